@@ -26,13 +26,14 @@ import torch
 from numpy.typing import NDArray
 
 from hive.algorithms.acting_state import ActingState
+from hive.algorithms.described_actions import action_in, described_action, plain
 from hive.config import NetworkConfig
-from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationPart, ObservationSpec
+from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
 from hive.envs.checks import at, fault_of, store
 from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart, at_path
 from hive.errors import NetworkError, RecordError
-from hive.networks.configured import copy_arrays, network_parameters
-from hive.networks.distributions import ActionDistribution, Categorical, distribution_for
+from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
+from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.exploration import EpsilonGreedy
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS
@@ -44,11 +45,6 @@ from hive.records import checkpoint_at
 
 __all__ = ["Policy", "describe_policy", "load"]
 
-KINDS: dict[str, type[Discrete] | type[MultiDiscrete] | type[Box]] = {
-    "discrete": Discrete,
-    "multi-discrete": MultiDiscrete,
-    "box": Box,
-}
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
 REFERENCES = ("module", "policy_head", "value_head")  # keys of [network] that may name user-defined code
 
@@ -74,6 +70,7 @@ class Policy:
         self.observation = observation
         self.action = action
         self.distribution = distribution
+        self._convert = action_converter(action)
         self.network = network.eval()
         self._remembers = ActingState(observation, state_width_of(network))
         self.updates = int(facts.get("updates", 0))
@@ -99,8 +96,8 @@ class Policy:
         """Return the action for one observation, as its environment takes it, or actions [B, ...] for a batch [B, ...].
 
         It is the most likely action, or with `noise` a sampled one. A batch of dictionaries or tuples has arrays
-        [B, ...] in the place of one observation's. action_mask: where env.action_mask is "info", the mask of the
-        state, info["action_mask"].
+        [B, ...] in the place of one observation's, and of one action's. action_mask: where env.action_mask is "info",
+        the mask of the state, info["action_mask"].
 
         A policy that remembers (it is recurrent, or env.frame_stack is more than 1) also takes the state of each
         environment and returns a pair: the action or actions, and the state for the next call. Raises ValueError for
@@ -124,8 +121,8 @@ class Policy:
                 stored = self.distribution.sample_numpy(
                     outputs.numpy(), self.distribution.draw_noise(noise, len(batch))
                 )
-        actions = self._for_environment(stored)
-        action = actions[0] if single else actions
+        actions = self._convert(stored)
+        action = next(iter(each_action(actions))) if single else actions
         if memory is not None:
             states.append(memory.state.numpy().copy())
         return (action, self._remembers.after(states, single=single)) if states else action
@@ -162,17 +159,6 @@ class Policy:
             raise ValueError(f"got {fault_of(spec, fault)[0]}")
         return rows, single
 
-    def _for_environment(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """Convert the network's actions to those of the environment: shifted to `start`, or clipped to the bounds."""
-        action = self.action
-        if isinstance(action, Discrete):
-            return stored + action.start
-        if isinstance(action, MultiDiscrete):
-            return stored + np.asarray(action.start, np.int64) if action.start else stored
-        low, high = (np.asarray(bound, np.float32).reshape(action.shape) for bound in (action.low, action.high))
-        clipped: NDArray[Any] = np.clip(stored, low, high)
-        return clipped
-
 
 def _has(path: tuple[str | int, ...], observation: Any) -> bool:
     """Whether an observation has something at this path."""
@@ -199,7 +185,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     try:
         description = checkpoint.state["policy"]
         observation, action, network = _specs_in(description)
-        heads, distribution = _heads_in(description), _distribution_in(description, action)
+        heads, distribution = _heads_in(description), _distribution_in(description, action, network)
     except (KeyError, TypeError, ValueError, NetworkError) as error:
         raise RecordError(
             f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
@@ -232,37 +218,21 @@ def describe_policy(
     heads: the network's heads. distribution: that of the actions; None: the default distribution of the action spec.
     """
     exploration = {"epsilon": distribution.epsilon} if isinstance(distribution, EpsilonGreedy) else {}
-    kind = next(kind for kind, cls in KINDS.items() if isinstance(action, cls))
-    facts = {name: _plain(value) for name, value in dataclasses.asdict(action).items()}
     return {
-        "observation": _plain(dataclasses.asdict(observation)),
-        "action": {"kind": kind, **facts},
-        "network": {name: _plain(value) for name, value in dataclasses.asdict(network).items()},
+        "observation": plain(dataclasses.asdict(observation)),
+        "action": described_action(action),
+        "network": {name: plain(value) for name, value in dataclasses.asdict(network).items()},
         "heads": list(heads),
         **exploration,
     }
 
 
-def _plain(value: Any) -> Any:
-    """Convert tuples to lists, and floats that are not finite, which JSON lacks, to text."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
-
-
 def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec, NetworkConfig]:
     """Read the specs in a description. Raises KeyError, TypeError or ValueError if it is invalid."""
-    seen, facts, network = (dict(description[part]) for part in ("observation", "action", "network"))
+    seen, network = (dict(description[part]) for part in ("observation", "network"))
     observation = _observation_in(seen)
-    cls = KINDS[facts.pop("kind")]
-    numbers = float if cls is Box else int
-    for name, value in facts.items():
-        convert = int if name == "shape" else numbers
-        facts[name] = tuple(map(convert, value)) if isinstance(value, list) else convert(value)
     network["middleware"] = tuple(map(int, network["middleware"]))
-    return observation, cls(**facts), NetworkConfig(**network)
+    return observation, action_in(description["action"]), NetworkConfig(**network)
 
 
 def _observation_in(seen: Mapping[str, Any]) -> ObservationSpec:
@@ -302,9 +272,9 @@ def _heads_in(description: Mapping[str, Any]) -> tuple[str, ...]:
     return heads
 
 
-def _distribution_in(description: Mapping[str, Any], action: ActionSpec) -> ActionDistribution:
-    """Return the default distribution of the action, or EpsilonGreedy if the description has an epsilon."""
-    distribution = distribution_for(action)
+def _distribution_in(description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig) -> ActionDistribution:
+    """Return the distribution of the action, or EpsilonGreedy if the description has an epsilon."""
+    distribution = configured_distribution(network, action)
     if "epsilon" not in description:
         return distribution
     if not isinstance(distribution, Categorical):

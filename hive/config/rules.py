@@ -129,6 +129,21 @@ def _memory_breach(memory: str, algorithm: str) -> str:
 
 
 ACTION_VALUES = ("nstep-q", "pqn")  # algorithms that learn action values
+
+
+def _noise_breach(steps: int, distribution: str) -> str:
+    return "{0} draws its noise in every step" if steps and distribution != "gsde" else ""
+
+
+def _layer_breach(distribution: str, middleware: tuple[int, ...]) -> str:
+    return "{0} leaves no layer for its noise" if distribution == "gsde" and not middleware else ""
+
+
+def _gsde_breach(text: str, allowed: Any) -> Callable[[str, Any], str]:
+    """Return the breach of gSDE with another value of a key than the allowed one."""
+    return lambda distribution, value: text if distribution == "gsde" and value != allowed else ""
+
+
 GAINS = ("hidden_gain", "policy_gain", "value_gain")
 IGNORED = {
     "module": ("memory", "initialization", *GAINS, "action_deviation", "initial_deviation"),
@@ -136,6 +151,13 @@ IGNORED = {
     "value_head": ("value_gain",),
 }
 """Key of [network] for custom code -> the keys of [network] that this code does not read."""
+
+GSDE = {
+    "network.module": ("{0} has no known layer for its noise", None),
+    "network.policy_head": ("{0} does not compute its noise", None),
+    "network.action_deviation": ("{0} does not apply to it: its deviations are always parameters", "parameter"),
+}
+"""Key -> why another value than the second cannot be combined with gSDE."""
 
 RULES = (
     Rule("collection.max_lag", ("collection.communication",), _lag_breach),
@@ -158,6 +180,9 @@ RULES = (
         for name in names
     ),
     Rule("network.memory", ("algorithm.name",), _memory_breach),
+    Rule("network.noise_steps", ("network.action_distribution",), _noise_breach),
+    Rule("network.action_distribution", ("network.middleware",), _layer_breach),
+    *(Rule("network.action_distribution", (key,), _gsde_breach(*breach)) for key, breach in GSDE.items()),
     Rule("algorithm.options", ("algorithm.name",), _options_breach),
     Rule("evaluation.env", (), _evaluation_env_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),

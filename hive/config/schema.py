@@ -276,6 +276,7 @@ class NetworkConfig:
     The initial weights and deviations are those of OpenAI's baselines and Stable-Baselines3 (Andrychowicz et al. 2021,
     "What Matters in On-Policy RL?", compare others). Stable-Baselines3 calls `initialization = "uniform"`
     `ortho_init=False`, and its `log_std_init` is the logarithm of `initial_deviation`: RL Zoo's -2 is exp(-2) = 0.135.
+    Its `use_sde=True, sde_sample_freq=4` is `action_distribution = "gsde"` with `noise_steps = 4` (Raffin et al. 2021).
     """
 
     middleware: tuple[int, ...] = key((64, 64), "widths of the dense layers before the heads", minimum=1)
@@ -300,6 +301,14 @@ class NetworkConfig:
         0.01, "gain of the policy's last layer; a small one: first actions hardly depend on observations", minimum=0
     )
     value_gain: float = key(1.0, "gain of the last layer of the value, or of nstep-q's action values", minimum=0)
+    action_distribution: str = key(
+        "gaussian",
+        'box actions: "gaussian", clipped to bounds; "squashed" by tanh; "gsde": noise that depends on the state',
+        choices=("gaussian", "squashed", "gsde"),
+    )
+    noise_steps: int = key(
+        0, 'with "gsde": steps after which its noise is drawn again; 0: only with each rollout', minimum=0
+    )
     action_deviation: str = key(
         "parameter",
         'standard deviation of box actions: a trained "parameter", or an "output" for each observation',

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from hive.envs.actions import (
+    ActionSpec,
+    Box,
+    Composite,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    action_converter,
+    choices_of,
+    each_action,
+)
 from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
 from hive.envs.examination import Examination, examine
@@ -9,27 +20,32 @@ from hive.envs.make import describe, make_environment, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
-from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete
+from hive.envs.spec import EnvironmentSpec
 from hive.envs.vector import VectorEnvironment, make_vector
 
 __all__ = [
     "ActionSpec",
     "Box",
+    "Composite",
     "Discrete",
     "EnvironmentSpec",
     "Examination",
     "FinalObservations",
+    "MultiBinary",
     "MultiDiscrete",
     "ObservationPart",
     "ObservationSpec",
     "StepRow",
     "VectorEnvironment",
+    "action_converter",
     "check_evaluation",
+    "choices_of",
     "configured_spec",
     "configured_vector",
     "describe",
     "described",
     "difference",
+    "each_action",
     "examine",
     "make_environment",
     "make_vector",

@@ -10,8 +10,9 @@ from __future__ import annotations
 from math import prod
 
 from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, Setting
+from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
 from hive.envs.observation import MASK_KEY, ArraySpec, ObservationPart
-from hive.envs.spec import Box, Discrete, EnvironmentSpec, MultiDiscrete
+from hive.envs.spec import EnvironmentSpec
 
 __all__ = ["described", "settings_by_spaces"]
 
@@ -26,7 +27,7 @@ def settings_by_spaces(spec: EnvironmentSpec, scheme: str) -> list[Setting]:
     if scheme == "ppo":
         settings += _image_rounds() if _is_image(spec) else _vector_rounds()
     algorithm = ALGORITHMS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
-    if isinstance(spec.action, Box) and issubclass(algorithm, ActorCriticConfig):
+    if _is_continuous(spec.action) and issubclass(algorithm, ActorCriticConfig):
         reason = "the deviation of continuous actions explores without it"
         settings.append(Setting("algorithm.entropy_weight", 0.0, reason))
     return settings + _network(spec)
@@ -36,20 +37,31 @@ def described(spec: EnvironmentSpec) -> str:
     """Return the spaces in words: "8 numbers observed, one of 4 actions"."""
     observation, action = spec.observation, spec.action
     seen = " and ".join(f"{_seen(one)}{_called(one)}" for one in observation.inputs)
+    return f"{seen} observed, {_acted(action)}{', of which a mask forbids some' if observation.mask else ''}"
+
+
+def _acted(action: ActionSpec) -> str:
     match action:
         case Discrete():
-            acted = f"one of {action.n} actions"
+            return f"one of {action.n} actions"
         case MultiDiscrete():
-            acted = f"{len(action.nvec)} discrete actions"
+            return f"{len(action.nvec)} discrete actions"
+        case MultiBinary():
+            return f"{len(action.nvec)} bits"
         case Box():
-            acted = f"{prod(action.shape)} continuous actions"
-    return f"{seen} observed, {acted}{', of which a mask forbids some' if observation.mask else ''}"
+            return f"{prod(action.shape)} continuous actions"
+        case Composite():
+            return " + ".join(map(_acted, action.parts))
+
+
+def _is_continuous(action: ActionSpec) -> bool:
+    """Return whether all parts of the action are continuous."""
+    return all(map(_is_continuous, action.parts)) if isinstance(action, Composite) else isinstance(action, Box)
 
 
 def _mask(spec: EnvironmentSpec) -> list[Setting]:
     """Return where the mask is, if a part of the observations has the conventional name and fits the actions."""
-    action = spec.action
-    choices = (action.n,) if isinstance(action, Discrete) else getattr(action, "nvec", ())
+    choices = choices_of(spec.action) or ()
     masks = [part for part in spec.observation.parts if part.path == (MASK_KEY,) and part.shape == (sum(choices),)]
     reason = "it says which actions are allowed"
     return [Setting("env.action_mask", MASK_KEY, reason)] if masks and choices else []

@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from hive.envs.actions import action_spec
 from hive.envs.loading import call, import_module
 from hive.envs.observation import observation_spec
-from hive.envs.spec import EnvironmentSpec, action_spec
+from hive.envs.spec import EnvironmentSpec
 from hive.envs.wrappers import WrapperConfig, limit_of, skip_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 

@@ -3,7 +3,8 @@
 `env.action_mask` names where the environment says it: "info", under the key `action_mask` of the info of `reset` and
 `step`, or a key of its dictionary of observations. Masked puts both into one form: a dictionary with the mask as one
 of its entries, whose space names the entry (MaskedSpace). The mask is then stored with the observation, and the network
-reads it there: see hive.envs.observation and hive.networks.packed.
+reads it there: see hive.envs.observation and hive.networks.packed. It has an element for every value of every discrete
+element of the action, in the order in which actions are stored (hive.envs.actions).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from hive.envs.actions import action_converter, action_spec, choices_of, each_action
 from hive.envs.observation import BESIDE_MASK, MASK_KEY, Path, at_path
 from hive.errors import EnvironmentFailed
 
@@ -91,18 +93,18 @@ def random_action(environment: gymnasium.Env[Any, Any], observation: Any) -> Any
     seen, actions = environment.observation_space, environment.action_space
     if not isinstance(seen, MaskedSpace):
         return actions.sample()
-    mask = (np.asarray(at_path(seen.mask_path, observation)).ravel() != 0).astype(np.int8)
-    if isinstance(actions, spaces.Discrete):
-        return actions.sample(mask=mask)
-    return actions.sample(mask=tuple(np.split(mask, np.cumsum(seen.choices)[:-1])))
+    mask = np.asarray(at_path(seen.mask_path, observation)).ravel() != 0
+    groups = np.split(mask, np.cumsum(seen.choices)[:-1])
+    chosen = np.array([actions.np_random.choice(np.flatnonzero(group)) for group in groups])
+    spec = action_spec("", actions)  # Masked has read the same space
+    return next(iter(each_action(action_converter(spec)(chosen.reshape(1, *spec.shape)))))
 
 
 def _choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:
     """Return the sizes of the discrete actions that a mask allows or forbids."""
-    if isinstance(space, spaces.Discrete):
-        return (int(space.n),)
-    if isinstance(space, spaces.MultiDiscrete):
-        return tuple(map(int, space.nvec.ravel()))
+    choices = choices_of(action_spec(id, space))
+    if choices is not None:
+        return choices
     raise EnvironmentFailed(
         f"env.action_mask: `{id}` takes {type(space).__name__} actions, and only discrete ones can be masked",
         hint="leave env.action_mask out",

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.envs.actions import action_converter, action_spec
 from hive.envs.checks import Checks, at
 from hive.envs.episodes import Episodes
 from hive.envs.infos import Infos
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
-from hive.envs.spec import action_converter
 from hive.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class NativeVector:
         self._resets_in_next_step = mode == "NextStep"
         self._checks = Checks(id, observation_spec(id, vector.single_observation_space))
         self._infos = Infos(self._checks, info)
-        self._convert = action_converter(vector.single_action_space)
+        self._convert = action_converter(action_spec(id, vector.single_action_space))
         self._episodes = Episodes(self._checks, self.count, resets_in_next_step=self._resets_in_next_step)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from hive import _native
+from hive.envs.actions import action_converter, action_spec, each_action
 from hive.envs.checks import Checks
 from hive.envs.episodes import Episodes
 from hive.envs.infos import Infos
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
-from hive.envs.spec import action_converter
 
 if TYPE_CHECKING:
     import gymnasium
@@ -43,7 +43,7 @@ class PythonVector:
         self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
         self._checks = Checks(id, observation_spec(id, environments[0].observation_space))
         self._infos = Infos(self._checks, info)
-        self._convert = action_converter(environments[0].action_space)
+        self._convert = action_converter(action_spec(id, environments[0].action_space))
         self._episodes = Episodes(self._checks, self.count, limit=limit)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
@@ -72,7 +72,7 @@ class PythonVector:
         """Call every `step` and return what they returned."""
         # Discrete actions stay NumPy integers, as the space samples them: environments that check `action in space`
         # take 1 us longer for a Python integer (Gymnasium 1.4).
-        converted = self._convert(actions)
+        converted = each_action(self._convert(actions))
         results: list[Any] = []
         keep = results.append
         try:

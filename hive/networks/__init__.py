@@ -9,8 +9,9 @@ This package exports the names that users write networks, heads and training scr
                                    DuelingQHeadParameters, CategoricalQHeadParameters, QuantileQHeadParameters
     Head, PolicyHead, ValueHead    bases of custom heads
     Spaces, InputArray             the inputs and actions that a network is built for; Observations are its input
-    ActionDistribution             the meaning of policy outputs: Categorical, MultiCategorical, DiagonalGaussian and
-                                   SquashedGaussian, chosen by distribution_for and squashed_distribution_for
+    ActionDistribution             the meaning of policy outputs: Categorical, MultiCategorical, DiagonalGaussian,
+                                   SquashedGaussian and the ProductDistribution of several actions, chosen by
+                                   distribution_for and squashed_distribution_for
     EpsilonGreedy, select_actions  acting with action values
     Architecture, NetworkWrapper   training in a script with TorchArchitecture, GradientClippingMethod and WorkerGroup;
                                    they take and return Inputs, Targets and TrainingResult
@@ -25,7 +26,7 @@ All other names belong to the modules that define them, and other packages of hi
     configured                                                        networks from a config file
     field_rules                                                       the valid values of each parameter
     flat, optimizers                                                  weights in one block, optimizer steps on blocks
-    distributions, squashed, projection                               actions and values computed from the outputs
+    distributions, squashed, gsde, product, projection                actions and values computed from the outputs
     architecture, torch_architecture, losses, wrapper, worker_group   training in a script
     clipping, polyak                                                  gradient clipping, target network updates
 
@@ -40,7 +41,6 @@ from hive.networks.distributions import (
     Categorical,
     DiagonalGaussian,
     MultiCategorical,
-    distribution_for,
 )
 from hive.networks.exploration import EpsilonGreedy
 from hive.networks.flat import FlatParameters, aligned_block
@@ -65,6 +65,7 @@ from hive.networks.parameters import (
     MiddlewareParameters,
     NetworkParameters,
 )
+from hive.networks.product import ProductDistribution, distribution_for
 from hive.networks.spaces import InputArray, Spaces
 from hive.networks.squashed import SquashedGaussian, squashed_distribution_for
 from hive.networks.torch_architecture import TorchArchitecture
@@ -101,6 +102,7 @@ __all__ = [
     "PPOHeadParameters",
     "PolicyHead",
     "PolicyHeadParameters",
+    "ProductDistribution",
     "QuantileQHeadParameters",
     "Spaces",
     "SquashedGaussian",

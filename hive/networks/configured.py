@@ -12,6 +12,7 @@ from torch import nn
 
 from hive.config import NetworkConfig
 from hive.errors import NetworkError, RecordError
+from hive.networks.distributions import ActionDistribution
 from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import (
     GRUMiddlewareParameters,
@@ -21,8 +22,10 @@ from hive.networks.parameters import (
     MiddlewareParameters,
     NetworkParameters,
 )
+from hive.networks.product import distribution_for
+from hive.networks.spaces import ActionSpec
 
-__all__ = ["copy_arrays", "load_module", "network_parameters"]
+__all__ = ["configured_distribution", "copy_arrays", "load_module", "network_parameters"]
 
 GAINS = {
     "policy": "policy_gain",
@@ -33,7 +36,8 @@ GAINS = {
 }
 """Head -> the key of [network] that is the gain of its last layer; other heads keep the gain of their class."""
 
-DEVIATIONS = ("action_deviation", "initial_deviation")  # keys of [network] that only a `policy` head has
+DEVIATIONS = ("action_distribution", "action_deviation", "initial_deviation")
+"""Keys of [network] that only a `policy` head has."""
 
 
 def network_parameters(
@@ -101,7 +105,19 @@ def _head_parameters(network: NetworkConfig, name: str) -> HeadParameters:
     if name != "policy":
         return HeadParameters(name, gain=gain)
     deviations = {key: getattr(network, key) for key in DEVIATIONS}
-    return PolicyHeadParameters(name, gain=gain, **deviations)
+    return PolicyHeadParameters(name, gain=gain, features=_features(network), **deviations)
+
+
+def configured_distribution(network: NetworkConfig, action: ActionSpec) -> ActionDistribution:
+    """Returns the distribution of an action that [network] of a config chooses. Raises what `distribution_for` does."""
+    return distribution_for(
+        action, network.action_distribution, features=_features(network), noise_steps=network.noise_steps
+    )
+
+
+def _features(network: NetworkConfig) -> int:
+    """Returns the width of the last layer before the policy head if its noise depends on it, otherwise 0."""
+    return network.middleware[-1] if network.action_distribution == "gsde" and network.middleware else 0
 
 
 def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]:

@@ -9,7 +9,8 @@ A distribution object defines the meaning of the last axis of the policy outputs
 Leading axes are free. The caller passes the noise of a sample, so the same noise gives the same actions in every
 process. `prepare_noise` does the part of sampling that depends on the noise alone, for a whole rollout at once.
 Actions are not clipped to bounds, so log probabilities are those of the sampled actions. `torch.distributions` is
-not used because its validation and allocations cost several times as much.
+not used because its validation and allocations cost several times as much. `product` has the distribution of several
+actions at once, and chooses the distribution of an action.
 """
 
 from __future__ import annotations
@@ -24,10 +25,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hive.errors import NetworkError
-from hive.networks.spaces import ActionSpec, BoxAction, DiscreteAction, MultiDiscreteAction
-
-__all__ = ["ActionDistribution", "Categorical", "DiagonalGaussian", "MultiCategorical", "distribution_for"]
+__all__ = ["ActionDistribution", "Categorical", "DiagonalGaussian", "MultiCategorical"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -40,7 +38,7 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 class ActionDistribution(ABC):
     """The interface of all distributions. `outputs` is float32 [..., width]; the module has the other shapes."""
 
-    noise: Literal["uniform", "normal"]  # the input of `prepare_noise`, float32: uniform in [0, 1), or N(0, 1)
+    noise: Literal["uniform", "normal", "both"]  # the input of `prepare_noise`, float32: uniform in [0, 1), or N(0, 1)
     action_dtype: Literal["int64", "float32"]
 
     @property
@@ -250,23 +248,6 @@ class DiagonalGaussian(GaussianColumns):
         """Mean and log standard deviation, each [..., *shape]."""
         mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
         return mean, log_std
-
-
-def distribution_for(action: ActionSpec) -> ActionDistribution:
-    """Returns the distribution of a discrete, multi-discrete or box action; raises NetworkError for any other."""
-    choices = [action.n] if isinstance(action, DiscreteAction) else getattr(action, "nvec", [1])
-    if min(choices, default=0) < 1:
-        raise NetworkError(f"{action!r} leaves nothing to choose", hint="every discrete action has at least one value")
-    if isinstance(action, DiscreteAction):
-        return Categorical(int(action.n))
-    if isinstance(action, MultiDiscreteAction):
-        return MultiCategorical(tuple(int(n) for n in action.nvec))
-    if isinstance(action, BoxAction):
-        return DiagonalGaussian(tuple(action.shape))
-    raise NetworkError(
-        f"no action distribution for {action!r}",
-        hint="an action is discrete (`n`), multi-discrete (`nvec`) or a box (`shape`)",
-    )
 
 
 def _gumbel(noise: Floats) -> Floats:

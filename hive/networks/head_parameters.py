@@ -67,23 +67,31 @@ class QuantileQHeadParameters(HeadParameters):
 
 @dataclass(slots=True)
 class PolicyHeadParameters(HeadParameters):
-    """Parameters of a PolicyHead; the last two are for box actions.
+    """Parameters of a PolicyHead; the last four are for box actions.
 
     beta_entropy: the factor of the entropy bonus, which is subtracted from the loss.
+    action_distribution: `"gaussian"`, `"squashed"`: a Gaussian mapped into the bounds of the action by tanh, or
+        `"gsde"`: noise that depends on the last layer's outputs (hive.networks.gsde).
+    features: the width of that layer, which "gsde" needs.
     action_deviation: the log standard deviation of each action element is a trained `"parameter"`, the same for all
         observations, or an `"output"` of the last layer, clamped to LOG_STD_BOUNDS.
-    initial_deviation: the standard deviation of each action element before training, for every observation.
+    initial_deviation: the standard deviation of each action element before training, for every observation; of a
+        squashed Gaussian, before tanh; of "gsde", of each weight of the noise.
     """
 
     RULES: ClassVar[Rules] = {
         **HeadParameters.RULES,
         "beta_entropy": Rule.number(),
+        "action_distribution": Rule.choice(("gaussian", "squashed", "gsde")),
+        "features": Rule.whole(0),
         "action_deviation": Rule.choice(("parameter", "output")),
         "initial_deviation": Rule.number(above=0),
     }
 
     name: str = "policy"
     beta_entropy: float = 0.0
+    action_distribution: str = "gaussian"
+    features: int = 0
     action_deviation: str = "parameter"
     initial_deviation: float = 1.0
 

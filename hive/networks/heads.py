@@ -15,11 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
-from hive.networks.distributions import ActionDistribution, DiagonalGaussian, distribution_for
+from hive.networks.distributions import ActionDistribution, GaussianColumns
+from hive.networks.gsde import StateDependentGaussian, noise_products
 from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import HeadParameters
-from hive.networks.spaces import ActionSpec, DiscreteAction, MultiDiscreteAction
+from hive.networks.product import ProductDistribution, distribution_for
+from hive.networks.spaces import ActionSpec, CompositeAction, DiscreteAction, MultiDiscreteAction, simple_actions
 from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
+
+BOXES = (GaussianColumns, StateDependentGaussian)  # the distributions of box actions
 
 __all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions"]
 
@@ -27,12 +31,14 @@ __all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions"]
 class Head(nn.Module, ABC):
     """The base class of heads. `width` is the number of columns it reads, `gain` that of their orthogonal weights.
 
+    `takes_features` heads are called with the outputs of the last layer too, which have `features` columns.
     `output_shape` and `target_shape` are those of one sample. `extra_inputs` has the dtype and the shape of one
     sample of each array that the loss needs in addition to the target.
     """
 
     width: int
     gain: float
+    takes_features: bool = False
     output_shape: tuple[int, ...] = ()
     target_shape: tuple[int, ...] = ()
     extra_inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -88,49 +94,76 @@ class ValueHead(Head):
 class PolicyHead(Head):
     """The policy: logits [N, n] or [N, sum(nvec)], or mean and log standard deviation [N, 2 * D], all float32.
 
+    With action_distribution = "squashed" a Gaussian is mapped into the bounds by tanh. With "gsde" the outputs are the
+    means and products of the features and deviations (hive.networks.gsde): no gradient flows into these features, as
+    in Stable-Baselines3. The outputs of a composite action are those of its parts, side by side.
+
     The log standard deviation of a Gaussian is by default a parameter that does not depend on the observation,
     initially 0 (Schulman et al. 2015; Andrychowicz et al. 2021). As an output of the last layer (as the variance of
     Mnih et al. 2016, section 9) it is clamped to LOG_STD_BOUNDS. The weights of these columns are 0 at first, so that
     every observation has the initial deviation. Target: advantages [N]; extra input: the actions.
     Loss: -log_prob(action) * advantage - beta_entropy * entropy (Williams 1992; Mnih et al. 2016).
 
-    Raises NetworkError for an initial deviation outside of the bounds, and for settings of the deviation where the
-    policy is not a Gaussian.
+    Raises NetworkError for an initial deviation outside of the bounds, and for settings of the deviation where no part
+    of the policy is a Gaussian.
     """
 
     gain = 0.01
 
     def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
         super().__init__(parameters)
-        distribution: ActionDistribution = distribution_for(action)
+        given = parameters if isinstance(parameters, PolicyHeadParameters) else PolicyHeadParameters()
+        box, self.features = given.action_distribution, given.features
+        distribution: ActionDistribution = distribution_for(action, box, features=self.features)
         self.action = action
         self.distribution = distribution
-        given = parameters if isinstance(parameters, PolicyHeadParameters) else PolicyHeadParameters()
         self.beta_entropy = given.beta_entropy
         self.extra_inputs = ((distribution.action_dtype, distribution.action_shape),)
         self.output_shape = (distribution.width,)
-        self.width = distribution.width
         self.initial_log_std = math.log(given.initial_deviation)
-        self.log_std: nn.Parameter | None = None
         self.outputs_log_std = given.action_deviation == "output"
-        _refuse_deviations(given, action, gaussian=isinstance(distribution, DiagonalGaussian))
-        if isinstance(distribution, DiagonalGaussian) and not self.outputs_log_std:
-            self.width = math.prod(distribution.shape)
-            self.log_std = nn.Parameter(torch.full((self.width,), self.initial_log_std))
+        self.takes_features = box == "gsde"
+        parts = distribution.parts if isinstance(distribution, ProductDistribution) else (distribution,)
+        self._means = [math.prod(part.action_shape) if isinstance(part, BOXES) else 0 for part in parts]
+        _refuse_deviations(given, action, gaussian=any(self._means))
+        self._widths = [
+            part.width if not means else means * (2 if self.outputs_log_std else 1)
+            for part, means in zip(parts, self._means, strict=True)
+        ]
+        self.width = sum(self._widths)
+        self.log_std: nn.Parameter | None = None
+        if any(self._means) and not self.outputs_log_std:
+            shape = (self.features, sum(self._means)) if self.takes_features else (sum(self._means),)
+            self.log_std = nn.Parameter(torch.full(shape, self.initial_log_std))
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
-        if not self.outputs_log_std:
-            super().initialize(weight, bias, orthogonal=orthogonal)
-            return
-        means = self.width // 2
-        super().initialize(weight[:means], bias[:means], orthogonal=orthogonal)
-        weight[means:] = 0.0
-        bias[means:] = self.initial_log_std
+        split = weight.split_with_sizes(self._widths), bias.split_with_sizes(self._widths)
+        for means, rows, biases in zip(self._means, *split, strict=True):
+            if not (means and self.outputs_log_std):
+                super().initialize(rows, biases, orthogonal=orthogonal)
+                continue
+            super().initialize(rows[:means], biases[:means], orthogonal=orthogonal)
+            rows[means:] = 0.0
+            biases[means:] = self.initial_log_std
 
-    def forward(self, columns: Tensor) -> Tensor:
+    def forward(self, columns: Tensor, features: Tensor | None = None) -> Tensor:
+        if len(self._means) > 1 or self.takes_features:
+            return self._forward_parts(columns, features)
         if self.log_std is not None:
             return torch.cat([columns, self.log_std.expand_as(columns)], -1)
         return clamp_log_std(columns) if self.outputs_log_std else columns
+
+    def _forward_parts(self, columns: Tensor, features: Tensor | None) -> Tensor:
+        """Returns the outputs of each part, side by side."""
+        outputs, first = [], 0
+        for means, own in zip(self._means, columns.split_with_sizes(self._widths, -1), strict=True):
+            if means and self.log_std is not None:
+                log_std = self.log_std[..., first : first + means]
+                outputs += [own, log_std.expand_as(own) if features is None else noise_products(features, log_std)]
+                first += means
+            else:
+                outputs.append(clamp_log_std(own) if means else own)
+        return torch.cat(outputs, -1)
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         refuse_unknown_actions(extra[0], self.action)
@@ -140,12 +173,18 @@ class PolicyHead(Head):
 
 def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gaussian: bool) -> None:
     usual = PolicyHeadParameters()
-    for name in ("action_deviation", "initial_deviation"):
+    for name in ("action_distribution", "action_deviation", "initial_deviation"):
         if not gaussian and getattr(given, name) != getattr(usual, name):
             raise NetworkError(
-                f"{name} = {getattr(given, name)!r} has no effect: the policy of {action!r} has no deviation",
+                f"{name} = {getattr(given, name)!r} has no effect: the policy of {action!r} has no Gaussian",
                 hint="leave it out; only box actions are normally distributed",
             )
+    if given.action_distribution == "gsde" and (given.features < 1 or given.action_deviation == "output"):
+        raise NetworkError(
+            f'action_distribution = "gsde" with features = {given.features} and action_deviation = '
+            f"{given.action_deviation!r}",
+            hint='features is the width of the last layer before the head, and action_deviation is "parameter"',
+        )
     low, high = map(math.exp, LOG_STD_BOUNDS)
     if given.action_deviation == "output" and not low <= given.initial_deviation <= high:
         raise NetworkError(
@@ -156,7 +195,13 @@ def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gauss
 
 
 def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:
-    """Raises NetworkError unless 0 <= action < number of actions for all `actions`, int64 [N, ...]."""
+    """Raises NetworkError unless 0 <= action < number of actions for all discrete `actions` [N, ...]."""
+    if isinstance(action, CompositeAction):
+        parts = simple_actions(action)
+        sizes = [math.prod(getattr(part, "shape", ())) for part in parts]
+        for part, columns in zip(parts, actions.split_with_sizes(sizes, -1), strict=True):
+            refuse_unknown_actions(columns, part)
+        return
     if isinstance(action, DiscreteAction):
         limits = torch.tensor(int(action.n))
     elif isinstance(action, MultiDiscreteAction):

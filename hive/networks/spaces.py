@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 __all__ = [
     "ActionSpec",
     "BoundedAction",
     "BoxAction",
+    "CompositeAction",
     "DiscreteAction",
     "InputArray",
     "InputSpec",
     "MultiDiscreteAction",
     "Spaces",
+    "simple_actions",
 ]
 
 
@@ -76,7 +78,22 @@ class BoundedAction(BoxAction, Protocol):
     def high(self) -> Sequence[float]: ...
 
 
-ActionSpec = DiscreteAction | MultiDiscreteAction | BoxAction
+@runtime_checkable
+class CompositeAction(Protocol):
+    """Several actions at once, whose elements are one row; the parts may be composite too."""
+
+    @property
+    def parts(self) -> Sequence[ActionSpec]: ...
+
+
+ActionSpec: TypeAlias = DiscreteAction | MultiDiscreteAction | BoxAction | CompositeAction
+
+
+def simple_actions(action: ActionSpec) -> list[ActionSpec]:
+    """Returns the parts of a composite action that are not composite, in order; of any other action, itself."""
+    if not isinstance(action, CompositeAction):
+        return [action]
+    return [simple for part in action.parts for simple in simple_actions(part)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,15 @@
 
 Haarnoja et al. 2018, "Soft Actor-Critic", appendix C; the last form is finite for any u. Near the bounds a float32
 action determines u only roughly. Use `sample_and_log_prob`, which computes the density from u itself, for actions
-that the policy samples.
+that the policy samples. The entropy is that of u plus the expectation of the log slope, log(half * (1 - tanh(u)^2)),
+by Gauss-Hermite quadrature.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,11 @@ __all__ = ["LOG_STD_BOUNDS", "SquashedGaussian", "clamp_log_std", "squashed_dist
 # Bounds of a log standard deviation that depends on the observation (from the code of Haarnoja et al.); outside,
 # densities over- or underflow.
 LOG_STD_BOUNDS = (-20.0, 2.0)
+
+# Nodes and weights of an expectation under N(0, 1). With 32, entropies are exact to 2e-4 for deviations of u up to 2,
+# and to 0.02 up to 4, where nearly all actions are at the bounds.
+NODES, NODE_WEIGHTS = (torch.tensor(array, dtype=torch.float32) for array in np.polynomial.hermite_e.hermegauss(32))
+NODE_WEIGHTS /= NODE_WEIGHTS.sum()
 
 # `log_prob` clamps |tanh u| to the second largest float32 below 1, where atanh is finite.
 LARGEST_TANH = 1.0 - 2.0**-23
@@ -49,7 +56,7 @@ class SquashedGaussian(GaussianColumns):
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         half = self.width // 2
         std = np.exp(outputs[..., half:]).reshape(noise.shape)
-        middle, reach = (bound.numpy() for bound in self._bounds())
+        middle, reach = self._middle_and_reach
         actions: npt.NDArray[Any] = middle + reach * np.tanh(outputs[..., :half].reshape(noise.shape) + std * noise)
         return actions
 
@@ -67,11 +74,12 @@ class SquashedGaussian(GaussianColumns):
         return self._squash(variables), self._log_density(outputs, variables)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """Raises NetworkError, because the entropy has no closed form."""
-        raise NetworkError(
-            "the entropy of a squashed Gaussian has no closed form",
-            hint="-log_prob of sample_and_log_prob is an unbiased estimate",
-        )
+        """Returns the entropy float32 [...] in nats, with gradients for means and deviations."""
+        mean, log_std = self._split(outputs)
+        nodes = mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * NODES
+        slope = (_log_slope(nodes) * NODE_WEIGHTS).sum(-1)
+        elements = log_std + (0.5 + HALF_LOG_TWO_PI) + slope + self._bounds()[1].log()
+        return elements.reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """Returns the squashed mean, which is the median of each element: the action without exploration."""
@@ -89,8 +97,7 @@ class SquashedGaussian(GaussianColumns):
         mean, log_std = self._split(outputs)
         scaled = (variables - mean) * (-log_std).exp()
         normal = -0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI
-        slope = 2.0 * (math.log(2.0) - variables - torch.nn.functional.softplus(-2.0 * variables))
-        return (normal - slope - self._bounds()[1].log()).reshape(*outputs.shape[:-1], -1).sum(-1)
+        return (normal - _log_slope(variables) - self._bounds()[1].log()).reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Returns mean and log standard deviation, each [..., *shape]."""
@@ -98,9 +105,19 @@ class SquashedGaussian(GaussianColumns):
         return mean, log_std
 
     def _bounds(self) -> tuple[Tensor, Tensor]:
-        """Returns the middle of the bounds and half the distance between them, each [*shape]."""
-        low, high = (torch.tensor(bound, dtype=torch.float32).reshape(self.shape) for bound in (self.low, self.high))
-        return (low + high) / 2, (high - low) / 2
+        middle, reach = self._middle_and_reach
+        return torch.from_numpy(middle), torch.from_numpy(reach)
+
+    @cached_property
+    def _middle_and_reach(self) -> tuple[Floats, Floats]:
+        """The middle of the bounds and half the distance between them, each float32 [*shape]."""
+        low, high = (np.array(bound, np.float32).reshape(self.shape) for bound in (self.low, self.high))
+        return np.asarray((low + high) / 2), np.asarray((high - low) / 2)
+
+
+def _log_slope(variables: Tensor) -> Tensor:
+    """Returns log(1 - tanh(u)^2)."""
+    return 2.0 * (math.log(2.0) - variables - torch.nn.functional.softplus(-2.0 * variables))
 
 
 def clamp_log_std(outputs: Tensor) -> Tensor:
@@ -116,14 +133,15 @@ def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
     """Returns the squashed Gaussian of an action with finite bounds; raises NetworkError for any other action."""
     if not isinstance(action, BoundedAction):
         raise NetworkError(
-            f"a squashed Gaussian needs a box action with bounds, not {action!r}", hint="use a `policy` head for it"
+            f"a squashed Gaussian needs a box action with bounds, not {action!r}",
+            hint='use a `policy` head with action_distribution = "gaussian" for it',
         )
     shape = tuple(action.shape)
     bounds = [np.broadcast_to(np.asarray(bound, np.float32), shape) for bound in _flat(action, shape)]
     if not all(np.isfinite(bound).all() for bound in bounds) or not (bounds[0] < bounds[1]).all():
         raise NetworkError(
-            "a squashed Gaussian needs an action with finite bounds",
-            hint="use a `policy` head, whose Gaussian is unbounded, or bound the action",
+            f"a squashed Gaussian needs an action with finite bounds low < high, not {action!r}",
+            hint='set action_distribution = "gaussian", which is unbounded, or bound the action',
         )
     low, high = (tuple(float(value) for value in bound.reshape(-1)) for bound in bounds)
     return SquashedGaussian(shape, low, high)

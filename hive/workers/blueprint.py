@@ -20,8 +20,8 @@ from hive.config import Config, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
-from hive.networks.configured import copy_arrays, network_parameters
-from hive.networks.distributions import ActionDistribution, distribution_for
+from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
+from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.inputs import state_width_of
 from hive.networks.network import buffers_that_training_changes, build_network
@@ -153,7 +153,7 @@ class Blueprint:
         Workers of asynchronous gradients never share rounds.
         """
         alone |= self.config.gradients.communication == "asynchronous"
-        action = distribution_for(self.environment.action)
+        action = configured_distribution(self.config.network, self.environment.action)
         workers = 1 if alone else self.gradient_workers
         return make_algorithm(self.config.algorithm, action, workers, self.round_steps)
 

@@ -18,10 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hive.config import Config
-from hive.envs import Box, Discrete, EnvironmentSpec
+from hive.envs import Box, EnvironmentSpec, choices_of
+from hive.networks.spaces import simple_actions
 from hive.records.run_warnings import RunWarning
 
 __all__ = ["KINDS", "Facts", "Health", "Kind", "Line"]
@@ -73,7 +74,7 @@ class Facts:
     goal: float | None  # run.stop_at_return
     environments: int  # number of environments in all collectors
     time_limit: int | None  # steps of an episode
-    most_entropy: float | None  # entropy of uniform discrete actions, in nats; None for continuous ones
+    most_entropy: float | None  # entropy of uniform discrete actions, in nats; None if a part is continuous
     dimensions: int = 0  # number of dimensions of continuous actions
     info: tuple[str, ...] = ()  # env.info
     log_range: float = 0.0  # mean logarithm of half the width of their bounds; 0 where they are infinite
@@ -83,10 +84,15 @@ class Facts:
         """Return the facts of a run with this number of collectors."""
         run, action, environments = config.run, environment.action, collectors * config.collection.envs
         given = run.steps, run.stop_at_return, environments, environment.max_episode_steps
-        if not isinstance(action, Box):
-            choices = (action.n,) if isinstance(action, Discrete) else action.nvec
-            return cls(*given, sum(math.log(n) for n in choices), info=config.env.info)
-        widths = [0.5 * (high - low) for low, high in zip(action.low, action.high, strict=True)]
+        info = config.env.info
+        if (choices := choices_of(action)) is not None:
+            return cls(*given, sum(math.log(n) for n in choices), info=info)
+        parts: list[Any] = simple_actions(action)
+        boxes = [part for part in parts if isinstance(part, Box)]
+        if len(boxes) < len(parts) or config.network.action_distribution == "squashed":
+            return cls(*given, None, info=info)  # the entropy does not determine a deviation
+        bounds = [pair for box in boxes for pair in zip(box.low, box.high, strict=True)]
+        widths = [0.5 * (high - low) for low, high in bounds]
         logs = [math.log(width) if 0.0 < width < math.inf else 0.0 for width in widths]
         return cls(*given, None, len(logs), info=config.env.info, log_range=sum(logs) / max(len(logs), 1))
 

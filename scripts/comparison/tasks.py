@@ -1,8 +1,7 @@
 """The tasks of `scripts/parity`: environment, budget and hyper-parameters, in words that both trainers are given.
 
-The settings of a Task are those of RL Zoo (rl-baselines3-zoo, hyperparams/ppo.yml and a2c.yml), without gSDE, which
-hive does not have. The MuJoCo tasks have Stable-Baselines3's defaults with normalisation, so that no setting was tuned
-for either trainer.
+The settings of a Task are those of RL Zoo (rl-baselines3-zoo, hyperparams/ppo.yml and a2c.yml), without gSDE. The
+MuJoCo tasks have Stable-Baselines3's defaults with normalisation, so that no setting was tuned for either trainer.
 
 Stable-Baselines3 has neither n-step Q-learning nor PQN. Their tasks, SchemeTask, have the defaults of hive's scheme.
 """

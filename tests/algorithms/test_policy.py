@@ -102,6 +102,18 @@ def test_it_acts_as_the_network_that_trained(tmp_path: Path, kind: str) -> None:
         assert np.shape(policy(one)) == action.shape
 
 
+def test_squashed_actions_are_within_the_bounds(tmp_path: Path) -> None:
+    box, network = Box((2,), (-3.0, 0.0), (1.0, 0.5)), NetworkConfig(middleware=(8,), action_distribution="squashed")
+    place, module = saved(tmp_path, action=box, network=network)
+    policy, batch = hive.load(str(place)), 100.0 * rows(50)
+    with torch.no_grad():
+        outputs = module(torch.from_numpy(batch))[0]
+    expected = distribution_for(box, "squashed").mode(outputs)
+    np.testing.assert_array_equal(policy(batch), expected)
+    drawn = policy(batch, noise=np.random.default_rng(1))
+    assert ((drawn > box.low) & (drawn < box.high)).all(), "clipped actions would be at the bounds"
+
+
 def test_one_of_action_values_acts_epsilon_greedily(tmp_path: Path) -> None:
     """The best action, and with `noise` also another one, by the epsilon that its training ended with."""
     exploration = EpsilonGreedy(4, 1.0, 0.25, 10)
@@ -266,6 +278,10 @@ BROKEN = {
     "no network": {"observation": GOOD["observation"], "action": GOOD["action"]},
     "an unknown action": GOOD | {"action": {"kind": "dict"}},
     "an action that lacks its number": GOOD | {"action": {"kind": "discrete"}},
+    "bounds of another shape": GOOD | {"action": {"kind": "box", "shape": [2], "low": [0.0], "high": [1.0, 1.0, 1.0]}},
+    "elements of another shape": GOOD | {"action": {"kind": "multi-discrete", "nvec": [2, 2], "env_shape": [3]}},
+    "a composite action with too few names": GOOD
+    | {"action": {"kind": "composite", "names": ["a"], "parts": [GOOD["action"]] * 2}},
     "an action with more": GOOD | {"action": {"kind": "discrete", "n": 2, "m": 1}},
     "an unknown dtype": GOOD | {"observation": GOOD["observation"] | {"dtype": "object"}},
     "a shape that is none": GOOD | {"observation": GOOD["observation"] | {"shape": ["three"]}},

@@ -80,6 +80,28 @@ def test_a_memory_that_cannot_be_used_is_refused() -> None:
     load(ENV, "network.memory=none", "network.memory_size=64")  # to compare, only one key must change
 
 
+@pytest.mark.parametrize(
+    ("override", "text"),
+    [
+        ("network.middleware=[]", "leaves no layer for its noise"),
+        ("network.module=mine:Own", "has no known layer for its noise"),
+        ("network.policy_head=mine:Own", "does not compute its noise"),
+        ("network.action_deviation=output", "does not apply to it: its deviations are always parameters"),
+    ],
+)
+def test_gsde_needs_the_layer_before_its_head(override: str, text: str) -> None:
+    gsde = "network.action_distribution=gsde"
+    assert load(ENV, gsde, "network.noise_steps=4").network.noise_steps == 4
+    (found,) = problems(ENV, gsde, override)
+    assert f'"gsde", but {override.partition("=")[0]} = ' in found
+    assert text in found
+
+
+def test_only_gsde_keeps_its_noise() -> None:
+    text = 'got 4, but network.action_distribution = "gaussian" (default) draws its noise in every step'
+    assert text in problems(ENV, "network.noise_steps=4")[0]
+
+
 NOT_USUAL = {
     "memory": "gru",
     "initialization": "uniform",

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from hive.config import SCHEMES, load_config, template
+from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete
 from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete
+from hive.envs.spec import EnvironmentSpec
 
 VECTOR = ObservationSpec((8,), "float32")
 IMAGE = ObservationSpec((84, 84, 4), "uint8")
@@ -36,6 +37,8 @@ def test_vectors_are_normalised_and_so_are_rewards() -> None:
 
 def test_continuous_actions_explore_by_their_deviation() -> None:
     assert chosen(VECTOR, FORCES)["algorithm.entropy_weight"] == 0.0
+    assert chosen(VECTOR, Composite((FORCES,)))["algorithm.entropy_weight"] == 0.0
+    assert "algorithm.entropy_weight" not in chosen(VECTOR, Composite((FORCES, Discrete(2))))
 
 
 def test_many_elements_get_wide_layers() -> None:
@@ -71,6 +74,11 @@ def test_a_custom_scheme_keeps_all_defaults() -> None:
         (VECTOR, Discrete(4), "8 numbers observed, one of 4 actions"),
         (IMAGE, FORCES, "images of 84 x 84 x 4 bytes observed, 2 continuous actions"),
         (STATES, MultiDiscrete((2, 3, 4)), "one of 16 states observed, 3 discrete actions"),
+        (
+            VECTOR,
+            Composite((MultiBinary((3,)), FORCES)),
+            "8 numbers observed, 3 bits + 2 continuous actions",
+        ),
     ],
 )
 def test_spaces_in_words(observation: ObservationSpec, action: ActionSpec, words: str) -> None:

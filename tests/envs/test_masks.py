@@ -106,3 +106,13 @@ def test_random_actions_are_allowed_ones() -> None:
     observation, _ = environment.reset()
     environment.action_space.seed(0)
     assert {tuple(random_action(environment, observation)) for _ in range(20)} == {(1, 2)}
+
+
+def test_masks_have_an_element_for_every_value_of_every_part() -> None:
+    several = spaces.Tuple([spaces.MultiBinary(2), spaces.Dict({"mode": spaces.Discrete(3, start=5)})])
+    environment = Masked(Doors([[0, 1, 1, 1, 1, 0, 1]], action_space=several), "info")
+    observation, _ = environment.reset()
+    several.seed(0)
+    drawn = [random_action(environment, observation) for _ in range(30)]
+    assert all(several.contains(action) for action in drawn)
+    assert {(*grip, mode["mode"]) for grip, mode in drawn} == {(1, bit, mode) for bit in (0, 1) for mode in (5, 7)}

@@ -35,6 +35,7 @@ INITIAL: dict[str, Any] = {
     "hidden_gain": 0.5,
     "policy_gain": 0.25,
     "value_gain": 2.0,
+    "action_distribution": "squashed",
     "action_deviation": "output",
     "initial_deviation": 0.125,
 }
@@ -46,6 +47,7 @@ def test_initial_weights_and_deviations_are_those_of_the_config() -> None:
     policy, value = parameters.heads_parameters
     assert isinstance(policy, PolicyHeadParameters)
     assert (policy.gain, policy.action_deviation, policy.initial_deviation) == (0.25, "output", 0.125)
+    assert policy.action_distribution == "squashed"
     assert value.gain == 2.0
     usual = {field.name: field.default for field in dataclasses.fields(NetworkConfig)}
     assert {key: usual[key] for key in INITIAL} == {
@@ -53,6 +55,7 @@ def test_initial_weights_and_deviations_are_those_of_the_config() -> None:
         "hidden_gain": 2**0.5,
         "policy_gain": 0.01,
         "value_gain": 1.0,
+        "action_distribution": "gaussian",
         "action_deviation": "parameter",
         "initial_deviation": 1.0,
     }
@@ -68,6 +71,7 @@ def test_action_values_have_the_gain_of_values(name: str, gain: float | None) ->
     ("key", "heads"),
     [
         ("policy_gain", ["q"]),
+        ("action_distribution", ["q"]),
         ("action_deviation", ["q"]),
         ("initial_deviation", ["q"]),
         ("initial_deviation", ["squashed_policy", "value"]),

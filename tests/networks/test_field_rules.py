@@ -105,6 +105,8 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
     QuantileQHeadParameters: {"atoms": [*WHOLE, 0], "huber_loss_interval": [*NUMBERS, None, -1.0]},
     PolicyHeadParameters: {
         "beta_entropy": [*NUMBERS, None],
+        "action_distribution": ["normal", None, 1],
+        "features": WHOLE,
         "action_deviation": ["outputs", None, 1],
         "initial_deviation": [*NUMBERS, None, 0.0, -1.0],
     },

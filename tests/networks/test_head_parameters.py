@@ -18,7 +18,12 @@ from hive.networks import (
 )
 from hive.networks.head_kinds import HEADS
 
-DEVIATIONS = {"action_deviation": "parameter", "initial_deviation": 1.0}
+DEVIATIONS = {
+    "action_distribution": "gaussian",
+    "features": 0,
+    "action_deviation": "parameter",
+    "initial_deviation": 1.0,
+}
 OWN: list[tuple[Any, str, dict[str, Any]]] = [
     (PolicyHeadParameters, "policy", {"beta_entropy": 0.0, **DEVIATIONS}),
     (SquashedPolicyHeadParameters, "squashed_policy", {}),

@@ -197,6 +197,7 @@ def test_the_gradient_of_an_output_is_that_of_a_normal_distribution() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
+        ({"action_distribution": "squashed"}, "action_distribution = 'squashed' has no effect"),
         ({"action_deviation": "output"}, "action_deviation = 'output' has no effect"),
         ({"initial_deviation": 0.5}, "initial_deviation = 0.5 has no effect"),
     ],

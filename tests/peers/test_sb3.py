@@ -214,9 +214,13 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 DISCRETE = ["CartPole-v1", "Acrobot-v1"]
 SMALL, PEER_SMALL = {"network__initial_deviation": math.exp(-2.0)}, {"policy_kwargs": {"log_std_init": -2.0}}
+GSDE = {"network__action_distribution": '"gsde"', "network__noise_steps": 4}
 GAUSSIAN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "a2c, deviation exp(-2)": ("a2c", {**A2C, **SMALL}, PEER_SMALL),
     "ppo, deviation exp(-2)": ("ppo", {**PPO, **SMALL}, {**PEER_PPO, **PEER_SMALL}),
+    "a2c, gsde": ("a2c", {**A2C, **GSDE}, {"use_sde": True}),
+    "ppo, gsde": ("ppo", {**PPO, **GSDE}, {**PEER_PPO, "use_sde": True, "sde_sample_freq": 4}),
+    "ppo, gsde, deviation exp(-2)": ("ppo", {**PPO, **GSDE, **SMALL}, {**PEER_PPO, **PEER_SMALL, "use_sde": True}),
 }
 
 

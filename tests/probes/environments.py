@@ -136,6 +136,57 @@ class Bandit(Probe):
         return float(action), 0, TERMINATED
 
 
+SWITCHES = spaces.MultiBinary([2, 2])
+GRID = spaces.MultiDiscrete([[3, 2], [2, 3]])
+INTEGERS = spaces.Box(-1, 1, (2,), np.int8)
+PAIR = spaces.Tuple([spaces.Discrete(3, start=7), spaces.MultiBinary(2)])
+TURN = spaces.Box(-4.0, 4.0, (2,), np.float64)
+ROBOT = spaces.Dict(
+    {"arm": spaces.Dict({"grip": spaces.MultiBinary(2), "turn": TURN}), "mode": spaces.Discrete(2, start=-1)}
+)
+COMBINATIONS: dict[str, tuple[spaces.Space[Any], tuple[Any, Any]]] = {
+    "multi-binary": (SWITCHES, ([[0, 1], [1, 0]], [[1, 0], [0, 1]])),
+    "grid": (GRID, ([[2, 0], [1, 1]], [[0, 1], [0, 2]])),
+    "integers": (INTEGERS, ([-1, 1], [1, 0])),
+    "tuple": (PAIR, ((8, [0, 1]), (9, [1, 0]))),
+    "dict": (
+        ROBOT,
+        (
+            {"arm": {"grip": [0, 1], "turn": [1.0, -1.0]}, "mode": -1},
+            {"arm": {"grip": [1, 0], "turn": [-1.0, 1.0]}, "mode": 0},
+        ),
+    ),
+}
+"""Kind -> the action space, and the right actions of states 0 and 1."""
+
+
+class Combination(Choice):
+    """One step in state 0 or 1, with an action of many elements: 1 if all of them are right, otherwise nothing.
+
+    Continuous elements at distances d from the right ones leave exp(-sum d^2) of it.
+    """
+
+    states = 2
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.action_space, self.combinations = COMBINATIONS[kind]
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        assert self.action_space.contains(action)
+        return _share(action, self.combinations[self.state]), self.state, TERMINATED
+
+
+def _share(action: Any, right: Any) -> float:
+    if isinstance(right, dict):
+        return float(np.prod([_share(action[name], part) for name, part in right.items()]))
+    if isinstance(right, tuple):
+        return float(np.prod([_share(*pair) for pair in zip(action, right, strict=True)]))
+    if np.asarray(action).dtype.kind == "f":
+        return float(np.exp(-np.sum((action - right) ** 2)))
+    return float(np.array_equal(action, right))
+
+
 class Targets(Choice):
     """One step with a continuous action, which earns -(action - target)^2. The targets of the states are -1 and 1."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from small_trainer import config_of
 
-from hive.envs import Box, Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
+from hive.envs import Box, Composite, Discrete, EnvironmentSpec, MultiBinary, MultiDiscrete, ObservationSpec
 from hive.workers import health
 from hive.workers.health import KINDS, Facts, Health
 
@@ -320,6 +320,10 @@ def test_metrics_that_a_custom_algorithm_lacks_are_not_judged() -> None:
         (MultiDiscrete((2, 3)), (math.log(6), 0, 0.0)),
         (Box((2,), (-2.0, 0.0), (2.0, 1.0)), (None, 2, (math.log(2.0) + math.log(0.5)) / 2)),
         (Box((2,), (-math.inf, 3.0), (math.inf, 3.0)), (None, 2, 0.0)),
+        (MultiBinary((3,)), (math.log(8), 0, 0.0)),
+        (Composite((Discrete(4), MultiDiscrete((2, 3)))), (math.log(24), 0, 0.0)),
+        (Composite((Discrete(4), Box((1,), (0.0,), (1.0,)))), (None, 0, 0.0)),
+        (Composite((Box((1,), (0.0,), (2.0,)), Box((1,), (-4.0,), (4.0,)))), (None, 2, math.log(4.0) / 2)),
     ],
 )
 def test_facts_of_a_run(action: Any, expected: tuple[float | None, int, float]) -> None:
