@@ -287,7 +287,7 @@ class NetworkConfig:
     )
     memory: str = key(
         "none",
-        'recurrent cell between these layers and the heads: "lstm" or "gru"; "none": the policy has no memory',
+        'recurrent cell before these dense layers: "lstm" or "gru"; "none": the policy has no memory',
         choices=("none", "lstm", "gru"),
     )
     memory_size: int = key(256, "cells of the lstm or gru, in each of separate networks", minimum=1)

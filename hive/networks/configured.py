@@ -68,17 +68,18 @@ def network_parameters(
 
 
 def _middleware_parameters(network: NetworkConfig) -> MiddlewareParameters:
-    """Returns the dense layers, and the cell after them if the network has a memory."""
+    """Returns the dense layers, and the cell before them if the network has a memory."""
     dense: Any = {
         "widths": list(network.middleware),
         "activation": network.activation,
         "layer_norm": network.layer_norm,
     }
+    after = {**dense, "dense_last": True}
     match network.memory:
         case "lstm":
-            return LSTMMiddlewareParameters(**dense, number_of_lstm_cells=network.memory_size)
+            return LSTMMiddlewareParameters(**after, number_of_lstm_cells=network.memory_size)
         case "gru":
-            return GRUMiddlewareParameters(**dense, number_of_gru_cells=network.memory_size)
+            return GRUMiddlewareParameters(**after, number_of_gru_cells=network.memory_size)
     return MiddlewareParameters(**dense)
 
 

@@ -303,13 +303,21 @@ def _take_features(heads: Sequence[Head], width: int) -> bool:
 
 def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
     """Returns embedders, merger and middleware, and the width of their output."""
+    layers, width = _embedders(parameters, spaces)
+    middleware = parameters.middleware_parameters or MiddlewareParameters()
+    dense, width = middleware_layers(middleware, width, _hidden_gain(parameters))
+    return layers + dense, width
+
+
+def _embedders(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
+    """Returns embedders and merger, and the width of their output."""
     available = network_inputs(parameters, spaces)
     chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
     unknown = sorted(chosen.keys() - available.keys())
     if unknown:
         raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {', '.join(sorted(available))}")
     names = sorted(chosen)
-    gain = parameters.hidden_gain if parameters.initialization == "orthogonal" else None
+    gain = _hidden_gain(parameters)
     embedders = [embedder_layers(available[name], chosen[name], gain) for name in names]
     if len(available) == 1:
         layers, width = embedders[0]
@@ -317,8 +325,12 @@ def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Modu
         sequences = [nn.Sequential(*layers) for layers, _ in embedders]
         merger = Merger(names, sequences, [width for _, width in embedders], parameters.embedding_merger_type)
         layers, width = [merger], merger.width
-    dense, width = middleware_layers(parameters.middleware_parameters or MiddlewareParameters(), width, gain)
-    return layers + dense, width
+    return layers, width
+
+
+def _hidden_gain(parameters: NetworkParameters) -> float | None:
+    """Returns the gain of orthogonal layers; None if their weights have torch's initial values."""
+    return parameters.hidden_gain if parameters.initialization == "orthogonal" else None
 
 
 def _recurrent(
@@ -334,12 +346,19 @@ def _recurrent(
             hint='use "gaussian" or "squashed"',
         )
     named = len(network_inputs(parameters, spaces)) > 1
-    orthogonal = parameters.initialization == "orthogonal"
+    orthogonal, gain = parameters.initialization == "orthogonal", _hidden_gain(parameters)
 
     def branch(some: Sequence[Head]) -> RecurrentNetwork:
-        layers, width = _layers(parameters, spaces)
-        cell = recurrent_cell(middleware, width, orthogonal=orthogonal)
-        output = OutputLayer(cell.hidden_size, some, orthogonal=orthogonal)
+        layers, width = _embedders(parameters, spaces)
+        if not middleware.dense_last:
+            dense, width = middleware_layers(middleware, width, gain)
+            layers += dense
+        cell = recurrent_cell(middleware, width)
+        dense, width = [], cell.hidden_size
+        if middleware.dense_last:
+            dense, width = middleware_layers(middleware, width, gain)
+        last = OutputLayer(width, some, orthogonal=orthogonal)
+        output = nn.Sequential(*dense, last) if dense else last
         return RecurrentNetwork(layers, cell, output, some, named=named)
 
     if parameters.use_separate_networks_per_head:

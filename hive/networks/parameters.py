@@ -89,20 +89,33 @@ class MiddlewareParameters(CheckedFields):
 
 @dataclass(slots=True)
 class LSTMMiddlewareParameters(MiddlewareParameters):
-    """Dense layers as above, then an LSTM; its state is an input and an output of the network, see `recurrent`."""
+    """Dense layers as above, then an LSTM; its state is an input and an output of the network, see `recurrent`.
 
-    RULES: ClassVar[Rules] = {**MiddlewareParameters.RULES, "number_of_lstm_cells": Rule.whole(1)}
+    dense_last: an addition of hive: the dense layers follow the LSTM, as in SB3-Contrib.
+    """
+
+    RULES: ClassVar[Rules] = {
+        **MiddlewareParameters.RULES,
+        "number_of_lstm_cells": Rule.whole(1),
+        "dense_last": Rule.flag(),
+    }
 
     number_of_lstm_cells: int = 256
+    dense_last: bool = field(default=False, kw_only=True)
 
 
 @dataclass(slots=True)
 class GRUMiddlewareParameters(MiddlewareParameters):
-    """An addition of hive: dense layers as above, then a GRU, whose state is an input and an output as an LSTM's is."""
+    """An addition of hive: as LSTMMiddlewareParameters, with a GRU."""
 
-    RULES: ClassVar[Rules] = {**MiddlewareParameters.RULES, "number_of_gru_cells": Rule.whole(1)}
+    RULES: ClassVar[Rules] = {
+        **MiddlewareParameters.RULES,
+        "number_of_gru_cells": Rule.whole(1),
+        "dense_last": Rule.flag(),
+    }
 
     number_of_gru_cells: int = 256
+    dense_last: bool = field(default=False, kw_only=True)
 
 
 @dataclass(slots=True)

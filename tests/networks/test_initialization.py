@@ -88,12 +88,14 @@ def test_uniform_weights_are_those_of_torchs_layers(seen: ObservationSpec, actio
         assert_uniform(layer)
 
 
-def test_an_lstm_is_torchs_if_uniform() -> None:
+@pytest.mark.parametrize("initialization", ["uniform", "orthogonal"])
+def test_an_lstm_is_always_torchs(initialization: str) -> None:
     middleware = LSTMMiddlewareParameters(number_of_lstm_cells=16)
-    network = build(NetworkParameters(initialization="uniform", middleware_parameters=middleware))
+    network = build(NetworkParameters(initialization=initialization, middleware_parameters=middleware))
     for name, parameter in network.cell.named_parameters():
         assert 0.6 * 0.25 < float(parameter.detach().abs().max()) <= 0.25, name
-    assert_uniform(network.output)
+    if initialization == "uniform":
+        assert_uniform(network.output)
 
 
 def test_a_dueling_head_has_its_gain_in_both_streams() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def architecture(spaces: Spaces = SPACES, kind: str = "lstm", **parameters: Any) -> TorchArchitecture:
-    middleware = KINDS[kind]
-    return TorchArchitecture(NetworkParameters(middleware_parameters=middleware, **parameters), spaces, "main/online")
+    parameters = {"middleware_parameters": KINDS[kind], **parameters}
+    return TorchArchitecture(NetworkParameters(**parameters), spaces, "main/online")
 
 
 def step_by_step(network: TorchArchitecture, starts: np.ndarray | None = None) -> list[np.ndarray]:
@@ -90,13 +91,12 @@ def test_the_cell_is_torchs(kind: str) -> None:
 
 
 @every_kind
-def test_gates_are_orthogonal_and_the_forget_bias_is_1(kind: str) -> None:
-    cell = recurrent_cell(KINDS[kind], CELLS)
-    for gate in cell.weight_hh.detach().split(CELLS):
-        torch.testing.assert_close(gate @ gate.T, torch.eye(CELLS), atol=1e-5, rtol=0)
-    biases = (cell.bias_ih + cell.bias_hh).detach().view(-1, CELLS)
-    zeros, ones = [0.0] * CELLS, [1.0] * CELLS
-    assert biases.tolist() == ([zeros, ones, zeros, zeros] if kind == "lstm" else [zeros] * 3)
+@pytest.mark.parametrize("dense_last", [False, True])
+def test_dense_layers_are_before_or_after_the_cell(kind: str, dense_last: bool) -> None:
+    network = architecture(middleware_parameters=dataclasses.replace(KINDS[kind], dense_last=dense_last)).module
+    assert network.cell.input_size == (4 if dense_last else 8)
+    layers = [layer for layer in network.output.modules() if isinstance(layer, torch.nn.Linear)]
+    assert [layer.in_features for layer in layers] == ([CELLS, 8] if dense_last else [CELLS])
 
 
 def test_it_learns_a_task_that_needs_memory() -> None:
