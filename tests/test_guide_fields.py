@@ -81,15 +81,17 @@ def described(fields: Mapping[str, tuple[Any, tuple[int, ...]]]) -> set[tuple[st
         (
             "RolloutReady",
             [
-                rollout_layout(4, 2, ((4,), observation), ((2,), action), finals=3, discounted=True)
+                rollout_layout(
+                    4, 2, ((4,), observation), ((2,), action), finals=3, discounted=True, infos=2, state=5, stack=3
+                )
                 for observation, action in (("uint8", "float32"), ("float32", "int64"))
             ],
         ),
         (
             "Gradient",
-            [gradient_layout(64, 4, 5, 6, codec_for(name), observed=9, rewarded=3) for name in COMPRESSIONS],
+            [gradient_layout(64, 4, 5, 6, codec_for(name), observed=9, rewarded=3, infos=2) for name in COMPRESSIONS],
         ),
-        ("OptimizerState", [optimizer_state_layout(2, 64, 3)]),
+        ("OptimizerState", [optimizer_state_layout(2, 64, 3, infos=2)]),
     ],
 )
 def test_each_field_of_a_layout_is_listed_with_dtype_and_dimensions(message: str, layouts: list[Layout]) -> None:
