@@ -26,6 +26,9 @@ ALWAYS = {
 # Reasons for tuned values: what the key does to learning. Keys that are not listed have the text of `hive config`.
 REASONS: Mapping[str, str] = {
     **ALWAYS,
+    "env.preset": "the usual preprocessing: 4 frames a step, 84 x 84 grey pixels, signs of rewards",
+    "env.frame_stack": "several frames show what moves, and where to",
+    "network.separate_networks": "policy and value share the convolutions",
     "collection.envs": "environments side by side",
     "collection.rollout": "steps of each environment in a round, {samples:,} together",
     "algorithm.learning_rate_schedule": "to 0 at run.steps, so that late updates keep a good policy",

@@ -34,9 +34,9 @@ class Tuned:
 def tuned(env_id: str) -> Mapping[str, Tuned]:
     """Return scheme -> tuned settings for an environment, the best scheme first; empty for an unknown environment.
 
-    All versions of an environment (Hopper-v4, Hopper-v5) have the same settings.
+    All versions of an environment (Hopper-v4, Hopper-v5) have the same settings, and so have all games of ale_py.
     """
-    return BY_NAME.get(VERSION.sub("", env_id), {})
+    return ATARI if env_id.startswith("ALE/") else BY_NAME.get(VERSION.sub("", env_id), {})
 
 
 def _shared(
@@ -109,6 +109,7 @@ def _a2c(
     envs: int = 1,
     rollout: int = 5,
     normalize: bool = False,
+    network: Mapping[str, Any] | None = None,
     **algorithm: Any,
 ) -> Tuned:
     """Return settings of the scheme a2c; those not given are the defaults of Stable-Baselines3's A2C."""
@@ -125,7 +126,7 @@ def _a2c(
         "value_loss_weight": 0.5,
         "clip_gradients": 0.5,
     }
-    return _shared(source, defaults | algorithm, {}, normalize, steps=steps, envs=envs, rollout=rollout)
+    return _shared(source, defaults | algorithm, network or {}, normalize, steps=steps, envs=envs, rollout=rollout)
 
 
 def _nstep_q(source: str, *, steps: int, envs: int, rollout: int, **algorithm: Any) -> Tuned:
@@ -414,6 +415,63 @@ MUJOCO: Mapping[str, Mapping[str, Tuned]] = {
         ),
     },
 }
+
+PIXELS: Mapping[str, Any] = {"middleware": (), "activation": "relu", "separate_networks": False}
+"""Policy and value share the convolutions of Mnih et al. 2015 and their dense layer of 512."""
+
+
+def _game(settings: Tuned) -> Tuned:
+    """Return settings of the scheme for every game of ale_py: the preset, and the last four frames."""
+    return Tuned(settings.source, {"env.preset": "atari", "env.frame_stack": 4, **settings.keys})
+
+
+ATARI: Mapping[str, Tuned] = {
+    "ppo": _game(
+        _ppo(
+            _zoo("atari"),
+            steps=10_000_000,
+            envs=8,
+            rollout=128,
+            batch=256,
+            network=PIXELS,
+            epochs=4,
+            learning_rate=2.5e-4,
+            learning_rate_schedule="linear",
+            clip_range=0.1,
+            clip_range_schedule="linear",
+            entropy_weight=0.01,
+        )
+    ),
+    "a2c": _game(
+        _a2c(
+            _zoo_a2c("atari"),
+            steps=10_000_000,
+            envs=16,
+            network=PIXELS,
+            entropy_weight=0.01,
+            value_loss_weight=0.25,
+        )
+    ),
+    "impala": _game(
+        _shared(
+            "Espeholt et al. 2018 (IMPALA), table G.1: rate, rollouts, batches, entropy, clipping; but Adam",
+            {
+                "learning_rate": 6e-4,
+                "learning_rate_schedule": "linear",
+                "discount": 0.99,
+                "entropy_weight": 0.01,
+                "value_loss_weight": 0.5,
+                "clip_gradients": 40.0,
+            },
+            PIXELS,
+            False,
+            steps=10_000_000,
+            envs=32,
+            rollout=20,
+        )
+    ),
+}
+"""Scheme -> settings of every id that begins with `ALE/`."""
 
 TUNED: Mapping[str, Mapping[str, Tuned]] = {**CLASSIC, **BOX2D, **MUJOCO}
 """Newest id of an environment -> scheme -> its tuned settings. `hive init` takes the first scheme."""

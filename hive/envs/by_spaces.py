@@ -115,6 +115,9 @@ def _image_rounds() -> list[Setting]:
 def _network(spec: EnvironmentSpec) -> list[Setting]:
     settings = []
     inputs = spec.observation.inputs
+    if _is_image(spec):
+        settings.append(Setting("env.frame_stack", 4, "several frames show what moves, and where to"))
+        settings.append(Setting("network.separate_networks", False, "policy and value share the convolutions"))
     elements = sum(prod(one.shape) for one in inputs)
     if not _is_image(spec) and elements > MANY_ELEMENTS:
         settings.append(Setting("network.middleware", (256, 256), f"{elements} elements to combine"))

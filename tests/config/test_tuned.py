@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hive.config import SCHEMES, TUNED, load_config, reasoned, template, tuned
+from hive.config.tuned import ATARI
 
 EVERY = [(env_id, scheme) for env_id, schemes in TUNED.items() for scheme in schemes]
 
@@ -25,6 +26,18 @@ def test_no_entry_depends_on_a_default_of_hive(env_id: str, scheme: str) -> None
     """An entry gives all that determines learning, so that a new default does not change what was tuned."""
     first = {"ppo": "CartPole-v1", "a2c": "CartPole-v1"}[scheme]
     assert TUNED[env_id][scheme].keys.keys() == TUNED[first][scheme].keys.keys()
+
+
+@pytest.mark.parametrize("scheme", ATARI)
+def test_every_game_has_the_settings_of_atari(scheme: str) -> None:
+    settings = tuned("ALE/Breakout-v5")[scheme]
+    text = template("ALE/Breakout-v5", scheme, reasoned(settings.keys, "ALE/Breakout-v5", scheme), settings.source)
+    config = load_config("run.toml", text=text)
+    assert (config.env.preset, config.env.frame_stack, config.network.separate_networks) == ("atari", 4, False)
+    assert {name: config.value(name) for name in settings.keys} == settings.keys
+    shape = config.collection
+    batch = shape.envs * shape.rollout // getattr(config.algorithm, "minibatches", 1)
+    assert batch == {"ppo": 256, "a2c": 16 * 5, "impala": 32 * 20}[scheme]
 
 
 @pytest.mark.parametrize("env_id", ["Hopper-v5", "Hopper-v4"])
