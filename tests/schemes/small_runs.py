@@ -35,6 +35,13 @@ GRID = [
 OUTPUTS = {"env__options": "{actions='box'}", "network__action_deviation": '"output"'}
 """Keys of a Gaussian policy whose deviations depend on the observation."""
 
+PARTS = {
+    "env__options": "{actions='dict'}",
+    "network__action_distribution": '"gsde"',
+    "network__noise_steps": 3,
+}
+"""Keys of a policy with a dictionary of actions, whose continuous ones have noise that depends on the state."""
+
 
 @dataclass
 class Run:

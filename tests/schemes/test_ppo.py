@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from small_runs import COMMUNICATIONS, GRID, OUTPUTS, check_end, check_grid, modes, train
+from small_runs import COMMUNICATIONS, GRID, OUTPUTS, PARTS, check_end, check_grid, modes, train
 from small_trainer import config_of
 
 from hive.records import read_jsonl
@@ -66,7 +66,14 @@ def test_a_learning_rate_near_nothing_learns_nothing(tmp_path: Path) -> None:
     assert run.results["mean_return_100"] < 0.7
 
 
-@pytest.mark.parametrize("policy", [{}, OUTPUTS], ids=["discrete", "deviations are outputs"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param({}, id="discrete"),
+        pytest.param(OUTPUTS, id="deviations are outputs"),
+        pytest.param(PARTS, id="dictionary", marks=pytest.mark.full(reason="another distribution")),
+    ],
+)
 @pytest.mark.parametrize("mode", ["synchronous", "pipelined"])
 def test_placement_changes_no_byte(tmp_path: Path, mode: str, policy: dict[str, Any]) -> None:
     """A collector in the gradient worker's process, or a gradient worker in the learner's, computes the same."""

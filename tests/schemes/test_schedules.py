@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import OUTPUTS, check_end, modes, train
+from small_runs import OUTPUTS, PARTS, check_end, modes, train
 from small_trainer import LIMIT_S, config_of
 
 import hive.algorithms.ppo
@@ -38,6 +38,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "pipelined": modes("pipelined", "pipelined", 2, 2),
     "decentralised": {**TWO, "gradients__decentralised": "true"},
     "pipelined, deviations are outputs": {**modes("pipelined", "pipelined", 2, 2), **OUTPUTS},
+    "pipelined, dictionary of actions": {**modes("pipelined", "pipelined", 2, 2), **PARTS},
 }
 
 
@@ -64,7 +65,10 @@ def test_decentralised_workers_follow_the_same_schedules(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("name", RUNS)
+FULL = pytest.mark.full(reason="the noise of a rollout is drawn in the same way")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] if "dictionary" in name else []) for name in RUNS])
 def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> None:
     """From each of its cuts: schedules and the end of a round depend on nothing that a checkpoint does not hold."""
     options = {"run__scheme": '"ppo"', "algorithm__learning_rate": 0.05, **PPO, **RUNS[name]}

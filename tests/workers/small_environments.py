@@ -17,6 +17,9 @@ ACTIONS = {
     "discrete": spaces.Discrete(2),
     "multi-discrete": spaces.MultiDiscrete([2, 3]),
     "box": spaces.Box(-10.0, 10.0, (2,), np.float32),
+    "dict": spaces.Dict(
+        {"bits": spaces.MultiBinary(2), "pair": spaces.Tuple([spaces.Discrete(3), spaces.Box(-10.0, 10.0, (2,))])}
+    ),
 }
 
 
@@ -147,6 +150,8 @@ class Drift(Small):
         return self.state.astype(np.float32)
 
     def reward(self, action: Any) -> float:
+        if isinstance(action, dict):
+            action = spaces.flatten(self.action_space, action)
         self.state = 0.9 * self.state + 0.1 * self.np_random.normal(size=3) + 0.1 * float(np.sum(action))
         return float(self.state[0])
 
