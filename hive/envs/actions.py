@@ -161,9 +161,11 @@ def action_converter(action: ActionSpec) -> Converter:
         low, high = (np.asarray(bound, dtype).reshape(action.shape) for bound in (action.low, action.high))
         return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
     start = np.asarray(action.start or 0, np.int64)
-    convert: Converter = (lambda actions: actions + start) if start.any() else np.ndarray.copy
-    if dtype != np.int64:  # a space does not contain integers with more bits than its dtype
-        convert = lambda actions: (actions + start).astype(dtype)  # noqa: E731
+
+    def shifted(actions: NDArray[Any]) -> NDArray[Any]:
+        return (actions + start).astype(dtype, copy=False)  # a space contains no integers with more bits than its dtype
+
+    convert: Converter = shifted if start.any() or dtype != np.int64 else np.ndarray.copy
     shape = None if isinstance(action, Discrete) else action.env_shape
     return convert if shape is None else lambda actions: convert(actions).reshape(-1, *shape)
 
