@@ -123,6 +123,7 @@ def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[
         (3, f"{rate:,.0f}/s"),
         *([] if minute is None else [(11, f"1 min {minute:,.0f}/s")]),
         (2, f"return {_return(snapshot)}"),
+        *((12 + n, f"{name} {value:.3g}") for n, (name, value) in enumerate(snapshot.info.items())),
         (10, f"lag {snapshot.lag}"),
         (9, f"dropped {snapshot.dropped:,}"),
     ]

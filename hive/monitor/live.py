@@ -27,6 +27,9 @@ from hive.records.run_warnings import RunWarning
 __all__ = ["snapshot_of"]
 
 
+INFO = "info/"  # begins the names of the counters of env.info
+
+
 def snapshot_of(status: Mapping[str, Any], history: History | None = None, extras: Extras | None = None) -> Snapshot:
     """Make a snapshot from the supervisor's document, which must be the last one added to `history`, if that is given.
 
@@ -72,6 +75,11 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         returns=extras.returns,
         events=extras.events,
         warnings=tuple(RunWarning.of(warning) for warning in status.get("warnings", ())),
+        info={
+            name.removeprefix(INFO): value
+            for name, value in results.items()
+            if name.startswith(INFO) and math.isfinite(value)
+        },
     )
     return dataclasses.replace(snapshot, bound_by=bound_by(snapshot))
 

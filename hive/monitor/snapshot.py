@@ -70,6 +70,7 @@ class Snapshot:
     events: tuple[Mapping[str, Any], ...] = ()
     supervisor: str = ""
     warnings: tuple[RunWarning, ...] = ()
+    info: Mapping[str, float] = field(default_factory=dict)  # means of env.info over the last 100 episodes, if known
 
     @property
     def active_warnings(self) -> list[RunWarning]:

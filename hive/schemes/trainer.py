@@ -21,6 +21,7 @@ from hive.workers import (
     GradientWorkerActor,
     LearnerActor,
     Recorder,
+    info_counters,
     replica_slots,
 )
 
@@ -77,7 +78,7 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     elif blueprint.best_by == "training":
         t.connect(learner.improved, recorder.improved)
 
-    t.results(learner, *RESULTS)
+    t.results(learner, *RESULTS, *info_counters(blueprint.config.env.info))
     t.digest(learner.weights, blueprint.flat.block_bytes)
     return t
 

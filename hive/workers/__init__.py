@@ -16,7 +16,7 @@ from hive.workers.g_worker import (
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
-from hive.workers.learner_actor import RESULTS, LearnerActor
+from hive.workers.learner_actor import RESULTS, LearnerActor, info_counters
 from hive.workers.messages import (
     CheckpointDue,
     Evaluation,
@@ -69,6 +69,7 @@ __all__ = [
     "Weights",
     "describe_gradient",
     "evaluate",
+    "info_counters",
     "replica_slots",
     "snapshot_of",
 ]

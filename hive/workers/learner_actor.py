@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improv
 from hive.workers.saving import BestSchedule, SaveSchedule
 from hive.workers.turn_metrics import StepRecord, TurnMetrics, info_means
 
-__all__ = ["RESULTS", "LearnerActor"]
+__all__ = ["RESULTS", "LearnerActor", "info_counters"]
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
 MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
@@ -64,6 +64,7 @@ class LearnerActor(Actor):
         self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
         self.bests = BestSchedule()
         self.status_counters = {name: self.status.counter(name) for name in RESULTS}
+        self.info_counters = {name: self.status.counter(name) for name in info_counters(config.env.info)}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
         self.report = TurnMetrics(self.algorithm.statistics, 4 * blueprint.flat.parameter_elements)
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
@@ -334,7 +335,16 @@ class LearnerActor(Actor):
         self.totals = self._counters()
         for name, value in self.totals.items():
             self.status.set(self.status_counters[name], value)
+        if self.info_counters:
+            means = self._info_means()
+            for name, counter in self.info_counters.items():
+                self.status.set(counter, means.get(name.removeprefix(INFO), math.nan))
         self.status.show_version(self.turn, 0)
+
+    def _info_means(self) -> dict[str, float]:
+        """Return the means of env.info over the latest episodes that have the values."""
+        names, episodes = self.config.env.info, int(self.totals["episodes"])
+        return info_means(names, self._optimizer_state()["infos"][: min(episodes, RETURNS_KEPT)]) if names else {}
 
     def _stop_reason(self) -> str | None:
         """Return why the run has reached its goal, or None. It depends on the counters of the optimizer state alone."""
@@ -353,9 +363,7 @@ class LearnerActor(Actor):
         totals, report = self.totals, self.report
         if not force and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
-        state, names = self._optimizer_state(), self.config.env.info
-        infos = info_means(names, state["infos"][: min(int(totals["episodes"]), RETURNS_KEPT)]) if names else {}
-        if values := report.take(totals, state["returns"], infos):
+        if values := report.take(totals, self._optimizer_state()["returns"], self._info_means()):
             await self.metrics.send(
                 Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values)
             )
@@ -366,6 +374,14 @@ class LearnerActor(Actor):
 
 RESULTS = ("updates", "env_steps", "frames", "episodes", "skipped", "train_s", "mean_return_100")
 """The learner's counters that summarise a run."""
+
+INFO = "info/"  # begins the names of counters and metrics of env.info
+COUNTER_BYTES = 23  # maximum size of the name of a counter (hive.runtime.memory.status)
+
+
+def info_counters(names: Sequence[str]) -> list[str]:
+    """Return the learner's counters of env.info, of which views show the means. Longer names are only in metrics."""
+    return [INFO + name for name in names if len((INFO + name).encode()) <= COUNTER_BYTES]
 
 
 def _fault(step: LearnerStep, claimed: list[Slot]) -> str:

@@ -83,6 +83,15 @@ def test_the_rate_of_the_last_minute_goes_first_where_there_is_no_room() -> None
     assert live_text(snapshot(), 71_204.4, len(whole) - 1, minute=65_000.2) == live_text(snapshot(), 71_204.4)
 
 
+def test_means_of_info_follow_the_return_and_go_first_where_there_is_no_room() -> None:
+    found = snapshot(**{"info/is_success": 0.375, "info/score": 12.0})
+    text = live_text(found, 1000.0)
+    assert " │ return 131.6 │ is_success 0.375 │ score 12 │ lag 1 │ " in text
+    shorter = live_text(found, 1000.0, len(text) - 1)
+    assert "is_success 0.375 │ lag 1" in shorter
+    assert "score" not in shorter
+
+
 def test_restarts_are_shown_once_there_are_any() -> None:
     assert "restarts" not in live_text(snapshot(), 1.0)
     assert "│ restarts 3 │" in live_text(snapshot(restarts=3), 1.0)

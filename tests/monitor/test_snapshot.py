@@ -84,6 +84,11 @@ def test_there_is_no_return_before_an_episode_has_ended(episodes: int, mean_retu
     assert snapshot_of(status(actor("learner-0", counters=counters))).mean_return == shown
 
 
+def test_means_of_info_are_among_the_results() -> None:
+    counters = results(**{"info/is_success": 0.25, "info/odd": math.nan})
+    assert snapshot_of(status(actor("learner-0", counters=counters))).info == {"is_success": 0.25}
+
+
 def test_results_are_those_of_the_actor_that_has_them() -> None:
     rows = [actor("learner-0", counters=results(env_steps=1)), actor("judge-0", counters=results(env_steps=2))]
     assert snapshot_of(status(*rows, results_actor="judge-0")).env_steps == 2
