@@ -12,10 +12,17 @@ from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 
 HALF_WAY = -600.0  # Pendulum's untrained policy has a mean of -1200 over 100 episodes, the example stops at -250
 LIMIT_S = 300.0  # time limit of a run that takes some six seconds on an idle machine
+
+
+@pytest.fixture(autouse=True)
+def _root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environments of examples are found as they are by `hive up` in the folder that holds examples/."""
+    monkeypatch.syspath_prepend(ROOT)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -48,6 +55,15 @@ def test_a_short_form_of_it_learns(scheme: str, tmp_path: Path) -> None:
     """The goal is episodes four times as long as by chance, a twentieth of the steps to solve the task."""
     path = EXAMPLES[0].parent / f"cartpole-{scheme}.toml"
     config = load_config(path, ["run.stop_at_return=80", "run.steps=100_000", *FASTER.get(scheme, [])])
+    directory = RunDirectory.create(tmp_path, "test")
+    outcome = run_inline(build(config, directory.path), seconds=LIMIT_S)
+    assert outcome.reason.startswith("mean return"), outcome.reason
+
+
+@pytest.mark.full(reason="tests/probes learn with a memory too, in a tenth of the time")
+def test_cartpole_without_velocities_is_learned(tmp_path: Path) -> None:
+    """Without a memory the mean return is 45 after 100,000 steps."""
+    config = load_config(ROOT / "examples" / "cartpole-memory.toml", ["run.stop_at_return=100", "run.steps=60_000"])
     directory = RunDirectory.create(tmp_path, "test")
     outcome = run_inline(build(config, directory.path), seconds=LIMIT_S)
     assert outcome.reason.startswith("mean return"), outcome.reason
