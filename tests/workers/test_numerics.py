@@ -22,8 +22,8 @@ BAD = [math.nan, math.inf, -math.inf]
 class Scene:
     """One worker and one round of two collectors; `look` computes its gradient."""
 
-    def __init__(self) -> None:
-        self.blueprint = Blueprint(config_of("small_environments:Drift"))
+    def __init__(self, **values: Any) -> None:
+        self.blueprint = Blueprint(config_of("small_environments:Drift", **values))
         self.worker = worker_of(self.blueprint)
         self.weights = weights_of(self.blueprint)
         self.share = [self._rollout(source) for source in range(2)]
@@ -64,6 +64,17 @@ def test_an_observation(value: float) -> None:
     assert finding is not None
     assert finding.cause == "observation"
     assert finding.text == f"collector-1 gave the observation {value} (step 4, environment 1 of rollout 3)"
+
+
+def test_the_state_of_a_recurrent_policy_is_made_of_observations() -> None:
+    """One that came before this rollout: the collector is restarted, which begins with zeros."""
+    scene = Scene(network__memory='"gru"', network__memory_size=4)
+    scene.share[1]["state"][1, 2] = math.nan
+    finding, _ = scene.look()
+    assert finding is not None
+    assert finding.cause == "observation"
+    assert finding.text == "collector-1 acted in the state nan (environment 1 of rollout 3)"
+    assert {"inputs", "rollout-1-3.state"} <= finding.arrays.keys()
 
 
 @pytest.mark.parametrize("value", BAD)
