@@ -45,6 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "normalised": {"network__normalize_observations": "true", "network__normalize_rewards": "true"},
     "parts": {"env__id": "small_environments:Parts"},
     "parts, normalised": {"env__id": "small_environments:Parts", "network__normalize_observations": "true"},
+    "stacked": {"env__frame_stack": 3},
     "box": {"env__options": f"{{truncates={EVERY}, actions='box'}}"},
 }
 OF_ONE_KIND = ("box", "parts", "parts, normalised")  # `next_step_vector` has other actions or observations
