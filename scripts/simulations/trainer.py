@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hive.config import Config, TargetConfig, load_config
-from hive.envs import Discrete
+from hive.envs import Discrete, EnvironmentSpec, ObservationSpec
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES, clear, gradient_layout, put_episodes
 from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces
 from hive.networks.state import StateLayout
@@ -285,6 +285,7 @@ class SimulatedBlueprint(Blueprint):
         self.config = config
         self.resume = None
         self.world = world
+        self.environment = EnvironmentSpec("simulated", ObservationSpec((1,), "float32"), Discrete(2))
         self._algorithm = _Algorithm(per_round, moments)
         self.flat = FlatParameters(_network())
         self.collectors = config.collection.workers or max(config.gradients.workers, 1)
