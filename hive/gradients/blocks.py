@@ -115,7 +115,7 @@ def put_episodes(
 
     infos: for each group the values of `info` float32 [n, K], if the slot has a field for them.
     """
-    if "episode_infos" in arrays:
+    if "episode_infos" in arrays and infos:  # a share may have no rollouts: those of a round that a kill has lost
         values = np.concatenate(infos)
         arrays["episode_infos"][: len(values)] = values
     count = 0

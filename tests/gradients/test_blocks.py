@@ -28,9 +28,9 @@ ELEMENTS = 200
 Arrays = dict[str, NDArray[Any]]
 
 
-def slot(episodes: int = 12) -> Arrays:
+def slot(episodes: int = 12, infos: int = 0) -> Arrays:
     """A cleared slot with garbage from its earlier use."""
-    layout = gradient_layout(ELEMENTS, 3, 2, episodes)
+    layout = gradient_layout(ELEMENTS, 3, 2, episodes, infos=infos)
     arrays = layout.views(np.full(layout.bytes, 0xFF, np.uint8))
     clear(arrays, version=0)
     return arrays
@@ -76,6 +76,15 @@ def test_episodes_are_appended_in_the_order_given() -> None:
     assert arrays["header"][EPISODES] == 3
     assert arrays["episode_returns"][:3].tolist() == [3.0, 1.0, -2.0]
     assert arrays["episode_lengths"][:3].tolist() == [7, 9, 4]
+
+
+def test_values_of_info_are_appended_like_the_episodes() -> None:
+    arrays = slot(episodes=5, infos=2)
+    episodes = [(np.float32([3.0, 1.0]), np.int32([7, 9])), (np.float32([-2.0]), np.int32([4]))]
+    put_episodes(arrays, episodes, [np.float32([[1, 2], [3, 4]]), np.float32([[5, np.nan]])])
+    assert np.array_equal(arrays["episode_infos"][:3], [[1, 2], [3, 4], [5, np.nan]], equal_nan=True)
+    put_episodes(arrays, [], [])
+    assert arrays["header"][EPISODES] == 0, "a gradient of no rollouts"
 
 
 def test_every_step_may_end_an_episode() -> None:
