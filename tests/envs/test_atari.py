@@ -88,6 +88,48 @@ def test_a_lost_life_ends_an_episode_for_the_values_and_not_the_game() -> None:
     assert (lives["terminated"] >= usual["terminated"]).all()
 
 
+class Lives:
+    """A vector of one game with the given lives after its reset and each step; length 9 where the game ends."""
+
+    count = 1
+
+    def __init__(self, lives: list[int], ends: set[int]) -> None:
+        self.left, self.ends = lives, ends
+        self.at = 0
+        self.unwrapped = self
+
+    @property
+    def lives(self) -> int:
+        return self.left[self.at]
+
+    def reset(self, seeds: Any, observations: Any) -> None:
+        pass
+
+    def step(self, actions: Any, row: StepRow) -> None:
+        self.at += 1
+        row.rewards[:] = -7.0
+        row.terminated[:], row.episode_lengths[:] = self.at in self.ends, 9 * (self.at in self.ends)
+
+
+@pytest.mark.parametrize("ends_lives", [True, False])
+def test_each_lost_life_ends_once_and_the_last_with_the_game(ends_lives: bool) -> None:
+    """Some games have 0 lives for a few frames before they end; a game may win lives back."""
+    from hive.envs.atari import AtariOptions, AtariVector
+
+    lives = [3, 3, 2, 2, 3, 1, 0, 0, 3, 3, 2]
+    vector: Any = Lives(lives, ends={8})
+    game = AtariVector(vector, [vector], AtariOptions(terminal_on_life_loss=ends_lives))
+    row = StepRow.allocate(describe("CartPole-v1", {}).observation, 1)
+    game.reset([0], row.observations)
+    ended = []
+    for step in range(1, len(lives)):
+        game.step(np.zeros(1, np.int64), row)
+        assert row.rewards.tolist() == [-1.0]
+        ended += [step] if row.terminated[0] else []
+    assert ended == ([2, 5, 8, 10] if ends_lives else [8])
+
+
+@pytest.mark.full("builds three games, which load their ROM")
 def test_games_begin_with_fire_and_up_to_30_frames_without_an_action() -> None:
     from hive.envs.atari import AtariOptions, Games
 
