@@ -38,9 +38,11 @@ NUMBER_BYTES = {"float32": 4, "uint8": 1}
 
 def check_environment(options: argparse.Namespace) -> int:
     """Print the report; return the exit code. Raises HiveError for an environment that hive cannot use."""
-    from hive.envs import configured_spec, examine, takes_native, unrepeatable, wrappers_of
+    from hive.envs import configured_spec, examine, preset_for, takes_native, unrepeatable, wrappers_of
 
     sets = [f"env.id={json.dumps(options.env)}", *options.set]
+    if options.config is None:
+        sets.insert(0, f"env.preset={preset_for(options.env)}")  # as `hive init` sets it
     given = load_config(options.config or "run.toml", sets, text=None if options.config else "")
     env, spec = given.env, configured_spec(given.env)
     config, origin = (given, str(options.config)) if options.config else _chosen(spec, options.env, sets)
@@ -92,7 +94,7 @@ def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, st
     if scheme in schemes:
         settings, origin = reasoned(schemes[scheme].keys, id, scheme), f"{TUNED}{schemes[scheme].source}"
     else:
-        settings, origin = settings_by_spaces(spec, scheme), "chosen by the spaces"
+        settings, origin = settings_by_spaces(spec, scheme, plain.env.preset), "chosen by the spaces"
     chosen = [f"{setting.name}={toml_text(setting.value)}" for setting in settings]
     return load_config("run.toml", [f"run.scheme={scheme}", *chosen, *sets], text=""), origin
 

@@ -99,9 +99,10 @@ def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
 
 def _starting_config(env_id: str, scheme: str | None) -> str:
     """Return the text of a config, with tuned settings if there are some for this environment and scheme."""
-    from hive.envs import describe, described, settings_by_spaces
+    from hive.envs import describe, described, preset_for, settings_by_spaces
 
-    spec = describe(env_id, {})
+    preset = preset_for(env_id)
+    spec = describe(env_id, {}, preset=preset)
     known = tuned(env_id)
     scheme = scheme or next(iter(known), DEFAULT_SCHEME)
     if scheme in known:
@@ -109,7 +110,7 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
         return template(env_id, scheme, reasoned(known[scheme].keys, env_id, scheme), origin)
     others = f" of this scheme (but of {', '.join(known)})" if known else ""
     origin = f"No tuned settings{others}: chosen by the spaces ({described(spec)})."
-    return template(env_id, scheme, settings_by_spaces(spec, scheme), origin)
+    return template(env_id, scheme, settings_by_spaces(spec, scheme, preset), origin)
 
 
 def _file_name(env_id: str) -> str:

@@ -16,7 +16,7 @@ from hive.envs.actions import (
 from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
 from hive.envs.examination import Examination, examine
-from hive.envs.make import describe, make_environment, takes_native
+from hive.envs.make import describe, make_environment, preset_for, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
@@ -49,6 +49,7 @@ __all__ = [
     "examine",
     "make_environment",
     "make_vector",
+    "preset_for",
     "settings_by_spaces",
     "takes_native",
     "unrepeatable",

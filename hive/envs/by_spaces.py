@@ -19,8 +19,11 @@ __all__ = ["described", "settings_by_spaces"]
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
 
 
-def settings_by_spaces(spec: EnvironmentSpec, scheme: str) -> list[Setting]:
-    """Return settings for this environment and named scheme; none for a custom scheme, which may use keys freely."""
+def settings_by_spaces(spec: EnvironmentSpec, scheme: str, preset: str = "none") -> list[Setting]:
+    """Return settings for this environment and named scheme; none for a custom scheme, which may use keys freely.
+
+    preset: the value of env.preset with which the environment was described.
+    """
     if scheme not in SCHEMES:
         return []
     settings = _mask(spec)
@@ -30,7 +33,11 @@ def settings_by_spaces(spec: EnvironmentSpec, scheme: str) -> list[Setting]:
     if _is_continuous(spec.action) and issubclass(algorithm, ActorCriticConfig):
         reason = "the deviation of continuous actions explores without it"
         settings.append(Setting("algorithm.entropy_weight", 0.0, reason))
-    return settings + _network(spec)
+    settings += _network(spec)
+    if preset == "atari":  # it makes signs of the rewards, so that their scale is known
+        settings = [setting for setting in settings if setting.name != "network.normalize_rewards"]
+        settings.append(Setting("env.preset", preset, "the usual frames, starts and rewards of these games"))
+    return settings
 
 
 def described(spec: EnvironmentSpec) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from hive.envs.atari import AtariOptions, Games
 
-__all__ = ["PACKAGES", "describe", "make_environment", "make_games", "make_native", "takes_native"]
+__all__ = ["PACKAGES", "describe", "make_environment", "make_games", "make_native", "preset_for", "takes_native"]
 
 PACKAGES = {
     "ALE": ("ale_py", ""),
@@ -150,6 +150,14 @@ def describe(
         return EnvironmentSpec(id, observation_spec(id, observations), action_spec(id, actions), limit, skip)
     finally:
         environment.close()
+
+
+def preset_for(id: str) -> str:
+    """Return the value of env.preset that suits an environment: "atari" for games of ale_py, otherwise "none"."""
+    found = _find(id)
+    from hive.envs.atari import ENTRY_POINT  # its import takes that of gymnasium
+
+    return "atari" if getattr(found, "entry_point", None) == ENTRY_POINT else "none"
 
 
 def _limit(spec: EnvSpec | None) -> int | None:

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from hive.envs import StepRow, describe, make_environment, make_vector
+from hive.envs import StepRow, describe, make_environment, make_vector, preset_for
 from hive.errors import ConfigError, EnvironmentMissing
 
 pytest.importorskip("ale_py", reason="needs the extra atari")
@@ -129,7 +129,7 @@ def test_each_lost_life_ends_once_and_the_last_with_the_game(ends_lives: bool) -
     assert ended == ([2, 5, 8, 10] if ends_lives else [8])
 
 
-@pytest.mark.full("builds three games, which load their ROM")
+@pytest.mark.full(reason="builds three games, which load their ROM")
 def test_games_begin_with_fire_and_up_to_30_frames_without_an_action() -> None:
     from hive.envs.atari import AtariOptions, Games
 
@@ -151,6 +151,15 @@ def test_the_description() -> None:
     assert (wrapped.observation.shape, wrapped.max_episode_steps, wrapped.frame_skip) == ((42, 42), 27_000, 4)
     assert describe("ALE/Pong-v5", {}).frame_skip == 4
     assert describe("CartPole-v1", {}).frame_skip == 1
+
+
+def test_a_starting_config_of_a_game_has_the_preset() -> None:
+    from hive.cli.files import _starting_config
+    from hive.config import load_config
+
+    assert [preset_for(id) for id in ("ALE/Pong-v5", "PongNoFrameskip-v4", "CartPole-v1")] == ["atari", "atari", "none"]
+    config = load_config("pong.toml", text=_starting_config("ALE/Pong-v5", None))
+    assert (config.env.preset, config.network.normalize_rewards) == ("atari", False)
 
 
 @pytest.mark.parametrize(
