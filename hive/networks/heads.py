@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
 
 BOXES = (GaussianColumns, StateDependentGaussian)  # the distributions of box actions
 
-__all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions"]
+__all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions", "takes_features"]
 
 
 class Head(nn.Module, ABC):
@@ -192,6 +193,20 @@ def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gauss
             f"{low:.3g} and {high:.3g}",
             hint="deviations that are outputs are clamped to these bounds",
         )
+
+
+def takes_features(heads: Sequence[Head], width: int) -> tuple[bool, ...]:
+    """Returns whether each head takes the features, of which the last layer has `width`.
+
+    Raises NetworkError if a head expects another width.
+    """
+    expected = [head.features for head in heads if isinstance(head, PolicyHead) and head.takes_features]
+    if any(features != width for features in expected):
+        raise NetworkError(
+            f'action_distribution = "gsde" with features = {expected[0]}, but the last layer has {width} outputs',
+            hint="set features of PolicyHeadParameters to the width of the last layer before the heads",
+        )
+    return tuple([head.takes_features for head in heads])
 
 
 def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.embedders import embedder_layers, network_inputs
 from hive.networks.head_kinds import make_head
-from hive.networks.heads import Head, PolicyHead
+from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import RECURRENT_STATE, state_width_of
 from hive.networks.layers import seeded
 from hive.networks.middleware import Merger, middleware_layers
@@ -111,7 +111,7 @@ class Network(nn.Module):
         self._steps = _steps(list(self.trunk))
         self._head_calls: tuple[Callable[..., Tensor], ...] = tuple(head.forward for head in heads)
         self._widths = tuple(head.width for head in heads)
-        self._take_features = tuple(head.takes_features for head in heads) if _take_features(heads, width) else ()
+        self._take_features = takes_features(heads, width)
 
     def forward(self, observations: Observations) -> tuple[Tensor, ...]:
         columns: Any = observations
@@ -119,7 +119,7 @@ class Network(nn.Module):
         for function, arguments in self._steps:
             features, columns = columns, function(columns, **arguments)
         pieces = columns.split_with_sizes(self._widths, -1)
-        if not self._take_features:
+        if not any(self._take_features):
             return tuple(map(call, self._head_calls, pieces))
         calls = zip(self._head_calls, pieces, self._take_features, strict=True)
         return tuple([head(piece, features) if takes else head(piece) for head, piece, takes in calls])
@@ -290,17 +290,6 @@ def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _take_features(heads: Sequence[Head], width: int) -> bool:
-    """Whether a head takes the features, which have this width. Raises NetworkError if it expects another width."""
-    wrong = [head.features for head in heads if isinstance(head, PolicyHead) and head.takes_features]
-    if any(features != width for features in wrong):
-        raise NetworkError(
-            f'action_distribution = "gsde" with features = {wrong[0]}, but the last layer has {width} outputs',
-            hint="set features of PolicyHeadParameters to the width of the last layer before the heads",
-        )
-    return any(head.takes_features for head in heads)
-
-
 def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
     """Returns embedders, merger and middleware, and the width of their output."""
     layers, width = _embedders(parameters, spaces)
@@ -340,11 +329,6 @@ def _recurrent(
     heads: Sequence[Head],
 ) -> nn.Module:
     """Builds the network with a cell after the layers; one per head with `use_separate_networks_per_head`."""
-    if any(head.takes_features for head in heads):
-        raise NetworkError(
-            'action_distribution = "gsde" needs a network without a memory',
-            hint='use "gaussian" or "squashed"',
-        )
     named = len(network_inputs(parameters, spaces)) > 1
     orthogonal, gain = parameters.initialization == "orthogonal", _hidden_gain(parameters)
 

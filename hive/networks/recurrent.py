@@ -38,7 +38,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
-from hive.networks.heads import Head
+from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import EPISODE_STARTS, RECURRENT_STATE
 from hive.networks.parameters import GRUMiddlewareParameters, LSTMMiddlewareParameters
 from hive.networks.sequences import Fragments, Sequences
@@ -68,6 +68,9 @@ class RecurrentNetwork(nn.Module):
         self.state_width = cell.hidden_size * (2 if isinstance(cell, nn.LSTMCell) else 1)
         self._named = named
         self._widths = [head.width for head in heads]
+        self._output_layers = tuple(output) if isinstance(output, nn.Sequential) else (output,)
+        last = self._output_layers[-1]
+        self._take_features = takes_features(heads, last.in_features if isinstance(last, nn.Linear) else 0)
 
     def forward(self, inputs: Inputs) -> tuple[Tensor, ...]:
         if isinstance(inputs, Sequences):
@@ -92,8 +95,11 @@ class RecurrentNetwork(nn.Module):
         return observations if self._named else next(iter(observations.values()))
 
     def _outputs(self, hidden: Tensor) -> tuple[Tensor, ...]:
-        columns = self.output(hidden).split_with_sizes(self._widths, -1)
-        return tuple(head(part) for head, part in zip(self.heads, columns, strict=True))
+        features, columns = hidden, hidden
+        for layer in self._output_layers:
+            features, columns = columns, layer(columns)
+        parts = zip(self.heads, columns.split_with_sizes(self._widths, -1), self._take_features, strict=True)
+        return tuple(head(part, features) if takes else head(part) for head, part, takes in parts)
 
     def _over_steps(self, features: Tensor, state: Tensor, starts: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the hidden values after every row, [N, cells], and the state after the last step, [B, state_width]."""

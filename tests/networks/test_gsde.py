@@ -26,6 +26,7 @@ from hive.networks import (
 )
 from hive.networks.configured import configured_distribution, network_parameters
 from hive.networks.gsde import EPSILON, StateDependentGaussian, noise_products
+from hive.networks.inputs import RECURRENT_STATE
 
 BOX = Box((2,), (-1.0, -1.0), (1.0, 1.0))
 GSDE = StateDependentGaussian((2,), 3)
@@ -134,6 +135,20 @@ def test_the_features_are_the_outputs_of_the_last_layer(separate: bool) -> None:
     torch.testing.assert_close(policy[:, 2:].reshape(6, 5, 2), (0.5 * features).unsqueeze(-1).expand(6, 5, 2))
 
 
+@pytest.mark.parametrize("memory", ["lstm", "gru"])
+def test_a_network_with_a_memory_has_features_too(memory: str) -> None:
+    network: Any = network_of(separate=False, memory=memory, memory_size=6)
+    state = torch.randn(4, network.state_width, generator=GENERATOR)
+    batch = torch.randn(4, 4, generator=GENERATOR)
+    with torch.no_grad():
+        policy = network({"observation": batch, RECURRENT_STATE: state})[0]
+        size = network.cell.hidden_size
+        hidden = network({"observation": batch, RECURRENT_STATE: state})[-1][:, :size]
+        features = network.output[:-1](hidden)
+    assert policy.shape == (4, 12)
+    torch.testing.assert_close(policy[:, 2:].reshape(4, 5, 2), features.unsqueeze(-1).expand(4, 5, 2))
+
+
 def test_parts_of_an_action_have_their_own_deviations() -> None:
     action = Composite((Discrete(3), BOX, Box((), (0.0,), (1.0,))))
     network = network_of(action)
@@ -157,12 +172,12 @@ def test_a_head_without_features_is_refused(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("middleware", "text"),
-    [(MiddlewareParameters([4]), "but the last layer has 4 outputs"), (LSTMMiddlewareParameters(), "without a memory")],
+    ("middleware", "width"),
+    [(MiddlewareParameters([4]), 4), (LSTMMiddlewareParameters(number_of_lstm_cells=6), 6)],
 )
-def test_other_last_layers_are_refused(middleware: Any, text: str) -> None:
+def test_other_last_layers_are_refused(middleware: Any, width: int) -> None:
     heads: list[HeadParameters] = [PolicyHeadParameters(action_distribution="gsde", features=3)]
     parameters = NetworkParameters(heads_parameters=heads, middleware_parameters=middleware)
     spaces = Spaces({"observation": ObservationSpec((4,), "float32")}, BOX)
-    with pytest.raises(NetworkError, match=text):
+    with pytest.raises(NetworkError, match=f"features = 3, but the last layer has {width} outputs"):
         build_network(parameters, spaces, torch.Generator().manual_seed(1))
