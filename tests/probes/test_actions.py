@@ -51,7 +51,7 @@ FULL = pytest.mark.full(reason="`dict` has parts of all kinds; the others are si
 )
 def test_all_elements_of_an_action_are_learned(tmp_path: Path, algorithm: str, kind: str) -> None:
     """By chance at most one in four actions is right, and one in sixteen in half of the kinds."""
-    likeliest, mean = rewards_of(tmp_path, algorithm, kind, 150)
+    likeliest, mean = rewards_of(tmp_path, algorithm, kind, 100)
     assert min(likeliest) > 0.95
     assert mean > 0.9
 
@@ -88,7 +88,7 @@ def test_the_squashed_action_that_reward_and_entropy_agree_on(tmp_path: Path, al
         "network__action_deviation": form,
         "network__initial_deviation": 0.5,
     }
-    learned = learn(tmp_path, algorithm, "Targets", 100, **settings)
+    learned = learn(tmp_path, algorithm, "Targets", 80, **settings)
     means, deviations = learned.gaussians
     mean, deviation = best_squashed(1.0, 2.0)
     np.testing.assert_allclose(means, [-mean, mean], atol=0.04)
