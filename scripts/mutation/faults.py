@@ -348,7 +348,35 @@ MEMORIES = [
     ),
 ]
 
-MUTANTS = (*SIGNS, *BOOTSTRAPS, *DISCOUNTS, *DETACHMENTS, *SHIFTS, *AXES, *RATIOS, *PARTS, *STACKS, *MEMORIES)
+# --- actions of several parts, and other distributions than the plain Gaussian
+
+PRODUCT, ACTIONS, SQUASHED = "networks/product.py", "envs/actions.py", "networks/squashed.py"
+DENSITIES = "log_probs, entropies = zip(*pairs"
+
+SPACES = [
+    Mutant("wrong action", "no density of the last part", PPO, PRODUCT, DENSITIES, f"{DENSITIES}[:-1]"),
+    Mutant("wrong action", "no density of the first part", PPO, PRODUCT, DENSITIES, f"{DENSITIES}[1:]"),
+    Mutant("wrong action", "columns of the first part", PPO, ACTIONS, "slice(start, end)", "slice(0, end - start)"),
+    Mutant("wrong action", "entropy before squashing", PPO, SQUASHED, "+ slope + self._bounds", "+ self._bounds"),
+    Mutant(
+        *("wrong action", "half the noise", PPO, "networks/gsde.py"),
+        *("(products * noise)", "(0.5 * products * noise)", "def sample_numpy"),
+    ),
+]
+
+MUTANTS = (
+    *SIGNS,
+    *BOOTSTRAPS,
+    *DISCOUNTS,
+    *DETACHMENTS,
+    *SHIFTS,
+    *AXES,
+    *RATIOS,
+    *PARTS,
+    *STACKS,
+    *MEMORIES,
+    *SPACES,
+)
 
 UNDETECTABLE = {
     "c_clip of IMPALA ignored": "the fixed point of V-trace depends on rho_clip only, c_clip on the way to it",
