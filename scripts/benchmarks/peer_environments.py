@@ -24,12 +24,15 @@ from benchmarks.programs import BenchError, tail
 __all__ = ["REQUIREMENTS", "cache_folder", "environment_folder", "peer_python"]
 
 REQUIREMENTS = {
-    "sb3": ("stable-baselines3>=2.4,<3", "torch>=2.6,<2.14", "gymnasium[box2d,mujoco]>=1.0"),
+    "sb3": (
+        *("stable-baselines3>=2.4,<3", "sb3-contrib>=2.4,<3", "torch>=2.6,<2.14"),
+        *("gymnasium[box2d,mujoco]>=1.0", "minigrid>=3", "MinAtar>=1.0.15"),
+    ),
     "ray": ("ray>=2.40,<3", "numpy"),
 }
 """The packages that pip installs for each peer. torch is in the range that hive itself allows.
 
-`scripts/parity` has tasks of Box2D and MuJoCo.
+`scripts/parity` has tasks of Box2D, MuJoCo, MiniGrid and MinAtar.
 """
 
 INSTALL_S = 1800.0  # time limit of an installation in seconds: torch is large

@@ -130,10 +130,9 @@ def command_of(cell: Cell, variants: dict[str, list[str]]) -> list[str]:
 
 
 def environment_of(cell: Cell) -> dict[str, str]:
-    folder = Path(__file__).parent
-    path = folder if cell.trainer == "sb3" else folder.parent
+    paths = [str(ROOT / "scripts"), str(ROOT / "examples")]
     inherited = [] if cell.trainer == "sb3" else os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(path), *inherited]))}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*paths, *inherited]))}
 
 
 @dataclass

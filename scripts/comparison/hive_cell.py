@@ -19,10 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import hive
-from comparison.judge import judge
+from comparison.judge import Act, judge
 
 RMSPROP = ("algorithm.optimizer=rmsprop", "algorithm.optimizer_epsilon=1e-5")  # that of Stable-Baselines3's A2C
 
@@ -52,7 +50,7 @@ def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
         f"algorithm.clip_gradients={s['clip_gradients']}",
         f"network.normalize_observations={str(s['normalize']).lower()}",
         f"network.normalize_rewards={str(s['normalize']).lower()}",
-        "network.separate_networks=true",
+        *network_keys(s),
     ]
     if s["algorithm"] == "a2c":
         return [*keys, *RMSPROP]
@@ -64,6 +62,16 @@ def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
         f"algorithm.clip_range={s['clip_range']}",
         f"algorithm.clip_range_schedule={schedule['clip_range']}",
         "algorithm.normalize_over=minibatch",
+    ]
+
+
+def network_keys(s: dict[str, Any]) -> list[str]:
+    """The keys of the networks, and of the mask that they apply. The usual middleware is hive's default."""
+    return [
+        f"network.separate_networks={str(not s['shared']).lower()}",
+        *([f"network.middleware={list(s['layers'])}"] if list(s["layers"]) != [64, 64] else []),
+        *(["network.memory=lstm", f"network.memory_size={s['memory']}"] if s["memory"] else []),
+        *(["env.action_mask=info"] if s["masked"] else []),
     ]
 
 
@@ -94,6 +102,21 @@ def curve_of(run: Path) -> list[tuple[int, float, float]]:
     return [(steps, seconds, value) for steps, seconds, value in points if value is not None]  # none before an episode
 
 
+def episode_of(policy: Any, *, masked: bool) -> Act:
+    """A function that plays one episode with the policy."""
+    state = policy.initial_state()
+
+    def act(observation: Any, info: dict[str, Any]) -> Any:
+        nonlocal state
+        given = {"action_mask": info["action_mask"]} if masked else {}
+        if state is None:
+            return policy(observation, **given)
+        action, state = policy(observation, state, **given)
+        return action
+
+    return act
+
+
 def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hive-parity-") as folder:
         given = {**settings, "rollout": settings["rollout"] // 2} if "half" in variant else settings
@@ -106,7 +129,7 @@ def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, An
         return {
             "steps": summary["results"]["env_steps"] if "results" in summary else summary["env_steps"],
             "seconds": seconds,
-            "returns": judge(settings["env"], lambda observation: policy(np.asarray(observation))),
+            "returns": judge(settings["env"], lambda: episode_of(policy, masked=settings.get("masked", False))),
             "curve": curve_of(directory),
             "versions": {"hive": hive.__version__, **{name: version(name) for name in ("torch", "numpy", "gymnasium")}},
         }

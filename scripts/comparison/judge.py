@@ -1,6 +1,6 @@
 """How good a policy is: whole episodes with its most likely actions, the same ones for every trainer.
 
-Imported by programs of both trainers' Pythons, so it needs gymnasium and NumPy alone.
+The programs of both trainers import it, so it needs Gymnasium and NumPy alone.
 """
 
 from __future__ import annotations
@@ -11,27 +11,32 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-__all__ = ["EPISODES", "FIRST_SEED", "judge"]
+from comparison.environments import made
+
+__all__ = ["EPISODES", "FIRST_SEED", "Act", "judge"]
+
+Act = Callable[[Any, dict[str, Any]], Any]
+"""From one observation and its info to one action of the environment's action space."""
 
 EPISODES = 30
 FIRST_SEED = 1_000_000  # of the evaluation episodes: far from the seeds that training uses
 
 
-def judge(env_id: str, act: Callable[[Any], Any]) -> list[float]:
+def judge(env_id: str, begin: Callable[[], Act]) -> list[float]:
     """Plays EPISODES episodes with seeds FIRST_SEED, FIRST_SEED + 1, ...; returns their returns.
 
-    act: from one observation to one action of the environment's action space.
+    begin: called at the beginning of each episode; returns a function that acts in it, with its own memory.
     """
-    env = gymnasium.make(env_id)
+    env = made(env_id)
     returns = []
     for episode in range(EPISODES):
-        observation, _ = env.reset(seed=FIRST_SEED + episode)
-        total, over = 0.0, False
+        observation, info = env.reset(seed=FIRST_SEED + episode)
+        act, total, over = begin(), 0.0, False
         while not over:
-            action = act(observation)
+            action = act(observation, info)
             if isinstance(env.action_space, gymnasium.spaces.Box):
                 action = np.clip(action, env.action_space.low, env.action_space.high)
-            observation, reward, terminated, truncated, _ = env.step(action)
+            observation, reward, terminated, truncated, info = env.step(action)
             total += float(reward)
             over = terminated or truncated
         returns.append(total)

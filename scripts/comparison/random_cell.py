@@ -1,4 +1,4 @@
-"""One cell of the random policy: plays the judged episodes with uniformly random actions, prints one JSON object.
+"""One cell of the random policy: plays the judged episodes with random allowed actions, prints one JSON object.
 
 python random_cell.py SEED < settings.json
 """
@@ -11,16 +11,19 @@ import time
 from importlib.metadata import version
 from typing import Any
 
-import gymnasium
-
+from comparison.environments import made
 from comparison.judge import judge
 
 
 def run(settings: dict[str, Any], seed: int) -> dict[str, Any]:
-    space = gymnasium.make(settings["env"]).action_space
+    space = made(settings["env"]).action_space
     space.seed(seed)
     begun = time.perf_counter()
-    returns = judge(settings["env"], lambda observation: space.sample())
+
+    def act(observation: Any, info: dict[str, Any]) -> Any:
+        return space.sample(info["action_mask"].astype("int8")) if settings.get("masked") else space.sample()
+
+    returns = judge(settings["env"], lambda: act)
     return {
         "steps": 0,
         "seconds": time.perf_counter() - begun,

@@ -46,8 +46,9 @@ def text_of(rows: Sequence[Row], trainer: str = "hive") -> str:
     low = {task: float(np.mean(returns)) for task, returns in scores_of(rows, "random").items()}
     both = [task for task in TASKS if task in ours and task in theirs and task in low]
     lines = [
-        f"| task | steps | {trainer} | Stable-Baselines3 | hive minus SB3, share, 90 % interval | verdict | seconds |",
-        "|---|---|---|---|---|---|---|",
+        f"| task | steps | {trainer} | peer | return of the peer | hive minus peer, share, 90 % interval "
+        "| verdict | seconds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for task in both:
         found = difference(ours[task], theirs[task], low[task])
@@ -57,6 +58,7 @@ def text_of(rows: Sequence[Row], trainer: str = "hive") -> str:
             task,
             f"{TASKS[task].steps:,}",
             spread(ours[task]),
+            peer_of(task),
             spread(theirs[task]),
             share,
             found.verdict,
@@ -67,11 +69,17 @@ def text_of(rows: Sequence[Row], trainer: str = "hive") -> str:
         score, better = overall(only(ours, both), only(theirs, both), low), improvement(ours, theirs)
         lines += [
             "",
-            f"Score over all tasks (random policy 0, Stable-Baselines3 1; IQM): {score.value:.2f}, 95 % interval "
+            f"Score over all tasks (random policy 0, peer 1; IQM): {score.value:.2f}, 95 % interval "
             f"{score.low:.2f} to {score.high:.2f}. Probability of improvement: {better.value:.2f} "
             f"({better.low:.2f} to {better.high:.2f}).",
         ]
     return "\n".join([*lines, *schemes_table(rows, trainer)])
+
+
+def peer_of(task: str) -> str:
+    """The package that trained the cells "sb3" of a task."""
+    found = TASKS[task]
+    return "" if isinstance(found, SchemeTask) else found.peer
 
 
 def schemes_table(rows: Sequence[Row], trainer: str) -> list[str]:
@@ -119,7 +127,7 @@ def write_curves(rows: Sequence[Row], trainer: str, folder: Path) -> Iterator[Pa
     """One SVG per task of both trainers, per environment of schemes of hive alone, and per task of the lag table."""
     ours, theirs = scores_of(rows, trainer), scores_of(rows, "sb3")
     for name in sorted(ours.keys() & theirs.keys()):
-        yield figure(folder, name, {"hive": curves_of(name, trainer), "Stable-Baselines3": curves_of(name, "sb3")})
+        yield figure(folder, name, {"hive": curves_of(name, trainer), peer_of(name): curves_of(name, "sb3")})
     schemes: dict[str, dict[str, list[Curve]]] = defaultdict(dict)
     for task in TASKS.values():
         if isinstance(task, SchemeTask) and task.name in ours:

@@ -1,8 +1,8 @@
-"""One cell of Stable-Baselines3: trains a task with one seed, judges the policy, prints one JSON object.
+"""One cell of Stable-Baselines3 or SB3-Contrib: trains a task with one seed, judges the policy, prints a JSON object.
 
     python sb3_cell.py SEED < settings.json
 
-Run by the Python of an environment that has stable-baselines3; it knows nothing of hive.
+Run by the Python of an environment that has both; it knows nothing of hive.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 import torch
-from judge import judge
+from sb3_contrib import MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
+
+from comparison.environments import made
+from comparison.judge import Act, judge
+from comparison.sb3_network import policy_of
 
 
 class Curve(BaseCallback):  # type: ignore[misc,unused-ignore]  # untyped where it is not installed
@@ -59,9 +65,12 @@ def model_of(settings: dict[str, Any], env: Any, seed: int) -> Any:
     }
     if settings["algorithm"] == "a2c":
         return A2C("MlpPolicy", env, **shared)
-    return PPO(
-        "MlpPolicy",
+    kind = RecurrentPPO if settings["memory"] else MaskablePPO if settings["masked"] else PPO
+    policy, options = policy_of(settings, env.observation_space)
+    return kind(
+        policy,
         env,
+        policy_kwargs=options,
         batch_size=settings["minibatch"],
         n_epochs=settings["epochs"],
         clip_range=schedule(settings, "clip_range"),
@@ -69,9 +78,25 @@ def model_of(settings: dict[str, Any], env: Any, seed: int) -> Any:
     )
 
 
+def episode_of(model: Any, settings: dict[str, Any], seen: Callable[[Any], Any]) -> Act:
+    """A function that plays one episode with the policy; `seen` normalises an observation."""
+    state, first = None, np.ones(1, bool)
+
+    def act(observation: Any, info: dict[str, Any]) -> Any:
+        nonlocal state, first
+        given = {"action_masks": info["action_mask"]} if settings["masked"] else {}
+        if settings["memory"]:
+            given |= {"state": state, "episode_start": first}
+        action, state = model.predict(seen(observation), deterministic=True, **given)
+        first = np.zeros(1, bool)
+        return action
+
+    return act
+
+
 def run(settings: dict[str, Any], seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
-    env: Any = make_vec_env(settings["env"], n_envs=settings["envs"], seed=seed)
+    env: Any = make_vec_env(lambda: made(settings["env"]), n_envs=settings["envs"], seed=seed)
     if settings["normalize"]:
         env = VecNormalize(env, gamma=settings["discount"])
     model, curve = model_of(settings, env, seed), Curve()
@@ -79,17 +104,16 @@ def run(settings: dict[str, Any], seed: int) -> dict[str, Any]:
     model.learn(settings["steps"], callback=curve)
     seconds = time.perf_counter() - begun
 
-    def act(observation: Any) -> Any:
-        if settings["normalize"]:
-            observation = env.normalize_obs(observation)
-        return model.predict(observation, deterministic=True)[0]
+    def seen(observation: Any) -> Any:
+        return env.normalize_obs(observation) if settings["normalize"] else observation
 
+    packages = ("stable_baselines3", "sb3_contrib", "torch", "numpy", "gymnasium")
     return {
         "steps": model.num_timesteps,
         "seconds": seconds,
-        "returns": judge(settings["env"], act),
+        "returns": judge(settings["env"], lambda: episode_of(model, settings, seen)),
         "curve": curve.points,
-        "versions": {name: version(name) for name in ("stable_baselines3", "torch", "numpy", "gymnasium")},
+        "versions": {name: version(name) for name in packages},
     }
 
 

@@ -3,6 +3,17 @@
 The settings of a Task are those of RL Zoo (rl-baselines3-zoo, hyperparams/ppo.yml and a2c.yml), without gSDE. The
 MuJoCo tasks have Stable-Baselines3's defaults with normalisation, so that no setting was tuned for either trainer.
 
+    ppo-lstm-cartpole-positions   those of CartPoleNoVel-v1 in RL Zoo's ppo_lstm.yml; RecurrentPPO of SB3-Contrib
+    ppo-masked                    those of the example of MaskablePPO in SB3-Contrib's guide, with 8 environments
+    ppo-minigrid                  those of MiniGrid-DoorKey-5x5-v0 in RL Zoo, not normalised, with an entropy weight
+    ppo-minatar-breakout          those of Atari in RL Zoo
+
+RecurrentPPO begins each epoch at a random row, where it cuts the sequence of one environment in two. hive cuts none. A
+minibatch of that task is a whole round, so the updates are otherwise equal (tests/peers/test_sb3_contrib.py).
+
+Images have the layers of hive on both sides (`comparison.sb3_network`): two convolutions of 3 x 3, with 32 filters and
+with 64 at stride 2, and a dense layer of 128.
+
 Stable-Baselines3 has neither n-step Q-learning nor PQN. Their tasks, SchemeTask, have the defaults of hive's scheme.
 """
 
@@ -10,10 +21,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 __all__ = ["TASKS", "AnyTask", "SchemeTask", "Task"]
+
+
+LATER = {"memory", "masked", "shared", "layers"}
+"""Fields that tasks did not have at first: the digest of a task without them is still that of the rows it has."""
 
 
 class Settings:
@@ -29,7 +44,9 @@ class Settings:
     @property
     def digest(self) -> str:
         """Eight characters that change with any setting: rows of other settings are not mixed with these."""
-        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:8]
+        usual = {field.name for field in fields(self) if getattr(self, field.name) == field.default}  # type: ignore[arg-type]
+        counted = {name: value for name, value in self.settings.items() if name not in LATER & usual}
+        return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +55,9 @@ class Task(Settings):
 
     steps: budget, environment steps of all environments together. envs: environments that are stepped side by side.
     rollout: steps of each environment in one round. minibatch: samples of one gradient; A2C takes the whole round.
-    linear: the names of hyper-parameters that fall in a straight line to 0 over the budget.
+    linear: the names of hyper-parameters that fall in a straight line to 0 over the budget. memory: cells of an LSTM
+    before the dense layers, 0 for none. masked: info["action_mask"] has the allowed actions. layers: widths of the
+    dense layers before the heads. shared: policy and value share all layers but the heads, otherwise none.
     """
 
     name: str
@@ -59,6 +78,15 @@ class Task(Settings):
     linear: tuple[str, ...] = ()
     normalize: bool = False
     seeds: int = 5
+    memory: int = 0
+    masked: bool = False
+    layers: tuple[int, ...] = (64, 64)
+    shared: bool = False
+
+    @property
+    def peer(self) -> str:
+        """The package that trains this task beside hive."""
+        return "sb3-contrib" if self.memory or self.masked else "Stable-Baselines3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +181,54 @@ TASKS: dict[str, AnyTask] = {
         ),
         Task("ppo-halfcheetah", "HalfCheetah-v5", "ppo", **MUJOCO),  # type: ignore[arg-type]
         Task("ppo-hopper", "Hopper-v5", "ppo", **MUJOCO),  # type: ignore[arg-type]
+        Task(
+            *("ppo-lstm-cartpole-positions", "cartpole_positions:CartPolePositions", "ppo"),
+            steps=100_000,
+            envs=8,
+            rollout=32,
+            learning_rate=1e-3,
+            discount=0.98,
+            gae_lambda=0.8,
+            minibatch=256,
+            epochs=20,
+            linear=("learning_rate", "clip_range"),
+            memory=256,
+            seeds=3,
+        ),
+        Task(
+            *("ppo-masked", "comparison.environments:InvalidActions", "ppo"),
+            steps=100_000,
+            envs=8,
+            rollout=256,
+            learning_rate=3e-4,
+            discount=0.4,
+            masked=True,
+            seeds=3,
+        ),
+        Task(
+            *("ppo-minigrid", "comparison.environments:DoorKey", "ppo"),
+            steps=200_000,
+            envs=8,
+            rollout=128,
+            learning_rate=2.5e-4,
+            entropy_weight=0.01,
+            seeds=3,
+        ),
+        Task(
+            *("ppo-minatar-breakout", "comparison.environments:MinAtarBreakout", "ppo"),
+            steps=500_000,
+            envs=8,
+            rollout=128,
+            learning_rate=2.5e-4,
+            entropy_weight=0.01,
+            minibatch=256,
+            epochs=4,
+            clip_range=0.1,
+            linear=("learning_rate", "clip_range"),
+            layers=(),
+            shared=True,
+            seeds=3,
+        ),
     )
 }
 """Name -> task."""

@@ -11,7 +11,6 @@ import copy
 import functools
 import math
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,17 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-sys.path.append(str(Path(__file__).parents[1] / "workers"))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "workers")]
 
+from same_rollout import CLOSE, ENVS, STEPS, Arrays, Orders, acting, one_round, weights_of
 from small_trainer import Trainer, config_of
 
-import hive.algorithms.ppo
 from hive.workers.learner import Count
 
 pytestmark = pytest.mark.full(reason="needs the extra `peers`")
 stable_baselines3 = pytest.importorskip("stable_baselines3", reason="pip install '.[peers]'")
 
-ENVS, STEPS = 4, 32
 ROUNDS = 3  # later ones have moments in the optimizer, and episodes that ended within the rollout
-CLOSE = 1e-6
 LAYERS = {
     "branches.0.trunk.0": "mlp_extractor.policy_net.0",
     "branches.0.trunk.2": "mlp_extractor.policy_net.2",
@@ -44,40 +41,6 @@ LAYERS = {
 """hive's layer -> that of Stable-Baselines3."""
 LOG_STD = "branches.0.heads.0.log_std"
 OPTIONS = {"Pendulum-v1": "{max_episode_steps = 40}"}  # episodes end within the rounds
-
-Arrays = Mapping[str, NDArray[Any]]
-
-
-class Orders:
-    """Gives Stable-Baselines3 the order of the samples that hive's generator drew."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.drawn: list[NDArray[np.int64]] = []
-        draw = hive.algorithms.ppo.PPO.gradients
-
-        def recording(algorithm: Any, rollouts: Any, noise: Any = None) -> Iterator[Any]:
-            return draw(algorithm, rollouts, _Recorder(noise, self.drawn))
-
-        monkeypatch.setattr(hive.algorithms.ppo.PPO, "gradients", recording)
-        monkeypatch.setattr(np.random, "permutation", self.next)
-
-    def next(self, count: int) -> NDArray[np.int64]:
-        """Row t * ENVS + b of hive is row b * STEPS + t of the peer's buffer."""
-        if not self.drawn:  # A2C takes the rows as they are
-            return np.arange(count)
-        rows = self.drawn.pop(0)
-        return rows % ENVS * STEPS + rows // ENVS
-
-
-class _Recorder:
-    def __init__(self, generator: np.random.Generator, drawn: list[NDArray[np.int64]]) -> None:
-        self.generator = generator
-        self.drawn = drawn
-
-    def permutation(self, count: int) -> NDArray[np.int64]:
-        rows = self.generator.permutation(count)
-        self.drawn.append(rows)
-        return rows
 
 
 def trainer_of(algorithm: str, env: str, **options: Any) -> Trainer:
@@ -95,10 +58,7 @@ def trainer_of(algorithm: str, env: str, **options: Any) -> Trainer:
         "algorithm__entropy_weight": 0.01,
         **options,
     }
-    trainer = Trainer(config_of(env, **values))
-    trainer.collectors = [trainer.blueprint.collector(0)]  # as in a run: it keeps the log-probabilities
-    trainer.collectors[0].reset()
-    return trainer
+    return acting(config_of(env, **values))
 
 
 def peer_of(algorithm: str, env: str, **options: Any) -> Any:
@@ -121,11 +81,6 @@ def peer_of(algorithm: str, env: str, **options: Any) -> Any:
     )
     model._logger = Logger(None, [])
     return model
-
-
-def weights_of(trainer: Trainer) -> dict[str, NDArray[Any]]:
-    flat = trainer.blueprint.flat
-    return flat.arrays(trainer.weights[trainer.turns % 2][: flat.block_bytes])
 
 
 def give_weights(trainer: Trainer, model: Any) -> None:
@@ -160,16 +115,6 @@ def give_rollout(rollout: Arrays, model: Any) -> None:
     with torch.no_grad():
         following = policy.predict_values(torch.from_numpy(rollout["observations"][STEPS].copy()))
     buffer.compute_returns_and_advantage(following, begins)
-
-
-def one_round(trainer: Trainer, number: int) -> Arrays:
-    """Collects once and makes all gradients of the round; returns the rollout."""
-    collector, rollout = trainer.collectors[0], trainer.rollouts[0]
-    collector.bind(trainer.weights[trainer.turns % 2])
-    collector.collect(rollout, sequence=number, version=trainer.turns)
-    for _ in range(trainer.blueprint.algorithm().gradients_per_round):
-        trainer.learn()
-    return rollout
 
 
 def difference(trainer: Trainer, model: Any) -> float:

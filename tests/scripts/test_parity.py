@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from comparison import cells
 from comparison.cells import Cell, Row, append_row, missing, read_rows
-from comparison.hive_cell import keys_of
-from comparison.report import steps_to
+from comparison.hive_cell import episode_of, keys_of
+from comparison.judge import EPISODES, judge
+from comparison.report import steps_to, text_of
 from comparison.tasks import TASKS
 from comparison.verdicts import difference, improvement, interquartile_mean, overall
 
@@ -58,6 +61,90 @@ def test_only_hive_trains_the_tasks_of_a_scheme(tmp_path: Path) -> None:
     )
     curve = np.array([[100.0, 1.0, 20.0], [200.0, 2.0, 480.0], [300.0, 3.0, 470.0]])
     assert (steps_to(475.0, curve), steps_to(490.0, curve)) == ("200", "never")
+
+
+DIGESTS = {
+    "ppo-cartpole": "2d98b180",
+    "ppo-acrobot": "43cfb877",
+    "ppo-mountaincar": "72592ea4",
+    "ppo-pendulum": "6f091922",
+    "ppo-lunarlander": "1a989e69",
+    "ppo-lunarlander-continuous": "443838e2",
+    "a2c-cartpole": "0e5cf766",
+    "a2c-acrobot": "82ced45c",
+    "a2c-lunarlander": "1137ea81",
+    "ppo-halfcheetah": "235d22ae",
+    "ppo-hopper": "47fd3349",
+    "pqn-cartpole": "bd3f5d69",
+    "nstep-q-cartpole": "7bebeefe",
+    "pqn-acrobot": "229f8aee",
+    "nstep-q-acrobot": "d1a10a8e",
+}
+"""Of the committed rows, which took days: a field that a task gains must not change them."""
+
+
+def test_tasks_keep_the_digests_of_their_rows() -> None:
+    assert {name: TASKS[name].digest for name in DIGESTS} == DIGESTS
+    every = [task.digest for task in TASKS.values()]
+    assert len(set(every)) == len(every)
+
+
+def test_a_digest_changes_with_every_field_that_is_not_usual() -> None:
+    base = TASKS["ppo-cartpole"]
+    others: list[dict[str, Any]] = [{"memory": 8}, {"masked": True}, {"layers": (64,)}, {"shared": True}]
+    digests = {replace(base, **other).digest for other in others}
+    assert len(digests | {base.digest}) == 1 + len(others)
+
+
+def test_keys_of_memory_masks_and_shared_layers() -> None:
+    def added(name: str) -> set[str]:
+        return {*keys_of(TASKS[name].settings, 1)} - {*keys_of(TASKS["ppo-cartpole"].settings, 1)}
+
+    assert added("ppo-lstm-cartpole-positions") == {
+        *("env.id=cartpole_positions:CartPolePositions", "network.memory=lstm", "network.memory_size=256")
+    }
+    assert "env.action_mask=info" in added("ppo-masked")
+    assert {"network.separate_networks=false", "network.middleware=[]"} <= added("ppo-minatar-breakout")
+
+
+class Counting:
+    """A policy whose state is the number of steps in the episode; it notes states and masks."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, Any]] = []
+
+    def initial_state(self) -> int:
+        return 0
+
+    def __call__(self, observation: Any, state: int, action_mask: Any = None) -> tuple[int, int]:
+        self.seen.append((state, action_mask))
+        return state % 2, state + 1
+
+
+def test_each_judged_episode_begins_with_a_new_memory() -> None:
+    policy = Counting()
+    returns = judge("CartPole-v1", lambda: episode_of(policy, masked=False))
+    assert len(returns) == EPISODES
+    assert [state for state, _ in policy.seen] == [step for length in returns for step in range(int(length))]
+
+
+def test_a_masked_policy_is_given_the_mask_of_the_state() -> None:
+    policy = Counting()
+    act = episode_of(policy, masked=True)
+    assert [act(None, {"action_mask": mask}) for mask in "ab"] == [0, 1]
+    assert policy.seen == [(0, "a"), (1, "b")]
+
+
+def test_the_table_names_the_peer_of_each_task() -> None:
+    rows = [
+        Row(trainer, name, seed, TASKS[name].digest, 100, 1.5, value, 0.1, "abc", "torch=2")
+        for name in ("ppo-cartpole", "ppo-masked")
+        for trainer, value in (("hive", 90.0), ("sb3", 91.0), ("random", 5.0))
+        for seed in (1, 2)
+    ]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text_of(rows).splitlines()]
+    peers = {line[0]: line[3] for line in cells if len(line) == len(cells[0])}
+    assert (peers["ppo-cartpole"], peers["ppo-masked"]) == ("Stable-Baselines3", "sb3-contrib")
 
 
 def test_a_cell_with_a_row_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
