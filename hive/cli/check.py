@@ -202,11 +202,12 @@ def _run_trial(config: Path | None, sets: list[str]) -> dict[str, Any]:
 
 
 def _give_up(thread: int, folder: str) -> None:
-    """End this process because `thread` is stuck in a call where signal handlers of Python cannot run."""
+    """End this process because `thread` is in a call where signal handlers cannot run, or in a very slow rollout."""
     place = place_in(sys._current_frames()[thread])
     error = ActorFailed(
-        f"the trial did not stop within {GRACE_S:g} s" + (f"; it is stuck in {place}" if place else ""),
-        hint="`hive up` allows a step supervision.phase_limit_s seconds, and then shows its stack",
+        f"the trial did not stop within {GRACE_S:g} s" + (f"; it was in {place}" if place else ""),
+        hint="it is slow or hangs: `hive check --env ID` measures a step, and the trial ends after a whole rollout of "
+        "collection.rollout steps; `hive up` allows a step supervision.phase_limit_s seconds, and then shows its stack",
     )
     sys.stdout.flush()
     print(error.render(), file=sys.stderr, flush=True)

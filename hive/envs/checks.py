@@ -182,13 +182,14 @@ def _store_one_hot(spec: ArraySpec, batch: NDArray[Any], out: NDArray[Any]) -> b
 
 
 def _store_masks(part: MaskPart, masks: Sequence[Any], out: NDArray[np.uint8]) -> bool:
-    """Write masks into `out` uint8 [B, actions]. Returns False for another shape and if no action is allowed."""
+    """Write masks into `out` uint8 [B, actions]. Returns False if one is odd or allows no action."""
     try:
         batch = np.asarray(masks)
-        out[...] = batch.reshape(len(out), -1) != 0
+        flat = batch.reshape(len(out), -1)
+        out[...] = flat != 0
     except (TypeError, ValueError):
         return False
-    return batch.dtype.kind in "biuf" and not any(map(part.fault, out))
+    return batch.dtype.kind in "biuf" and np.array_equal(out, flat) and not any(map(part.fault, out))
 
 
 def _mask_fault(part: MaskPart, observation: Any) -> tuple[str, bool]:
@@ -196,6 +197,9 @@ def _mask_fault(part: MaskPart, observation: Any) -> tuple[str, bool]:
     try:
         mask = np.asarray(part.of(observation))
         if mask.dtype.kind in "biuf" and mask.size == sum(part.choices):
+            odd = mask[(mask != 0) & (mask != 1)]
+            if odd.size:  # for example numbers to add to logits, where 0 allows an action
+                return f"an action mask with {odd[0]} in it, expected 1 for allowed actions and 0 for others", False
             return part.fault((mask.ravel() != 0).astype(np.uint8)), False
     except (LookupError, TypeError, ValueError):
         return "an observation without its action mask", False

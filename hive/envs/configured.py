@@ -55,6 +55,16 @@ def difference(mine: ObservationSpec | ActionSpec, its: ObservationSpec | Action
         return ""
     if type(mine) is not type(its):
         return f"kind: {type(mine).__name__} and {type(its).__name__}"
+    if isinstance(mine, ObservationSpec) and isinstance(its, ObservationSpec) and (mine.parts or its.parts):
+        ours, others = _parts(mine), _parts(its)
+        if ours != others:
+            return f"parts: {ours} and {others}"
     pairs = ((field.name, getattr(mine, field.name), getattr(its, field.name)) for field in fields(mine))
     name, own, other = next(pair for pair in pairs if pair[1] != pair[2])
     return f"{name}: {own} and {other}"
+
+
+def _parts(spec: ObservationSpec) -> str:
+    """Return the parts of an observation, and whether it has an action mask."""
+    named = [f"`{part.name}` {part.dtype} {part.shape}" for part in spec.parts] or [f"one array {spec.shape}"]
+    return ", ".join([*named, *(["an action mask"] if spec.mask else [])])

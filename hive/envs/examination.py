@@ -1,12 +1,13 @@
 """Plays an environment with random actions and reports what hive accepts but its author probably did not intend.
 
-Errors such as a wrong shape or NaN end a run (hive.envs.checks). What is reported here only costs time or learning:
-observations outside of their space, of another dtype or in lists, which are converted in every step, and episodes
-that never end, without which there are no returns. `hive check` prints it.
+Errors such as a wrong shape or NaN end a run (hive.envs.checks), and are reported too. The rest only costs time or
+learning: observations outside of their space, of another dtype or in lists, which are converted in every step, and
+episodes that never end, without which there are no returns. `hive check` prints it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hive.envs.checks import fault_of, store
 from hive.envs.make import make_environment
-from hive.envs.observation import at_path, leaves_of
+from hive.envs.observation import ObservationSpec, at_path, leaves_of, observation_spec
 from hive.envs.wrappers import WrapperConfig, limit_of, skip_of
 from hive.runtime.actor.error_location import named
 
@@ -95,8 +97,9 @@ def _play(environment: gymnasium.Env[Any, Any], done: Examination, steps: int, e
 
     environment.action_space.seed(0)
     space, seen = environment.observation_space, dict[str, str]()  # kind of a problem -> its sentence
+    spec = observation_spec(type(environment.unwrapped).__name__, space)
     observation = _reset(environment, done, seed=0)
-    _judge(space, observation, seen, done)
+    _judge(space, spec, observation, seen, done)
     begun = 0  # number of the open episode's first step
     while done.steps < steps and time.monotonic() < end_s:
         action, before = random_action(environment, observation), time.perf_counter()
@@ -104,14 +107,14 @@ def _play(environment: gymnasium.Env[Any, Any], done: Examination, steps: int, e
         done.step_s += time.perf_counter() - before
         done.steps += 1
         done.rewards.append(float(reward))
-        _judge(space, observation, seen, done)
+        _judge(space, spec, observation, seen, done)
         if terminated or truncated:
             done.episodes += 1
             done.lengths.append(done.steps - begun)
             done.returns.append(sum(done.rewards[begun:]))
             begun = done.steps
             observation = _reset(environment, done)
-            _judge(space, observation, seen, done)
+            _judge(space, spec, observation, seen, done)
 
 
 def _reset(environment: gymnasium.Env[Any, Any], done: Examination, seed: int | None = None) -> Any:
@@ -123,17 +126,25 @@ def _reset(environment: gymnasium.Env[Any, Any], done: Examination, seed: int | 
     return observation
 
 
-def _judge(space: gymnasium.Space[Any], observation: Any, seen: dict[str, str], done: Examination) -> None:
-    """Count the problems of all Boxes in an observation; hive.envs.checks refuses all wrong ones of other spaces."""
+def _judge(
+    space: gymnasium.Space[Any], spec: ObservationSpec, observation: Any, seen: dict[str, str], done: Examination
+) -> None:
+    """Count the problems of all Boxes in an observation or, without any, what else `hive.envs.checks` refuses in it."""
     from gymnasium.spaces import Box
 
     done.observations += 1
+    found = dict[str, str]()  # kind of a problem -> its sentence
     for path, part in leaves_of(space):
         if isinstance(part, Box):
-            for kind, text in _problems(part, at_path(path, observation)):
-                name = ".".join(map(str, path))
-                sentence = seen.setdefault(f"{name} {kind}", f"`{name}` of {text}" if name else text)
-                done.problems[sentence] = done.problems.get(sentence, 0) + 1
+            with contextlib.suppress(LookupError, TypeError):  # a part that is missing, which is refused below
+                for kind, text in _problems(part, at_path(path, observation)):
+                    name = ".".join(map(str, path))
+                    found[f"{name} {kind}"] = f"`{name}` of {text}" if name else text
+    if not found and not store(spec, [observation], np.zeros((1, *spec.shape), spec.dtype)):
+        found["refused"] = f"observations end a run: the first was {fault_of(spec, observation)[0]}"
+    for kind, text in found.items():
+        sentence = seen.setdefault(kind, text)
+        done.problems[sentence] = done.problems.get(sentence, 0) + 1
 
 
 def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:

@@ -82,6 +82,6 @@ def _lacks(kind: str, name: str, error: ModuleNotFoundError) -> EnvironmentMissi
     if top == name.partition(":")[0].partition(".")[0] and top not in EXTRAS:
         return EnvironmentMissing(
             f"no {kind} `{name}`: there is no module `{missing}`",
-            hint="start hive in a folder from which the module can be imported",
+            hint="start hive in a folder from which the module can be imported, or install the module's package",
         )
     return EnvironmentMissing(f"`{name}` needs the module `{missing}`, which is not installed", hint=install(top))

@@ -18,7 +18,7 @@ from hive.envs.make import make_environment, make_games, make_native, takes_nati
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.envs.rows import StepRow
-from hive.envs.wrappers import WrapperConfig
+from hive.envs.wrappers import WrapperConfig, with_names
 
 __all__ = ["VectorEnvironment", "make_vector"]
 
@@ -72,5 +72,5 @@ def make_vector(
     elif native:
         return NativeVector(id, make_native(id, options, count), info)
     environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
-    vector = PythonVector(id, environments, info)
+    vector = PythonVector(with_names(id, wrappers), environments, info)
     return AtariVector(vector, environments, settings) if preset == "atari" else vector

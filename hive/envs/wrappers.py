@@ -21,7 +21,7 @@ from hive.errors import EnvironmentFailed, EnvironmentMissing
 if TYPE_CHECKING:
     import gymnasium
 
-__all__ = ["WrapperConfig", "limit_of", "skip_of", "wrapped"]
+__all__ = ["WrapperConfig", "limit_of", "skip_of", "with_names", "wrapped"]
 
 WrapperConfig = str | Mapping[str, Any]
 """One entry of `env.wrappers`."""
@@ -56,6 +56,13 @@ def wrapped(
             )
         environment = result
     return environment
+
+
+def with_names(id: str, wrappers: Sequence[WrapperConfig]) -> str:
+    """Return `id` with the names of the wrappers in the config, for errors: any of them may be the cause."""
+    names = [one if isinstance(one, str) else str(one["name"]) for one in wrappers]
+    listed = ", ".join(f"`{name}`" for name in names if not name.startswith("hive.envs."))  # that of env.action_mask
+    return f"{id} with {listed}" if listed else id
 
 
 def limit_of(environment: gymnasium.Env[Any, Any]) -> int | None:

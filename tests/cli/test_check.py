@@ -195,7 +195,7 @@ def test_an_environment_that_does_not_come_back_is_named_and_left(place: Place) 
     done = subprocess.run(command, capture_output=True, text=True, cwd=place.folder, env=env, timeout=120)
     assert (done.returncode, "learner.metrics" in done.stdout) == (1, True)
     assert done.stderr.startswith(
-        "error: the trial did not stop within 0.3 s; it is stuck in hangs_in_check.py:12\n\nhint: "
+        "error: the trial did not stop within 0.3 s; it was in hangs_in_check.py:12\n\nhint: "
     )
     assert not [*place.folder.glob("hive-check-*")]
 

@@ -136,3 +136,22 @@ def test_rewards_returns_lengths_and_times_are_kept(monkeypatch: pytest.MonkeyPa
 
 def test_the_time_is_limited() -> None:
     assert examine("CartPole-v1", {}, steps=10**9, limit_s=0.0).steps == 0
+
+
+TWO = spaces.Dict({"door": spaces.Discrete(3), "seen": Says.observation_space})
+
+
+@pytest.mark.parametrize(
+    ("space", "said", "fault"),
+    [
+        (TWO, {"seen": GOOD}, "an observation without its part `door`"),
+        (TWO, {"door": 1}, "an observation without its part `seen`"),
+        (TWO, {"door": 7, "seen": GOOD}, "the observation part `door` 7, expected an integer from 0 to 2"),
+        (Says.observation_space, GOOD[:1], "an observation of shape (1,), expected (2,)"),
+    ],
+)
+def test_what_ends_a_run_is_reported(monkeypatch: pytest.MonkeyPatch, space: Any, said: Any, fault: str) -> None:
+    environment = Says(said, terminates=4)
+    environment.observation_space = space
+    (warning,) = examined(monkeypatch, environment).warnings("mine:Env")
+    assert warning == f"`mine:Env`: 13 of 13 observations end a run: the first was {fault}"

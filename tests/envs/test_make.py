@@ -124,7 +124,7 @@ def test_a_module_that_is_not_there() -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("no_such_module.inner:Class", {})
     assert str(caught.value) == "no environment `no_such_module.inner:Class`: there is no module `no_such_module`"
-    assert caught.value.hint == "start hive in a folder from which the module can be imported"
+    assert caught.value.hint.startswith("start hive in a folder from which the module can be imported, or install")
 
 
 def test_a_module_that_imports_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

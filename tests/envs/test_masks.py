@@ -70,6 +70,7 @@ def test_no_mask_is_needed_when_no_action_follows() -> None:
     [
         ([0, 0, 0], "returned an action mask that allows no action"),
         ([1, 1], r"returned an action mask of int64 \[2\], expected 3 zeros and ones"),
+        ([0.0, -1e9, 0.0], r"returned an action mask with -1000000000.0 in it, expected 1 for allowed"),
         ("all", r"returned an action mask of <U3 \[\], expected 3 zeros and ones"),
         (None, 'returned an info without "action_mask", and env.action_mask is "info"'),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small_trainer import config_of
 
@@ -59,6 +60,11 @@ def test_evaluations_of_a_run_and_of_a_checkpoint_play_it(tmp_path: Path, monkey
     ("table", "text"),
     [
         ('{ id = "CartPole-v1" }', "the observations of [env] and of [evaluation.env] differ in shape: (1,) and (4,)"),
+        (
+            '{ id = "small_environments:Doors" }',
+            "the observations of [env] and of [evaluation.env] differ in parts: one array (1,) and `near` float32 "
+            "(3,), `far` uint8 (2,)",
+        ),
         ('{ id = "small_environments:Differs" }', "the actions of [env] and of [evaluation.env] differ in n: 2 and 3"),
     ],
 )
@@ -69,7 +75,11 @@ def test_other_spaces_are_refused_before_a_run(table: str, text: str, monkeypatc
     class Differs(small_environments.OneState):
         action_space = spaces.Discrete(3)
 
+    class Doors(small_environments.OneState):
+        observation_space = spaces.Dict({"near": spaces.Discrete(3), "far": spaces.Box(0, 255, (2,), np.uint8)})
+
     monkeypatch.setattr(small_environments, "Differs", Differs, raising=False)
+    monkeypatch.setattr(small_environments, "Doors", Doors, raising=False)
     with pytest.raises(ConfigError) as caught:
         Blueprint(config(evaluation__env=table))
     assert str(caught.value) == text

@@ -147,7 +147,7 @@ def _write_failure(directory: RunDirectory, error: HiveError, traceback: str = "
 
 def _conclude_failed(run: LiveRun, error: Exception) -> int:
     """Conclude a run that could not start, or whose supervisor raised an error; return the exit code."""
-    trace = error.traceback if isinstance(error, BuildError) else ""
+    trace, run.concluded = error.traceback if isinstance(error, BuildError) else "", True
     if not isinstance(error, HiveError):
         kind, text, trace = describe(error)
         report = run.crash(CrashReport("supervisor", f"{kind}: {text}", "in `start`", trace))

@@ -101,6 +101,7 @@ class LiveRun:
         self.next_config: Config | None = None  # config of the next stage
         self.previous_config: Config | None = None  # config of the previous stage
         self.refused = ""  # error of the last change that failed
+        self.concluded = False  # whether the run ends, so that its socket folder is needed no more
         self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
         self.kept = KeptDirectory(directory)
         raise_descriptor_limit()
@@ -126,8 +127,12 @@ class LiveRun:
         self.kept.remember()
 
     def keep_folders(self) -> None:
-        """Make the run directory and the socket folder again if somebody has removed them, and warn of it."""
-        directory, sockets = self.kept.restore(), restore_socket_folder(self.socket_folder, self.directory.path)
+        """Make the run directory and the socket folder again if they have been removed, and warn of it.
+
+        A run that ends needs no sockets, and the fork server has removed their folder if the build failed.
+        """
+        directory = self.kept.restore()
+        sockets = not self.concluded and restore_socket_folder(self.socket_folder, self.directory.path)
         if sockets and self.stage:
             self.stage_folder()
         removed = "was removed or renamed during the run and has been made again"
@@ -378,6 +383,7 @@ class LiveRun:
 
     def conclude(self, outcome: Outcome) -> None:
         """Log the end of the run, then write summary.json as the last file."""
+        self.concluded = True
         self.keep_folders()
         self.end_warnings()
         results, run = outcome.results, self.config.run

@@ -137,3 +137,13 @@ def test_a_directory_of_which_only_a_part_is_removed_is_completed(directory: Run
     assert directory.checkpoints.is_dir()
     assert run.warnings
     run.close()
+
+
+def test_a_socket_folder_that_a_failed_build_has_removed_is_no_warning(directory: RunDirectory) -> None:
+    run = LiveRun(directory)
+    run.write_facts()
+    shutil.rmtree(run.socket_folder)  # as the fork server does when it exits
+    run.conclude(Outcome("failed", "the build failed", "", "", False, {}, {}, {}, ""))
+    assert not run.warnings
+    assert not run.socket_folder.exists()
+    run.close()
