@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 __all__ = ["outside_any_loop"]
 
 Result = TypeVar("Result")
+
+LOOK_S = 0.5  # a Ctrl-C just before Python begins to wait does not end the wait, and is noticed only after it
 
 
 def outside_any_loop(call: Callable[[], Result], interrupt: Callable[[], None]) -> Result:
@@ -29,6 +31,8 @@ def outside_any_loop(call: Callable[[], Result], interrupt: Callable[[], None]) 
         result = pool.submit(call)
         while True:
             try:
+                while not result.done():
+                    wait([result], LOOK_S)
                 return result.result()
             except KeyboardInterrupt:
                 if result.done():

@@ -24,11 +24,20 @@ def ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def calls_of(thread: int) -> str:
+    """The names of the functions that a thread is in, the outermost first."""
+    names, frame = [], sys._current_frames().get(thread)
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return " ".join(reversed(names))
+
+
 def send_ctrl_c() -> None:
     """Send Ctrl-C once the main thread waits for the result of this one."""
     main = threading.main_thread().ident
     assert main is not None
-    while (caller := sys._current_frames()[main].f_back) is None or caller.f_code.co_name != "result":
+    while "outside_any_loop wait" not in calls_of(main):
         pass
     signal.pthread_kill(main, signal.SIGINT)
 
