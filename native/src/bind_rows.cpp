@@ -57,6 +57,7 @@ bool same_shape(const py::array& array, const py::array& out, py::ssize_t out_be
 
 // Whether each row out[b] is contiguous. The rows themselves may lie apart, as parts of longer rows.
 bool rows_are_contiguous(const py::array& out) {
+  if (out.size() == 0) return true;  // NumPy gives such arrays any strides
   py::ssize_t bytes = out.itemsize();
   for (py::ssize_t axis = out.ndim() - 1; axis > 0; --axis) {
     if (out.shape(axis) != 1 && out.strides(axis) != bytes) return false;

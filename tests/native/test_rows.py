@@ -101,10 +101,22 @@ def test_what_is_not_usual_is_left(observations: Any) -> None:
 
 @pytest.mark.parametrize(
     "out",
-    [np.zeros((2, 2)), np.zeros((2, 4), np.float32)[:, ::2], np.zeros(4, np.float32).reshape(2, 2).T.copy("F").T[::-1]],
+    [np.zeros((2, 2)), np.zeros((2, 4), np.float32)[:, ::2], np.zeros((2, 2), np.float32).T],
 )
 def test_outputs_of_another_layout_are_left(out: NDArray[Any]) -> None:
     assert not _native.store_observations([ROW, ROW], out)
+
+
+@pytest.mark.parametrize("rows", [slice(None, None, 2), slice(None, None, -1)])
+def test_rows_of_the_output_may_lie_apart(rows: slice) -> None:
+    """As the parts of longer rows do (hive.envs.observation). Only single observations are written then."""
+    whole = np.zeros((4, 5), np.float32)
+    out = whole[rows, 1:3]
+    observations = [np.array([2 * b + 1, 2 * b + 2], np.float32) for b in range(len(out))]
+    assert _native.store_observations(observations, out)
+    assert out.tolist() == [one.tolist() for one in observations]
+    assert np.count_nonzero(whole) == out.size
+    assert not _native.store_observations(np.array(observations), out)
 
 
 def test_a_read_only_output_is_left() -> None:
