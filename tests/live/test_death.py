@@ -29,7 +29,10 @@ def death_of(house: House, name: str) -> dict[str, Any] | None:
     )
 
 
-@pytest.mark.parametrize("carrier", ["slots", "zmq"])
+ZMQ = pytest.param("zmq", marks=pytest.mark.full(reason="the other carrier"))
+
+
+@pytest.mark.parametrize("carrier", ["slots", ZMQ])
 def test_killed_actors_come_back_and_nothing_is_lost_uncounted(house: House, carrier: str) -> None:
     started(house, more=FAST, words=[f"--set=run.carrier={carrier}"])
     for name in ("collector-0", "gradient-worker-0", "learner-0", "recorder"):

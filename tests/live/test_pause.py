@@ -143,6 +143,7 @@ def learning_rate(house: House) -> float:
     return rate
 
 
+@pytest.mark.full(reason="tests/runtime/run/test_scaling.py tests live changes without processes")
 def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     """Over the death of those who were told, and over the end of the run."""
     config = house.cartpole(more="[record]\nevery_s = 0.1\n")
