@@ -324,7 +324,9 @@ STACK, FRAMES = "workers/frame_stack.py", "algorithms/frames.py"
 
 STACKS = [
     Mutant("wrong stack", "acting sees frames of earlier episodes", ALL, STACK, "frames[row.ended] = 0", "pass"),
-    Mutant("wrong stack", "learning sees frames before an episode", ALL, FRAMES, ">= first[:, :, None]", ">= -before"),
+    Mutant(
+        "wrong stack", "learning sees frames before an episode", POLICIES, FRAMES, ">= first[:, :, None]", ">= -before"
+    ),
     Mutant("wrong stack", "one frame too late", ALL, FRAMES, "np.arange(-before, 1)", "np.arange(-before - 1, 0) + 0"),
     Mutant("wrong stack", "newest first", ALL, FRAMES, "np.arange(-before, 1)", "np.arange(0, -before - 1, -1)"),
     Mutant("wrong stack", "no history", (*A2C, *IMPALA), COLLECTOR, "self.stack.frames[:, :-1].swapaxes(0, 1)", "0"),
