@@ -135,7 +135,7 @@ def _print_trial(
 
 
 def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, environment: str) -> dict[str, Any]:
-    """Return the results for JSON; nothing for what was not tried."""
+    """Return the results for JSON. It has no entry for parts of the check that were not made."""
     data: dict[str, Any] = {} if tried is None else {"tried": tried}
     if examined is not None:
         warnings = examined.warnings(environment)

@@ -68,7 +68,7 @@ class NewEvents:
             return
         with file:
             if os.fstat(file.fileno()).st_size < self.position:
-                self.position = 0  # the run directory was removed, and this file begun anew
+                self.position = 0  # the run directory was removed, and a new file begins
             file.seek(self.position)
             for raw in file:
                 if not raw.endswith(b"\n"):

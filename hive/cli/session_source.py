@@ -139,7 +139,7 @@ def _cells() -> Iterator[tuple[str, str, ast.Module]]:
     """Yield name, source and syntax tree of each cell that the session keeps, in the order of their execution."""
     for file in list(linecache.cache):
         source = "" if Path(file).is_file() else "".join(linecache.getlines(file))
-        with contextlib.suppress(SyntaxError, ValueError):  # of the source of some other tool
+        with contextlib.suppress(SyntaxError, ValueError):  # a tool may have stored text that is not Python
             yield file, source, compile(source, file, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 

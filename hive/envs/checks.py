@@ -13,14 +13,14 @@ exceed theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.envs.observation import ArraySpec, MaskPart, ObservationSpec
+from hive.envs.observation import ArraySpec, MaskPart, ObservationPart, ObservationSpec
 from hive.envs.rows import FinalObservations
 from hive.errors import EnvironmentFailed
 from hive.runtime.actor.error_location import is_interrupt, named
@@ -57,11 +57,12 @@ class Checks:
         if not self._spec.parts:
             self.observations(observations, out)
             return
-        try:
-            count = len(self._spec.parts[0].of(observations))
-        except (LookupError, TypeError):
-            count = 0  # the first observation then lacks a part
-        self.observations([at(observations, index) for index in range(count or len(out))], out)
+        if not _store_columns(self._spec, lambda part: part.of(observations), out):
+            try:
+                each = [at(observations, index) for index in range(len(out))]
+            except (LookupError, TypeError):
+                raise self.violation(f"observations that are not arrays of {len(out)} environments") from None
+            self.observations(each, out)  # names the one at fault
 
     def final(self, index: int, observation: Any, finals: FinalObservations) -> int:
         """Add the last observation of environment `index` to `finals`; return its index there, or -1 if it is full."""
@@ -116,13 +117,18 @@ def store(spec: ObservationSpec, observations: Sequence[Any] | NDArray[Any], out
     """Write B observations into `out` [B, ...]. Returns False if one violates the spec; `out` is then undefined."""
     if not spec.parts:
         return _store(spec, observations, out)
+    return _store_columns(spec, lambda part: [part.of(observation) for observation in observations], out)
+
+
+def _store_columns(
+    spec: ObservationSpec, column: Callable[[ObservationPart | MaskPart], Any], out: NDArray[np.uint8]
+) -> bool:
+    """Write every part of B observations into rows `out` [B, bytes]. `column` returns B values of one part."""
     try:
-        columns = [[part.of(observation) for observation in observations] for part in spec.parts]
-        masks = [spec.mask.of(observation) for observation in observations] if spec.mask else []
+        stored = all(_store(part, column(part), part.view(out)) for part in spec.parts)
+        return stored and (spec.mask is None or _store_masks(spec.mask, column(spec.mask), spec.mask.view(out)))
     except (LookupError, TypeError):
         return False
-    stored = all(_store(part, column, part.view(out)) for part, column in zip(spec.parts, columns, strict=True))
-    return stored and (spec.mask is None or _store_masks(spec.mask, masks, spec.mask.view(out)))
 
 
 def fault_of(spec: ObservationSpec, observation: Any) -> tuple[str, bool]:

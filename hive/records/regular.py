@@ -1,6 +1,6 @@
 """Read the files of a run, in whose place anything may lie: a pipe would block, a device never ends, a link leads away.
 
-Only regular files are read. Everything else is an OSError that names what it is, like a file that cannot be read.
+Only regular files are read. Anything else raises an OSError that names its kind, as a file does that cannot be read.
 """
 
 from __future__ import annotations

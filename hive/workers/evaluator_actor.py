@@ -7,8 +7,8 @@
 
 Training continues meanwhile. Evaluations that fall due while one is running are skipped and counted
 (hive.workers.pinned_blocks). With `evaluation.workers` = N that happens only while N are running: the first evaluator
-that is free makes the next one, and its result is the same whoever makes it. An evaluation in progress is lost when the
-evaluator is killed or the run ends.
+that is free makes the next one. The result does not depend on which evaluator makes it. An evaluation in progress is
+lost when the evaluator is killed or the run ends.
 """
 
 from __future__ import annotations

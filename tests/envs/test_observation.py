@@ -132,6 +132,19 @@ def test_batches_of_a_vectorised_class() -> None:
     np.testing.assert_array_equal(rows, expected)
 
 
+def test_a_batch_at_fault_is_named() -> None:
+    spec = observation_spec("Any-v0", spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(2)}))
+    rows = np.zeros((2, *spec.shape), np.uint8)
+    good = np.zeros((2, 2), np.float32)
+    for batch, text in (
+        ({"a": good}, "an observation without its part `b`"),
+        ({"a": good, "b": np.array([0, 2])}, r"the observation part `b` np.int64\(2\), .* \(env 1,"),
+        ({"a": good[:1], "b": np.array([0])}, "observations that are not arrays of 2 environments"),
+    ):
+        with pytest.raises(EnvironmentFailed, match=text):
+            Checks("Any-v0", spec).batches(batch, rows)
+
+
 @pytest.mark.parametrize(
     ("space", "text"),
     [

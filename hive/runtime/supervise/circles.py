@@ -4,7 +4,7 @@
     wait <channel>, in      any producer of the channel, or the writer of the board
     wait <channel>, out     any consumer of the channel, which has no room
 
-An actor is *blocked* if it has waited for STALLED_S seconds and all whom it waits for are blocked, too, or have ended.
+An actor is *blocked* if it has waited for STALLED_S seconds for actors that are all blocked too, or have ended.
 A busy actor, one that awaits a timer, and one that only answers calls block no one. An actor that waits in several
 tasks is judged by the wait that its page shows, the latest. So blocked actors are reported first, as a warning of the
 run, and the run fails only after `phase_limit_s` seconds without any movement.
