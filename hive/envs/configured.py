@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from hive.config import Config, EnvConfig
+from hive.envs.actions import ActionSpec
 from hive.envs.make import describe
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import ActionSpec, EnvironmentSpec
+from hive.envs.spec import EnvironmentSpec
 from hive.envs.vector import VectorEnvironment, make_vector
 from hive.envs.wrappers import WrapperConfig
 from hive.errors import ConfigError

@@ -8,29 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hive.envs.actions import (
-    ActionSpec,
-    Box,
-    Composite,
-    Discrete,
-    MultiBinary,
-    MultiDiscrete,
-    action_converter,
-    action_spec,
-)
+from hive.envs.actions import ActionSpec
 from hive.envs.observation import ObservationSpec
 
-__all__ = [
-    "ActionSpec",
-    "Box",
-    "Composite",
-    "Discrete",
-    "EnvironmentSpec",
-    "MultiBinary",
-    "MultiDiscrete",
-    "action_converter",
-    "action_spec",
-]
+__all__ = ["EnvironmentSpec"]
 
 
 @dataclass(frozen=True)

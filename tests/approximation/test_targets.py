@@ -18,8 +18,8 @@ from hive.approximation import (
     TargetNetwork,
     TrivialTarget,
 )
+from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import Discrete
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, NetworkParameters, NetworkWrapper, Spaces
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from hive.envs.actions import Discrete, MultiDiscrete
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import Discrete, MultiDiscrete
 from hive.errors import NetworkError
 from hive.networks import (
     CategoricalQHeadParameters,

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, distributions
 
-from hive.envs import spec
+from hive.envs import actions
 from hive.errors import NetworkError
 from hive.networks import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical, distribution_for
 
@@ -144,8 +144,8 @@ def test_gradients_flow_through_log_prob_and_entropy() -> None:
 
 
 def test_specs_of_environments_choose_the_distribution() -> None:
-    assert distribution_for(spec.Discrete(4, start=1)) == Categorical(4)
-    assert distribution_for(spec.MultiDiscrete((2, 3))) == MultiCategorical((2, 3))
-    assert distribution_for(spec.Box((2,), (-1.0, -1.0), (1.0, 1.0))) == DiagonalGaussian((2,))
+    assert distribution_for(actions.Discrete(4, start=1)) == Categorical(4)
+    assert distribution_for(actions.MultiDiscrete((2, 3))) == MultiCategorical((2, 3))
+    assert distribution_for(actions.Box((2,), (-1.0, -1.0), (1.0, 1.0))) == DiagonalGaussian((2,))
     with pytest.raises(NetworkError, match="no action distribution for"):
         distribution_for(SimpleNamespace())  # type: ignore[arg-type]

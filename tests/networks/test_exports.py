@@ -7,7 +7,7 @@ import pkgutil
 import re
 
 from hive import networks
-from hive.envs import spec
+from hive.envs import actions
 from hive.networks.spaces import BoxAction, DiscreteAction, MultiDiscreteAction
 
 MAX_NAMES = 45
@@ -27,6 +27,6 @@ def test_the_package_exports_what_users_write_with() -> None:
 
 
 def test_specs_of_environments_are_actions() -> None:
-    assert isinstance(spec.Discrete(2), DiscreteAction)
-    assert isinstance(spec.MultiDiscrete((2,)), MultiDiscreteAction)
-    assert isinstance(spec.Box((1,), (0.0,), (1.0,)), BoxAction)
+    assert isinstance(actions.Discrete(2), DiscreteAction)
+    assert isinstance(actions.MultiDiscrete((2,)), MultiDiscreteAction)
+    assert isinstance(actions.Box((1,), (0.0,), (1.0,)), BoxAction)

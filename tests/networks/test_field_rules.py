@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import Discrete
 from hive.errors import NetworkError
 from hive.networks import (
     CategoricalQHeadParameters,

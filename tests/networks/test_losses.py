@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hive.envs.spec import Discrete
+from hive.envs.actions import Discrete
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, PolicyHead, ValueHead
 from hive.networks.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.envs.actions import ActionSpec, Box, Discrete, MultiDiscrete
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import ActionSpec, Box, Discrete, MultiDiscrete
 from hive.errors import NetworkError
 from hive.networks import (
     EmbeddingMergerType,

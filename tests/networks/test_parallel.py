@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import Discrete
 from hive.errors import NetworkError
 from hive.networks import NetworkParameters, Spaces, TorchArchitecture
 from hive.networks.parallel import predict_in_parallel

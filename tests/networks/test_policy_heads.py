@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from hive.envs.actions import Box, Discrete
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import Box, Discrete
 from hive.errors import NetworkError
 from hive.networks import (
     HeadParameters,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import Discrete
 from hive.errors import NetworkError
 from hive.networks import (
     GRUMiddlewareParameters,

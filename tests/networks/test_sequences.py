@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hive.envs.spec import Discrete, ObservationSpec
+from hive.envs.actions import Discrete
+from hive.envs.observation import ObservationSpec
 from hive.networks import (
     GRUMiddlewareParameters,
     LSTMMiddlewareParameters,

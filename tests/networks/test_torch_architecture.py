@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.envs.actions import Box, Discrete
 from hive.envs.observation import ObservationSpec
-from hive.envs.spec import Box, Discrete
 from hive.errors import NetworkError
 from hive.networks import (
     DuelingQHeadParameters,

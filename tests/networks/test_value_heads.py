@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hive.envs.spec import Box, Discrete
+from hive.envs.actions import Box, Discrete
 from hive.errors import NetworkError
 from hive.networks import DuelingQHeadParameters, HeadParameters, select_actions
 from hive.networks.value_heads import DuelingQHead, QHead
