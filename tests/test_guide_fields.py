@@ -13,7 +13,7 @@ import pytest
 from hive import workers
 from hive.config import load_config
 from hive.gradients.blocks import HEADER as GRADIENT_HEADER
-from hive.gradients.blocks import gradient_layout
+from hive.gradients.blocks import NORMALIZED, gradient_layout
 from hive.gradients.codecs import COMPRESSIONS, codec_for
 from hive.networks.state import StateLayout
 from hive.runtime import Layout, Message
@@ -89,7 +89,7 @@ def described(fields: Mapping[str, tuple[Any, tuple[int, ...]]]) -> set[tuple[st
         ),
         (
             "Gradient",
-            [gradient_layout(64, 4, 5, 6, codec_for(name), observed=9, rewarded=3, infos=2) for name in COMPRESSIONS],
+            [gradient_layout(64, 4, 5, 6, codec_for(name), 2, dict.fromkeys(NORMALIZED, 3)) for name in COMPRESSIONS],
         ),
         ("OptimizerState", [optimizer_state_layout(2, 64, 3, infos=2)]),
     ],

@@ -6,6 +6,7 @@ from hive.algorithms.a2c import A2C
 from hive.algorithms.advantages import merged
 from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients, Moments
 from hive.algorithms.impala import IMPALA
+from hive.algorithms.novelty import SeeksNovelty
 from hive.algorithms.nstep_q import NStepQ
 from hive.algorithms.parameters import Configured, update_parameter
 from hive.algorithms.policy import Policy, describe_policy, load
@@ -36,6 +37,7 @@ __all__ = [
     "Moments",
     "NStepQ",
     "Policy",
+    "SeeksNovelty",
     "describe_policy",
     "heads_of_algorithm",
     "load",

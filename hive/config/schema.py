@@ -324,6 +324,11 @@ class NetworkConfig:
     normalize_observations: bool = key(
         False, "normalise observations to mean 0 and standard deviation 1, over all steps so far"
     )
+    novelty_weight: float = key(
+        0.0,
+        "weight of the novelty (RND), in deviations, that is added to each reward; 0: none",
+        minimum=0,
+    )
     policy_head: str | None = key(None, 'custom policy head: "package.module:Class"', **CLASS)
     value_head: str | None = key(None, 'custom value head: "package.module:Class"', **CLASS)
 

@@ -147,8 +147,13 @@ class ObservationSpec(ArraySpec):
         """Number of float32 elements at the beginning of a row, or of a whole observation."""
         return sum(prod(one.shape) for one in self.inputs if one.dtype == "float32")
 
-    def numbers(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the float32 elements of stored observations [N, *shape], [N, floats], without copying."""
+    @property
+    def numbers_each(self) -> int:
+        """Number of columns that `numbers` returns: the float32 elements of a row, or all of a whole observation."""
+        return self.floats if self.parts else prod(self.shape)
+
+    def numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return the float32 elements of stored rows, all elements of whole observations, [N, n], without copying."""
         if not self.parts:
             return rows.reshape(len(rows), -1)
         numbers: NDArray[np.float32] = rows[..., : 4 * self.floats].view(np.float32)

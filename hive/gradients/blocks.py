@@ -11,6 +11,8 @@
     episode_infos     [E, K] float32                 only if K > 0: their chosen values of `info`; NaN where missing
     observed          [1 + 2 n] float64              only if observations are normalised: count, means and sums of
                                                      squared distances of a round's (hive.networks.normalization)
+    rewarded, novelty [3] float64                    only if rewards are normalised, or with novelty: those of the
+                                                     discounted rewards and of the novelties
 
 The words of the header:
 
@@ -41,6 +43,7 @@ __all__ = [
     "CAUSES",
     "ENV_STEPS",
     "EPISODES",
+    "NORMALIZED",
     "POLICY",
     "ROLLOUTS",
     "SAMPLES",
@@ -56,6 +59,8 @@ VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE, CAUSE = range
 CAUSES = ("", "observation", "reward", "weight", "loss", "gradient")  # names of the non-finite quantity; "": none
 HEADER_WORDS = 8
 
+NORMALIZED = ("observed", "rewarded", "novelty")  # fields for moments that normalisers need, see above
+
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -65,16 +70,15 @@ def gradient_layout(
     statistics: int,
     episodes: int,
     codec: Codec = PLAIN,
-    observed: int = 0,
-    rewarded: int = 0,
     infos: int = 0,
+    normalized: Mapping[str, int] | None = None,
 ) -> Layout:
     """Returns the layout of one gradient slot.
 
     parameter_elements: the length of a flat gradient; parameters: the number of parameters; statistics: of statistics.
     episodes: the greatest number of episodes that can end in the rollouts of one gradient.
-    observed, rewarded: the length of the moments of observations and of discounted rewards; 0: no such field.
     infos: the number of values of `info` for each episode; 0: no such field.
+    normalized: which of the fields NORMALIZED there are, and their lengths.
     """
     return Layout(
         {
@@ -86,8 +90,7 @@ def gradient_layout(
             "episode_returns": ("float32", (episodes,)),
             "episode_lengths": ("int32", (episodes,)),
             **({"episode_infos": ("float32", (episodes, infos))} if infos else {}),
-            **({"observed": ("float64", (observed,))} if observed else {}),
-            **({"rewarded": ("float64", (rewarded,))} if rewarded else {}),
+            **{name: ("float64", (length,)) for name, length in (normalized or {}).items()},
         }
     )
 
@@ -101,7 +104,7 @@ def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
     arrays["moments"][:] = 0.0
     arrays["mask"][:] = 0
     arrays["statistics"][:] = 0.0
-    for name in ("observed", "rewarded"):
+    for name in NORMALIZED:
         if name in arrays:
             arrays[name][:] = 0.0
 

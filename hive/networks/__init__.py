@@ -23,6 +23,7 @@ All other names belong to the modules that define them, and other packages of hi
     head_kinds: heads, value_heads, distributional_heads, policy_heads   the heads
     recurrent, sequences, inputs, memory                              networks with an LSTM or a GRU, and their rows
     normalization                                                     networks that normalise their observations
+    novelty                                                           how new an observation is (RND)
     configured                                                        networks from a config file
     field_rules                                                       the valid values of each parameter
     flat, optimizers                                                  weights in one block, optimizer steps on blocks

@@ -57,6 +57,7 @@ def network_parameters(
     parameters.use_separate_networks_per_head = network.separate_networks and len(heads) > 1
     parameters.normalize_observations = network.normalize_observations
     parameters.normalize_rewards = network.normalize_rewards
+    parameters.novelty = network.novelty_weight > 0
     parameters.initialization = network.initialization
     parameters.hidden_gain = network.hidden_gain
     parameters.learning_rate = learning_rate

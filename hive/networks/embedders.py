@@ -16,11 +16,22 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from hive.errors import NetworkError
 from hive.networks.layers import HIDDEN_GAIN, activation_layer, dense_layers, hidden_layer
+from hive.networks.middleware import Merger
 from hive.networks.parameters import InputEmbedderParameters, NetworkParameters
 from hive.networks.spaces import BoxAction, DiscreteAction, InputArray, InputSpec, Spaces
 
-__all__ = ["ACTION_INPUT", "ImageInput", "VectorInput", "embedder_layers", "is_image", "network_inputs"]
+__all__ = [
+    "ACTION_INPUT",
+    "ImageInput",
+    "VectorInput",
+    "embedded_inputs",
+    "embedder_layers",
+    "hidden_gain",
+    "is_image",
+    "network_inputs",
+]
 
 # The name of the input that holds the action; a critic of states and actions has an embedder for it.
 ACTION_INPUT = "action"
@@ -96,6 +107,28 @@ def embedder_layers(
         prod(shape), parameters.widths or (), parameters.activation, gain, layer_norm=parameters.layer_norm
     )
     return first + dense, width
+
+
+def embedded_inputs(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
+    """Returns the embedders of all inputs and, if there are several, their merger; and the width of their output."""
+    available = network_inputs(parameters, spaces)
+    chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
+    unknown = sorted(chosen.keys() - available.keys())
+    if unknown:
+        raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {', '.join(sorted(available))}")
+    names = sorted(chosen)
+    gain = hidden_gain(parameters)
+    embedders = [embedder_layers(available[name], chosen[name], gain) for name in names]
+    if len(available) == 1:
+        return embedders[0]
+    sequences = [nn.Sequential(*layers) for layers, _ in embedders]
+    merger = Merger(names, sequences, [width for _, width in embedders], parameters.embedding_merger_type)
+    return [merger], merger.width
+
+
+def hidden_gain(parameters: NetworkParameters) -> float | None:
+    """Returns the gain of orthogonal layers; None if their weights have torch's initial values."""
+    return parameters.hidden_gain if parameters.initialization == "orthogonal" else None
 
 
 def network_inputs(parameters: NetworkParameters, spaces: Spaces) -> dict[str, InputSpec]:

@@ -24,17 +24,17 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
-from hive.networks.embedders import embedder_layers, network_inputs
+from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
 from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import RECURRENT_STATE, state_width_of
 from hive.networks.layers import seeded
-from hive.networks.middleware import Merger, middleware_layers
+from hive.networks.middleware import middleware_layers
 from hive.networks.normalization import NormalizedNetwork
+from hive.networks.novelty import Novelty, novelty_inputs
 from hive.networks.packed import PackedNetwork, PackedSpec
 from hive.networks.parameters import (
     GRUMiddlewareParameters,
-    InputEmbedderParameters,
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
@@ -146,12 +146,23 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     network = _for_stored(parameters, spaces, generator)
-    if not parameters.normalize_observations:
-        return NormalizedNetwork(None, network, rewards=True) if parameters.normalize_rewards else network
-    if len(spaces.observations) != 1:
-        raise NetworkError("normalize_observations needs a single observation")
+    observations, rewards = parameters.normalize_observations, parameters.normalize_rewards
+    if not (observations or rewards or parameters.novelty):
+        return network
+    if (observations or parameters.novelty) and len(spaces.observations) != 1:
+        raise NetworkError(f"{'normalize_observations' if observations else 'novelty'} needs a single observation")
+    (observation,) = spaces.observations.values() if observations else (None,)
+    novelty = _novelty(parameters, spaces, generator) if parameters.novelty else None
+    return NormalizedNetwork(observation, network, rewards, novelty)
+
+
+def _novelty(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> Novelty:
+    """Builds the networks of RND, whose embedders are those of the policy."""
     (observation,) = spaces.observations.values()
-    return NormalizedNetwork(observation, network, parameters.normalize_rewards)
+    if isinstance(observation, PackedSpec) and observation.parts:
+        parameters = _for_parts(parameters, observation)
+    with seeded(generator):
+        return Novelty(observation, parameters, Spaces(novelty_inputs(observation), spaces.action))
 
 
 def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
@@ -292,34 +303,10 @@ def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
 
 def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
     """Returns embedders, merger and middleware, and the width of their output."""
-    layers, width = _embedders(parameters, spaces)
+    layers, width = embedded_inputs(parameters, spaces)
     middleware = parameters.middleware_parameters or MiddlewareParameters()
-    dense, width = middleware_layers(middleware, width, _hidden_gain(parameters))
+    dense, width = middleware_layers(middleware, width, hidden_gain(parameters))
     return layers + dense, width
-
-
-def _embedders(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
-    """Returns embedders and merger, and the width of their output."""
-    available = network_inputs(parameters, spaces)
-    chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
-    unknown = sorted(chosen.keys() - available.keys())
-    if unknown:
-        raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {', '.join(sorted(available))}")
-    names = sorted(chosen)
-    gain = _hidden_gain(parameters)
-    embedders = [embedder_layers(available[name], chosen[name], gain) for name in names]
-    if len(available) == 1:
-        layers, width = embedders[0]
-    else:
-        sequences = [nn.Sequential(*layers) for layers, _ in embedders]
-        merger = Merger(names, sequences, [width for _, width in embedders], parameters.embedding_merger_type)
-        layers, width = [merger], merger.width
-    return layers, width
-
-
-def _hidden_gain(parameters: NetworkParameters) -> float | None:
-    """Returns the gain of orthogonal layers; None if their weights have torch's initial values."""
-    return parameters.hidden_gain if parameters.initialization == "orthogonal" else None
 
 
 def _recurrent(
@@ -330,10 +317,10 @@ def _recurrent(
 ) -> nn.Module:
     """Builds the network with a cell after the layers; one per head with `use_separate_networks_per_head`."""
     named = len(network_inputs(parameters, spaces)) > 1
-    orthogonal, gain = parameters.initialization == "orthogonal", _hidden_gain(parameters)
+    orthogonal, gain = parameters.initialization == "orthogonal", hidden_gain(parameters)
 
     def branch(some: Sequence[Head]) -> RecurrentNetwork:
-        layers, width = _embedders(parameters, spaces)
+        layers, width = embedded_inputs(parameters, spaces)
         if not middleware.dense_last:
             dense, width = middleware_layers(middleware, width, gain)
             layers += dense

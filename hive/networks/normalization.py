@@ -33,16 +33,28 @@ from hive.networks.packed import PackedSpec, numbers_and_bytes
 from hive.networks.spaces import InputSpec
 
 __all__ = [
+    "LIMIT",
+    "MOMENTS_OF",
     "NormalizedNetwork",
     "Normalizer",
+    "PackedNormalizer",
     "merge",
     "moments_of",
     "observed_elements",
+    "scale_of",
     "scaled_rewards",
 ]
 
-OBSERVATIONS, REWARDS = "normalizer.", "reward_normalizer."  # prefixes of the names of the buffers
+OBSERVATIONS = "normalizer."
+MOMENTS_OF = {
+    "observed": (OBSERVATIONS, "novelty.normalizer."),
+    "rewarded": ("reward_normalizer.",),
+    "novelty": ("novelty.spread.",),
+}
+"""Moments in a gradient's slot -> prefixes of the names of the network's buffers that they are added to."""
+
 LIMIT = 10.0  # greatest distance from the mean, in deviations
+CHUNK = 1 << 22  # elements that are converted to float64 at once: 32 MiB
 EPSILON = 1e-8  # added to the variance, so that an element that never changes becomes 0 instead of 0 / 0
 
 Moments = NDArray[np.float64]
@@ -50,7 +62,7 @@ Moments = NDArray[np.float64]
 
 
 class Normalizer(nn.Module):
-    """Maps float32 [N, *shape] to normalised values of the same shape.
+    """Maps numbers [N, *shape] to normalised ones, float32 of the same shape, at most `limit` deviations from 0.
 
     Buffers: `seen`, the Moments of all observations, float64 [1 + 2 n]; `shift` and `scale`, which are computed from
     them, float32 [*shape].
@@ -60,14 +72,15 @@ class Normalizer(nn.Module):
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, shape: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], limit: float = LIMIT) -> None:
         super().__init__()
+        self._limit = limit
         self.register_buffer("seen", torch.zeros(1 + 2 * prod(shape), dtype=torch.float64))
         self.register_buffer("shift", torch.zeros(tuple(shape)))
         self.register_buffer("scale", torch.ones(tuple(shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
-        return observations.sub(self.shift).mul_(self.scale).clamp_(-LIMIT, LIMIT)
+        return observations.sub(self.shift).mul_(self.scale).clamp_(-self._limit, self._limit)
 
 
 class PackedNormalizer(Normalizer):
@@ -79,14 +92,20 @@ class PackedNormalizer(Normalizer):
 
 
 class NormalizedNetwork(nn.Module):
-    """Holds the statistics of observations, of rewards, or of both; calls `network` with normalised observations.
+    """Holds statistics of observations and of rewards, and novelty; calls `network` with normalised observations.
 
     Observations are float32 [N, *shape], or rows of bytes, of which the numbers are normalised; alone or among the
     inputs of a recurrent network. observation: None if they are not normalised. rewards: whether there are statistics
-    of rewards.
+    of rewards. novelty: the module of hive.networks.novelty, which only gradient workers call.
     """
 
-    def __init__(self, observation: InputSpec | None, network: nn.Module, rewards: bool = False) -> None:
+    def __init__(
+        self,
+        observation: InputSpec | None,
+        network: nn.Module,
+        rewards: bool = False,
+        novelty: nn.Module | None = None,
+    ) -> None:
         """Raises NetworkError for observations that are all uint8, which are scaled already."""
         super().__init__()
         packed = observation if isinstance(observation, PackedSpec) and observation.parts else None
@@ -99,6 +118,7 @@ class NormalizedNetwork(nn.Module):
         if observation is not None:
             self.normalizer = PackedNormalizer([packed.floats]) if packed else Normalizer(observation.shape)
         self.reward_normalizer = Normalizer(()) if rewards else None
+        self.novelty = novelty
         self.network = network
         self.state_width = state_width_of(network)
 
@@ -113,14 +133,15 @@ def observed_elements(shape: Sequence[int]) -> int:
 
 def moments_of(rows: NDArray[Any], out: Moments) -> None:
     """Adds rows [N, ...] to the Moments `out`, float64 [1 + 2 n], in place."""
-    if not len(rows):
-        return
-    values = rows.reshape(len(rows), -1).astype(np.float64)
-    mean = values.mean(0)
-    values -= mean
-    values *= values
-    # NumPy sums over the first axis row after row, so the bits do not depend on the alignment of the memory.
-    _add(np.concatenate(([len(rows)], mean, values.sum(0))), out)
+    rows = rows.reshape(len(rows), len(out) // 2)
+    step = max(1, CHUNK // max(1, rows.shape[1]))
+    for some in (rows[start : start + step] for start in range(0, len(rows), step)):
+        values = some.astype(np.float64)
+        mean = values.mean(0)
+        values -= mean
+        values *= values
+        # NumPy sums over the first axis row after row, so the bits do not depend on the alignment of the memory.
+        _add(np.concatenate(([len(some)], mean, values.sum(0))), out)
 
 
 def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) -> NDArray[np.float32]:
@@ -131,16 +152,20 @@ def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) ->
     moments = seen if seen[0] else own
     if not moments[0]:
         return rewards
-    scale = np.float32(1.0 / np.sqrt(moments[2] / moments[0] + EPSILON))
-    scaled: NDArray[np.float32] = np.clip(rewards * scale, -LIMIT, LIMIT, dtype=np.float32)
+    scaled: NDArray[np.float32] = np.clip(rewards * scale_of(moments), -LIMIT, LIMIT, dtype=np.float32)
     return scaled
+
+
+def scale_of(moments: Moments) -> np.float32:
+    """Returns 1 / the deviation of a single number, whose Moments are float64 [3] and count at least one row."""
+    return np.float32(1.0 / np.sqrt(moments[2] / moments[0] + EPSILON))
 
 
 def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]], prefix: str = OBSERVATIONS) -> None:
     """Adds Moments, in this order, to the buffers of a Normalizer, and updates `shift` and `scale`, in place.
 
-    parts: each float64 [1 + 2 n]. buffers: arrays of a block, named as in a NormalizedNetwork. prefix: OBSERVATIONS or
-    REWARDS.
+    parts: each float64 [1 + 2 n]. buffers: arrays of a block, named as in a NormalizedNetwork. prefix: that of the
+    Normalizer's names, one of MOMENTS_OF.
     """
     seen: Moments = buffers[f"{prefix}seen"]
     parts = [part for part in parts if part[0]]

@@ -23,7 +23,7 @@ from hive.networks.inputs import observation_of, state_width_of, with_observatio
 from hive.networks.spaces import InputArray, InputSpec
 from hive.networks.stacked import join_frames
 
-__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "numbers_and_bytes"]
+__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "Parts", "numbers_and_bytes"]
 
 FORBIDDEN = -1e8
 """The output of an action that is not allowed. It is finite, so that 0 * log 0 in the entropy is 0 and not NaN."""
@@ -76,6 +76,26 @@ def numbers_and_bytes(rows: Tensor, floats: int) -> tuple[Tensor, Tensor]:
     return rows[..., : FLOAT_BYTES * floats].view(torch.float32), rows
 
 
+class Parts(nn.Module):
+    """Takes rows apart: numbers float32 [N, floats] and bytes uint8 [N, bytes] -> tensors by the names of the parts.
+
+    A single part is not named. stack: number of rows that the network sees at once; then each part is stacked.
+    """
+
+    def __init__(self, spec: PackedSpec, stack: int) -> None:
+        super().__init__()
+        self._stack = stack
+        self._parts = tuple((part.name, _slice(part), InputArray(part.shape, part.dtype)) for part in spec.parts)
+
+    def forward(self, numbers: Tensor, whole: Tensor) -> Tensor | Mapping[str, Tensor]:
+        parts = {}
+        for name, where, spec in self._parts:
+            columns = (numbers if spec.dtype == "float32" else whole)[..., where]
+            part = columns.reshape(*columns.shape[:-1], *spec.shape)
+            parts[name] = join_frames(part, spec) if self._stack > 1 else part
+        return parts if len(parts) > 1 else next(iter(parts.values()))
+
+
 class PackedNetwork(nn.Module):
     """Takes rows apart, calls `network` with a mapping from the names of parts to tensors, and applies the mask.
 
@@ -90,7 +110,7 @@ class PackedNetwork(nn.Module):
         self.state_width = state_width_of(network)
         self._floats = spec.floats
         self._stack = spec.stack
-        self._parts = tuple((part.name, _slice(part), InputArray(part.shape, part.dtype)) for part in spec.parts)
+        self._parts = Parts(spec, spec.stack)
         mask = spec.mask
         self._mask = None if mask is None else slice(mask.offset, mask.offset + sum(mask.choices))
 
@@ -106,13 +126,8 @@ class PackedNetwork(nn.Module):
         return rows if isinstance(rows, tuple) else numbers_and_bytes(rows, self._floats)
 
     def _unpacked(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[str, Tensor]:
-        numbers, whole = self._views(rows)
-        parts = {}
-        for name, where, spec in self._parts:
-            columns = (numbers if spec.dtype == "float32" else whole)[..., where]
-            part = columns.reshape(*columns.shape[:-1], *spec.shape)
-            parts[name] = join_frames(part, spec) if self._stack > 1 else part
-        return parts if len(parts) > 1 else next(iter(parts.values()))
+        parts: Tensor | Mapping[str, Tensor] = self._parts(*self._views(rows))
+        return parts
 
 
 def _slice(part: PackedPart) -> slice:

@@ -189,6 +189,7 @@ class NetworkParameters(CheckedFields):
     gradient_averaging: how the gradients of several batches become the accumulated one: their `"sum"` (Coach),
         their `"mean"`, or weighted by `"samples"`, which is the gradient of one batch of all of them.
     normalize_observations, normalize_rewards: see `normalization`; the training program must merge the statistics.
+    novelty: build the networks of RND beside the network, see `novelty`; the training program must use them.
     clip_stage: clip the gradient of each `"batch"` before it is accumulated (Coach), or that of an `"update"`,
         once, after all accumulation, averaging over workers and scaling.
     initialization: the initial weights of all layers: `"orthogonal"` with zero biases, or `"uniform"`, the initial
@@ -226,6 +227,7 @@ class NetworkParameters(CheckedFields):
         "module": Rule.function().or_none(),
         "normalize_observations": Rule.flag(),
         "normalize_rewards": Rule.flag(),
+        "novelty": Rule.flag(),
         "gradient_averaging": Rule.choice(("sum", "mean", "samples")),
         "clip_stage": Rule.choice(("batch", "update")),
         "initialization": Rule.choice(("orthogonal", "uniform")),
@@ -261,6 +263,7 @@ class NetworkParameters(CheckedFields):
     module: Callable[[Spaces], nn.Module] | None = None
     normalize_observations: bool = False
     normalize_rewards: bool = False
+    novelty: bool = False
     gradient_averaging: Literal["sum", "mean", "samples"] = "sum"
     clip_stage: Literal["batch", "update"] = "batch"
     initialization: str = "orthogonal"

@@ -136,6 +136,8 @@ class Rollout:
         self.discounted = arrays["discounted"][:length] if "discounted" in arrays else None
         self.history = arrays.get("history")
         self.state = arrays.get("state")
+        self.novelty: NDArray[np.float32] | None = None
+        """[T, B]: that of each step's next observation, computed in the gradient worker; None without novelty."""
 
     @property
     def samples(self) -> int:

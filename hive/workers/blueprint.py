@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hive.algorithms import Algorithm, describe_policy, heads_of_algorithm, make_algorithm
+from hive.algorithms import Algorithm, SeeksNovelty, describe_policy, heads_of_algorithm, make_algorithm
 from hive.config import Config, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError, TopologyError
@@ -155,7 +155,9 @@ class Blueprint:
         alone |= self.config.gradients.communication == "asynchronous"
         action = configured_distribution(self.config.network, self.environment.action)
         workers = 1 if alone else self.gradient_workers
-        return make_algorithm(self.config.algorithm, action, workers, self.round_steps)
+        algorithm = make_algorithm(self.config.algorithm, action, workers, self.round_steps)
+        weight = self.config.network.novelty_weight
+        return SeeksNovelty(algorithm, weight) if weight else algorithm
 
     @property
     def round_steps(self) -> int:
@@ -317,15 +319,17 @@ class Blueprint:
         return configured_vector(env, count or self.config.collection.envs)
 
     @property
-    def observed(self) -> int:
-        """Elements of the observation moments in a gradient's slot; 0 if observations are not normalised."""
-        normalizes = self.config.network.normalize_observations
-        return observed_elements((self.environment.observation.floats,)) if normalizes else 0
-
-    @property
-    def rewarded(self) -> int:
-        """Elements of what a gradient says about the discounted rewards of its round; 0 if they are not normalised."""
-        return observed_elements(()) if self.config.network.normalize_rewards else 0
+    def normalized(self) -> dict[str, int]:
+        """The moments that a gradient's slot has room for, with their lengths: those that the normalisers need."""
+        network, observation = self.config.network, self.environment.observation
+        single = observed_elements(())
+        needed = {
+            "observed": network.normalize_observations or network.novelty_weight > 0,
+            "rewarded": network.normalize_rewards,
+            "novelty": network.novelty_weight > 0,
+        }
+        lengths = {"observed": observed_elements((observation.numbers_each,)), "rewarded": single, "novelty": single}
+        return {name: lengths[name] for name, is_needed in needed.items() if is_needed}
 
     def gradient_layout(self, collectors: int) -> Layout:
         """Return the layout of a gradient slot for a share of `collectors` collectors."""
@@ -336,9 +340,8 @@ class Blueprint:
             len(self.algorithm().statistics),
             most,
             self.codec,
-            self.observed,
-            self.rewarded,
             len(self.config.env.info),
+            self.normalized,
         )
 
 

@@ -313,6 +313,8 @@ class GWorker:
                 moments_of(numbers, out["observed"])
             if "rewarded" in out and view.discounted is not None:
                 moments_of(view.discounted[valid], out["rewarded"])
+            if "novelty" in out and view.novelty is not None:
+                moments_of(view.novelty[valid], out["novelty"])
 
     def _scale_rewards(self, views: Sequence[Rollout]) -> None:
         """Normalises the rewards of the round by the statistics of the weights that are bound."""
@@ -534,9 +536,8 @@ class GWorker:
             len(self.algo.statistics),
             rollouts * collection.rollout * collection.envs,
             codec,
-            self.blueprint.observed,
-            self.blueprint.rewarded,
             len(self.blueprint.config.env.info),
+            self.blueprint.normalized,
         )
 
     def _slot_of(self, tensors: Sequence[Any]) -> Mapping[str, NDArray[Any]]:

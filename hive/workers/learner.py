@@ -40,7 +40,7 @@ from hive.gradients import (
     GradAccumulator,
     ReductionReport,
 )
-from hive.networks.normalization import OBSERVATIONS, REWARDS, merge
+from hive.networks.normalization import MOMENTS_OF, merge
 from hive.networks.optimizers import OptimizerSettings
 from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.wrapper import NetworkWrapper
@@ -52,9 +52,6 @@ RETURNS_KEPT = 100  # episodes in the mean return, as is usual in the RL literat
 # Maximum blocks whose views are cached: more than the board of optimizer states has. In library use each turn may bring
 # new memory, so a full cache is cleared.
 VIEWED_BLOCKS = 8
-
-STATISTICS = {"observed": OBSERVATIONS, "rewarded": REWARDS}
-"""Field of a gradient slot -> prefix of the network's buffers that its Moments are added to."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -247,12 +244,14 @@ class Learner:
         return ""
 
     def _merge_statistics(self, gradients: Sequence[Arrays], weights_out: NDArray[np.uint8]) -> None:
-        """Merge the statistics of observations and rewards of this turn's rounds into the network's buffers."""
+        """Merge the statistics of this turn's rounds into the network's buffers."""
         if self.buffers is None:
             return
-        for name, prefix in STATISTICS.items():
-            if name in gradients[0]:
-                merge([gradient[name] for gradient in gradients], self.buffers(weights_out), prefix)
+        for name in (name for name in MOMENTS_OF if name in gradients[0]):
+            buffers = self.buffers(weights_out)
+            for prefix in MOMENTS_OF[name]:
+                if f"{prefix}seen" in buffers:
+                    merge([gradient[name] for gradient in gradients], buffers, prefix)
 
     def _update_target(self, updates: int, applied: bool) -> None:
         """Move the target towards the newest weights after every `target_interval`-th update; otherwise keep it."""

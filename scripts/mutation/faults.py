@@ -366,6 +366,12 @@ SPACES = [
     ),
 ]
 
+NOVELTY = "algorithms/novelty.py"
+NOVELTIES = [
+    Mutant("wrong sign", "novelty is subtracted", PPO, NOVELTY, "rollout.rewards + np", "rollout.rewards - np"),
+    Mutant("missing part", "novelty in no reward", PPO, NOVELTY, "np.float32(self.weight) *", "0.0 *"),
+]
+
 MUTANTS = (
     *SIGNS,
     *BOOTSTRAPS,
@@ -378,10 +384,12 @@ MUTANTS = (
     *STACKS,
     *MEMORIES,
     *SPACES,
+    *NOVELTIES,
 )
 
 UNDETECTABLE = {
     "c_clip of IMPALA ignored": "the fixed point of V-trace depends on rho_clip only, c_clip on the way to it",
+    "a predictor of novelty that never learns": "its random errors too reward long episodes, which open the lock",
     "gae_lambda ignored": "the values of every lambda converge to the same fixed point",
     "stored states are zeros": "with lag 0 a memory that acts right is learned from the episodes within one rollout",
     "targets of PPO and PQN with a graph": "they are computed once a round, and torch raises when "

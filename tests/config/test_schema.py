@@ -89,6 +89,7 @@ DEFAULTS = {
     "network.layer_norm": False,
     "network.module": None,
     "network.normalize_rewards": False,
+    "network.novelty_weight": 0.0,
     "network.normalize_observations": False,
     "network.separate_networks": True,
     "network.policy_head": None,

@@ -74,6 +74,7 @@ OWN_PARAMETERS = [
     "module",
     "normalize_observations",
     "normalize_rewards",
+    "novelty",
     "gradient_averaging",
     "clip_stage",
     "initialization",

