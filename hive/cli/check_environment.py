@@ -85,6 +85,7 @@ def frames_text(skip: int, steps: int) -> str:
 def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, str]:
     """Return the config that `hive init` would write, with `sets`, and where its settings come from."""
     from hive.envs import settings_by_spaces
+    from hive.envs.masks import info_has_mask
 
     schemes = tuned(id)
     plain = load_config("run.toml", sets, text="")
@@ -94,7 +95,8 @@ def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, st
     if scheme in schemes:
         settings, origin = reasoned(schemes[scheme].keys, id, scheme), f"{TUNED}{schemes[scheme].source}"
     else:
-        settings, origin = settings_by_spaces(spec, scheme, plain.env.preset), "chosen by the spaces"
+        settings = settings_by_spaces(spec, scheme, plain.env.preset, info_has_mask=info_has_mask(id))
+        origin = "chosen by the spaces"
     chosen = [f"{setting.name}={toml_text(setting.value)}" for setting in settings]
     return load_config("run.toml", [f"run.scheme={scheme}", *chosen, *sets], text=""), origin
 

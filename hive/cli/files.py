@@ -11,7 +11,7 @@ from typing import Any
 
 from hive.cli.arguments import add_overrides
 from hive.cli.tables import print_table
-from hive.config import SCHEMES, TUNED, load_config, reasoned, render, template, tuned
+from hive.config import ATARI, SCHEMES, TUNED, load_config, reasoned, render, template, tuned
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
 
@@ -92,7 +92,7 @@ def _hint_for_file(name: str) -> str:
 
 
 def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
-    for env_id, schemes in TUNED.items():
+    for env_id, schemes in {**TUNED, "ALE/...": ATARI}.items():
         for scheme, entry in schemes.items():
             yield env_id, scheme, f"{entry.keys['run.steps']:,}", entry.source
 
@@ -100,6 +100,7 @@ def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
 def _starting_config(env_id: str, scheme: str | None) -> str:
     """Return the text of a config, with tuned settings if there are some for this environment and scheme."""
     from hive.envs import describe, described, preset_for, settings_by_spaces
+    from hive.envs.masks import info_has_mask
 
     preset = preset_for(env_id)
     spec = describe(env_id, {}, preset=preset)
@@ -110,7 +111,8 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
         return template(env_id, scheme, reasoned(known[scheme].keys, env_id, scheme), origin)
     others = f" of this scheme (but of {', '.join(known)})" if known else ""
     origin = f"No tuned settings{others}: chosen by the spaces ({described(spec)})."
-    return template(env_id, scheme, settings_by_spaces(spec, scheme, preset), origin)
+    settings = settings_by_spaces(spec, scheme, preset, info_has_mask=info_has_mask(env_id))
+    return template(env_id, scheme, settings, origin)
 
 
 def _file_name(env_id: str) -> str:

@@ -48,11 +48,12 @@ from hive.config.schema import (
 )
 from hive.config.schemes import SCHEMES, Scheme
 from hive.config.template import Setting, reasoned, template
-from hive.config.tuned import TUNED, Tuned, tuned
+from hive.config.tuned import ATARI, TUNED, Tuned, tuned
 from hive.config.values import shown
 
 __all__ = [
     "ALGORITHMS",
+    "ATARI",
     "CUSTOM",
     "SCHEDULES",
     "SCHEMES",

@@ -19,14 +19,17 @@ __all__ = ["described", "settings_by_spaces"]
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
 
 
-def settings_by_spaces(spec: EnvironmentSpec, scheme: str, preset: str = "none") -> list[Setting]:
+def settings_by_spaces(
+    spec: EnvironmentSpec, scheme: str, preset: str = "none", *, info_has_mask: bool = False
+) -> list[Setting]:
     """Return settings for this environment and named scheme; none for a custom scheme, which may use keys freely.
 
-    preset: the value of env.preset with which the environment was described.
+    preset: the value of env.preset with which the environment was described. info_has_mask: whether the info of its
+    resets has an action mask.
     """
     if scheme not in SCHEMES:
         return []
-    settings = _mask(spec)
+    settings = _mask(spec, info_has_mask)
     if scheme == "ppo":
         settings += _image_rounds() if _is_image(spec) else _vector_rounds()
     algorithm = ALGORITHMS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
@@ -66,12 +69,14 @@ def _is_continuous(action: ActionSpec) -> bool:
     return all(map(_is_continuous, action.parts)) if isinstance(action, Composite) else isinstance(action, Box)
 
 
-def _mask(spec: EnvironmentSpec) -> list[Setting]:
-    """Return where the mask is, if a part of the observations has the conventional name and fits the actions."""
+def _mask(spec: EnvironmentSpec, info_has_mask: bool) -> list[Setting]:
+    """Return where the mask is: a part of the observations of this name that fits the actions, or info."""
     choices = choices_of(spec.action) or ()
     masks = [part for part in spec.observation.parts if part.path == (MASK_KEY,) and part.shape == (sum(choices),)]
     reason = "it says which actions are allowed"
-    return [Setting("env.action_mask", MASK_KEY, reason)] if masks and choices else []
+    if masks and choices:
+        return [Setting("env.action_mask", MASK_KEY, reason)]
+    return [Setting("env.action_mask", "info", f'info["{MASK_KEY}"] says which actions are allowed')] * info_has_mask
 
 
 def _seen(one: ArraySpec) -> str:

@@ -29,7 +29,7 @@ def configured_vector(env: EnvConfig, count: int) -> VectorEnvironment:
 
 def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:
     """Return all wrappers of an environment: those of env.wrappers and, around them, that of env.action_mask."""
-    mask = {"name": "hive.envs.masks:Masked", "source": env.action_mask}
+    mask = {"name": "hive.envs.masks:Masked", "source": env.action_mask, "id": env.id}
     return (*env.wrappers, mask) if env.action_mask else env.wrappers
 
 

@@ -9,6 +9,7 @@ element of the action, in the order in which actions are stored (hive.envs.actio
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import gymnasium
@@ -16,10 +17,11 @@ import numpy as np
 from gymnasium import spaces
 
 from hive.envs.actions import action_converter, action_spec, choices_of, each_action
+from hive.envs.make import make_environment, takes_native
 from hive.envs.observation import BESIDE_MASK, MASK_KEY, Path, at_path
 from hive.errors import EnvironmentFailed
 
-__all__ = ["Masked", "MaskedSpace", "random_action"]
+__all__ = ["Masked", "MaskedSpace", "info_has_mask", "random_action"]
 
 
 class MaskedSpace(spaces.Dict):
@@ -34,12 +36,13 @@ class MaskedSpace(spaces.Dict):
 class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Gives observations with the action mask that `source` names: "info" or a key of the observations.
 
-    Raises EnvironmentFailed if the actions are not discrete, and for a key that the observations do not have.
+    id: the environment's, for errors. Raises EnvironmentFailed if the actions are not discrete, and for a key that the
+    observations do not have.
     """
 
-    def __init__(self, environment: gymnasium.Env[Any, Any], source: str) -> None:
+    def __init__(self, environment: gymnasium.Env[Any, Any], source: str, id: str) -> None:
         super().__init__(environment)
-        id = self._id = environment.spec.id if environment.spec else type(environment.unwrapped).__name__
+        self._id = id
         self._from_info = source == "info"
         choices = _choices(id, environment.action_space)
         seen = environment.observation_space
@@ -87,6 +90,22 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
                 permanent=True,
             )
         return {BESIDE_MASK: observation, MASK_KEY: mask}
+
+
+def info_has_mask(id: str) -> bool:
+    """Whether the info of the environment's resets has a mask of its actions, if it has a single form."""
+    if takes_native(id, "auto"):
+        return False
+    environment = make_environment(id, {})
+    try:
+        # What an environment raises, `hive check` and every run report.
+        with contextlib.suppress(Exception):
+            choices = choices_of(action_spec(id, environment.action_space)) or ()
+            mask = environment.reset(seed=0)[1].get(MASK_KEY)
+            return mask is not None and np.size(mask) == sum(choices)
+    finally:
+        environment.close()
+    return False
 
 
 def random_action(environment: gymnasium.Env[Any, Any], observation: Any) -> Any:

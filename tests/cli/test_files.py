@@ -11,7 +11,7 @@ import pytest
 
 import hive
 from hive.cli import main
-from hive.config import SCHEMES, TUNED, load_config, render
+from hive.config import ATARI, SCHEMES, TUNED, load_config, render
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -98,7 +98,13 @@ def test_init_lists_the_tuned_settings_and_their_sources(place: Place) -> None:
     head, *rows = [re.split(r" {2,}", line) for line in done.out.splitlines()]
     assert head == ["environment", "scheme", "steps", "source"]
     assert ["LunarLander-v3", "ppo", "1,000,000", "rl-baselines3-zoo, ppo.yml, LunarLander-v3"] in rows
-    assert [row[:2] for row in rows] == [[env_id, scheme] for env_id, schemes in TUNED.items() for scheme in schemes]
+    listed = {**TUNED, "ALE/...": ATARI}
+    assert [row[:2] for row in rows] == [[env_id, scheme] for env_id, schemes in listed.items() for scheme in schemes]
+
+
+def test_init_uses_a_mask_that_the_environment_gives(place: Place) -> None:
+    assert place.hive("init", "Taxi-v4").code == 0
+    assert load_config(place.folder / "taxi.toml").env.action_mask == "info"
 
 
 def test_init_without_an_environment(place: Place) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from hive.envs.checks import Checks
-from hive.envs.masks import Masked, random_action
+from hive.envs.masks import Masked, info_has_mask, random_action
 from hive.envs.observation import observation_spec
 from hive.errors import EnvironmentFailed
 
@@ -52,13 +52,13 @@ def stored(environment: Masked, observation: Any) -> tuple[list[float], list[int
 
 @pytest.mark.parametrize("key", ["", "allowed"])
 def test_both_sources_are_stored_alike(key: str) -> None:
-    environment = Masked(Doors([np.array([1, 0, 1]), [False, True, False]], key=key), key or "info")
+    environment = Masked(Doors([np.array([1, 0, 1]), [False, True, False]], key=key), key or "info", "Doors")
     assert stored(environment, environment.reset()[0]) == ([1.0], [1, 0, 1])
     assert stored(environment, environment.step(0)[0]) == ([2.0], [0, 1, 0])
 
 
 def test_no_mask_is_needed_when_no_action_follows() -> None:
-    environment = Masked(Doors([np.ones(3), None]), "info")
+    environment = Masked(Doors([np.ones(3), None]), "info", "Doors")
     environment.reset()
     observation, _, terminated, _, _ = environment.step(0)
     assert terminated
@@ -76,14 +76,14 @@ def test_no_mask_is_needed_when_no_action_follows() -> None:
     ],
 )
 def test_bad_masks_are_named(mask: Any, text: str) -> None:
-    environment = Masked(Doors([np.ones(3), mask, None]), "info")
+    environment = Masked(Doors([np.ones(3), mask, None]), "info", "Doors")
     environment.reset()
     with pytest.raises(EnvironmentFailed, match=text):
         stored(environment, environment.step(0)[0])
 
 
 def test_every_choice_needs_an_allowed_action() -> None:
-    environment = Masked(Doors([[1, 0, 0, 0, 0]], action_space=spaces.MultiDiscrete([2, 3])), "info")
+    environment = Masked(Doors([[1, 0, 0, 0, 0]], action_space=spaces.MultiDiscrete([2, 3])), "info", "Doors")
     with pytest.raises(EnvironmentFailed, match="an action mask that allows no action at position 1"):
         stored(environment, environment.reset()[0])
 
@@ -99,11 +99,11 @@ def test_every_choice_needs_an_allowed_action() -> None:
 )
 def test_sources_that_cannot_be_are_refused(environment: Doors, source: str, text: str) -> None:
     with pytest.raises(EnvironmentFailed, match=text):
-        Masked(environment, source)
+        Masked(environment, source, "Doors")
 
 
 def test_random_actions_are_allowed_ones() -> None:
-    environment = Masked(Doors([[0, 1, 0, 0, 1]], action_space=spaces.MultiDiscrete([2, 3])), "info")
+    environment = Masked(Doors([[0, 1, 0, 0, 1]], action_space=spaces.MultiDiscrete([2, 3])), "info", "Doors")
     observation, _ = environment.reset()
     environment.action_space.seed(0)
     assert {tuple(random_action(environment, observation)) for _ in range(20)} == {(1, 2)}
@@ -111,9 +111,27 @@ def test_random_actions_are_allowed_ones() -> None:
 
 def test_masks_have_an_element_for_every_value_of_every_part() -> None:
     several = spaces.Tuple([spaces.MultiBinary(2), spaces.Dict({"mode": spaces.Discrete(3, start=5)})])
-    environment = Masked(Doors([[0, 1, 1, 1, 1, 0, 1]], action_space=several), "info")
+    environment = Masked(Doors([[0, 1, 1, 1, 1, 0, 1]], action_space=several), "info", "Doors")
     observation, _ = environment.reset()
     several.seed(0)
     drawn = [random_action(environment, observation) for _ in range(30)]
     assert all(several.contains(action) for action in drawn)
     assert {(*grip, mode["mode"]) for grip, mode in drawn} == {(1, bit, mode) for bit in (0, 1) for mode in (5, 7)}
+
+
+class Refuses(Doors):
+    """Raises in its reset."""
+
+    def reset(self, **options: Any) -> Any:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(("mask", "expected"), [([1, 0, 1], True), ([1, 0], False), (None, False)])
+def test_a_mask_in_info_is_found(monkeypatch: pytest.MonkeyPatch, mask: Any, expected: bool) -> None:
+    monkeypatch.setattr("hive.envs.masks.make_environment", lambda id, options: Doors([mask]))
+    assert info_has_mask("CartPole-v1") is expected
+
+
+def test_an_environment_that_cannot_be_reset_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.envs.masks.make_environment", lambda id, options: Refuses([None]))
+    assert not info_has_mask("CartPole-v1")
