@@ -12,6 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
+from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import TimeLimit
 
@@ -42,6 +45,22 @@ def kill(home: Path) -> None:
     os.kill(read_run_facts(directory).pid, signal.SIGKILL)
     while True:
         time.sleep(POLL_S)
+
+
+class InParts(gymnasium.ObservationWrapper[dict[str, Any], Any, Any]):
+    """A dictionary of numbers, an image of one row, and a mask that forbids pushing a fast cart further."""
+
+    def __init__(self, environment: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(environment)
+        numbers = spaces.Box(-np.inf, np.inf, (4,), np.float32)
+        image, mask = spaces.Box(0, 255, (1, 8, 1), np.uint8), spaces.MultiBinary(2)
+        self.observation_space = spaces.Dict({"numbers": numbers, "image": image, "action_mask": mask})
+
+    def observation(self, observation: Any) -> dict[str, Any]:
+        image = np.zeros((1, 8, 1), np.uint8)
+        image[0, int(np.clip(observation[2] * 16 + 4, 0, 7))] = 255
+        speed = observation[1]
+        return {"numbers": observation, "image": image, "action_mask": np.array([speed > -1, speed < 1], np.int8)}
 
 
 def environment(render_mode: str | None = None) -> TimeLimit[Any, Any, Any, Any]:

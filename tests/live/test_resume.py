@@ -29,7 +29,11 @@ MODES = {
         *("collection.workers=2", "gradients.workers=2", "algorithm.normalize_advantages=true"),
     ],
     "a2c pipelined": ["collection.communication=pipelined", "gradients.communication=pipelined"],
-    "a2c pipelined, synchronous": ["collection.communication=pipelined", "gradients.communication=synchronous"],
+    "a2c pipelined, 2 x 2, stacks of dictionaries with masks, novelty": [
+        *('env.wrappers=["killing_environment:InParts"]', "env.action_mask=action_mask", "env.frame_stack=3"),
+        *("network.novelty_weight=0.5", "collection.workers=2", "gradients.workers=2"),
+        *("collection.communication=pipelined", "gradients.communication=synchronous"),
+    ],
     "ppo synchronous": [
         *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2"),
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
