@@ -27,12 +27,13 @@ REQUIREMENTS = {
     "sb3": (
         *("stable-baselines3>=2.4,<3", "sb3-contrib>=2.4,<3", "torch>=2.6,<2.14"),
         *("gymnasium[box2d,mujoco]>=1.0", "minigrid>=3", "MinAtar>=1.0.15"),
+        *("ale-py>=0.12", "opencv-python-headless>=4.8"),
     ),
     "ray": ("ray>=2.40,<3", "numpy"),
 }
 """The packages that pip installs for each peer. torch is in the range that hive itself allows.
 
-`scripts/parity` has tasks of Box2D, MuJoCo, MiniGrid and MinAtar.
+`scripts/parity` has tasks of Box2D, MuJoCo, MiniGrid and MinAtar, `scripts/bench throughput` one of Atari.
 """
 
 INSTALL_S = 1800.0  # time limit of an installation in seconds: torch is large

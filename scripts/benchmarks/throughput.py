@@ -9,10 +9,11 @@
                         in the arrangements of (b), (c) and (d); it prints one JSON line with steps_per_s
     sb3 A2C             Stable-Baselines3's A2C, one process, one thread
 
-Each is measured with 16 environments in Python and with 64 of Gymnasium's vectorised CartPole, per collector. All train
-by A2C with the same network, optimizer and losses on rollouts of 32 steps. They differ in three ways. In (d) hive makes
-one update from both collectors' rollouts, the sketch one from each. hive counts valid steps only; the sketch and the
-vectorised environment also count resets, one per episode. SB3's policy and value networks share no layer.
+Each is measured with 16 environments in Python and with 64 of Gymnasium's vectorised CartPole, per collector, on
+rollouts of 32 steps; hive and SB3 also with 16 games of Pong together, on rollouts of 5 steps. All train by A2C with
+the same network, optimizer and losses. They differ in three ways. In (d) hive makes one update from both collectors'
+rollouts, the sketch one from each. hive counts valid steps only; the sketch and the vectorised environment also count
+resets, one per episode. With CartPole, SB3's policy and value networks share no layer.
 
 Every repetition measures every contender once, in the same order.
 """
@@ -34,7 +35,6 @@ from benchmarks.programs import here, run_program
 
 __all__ = ["SETTINGS", "Contender", "Measurement", "Setting", "chosen", "config_of", "contenders", "measure"]
 
-ROLLOUT = 32  # steps per environment in a rollout, for all contenders
 ENDLESS_STEPS = 10**12  # the bench ends a run, not its budget
 
 Measurement = dict[str, Any]  # steps_per_s, and further figures of the contender
@@ -42,18 +42,43 @@ Measurement = dict[str, Any]  # steps_per_s, and further figures of the contende
 
 @dataclass(frozen=True)
 class Setting:
-    """The kind of vectorised environment, and how many environments each collector steps."""
+    """An environment, how many of them are stepped, for how many steps in a rollout, and the network.
+
+    envs: of each collector; of all together if `envs_are_shared`. env, network: further lines of [env] and [network].
+    """
 
     name: str
     title: str
     envs: int
-    vector: str
+    env: str
+    rollout: int = 32
+    network: str = 'middleware = [64, 64]\nactivation = "tanh"'
+    envs_are_shared: bool = False
 
 
+CARTPOLE = 'id = "CartPole-v1"\nvector = '
 SETTINGS = (
-    Setting("python-16", "16 CartPole-v1 environments in Python per collector", 16, "python"),
-    Setting("vector-64", "64 CartPole-v1 environments of Gymnasium's NumPy vector class per collector", 64, "native"),
+    Setting("python-16", "16 CartPole-v1 environments in Python per collector", 16, f'{CARTPOLE}"python"'),
+    Setting(
+        "vector-64",
+        "64 CartPole-v1 environments of Gymnasium's NumPy vector class per collector",
+        64,
+        f'{CARTPOLE}"native"',
+    ),
+    Setting(
+        "pong-16",
+        "16 games of Pong, 84 x 84 pixels, 4 frames stacked",
+        16,
+        'id = "ALE/Pong-v5"\npreset = "atari"\nframe_stack = 4',
+        rollout=5,
+        network='middleware = []\nactivation = "relu"',
+        envs_are_shared=True,
+    ),
 )
+
+
+SB3_ENVIRONMENTS = {"python-16": "CartPole-v1", "pong-16": "ALE/Pong-v5"}
+"""The settings that Stable-Baselines3 is measured in too -> its environment."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +102,10 @@ seed = 1
 carrier = "{carrier}"
 steps = {steps}
 [env]
-id = "CartPole-v1"
-vector = "{setting.vector}"
+{setting.env}
 [collection]
-envs = {setting.envs}
-rollout = {rollout}
+envs = {envs}
+rollout = {setting.rollout}
 {workers}
 [algorithm]
 name = "a2c"
@@ -94,8 +118,7 @@ value_loss_weight = 0.5
 entropy_weight = 0.01
 clip_gradients = 0.5
 [network]
-middleware = [64, 64]
-activation = "tanh"
+{setting.network}
 separate_networks = false
 """
 
@@ -117,7 +140,7 @@ def config_of(setting: Setting, collectors: int, carrier: str = "slots") -> str:
         scheme="a2c" if collectors else "single",
         steps=ENDLESS_STEPS,
         setting=setting,
-        rollout=ROLLOUT,
+        envs=setting.envs // max(collectors, 1) if setting.envs_are_shared else setting.envs,
         workers=PIPELINE.format(collectors=collectors) if collectors else "",
     )
 
@@ -131,7 +154,7 @@ def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[C
             shape = "single" if not collectors else f"{collectors}-collector{'s' * (collectors > 1)}"
             title = f"({letter}) hive {shape.replace('-', ' ')}"
             found.append(Contender(setting, shape, title, _hive(setting, collectors)))
-            if sketch is not None:
+            if sketch is not None and setting.env.startswith(CARTPOLE):
                 shape = "fused" if arrangement else shape
                 measure = _sketch(sketch, setting, collectors)
                 found.append(Contender(setting, f"sketch-{shape}", f"    sketch {shape.replace('-', ' ')}", measure))
@@ -139,8 +162,8 @@ def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[C
                 found.append(
                     Contender(setting, "1-collector-zmq", "    over ZeroMQ", _hive(setting, collectors, "zmq"))
                 )
-    if "sb3" in peers:
-        found.append(Contender(SETTINGS[0], "sb3", "    sb3 A2C", _sb3(SETTINGS[0], cache)))
+        if "sb3" in peers and setting.name in SB3_ENVIRONMENTS:
+            found.append(Contender(setting, "sb3", "    sb3 A2C", _sb3(setting, cache)))
     return found
 
 
@@ -164,16 +187,17 @@ def _hive(setting: Setting, collectors: int, carrier: str = "slots") -> Callable
 
 
 def _sketch(sketch: Path, setting: Setting, collectors: int) -> Callable[[float], Measurement]:
-    command = [sys.executable, "-P", sketch.resolve(), "--envs", setting.envs, "--rollout", ROLLOUT]
-    command += ["--vector"] if setting.vector == "native" else []
+    command = [sys.executable, "-P", sketch.resolve(), "--envs", setting.envs, "--rollout", setting.rollout]
+    command += ["--vector"] if setting.name == "vector-64" else []
     command += ["--collectors", collectors] if collectors else ["--fused"]
     return lambda seconds: run_program([*command, "--seconds", seconds], seconds)
 
 
 def _sb3(setting: Setting, cache: Path) -> Callable[[float], Measurement]:
     def measure(seconds: float) -> Measurement:
-        python = peer_python("sb3", cache)
-        return run_program([python, "-P", here("peers", "sb3_a2c.py"), setting.envs, ROLLOUT, seconds], seconds)
+        python, shape = peer_python("sb3", cache), (setting.envs, setting.rollout)
+        environment = SB3_ENVIRONMENTS[setting.name]
+        return run_program([python, "-P", here("peers", "sb3_a2c.py"), environment, *shape, seconds], seconds)
 
     return measure
 

@@ -102,19 +102,21 @@ def test_the_configs_equal_the_settings_of_the_sketch(setting: Any, collectors: 
     path.write_text(config_of(setting, collectors))
     config = load_config(path)
     assert (config.collection.workers, config.gradients.workers) == (collectors, min(collectors, 1))
-    assert (config.collection.envs, config.collection.rollout) == (setting.envs, 32)
+    envs = setting.envs // 2 if setting.envs_are_shared and collectors == 2 else setting.envs
+    assert (config.collection.envs, config.collection.rollout) == (envs, setting.rollout)
     assert config.collection.communication == ("pipelined" if collectors else "synchronous")
     assert config.collection.slots == (3 if collectors else 2)
     assert (config.algorithm.gae_lambda, config.algorithm.learning_rate) == (1.0, 1e-3)
-    assert config.network.middleware == (64, 64)
+    assert config.network.middleware == (() if config.env.preset == "atari" else (64, 64))
 
 
 def test_what_is_compared_is_measured_side_by_side() -> None:
     names = [contender.name for contender in ALL]
-    assert len(set(names)) == len(names) == 17
+    assert len(set(names)) == len(names) == 23
     for ours, theirs in (("single", "fused"), ("1-collector", "1-collector"), ("2-collectors", "2-collectors")):
         assert names.index(f"vector-64/sketch-{theirs}") == names.index(f"vector-64/{ours}") + 1
     assert [contender.shape for contender in contenders(None, [], Path("cache"))] == [
+        *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
         *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
         *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
     ]
@@ -122,7 +124,7 @@ def test_what_is_compared_is_measured_side_by_side() -> None:
 
 def test_contenders_are_chosen_by_name() -> None:
     assert [contender.name for contender in chosen(ALL, ["*/bare", "*/sb3"])] == [
-        *("python-16/bare", "vector-64/bare", "python-16/sb3"),
+        *("python-16/bare", "python-16/sb3", "vector-64/bare", "pong-16/bare", "pong-16/sb3"),
     ]
     assert chosen(ALL, []) == ALL
     assert chosen(ALL, ["nothing"]) == []

@@ -1,15 +1,18 @@
 """Measure the steps per second of Stable-Baselines3's A2C, from its first update to its last.
 
-    python sb3_a2c.py ENVS ROLLOUT SECONDS
+    python sb3_a2c.py ENVIRONMENT ENVS ROLLOUT SECONDS
 
 It runs with the Python of an environment that has stable-baselines3, without hive. Rollout, Adam, learning rate, losses
-and discount are those of the other contenders. Its policy and value networks share no layer, which is its default.
-Environments are stepped in its own process (DummyVecEnv) and torch has one thread: for an environment as cheap as
-CartPole, both are faster than SubprocVecEnv and more threads.
+and discount are those of the other contenders. Environments are stepped in its own process (DummyVecEnv).
+
+CartPole: its policy and value networks share no layer, which is its default. torch has one thread: for an environment
+as cheap as this, that is faster than more threads, and DummyVecEnv than SubprocVecEnv.
+Atari: its own wrappers, with the options of hive's preset. torch has as many threads as there are cores, its default.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -18,7 +21,8 @@ from importlib.metadata import version
 import torch
 from stable_baselines3 import A2C
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+from stable_baselines3.common.vec_env import VecFrameStack
 
 ENDLESS_STEPS = 10**12  # the callback ends the training, not the number of steps
 
@@ -45,11 +49,21 @@ class Clock(BaseCallback):  # type: ignore[misc,unused-ignore]  # untyped where 
         return (self.last[1] - self.first[1]) / (self.last[0] - self.first[0])
 
 
-def run(envs: int, rollout: int, seconds: float) -> dict[str, object]:
-    torch.set_num_threads(1)
+def games(name: str, envs: int) -> VecFrameStack:
+    """Return games whose steps are 4 frames, which make no actions sticky, with stacks of 4 observations."""
+    importlib.import_module("ale_py")  # registers its games
+    options = {"frameskip": 1, "repeat_action_probability": 0.0}
+    wrappers = {"terminal_on_life_loss": False}
+    return VecFrameStack(make_atari_env(name, n_envs=envs, seed=1, env_kwargs=options, wrapper_kwargs=wrappers), 4)
+
+
+def run(environment: str, envs: int, rollout: int, seconds: float) -> dict[str, object]:
+    is_game = environment.startswith("ALE/")
+    if not is_game:
+        torch.set_num_threads(1)
     model = A2C(
-        "MlpPolicy",
-        make_vec_env("CartPole-v1", n_envs=envs, seed=1),
+        "CnnPolicy" if is_game else "MlpPolicy",
+        games(environment, envs) if is_game else make_vec_env(environment, n_envs=envs, seed=1),
         n_steps=rollout,
         learning_rate=1e-3,
         gamma=0.99,
@@ -68,4 +82,4 @@ def run(envs: int, rollout: int, seconds: float) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))))
+    print(json.dumps(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
