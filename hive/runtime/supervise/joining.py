@@ -32,7 +32,8 @@ def hello(state: SupervisorState, message: Hello) -> list[Action]:
     process.listening = True
     state.newcomers.append(process)
     actions: list[Action] = []
-    if state.ending:  # it was still starting when Drain was sent to the others
+    asked = {ActorState.draining, ActorState.finished}
+    if state.ending and set(state.actor_states(process)) <= asked:  # it was still starting when Drain was sent
         actions.append(Send((process.name,), Drain(state.end.reason)))
     if state.run_machine.state is not RunState.starting:
         actions += announce(state)

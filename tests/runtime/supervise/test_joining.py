@@ -101,9 +101,18 @@ def test_a_process_that_listens_while_the_run_ends_receives_drain_first() -> Non
     state = running(SHARED)
     restarted(state, "a")
     ending.end(state, "finished", "goal")
+    ending.begin_stop(state, 100.0)
     first, *rest = hello(state, "a", incarnation=1)
     assert first == Send(("a",), Drain("goal"))
     assert len(members(rest)) == 2
+
+
+def test_a_last_process_that_listens_before_its_turn_to_stop_is_not_drained_yet() -> None:
+    """It would exit while nothing expects it to, and count as failed."""
+    state = silent(starting({"a": {}, "saves": {"last": True}}))
+    ending.end(state, "failed", "a failed")
+    ending.begin_stop(state, 100.0)
+    assert not sent(hello(state, "saves"), Drain)
 
 
 # --- Ready and Begin
