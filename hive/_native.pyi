@@ -1,4 +1,5 @@
-"""hive._native, the C++ part: slots, boards, status pages, gradient reduction and codecs, optimizers, returns, rows.
+"""hive._native, the C++ part: slots, boards, status pages, gradient reduction and codecs, optimizers, returns, rows,
+priorities.
 
 The headers under native/include/hive document each unit; this file declares the types. Numeric functions take
 C-contiguous arrays and never convert them. Another dtype raises TypeError; another shape, a read-only output or an
@@ -276,6 +277,37 @@ def store_observations(observations: Any, out: NDArray[Any]) -> bool:
     Returns False, with `out` undefined, if they are not float32 or float64 (for uint8: not uint8), have another
     shape, or hold a number that is not finite.
     """
+
+# Priorities (priorities.hpp, priority_tree.hpp). Arrays are [n]; hive.storage describes them.
+
+class PriorityTree:
+    """A sum tree over leaves uint32 [N] in the caller's memory, N at most 2^32. One thread at a time may use it."""
+
+    def __init__(self, leaves: NDArray[np.uint32]) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def total(self) -> int:
+        """The sum of all leaves."""
+    @property
+    def sums(self) -> NDArray[np.uint64]:
+        """The sums of all levels, lowest first, each padded to a multiple of 8: a read-only view."""
+    def rebuild(self) -> None:
+        """Compute all sums from the leaves."""
+    def write(self, positions: NDArray[np.int64], values: NDArray[np.uint32]) -> None:
+        """Set leaves[positions[i]] = values[i] in order. An error changes nothing."""
+    def fill(self, first: int, count: int, value: int) -> None:
+        """Set `count` leaves from `first` on to `value`."""
+    def draw(self, words: NDArray[np.uint64], positions: NDArray[np.int64], leaves: NDArray[np.uint32]) -> bool:
+        """Draw one leaf for each word, in ascending order; False, without draws, if the total is 0.
+
+        Raises RuntimeError if it finds that the leaves do not fit the sums.
+        """
+
+def priority_leaves(priorities: NDArray[np.float32], alpha: float, leaves: NDArray[np.uint32]) -> int:
+    """Write round(priority^alpha * 2^20) in [1, 2^32 - 1]; return the number of those above the limit."""
+
+def importance_weights(leaves: NDArray[np.uint32], least: int, beta: float, weights: NDArray[np.float32]) -> None:
+    """Write (least / leaf)^beta."""
 
 # Slabs (slots.hpp). `memory` is writable, starts at a multiple of 64 bytes and stays alive with its slab.
 

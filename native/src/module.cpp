@@ -7,18 +7,21 @@ void bind_accumulator(pybind11::module_& m);
 void bind_codec(pybind11::module_& m);
 void bind_gather(pybind11::module_& m);
 void bind_optimizers(pybind11::module_& m);
+void bind_priority_tree(pybind11::module_& m);
 void bind_returns(pybind11::module_& m);
 void bind_rows(pybind11::module_& m);
 }  // namespace hive
 
 PYBIND11_MODULE(_native, m) {
-  m.doc() = "The native part of hive: slots, boards, status pages, reduction, codecs, optimizers, returns, rows.";
+  m.doc() = "The native part of hive: slots, boards, status pages, reduction, codecs, optimizers, returns, rows,"
+            " priorities.";
   m.attr("SOURCES") = HIVE_SOURCES;
   hive::bind_memory(m);
   hive::bind_accumulator(m);
   hive::bind_codec(m);
   hive::bind_gather(m);
   hive::bind_optimizers(m);
+  hive::bind_priority_tree(m);
   hive::bind_returns(m);
   hive::bind_rows(m);
 }

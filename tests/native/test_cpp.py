@@ -35,7 +35,7 @@ CASES: list[Any] = (
         *(pytest.param(unit, "thread", marks=pytest.mark.full(reason="slow to build")) for unit in SANITIZED),
     ]
 )
-NEEDS = {"gather": ("accumulator",)}  # sources that a unit calls besides its own
+NEEDS = {"gather": ("accumulator",), "priority_tree": ("priorities",)}  # sources that a unit calls besides its own
 LIMIT_S = 240 * int(LENGTH or 1)  # for one program; a few seconds are normal, ten times that on a busy machine
 # TSan cannot live with addresses that are randomised by more than 28 bits (vm.mmap_rnd_bits), so its programs
 # get fixed ones (ADDR_NO_RANDOMIZE). Where a container forbids that, they run all the same: 28 is common.
