@@ -1,5 +1,6 @@
-"""Storage: the memory layout of rollouts, and the random streams that determine them."""
+"""Storage: the memory layout of rollouts, priorities of a replay memory, and the random streams that determine both."""
 
+from hive.storage.priorities import PriorityTree, importance_weights, priority_leaves, replay_words
 from hive.storage.rollouts import (
     FINALS,
     LENGTH,
@@ -19,9 +20,13 @@ __all__ = [
     "SEQUENCE",
     "SOURCE",
     "VERSION",
+    "PriorityTree",
     "Purpose",
     "Rollout",
     "final_capacity",
+    "importance_weights",
+    "priority_leaves",
+    "replay_words",
     "rollout_layout",
     "samples_in",
     "stream",

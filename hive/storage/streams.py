@@ -30,6 +30,7 @@ class Purpose(enum.IntEnum):
     evaluation = 6  # source: environment of the evaluator, sequence: turn
     evaluation_forward = 7  # torch's generator while evaluating; source 0, sequence: turn
     evaluation_action = 8  # actions of an evaluation that samples them; source 0, sequence: turn
+    replay = 9  # draws from a replay memory; source: gradient worker, sequence: number of the plan
 
 
 class _Unseeded(ISeedSequence):

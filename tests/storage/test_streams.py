@@ -32,6 +32,7 @@ GOLDEN = [
     ((3, Purpose.minibatches, 4, 9), 8369235472427970538, 4184617736213985269),
     ((5, Purpose.evaluation, 3, 2000), 8150183408655631520, 4075091704327815760),
     ((5, Purpose.evaluation_forward, 0, 2000), 9252944376046062440, 4626472188023031220),
+    ((11, Purpose.replay, 1, 123456), 12923865139648711526, 6461932569824355763),
 ]
 """Stream -> its first word, and its seed. Whoever changes one of these changes every run."""
 
@@ -63,6 +64,7 @@ def test_purposes_keep_their_numbers() -> None:
         "evaluation": 6,
         "evaluation_forward": 7,
         "evaluation_action": 8,
+        "replay": 9,
     }
 
 
