@@ -474,3 +474,34 @@ class StatusPage:
 
         May return early.
         """
+
+# Replay memories (replay.hpp). Arrays are [S, R, B] and, as bytes, uint8 [S, R, B, bytes].
+
+class ReplayRows:
+    """Gathers batches of transitions; the C++ part of `hive.storage.Replay`. It keeps the arrays alive."""
+
+    def __init__(
+        self,
+        observations: NDArray[np.uint8],
+        finals: NDArray[np.uint8],
+        actions: NDArray[np.uint8],
+        rewards: NDArray[np.float32],
+        terminated: NDArray[np.uint8],
+        truncated: NDArray[np.uint8],
+        valid: NDArray[np.uint8],
+    ) -> None: ...
+    @property
+    def size(self) -> int:
+        """S * R * B, the number of positions."""
+    def gather(
+        self,
+        positions: NDArray[np.int64],
+        n_step: int,
+        discount: float,
+        observations: NDArray[np.uint8],
+        next_observations: NDArray[np.uint8],
+        actions: NDArray[np.uint8],
+        returns: NDArray[np.float32],
+        discounts: NDArray[np.float32],
+    ) -> None:
+        """Write the transitions that begin at `positions` [N]: stacks uint8 [N, k, bytes], actions uint8 [N, bytes]."""

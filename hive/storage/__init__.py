@@ -1,7 +1,9 @@
-"""Storage: the memory layout of rollouts, priorities of a replay memory, and the random streams that determine both."""
+"""Storage: the memory layout of rollouts, replay memories and their priorities, and the random streams behind all."""
 
 from hive.storage.priorities import PriorityTree, importance_weights, priority_leaves, replay_words
+from hive.storage.replay import Replay, ReplayBatch, replay_layout
 from hive.storage.rollouts import (
+    BEGINS,
     FINALS,
     LENGTH,
     SEQUENCE,
@@ -15,6 +17,7 @@ from hive.storage.rollouts import (
 from hive.storage.streams import Purpose, stream, stream_seed, stream_seeds
 
 __all__ = [
+    "BEGINS",
     "FINALS",
     "LENGTH",
     "SEQUENCE",
@@ -22,10 +25,13 @@ __all__ = [
     "VERSION",
     "PriorityTree",
     "Purpose",
+    "Replay",
+    "ReplayBatch",
     "Rollout",
     "final_capacity",
     "importance_weights",
     "priority_leaves",
+    "replay_layout",
     "replay_words",
     "rollout_layout",
     "samples_in",

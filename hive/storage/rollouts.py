@@ -18,7 +18,8 @@
                                               zeros where the episode had not begun
     state               [B, S] float32        state of a recurrent policy before row 0; zeros where an episode begins
 
-The header holds the version of the behaviour policy, the collector (`source`) and the rollout's number (`sequence`). A
+The header holds the version of the behaviour policy, the collector (`source`), the rollout's number (`sequence`) and
+whether the environments were reset just before it (`begins`), so that row 0 does not continue the rollout before. A
 rollout is shorter than T (`length`) when its F final observations are used up, or when its round was cut short.
 """
 
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 from hive.runtime import Layout
 
 __all__ = [
+    "BEGINS",
     "FINALS",
     "HEADER",
     "LENGTH",
@@ -46,8 +48,8 @@ __all__ = [
     "samples_in",
 ]
 
-HEADER = ("version", "length", "finals", "source", "sequence")
-VERSION, LENGTH, FINALS, SOURCE, SEQUENCE = range(len(HEADER))
+HEADER = ("version", "length", "finals", "source", "sequence", "begins")
+VERSION, LENGTH, FINALS, SOURCE, SEQUENCE, BEGINS = range(len(HEADER))
 HEADER_WORDS = 8
 
 
@@ -117,6 +119,7 @@ class Rollout:
         header = arrays["header"]
         self.version = int(header[VERSION])
         self.source, self.sequence = int(header[SOURCE]), int(header[SEQUENCE])
+        self.begins = bool(header[BEGINS])
         # The share of the run that is done with this rollout. It follows from the rollout's number, not from a clock or
         # a counter of steps, so that a resumed run repeats it exactly.
         self.progress = min(1.0, (self.sequence + 1 - start) / rounds)

@@ -28,7 +28,7 @@ from hive.networks.memory import Memory
 from hive.networks.shared_network import SharedNetwork
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
-from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seed, stream_seeds
+from hive.storage import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seed, stream_seeds
 from hive.workers.frame_stack import FrameStack
 
 __all__ = ["Collector"]
@@ -90,6 +90,7 @@ class Collector:
         self.memory: Memory | None = None  # state of a recurrent policy, set by `reset`
         self.stack: FrameStack | None = None  # the last observations, for a policy that sees several, set by `reset`
         self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
+        self.begins = True  # whether the next rollout is the first after a reset
         self._prepared: dict[int, _Prepared] = {}
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
@@ -108,6 +109,7 @@ class Collector:
             self.status.enter(self.phases[1])
         envs = self.vector.count
         self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
+        self.begins = True
         self.memory = Memory.of(self.policy, envs)
         self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
         occasion = start * MAX_INCARNATIONS + self.incarnation
@@ -180,7 +182,8 @@ class Collector:
         self.current[...] = observations[length]
         header = rollout["header"]
         header[VERSION], header[LENGTH], header[FINALS] = version, length, finals.count
-        header[SOURCE], header[SEQUENCE] = self.source, sequence
+        header[SOURCE], header[SEQUENCE], header[BEGINS] = self.source, sequence, self.begins
+        self.begins = False
         if self.status:
             self.status.enter(self.status.runtime)
 

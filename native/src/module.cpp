@@ -8,6 +8,7 @@ void bind_codec(pybind11::module_& m);
 void bind_gather(pybind11::module_& m);
 void bind_optimizers(pybind11::module_& m);
 void bind_priority_tree(pybind11::module_& m);
+void bind_replay(pybind11::module_& m);
 void bind_returns(pybind11::module_& m);
 void bind_rows(pybind11::module_& m);
 }  // namespace hive
@@ -22,6 +23,7 @@ PYBIND11_MODULE(_native, m) {
   hive::bind_gather(m);
   hive::bind_optimizers(m);
   hive::bind_priority_tree(m);
+  hive::bind_replay(m);
   hive::bind_returns(m);
   hive::bind_rows(m);
 }

@@ -223,6 +223,15 @@ def test_a_reset_starts_over() -> None:
     assert (arrays["observations"][0] == 0).all()
 
 
+def test_the_first_rollout_after_a_reset_says_so() -> None:
+    blueprint = blueprint_of()
+    collector = collector_of(blueprint)
+    made = collected(collector, blueprint, [0, 1])
+    collector.reset(2)
+    made += collected(collector, blueprint, [2, 3])
+    assert [Rollout(arrays).begins for arrays in made] == [True, False, True, False]
+
+
 def test_it_acts_with_the_weights_that_are_bound() -> None:
     blueprint = blueprint_of("OneState", collection__rollout=64, network__middleware=[])
     collector, weights = collector_of(blueprint), weights_of(blueprint)
