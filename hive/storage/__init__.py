@@ -2,6 +2,7 @@
 
 from hive.storage.priorities import PriorityTree, importance_weights, priority_leaves, replay_words
 from hive.storage.replay import Replay, ReplayBatch, replay_layout
+from hive.storage.replay_buffer import DrawnBatch, ReplayBuffer
 from hive.storage.rollouts import (
     BEGINS,
     FINALS,
@@ -23,10 +24,12 @@ __all__ = [
     "SEQUENCE",
     "SOURCE",
     "VERSION",
+    "DrawnBatch",
     "PriorityTree",
     "Purpose",
     "Replay",
     "ReplayBatch",
+    "ReplayBuffer",
     "Rollout",
     "final_capacity",
     "importance_weights",

@@ -81,9 +81,14 @@ class Replay:
         self.arrays = arrays
         self.stack = stack
         self.sources, self.rows, self.envs = arrays["rewards"].shape
-        self._bytes = {name: _as_bytes(arrays[name]) for name in ("observations", "finals", "actions")}
-        marks = (arrays[name] for name in ("rewards", "terminated", "truncated", "valid"))
-        self._native = _native.ReplayRows(*self._bytes.values(), *marks)
+        named = {name: _as_bytes(arrays[name]) for name in ("observations", "finals", "actions")}
+        self._native = _native.ReplayRows(
+            **named,
+            rewards=arrays["rewards"],
+            terminated=arrays["terminated"],
+            truncated=arrays["truncated"],
+            valid=arrays["valid"],
+        )
 
     def append(self, source: int, written: int, rollout: Rollout) -> int:
         """Write a rollout of collector `source`, of which `written` rows are in the memory; return their new number.
@@ -119,21 +124,30 @@ class Replay:
         """
         count = len(positions)
         observations, actions = self.arrays["observations"], self.arrays["actions"]
-        stacks = [np.empty((count, self.stack, *observations.shape[3:]), observations.dtype) for _ in range(2)]
+        shape = count, self.stack, *observations.shape[3:]
+        first, following = np.empty(shape, observations.dtype), np.empty(shape, observations.dtype)
         taken = np.empty((count, *actions.shape[3:]), actions.dtype)
         returns, discounts = np.empty(count, np.float32), np.empty(count, np.float32)
-        flat = [stack.view(np.uint8).reshape(count, self.stack, -1) for stack in stacks] if count else []
         if count:
             self._native.gather(
-                positions, n_step, discount, *flat, taken.view(np.uint8).reshape(count, -1), returns, discounts
+                positions,
+                n_step,
+                discount,
+                first.reshape(count, self.stack, -1).view(np.uint8),
+                following.reshape(count, self.stack, -1).view(np.uint8),
+                taken.reshape(count, -1).view(np.uint8),
+                returns,
+                discounts,
             )
-        first, following = stacks if self.stack > 1 else [stack[:, 0] for stack in stacks]
+        if self.stack == 1:
+            first, following = first[:, 0], following[:, 0]
         return ReplayBatch(positions, first, taken, returns, discounts, following)
 
     def positions_of(self, source: int, first: int, end: int) -> NDArray[np.int64]:
         """Return the positions of rows `first` to `end` - 1 of a collector, int64 [(end - first) * B]."""
         rows = (source * self.rows + np.arange(first, end) % self.rows)[:, None]
-        return (rows * self.envs + np.arange(self.envs)).ravel()
+        positions: NDArray[np.int64] = rows * self.envs + np.arange(self.envs)
+        return positions.ravel()
 
     def _put(self, ring: NDArray[Any], first: int, rows: NDArray[Any]) -> None:
         """Write `rows` [n, B, ...] at row `first` of a ring [R, B, ...]."""
