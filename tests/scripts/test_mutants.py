@@ -1,7 +1,8 @@
-"""`scripts/mutants`: every mutant still fits the sources, and the probes notice every one."""
+"""`scripts/mutants`: every mutant still fits the sources, and the probes notice one of every kind."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from mutation.mutant import Mutant, MutantError
 
 ROOT = Path(__file__).parents[2]
 
-KINDS = sorted({mutant.kind for mutant in MUTANTS})
+FIRST = {mutant.kind: mutant.name for mutant in reversed(MUTANTS)}  # of each kind
 ONE = Mutant("wrong sign", "sum", ("a2c",), "losses/sums.py", "x + y", "x - y", within="class Second")
 
 
@@ -46,9 +47,10 @@ def test_a_mutant_that_fits_nowhere_or_twice_is_an_error(source: str) -> None:
 
 
 @pytest.mark.full(reason="runs the probes once for each mutant")
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_probes_notice_every_mutant(kind: str) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "mutants"), "--only", f"^{kind}", "--processes", "2"]
+def test_the_probes_notice_a_mutant_of_every_kind() -> None:
+    """`scripts/mutants` tries all of them."""
+    pattern = "|".join(f"^{re.escape(name)}$" for name in FIRST.values())
+    command = [sys.executable, str(ROOT / "scripts" / "mutants"), "--only", pattern, "--processes", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
