@@ -70,12 +70,15 @@ class SeeksNovelty:
 
 
 class _Teacher:
-    """A GradientReceiver that adds the predictor's loss to each gradient, and passes it on to `receiver`."""
+    """A GradientReceiver that adds the predictor's loss to each gradient, and passes it on to `receiver`.
+
+    statistics: the number of statistics that the algorithm names; the predictor's loss follows them.
+    """
 
     def __init__(self, receiver: GradientReceiver, novelty: Novelty, statistics: int) -> None:
         self.receiver = receiver
         self.novelty = novelty
-        self.statistics = statistics  # of the algorithm
+        self.statistics = statistics
 
     def novelty_of(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """Return the novelty of observations [T, B, ...], float32 [T, B]."""

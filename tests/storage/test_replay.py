@@ -33,7 +33,7 @@ class Step:
 
 @dataclass
 class History:
-    """What an oracle remembers: the rows of each environment, None for a row without a step."""
+    """The test remembers the rows of each environment, with None for a row without a step."""
 
     rows: list[list[Step | None]] = field(default_factory=lambda: [[] for _ in range(ENVS)])
     written: int = 0
