@@ -1,10 +1,13 @@
-"""The algorithms A2C, PPO, IMPALA, n-step Q-learning and PQN, and the trained policies that `hive.load` returns."""
+"""The algorithms, one file each, and the trained policies that `hive.load` returns."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from hive.algorithms.a2c import A2C
 from hive.algorithms.advantages import merged
 from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients, Moments
+from hive.algorithms.dqn import DQN
 from hive.algorithms.impala import IMPALA
 from hive.algorithms.novelty import SeeksNovelty
 from hive.algorithms.nstep_q import NStepQ
@@ -12,13 +15,16 @@ from hive.algorithms.parameters import Configured, update_parameter
 from hive.algorithms.policy import Policy, describe_policy, load
 from hive.algorithms.ppo import PPO
 from hive.algorithms.pqn import PQN
+from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of, warmup_rounds
 from hive.config import (
     A2CConfig,
     AlgorithmConfig,
+    DQNConfig,
     IMPALAConfig,
     NStepQConfig,
     PPOConfig,
     PQNConfig,
+    ReplayConfig,
     is_reference,
     load_reference,
 )
@@ -27,36 +33,41 @@ from hive.networks.distributions import ActionDistribution
 
 __all__ = [
     "A2C",
+    "DQN",
     "IMPALA",
     "PPO",
     "PQN",
     "Algorithm",
     "AnyOptimizer",
+    "Batch",
     "Configured",
     "Gradients",
     "Moments",
     "NStepQ",
     "Policy",
+    "ReplayAlgorithm",
     "SeeksNovelty",
+    "batch_of",
     "describe_policy",
     "heads_of_algorithm",
     "load",
     "make_algorithm",
     "merged",
     "update_parameter",
+    "warmup_rounds",
 ]
 
 
 MEMBERS = (
     *("distribution", "statistics", "gradients_per_round", "asks_for_moments", "behaviour_log_probs"),
-    *("connect", "gradients"),
+    "connect",
 )
 HEADS = ("policy", "value")  # heads of the network, unless the algorithm names others
 
 
 def make_algorithm(
     config: AlgorithmConfig, distribution: ActionDistribution, workers: int, round_steps: int = 1
-) -> Algorithm:
+) -> Algorithm | ReplayAlgorithm:
     """Make the algorithm that [algorithm] names, not yet connected to a network.
 
     distribution: that of the environment's actions. workers: gradient workers that share a round. round_steps:
@@ -64,8 +75,10 @@ def make_algorithm(
     workers, **config.options). Raises TopologyError if it cannot be loaded or is no `Algorithm`.
     """
     if is_reference(config.name):
-        algorithm: Algorithm = load_reference(config.name)(config, distribution, workers, **config.options)
-        missing = [name for name in MEMBERS if not hasattr(algorithm, name)]
+        make: Callable[..., Algorithm | ReplayAlgorithm] = load_reference(config.name)
+        algorithm = make(config, distribution, workers, **config.options)
+        learns = "gradient" if isinstance(config, ReplayConfig) else "gradients"
+        missing = [name for name in (*MEMBERS, learns) if not hasattr(algorithm, name)]
         if missing:
             raise TopologyError(
                 f"the algorithm `{config.name}` has no {', '.join(missing)}",
@@ -83,9 +96,11 @@ def make_algorithm(
             return NStepQ(config, distribution, workers, round_steps)
         case PQNConfig():
             return PQN(config, distribution, workers, round_steps)
+        case DQNConfig():
+            return DQN(config, distribution, workers, round_steps)
     raise TypeError(f"no algorithm for {type(config).__name__}")
 
 
-def heads_of_algorithm(algorithm: Algorithm) -> tuple[str, ...]:
+def heads_of_algorithm(algorithm: Algorithm | ReplayAlgorithm) -> tuple[str, ...]:
     """Return the names of the heads that the algorithm's network ends in."""
     return tuple(getattr(algorithm, "heads", HEADS))

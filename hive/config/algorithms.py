@@ -19,17 +19,28 @@ __all__ = [
     "A2CConfig",
     "ActorCriticConfig",
     "AlgorithmConfig",
+    "DQNConfig",
     "IMPALAConfig",
     "NStepQConfig",
     "PPOConfig",
     "PQNConfig",
     "QLearningConfig",
+    "ReplayConfig",
     "TargetConfig",
 ]
 
 SCHEDULES = ("constant", "linear", "cosine")
 SCHEDULE_FIXED = "collectors computed their exploration schedule from it"
 ROUND_FIXED = "it determines the number of gradients in a round"
+MEMORY_FIXED = "the replay memory has this size from the start"
+LARGEST_TERM = 10_000  # of the fraction in updates_per_step: more is a typing error, and counts stay exact
+
+
+def is_ratio(text: str) -> bool:
+    """Whether `text` is a positive fraction of small whole numbers, "3" or "1/4"."""
+    terms = text.split("/")
+    whole = all(term.isascii() and term.isdecimal() and 0 < int(term) <= LARGEST_TERM for term in terms)
+    return whole and len(terms) <= 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +50,9 @@ class AlgorithmConfig:
     name: str = key(
         "a2c",
         'algorithm, or custom "package.module:Class" with the keys of the scheme\'s; default: set by the scheme',
-        choices=("a2c", "ppo", "impala", "nstep-q", "pqn"),
+        choices=("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn"),
         accepts=is_reference,
-        expected='"a2c", "ppo", "impala", "nstep-q", "pqn" or "package.module:Class"',
+        expected='"a2c", "ppo", "impala", "nstep-q", "pqn", "dqn" or "package.module:Class"',
         fixed="another algorithm needs another run",
     )
     options: Mapping[str, Any] = key(
@@ -100,6 +111,45 @@ class TargetConfig(AlgorithmConfig):
     target_interval: int = key(100, "updates between two changes of the target network", minimum=1)
     target_rate: float = key(
         1.0, "weight of the new values when the target network changes; 1: it becomes a copy", above=0, maximum=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig(TargetConfig):
+    """[algorithm]: the keys of algorithms that learn from a replay memory."""
+
+    replay_capacity: int = key(
+        100_000, "steps in the replay memory, of all collectors together", minimum=1, fixed=MEMORY_FIXED
+    )
+    batch_size: int = key(
+        256, "steps drawn for one update, over all gradient workers", minimum=1, fixed="gradient workers share it"
+    )
+    updates_per_step: str = key(
+        "1",
+        'updates per environment step, as a fraction: "1", "1/4", "20"',
+        accepts=is_ratio,
+        expected='a fraction such as "1", "1/4" or "20"',
+        fixed=ROUND_FIXED,
+    )
+    learning_starts: int = key(
+        1_000, "environment steps before the first update, rounded up to rounds", minimum=0, fixed=ROUND_FIXED
+    )
+    warmup_steps: int | None = key(
+        None,
+        "first environment steps, with uniformly drawn actions; default: learning_starts",
+        minimum=0,
+        fixed=SCHEDULE_FIXED,
+    )
+    n_step: int = key(1, "rewards that a target sums before it adds the target network's value", minimum=1)
+    priority_exponent: float = key(
+        0.0,
+        "how much a step's TD error raises its chance to be drawn (alpha); 0: all are equally likely",
+        minimum=0,
+        maximum=1,
+        fixed="the priorities in the replay memory were computed with it",
+    )
+    importance_exponent: float = key(
+        0.4, "how much the losses of likely steps are reduced in return (beta)", minimum=0, maximum=1
     )
 
 
@@ -214,11 +264,34 @@ class PQNConfig(QLearningConfig):
     minibatches: int = with_default(4, PPOConfig, "minibatches")
 
 
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(QLearningConfig, ReplayConfig):
+    """[algorithm] with name = "dqn" (Mnih et al., 2015)."""
+
+    # The defaults are those of Stable-Baselines3 where it has the same key.
+
+    name: str = with_default("dqn", AlgorithmConfig, "name")
+    learning_rate: float = with_default(1e-4, AlgorithmConfig, "learning_rate")
+    learning_rate_schedule: str = with_default("constant", AlgorithmConfig, "learning_rate_schedule")
+    optimizer_epsilon: float = with_default(1e-8, AlgorithmConfig, "optimizer_epsilon")
+    target_interval: int = with_default(2_500, TargetConfig, "target_interval")
+    replay_capacity: int = with_default(1_000_000, ReplayConfig, "replay_capacity")
+    batch_size: int = with_default(32, ReplayConfig, "batch_size")
+    updates_per_step: str = with_default("1/4", ReplayConfig, "updates_per_step")
+    learning_starts: int = with_default(100, ReplayConfig, "learning_starts")
+    exploration_end: float = with_default(0.05, QLearningConfig, "exploration_end")
+    exploration_steps: int = with_default(50_000, QLearningConfig, "exploration_steps")
+    double: bool = key(
+        True, "the online network chooses the action whose value the target network gives (van Hasselt et al. 2016)"
+    )
+
+
 ALGORITHMS: Mapping[str, type] = {
     "a2c": A2CConfig,
     "ppo": PPOConfig,
     "impala": IMPALAConfig,
     "nstep-q": NStepQConfig,
     "pqn": PQNConfig,
+    "dqn": DQNConfig,
 }
 """Name of an algorithm -> the dataclass of its [algorithm] table."""

@@ -95,6 +95,17 @@ SCHEMES: Mapping[str, Scheme] = {
             "network.layer_norm": True,
         },
     ),
+    "dqn": Scheme(
+        "DQN: Q-learning from a replay memory, with a target network (Mnih et al. 2015)",
+        {
+            "collection.envs": 1,
+            "collection.rollout": 4,
+            "gradients.communication": "synchronous",
+            "algorithm.name": "dqn",
+            "network.activation": "relu",
+        },
+        "hive.schemes.replaying:replaying",
+    ),
     "rapid": Scheme(
         "Rapid: asynchronous collectors, each owned by one of several synchronous PPO workers (OpenAI)",
         {

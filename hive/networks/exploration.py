@@ -1,6 +1,6 @@
 """Epsilon-greedy actions: the best action, or a random one with a probability that falls with the rollout's number.
 
-    epsilon(r) = start + (end - start) * min(1, r / rollouts)
+    epsilon(r) = start + (end - start) * min(1, r / rollouts),   1 in the first `warmup` rollouts
 
 r is the number of the rollout, so the schedule has no counter to save, and a repeated rollout has the same epsilon.
 The outputs are action values [..., n], where other distributions have logits. Actions whose value is FORBIDDEN
@@ -34,7 +34,8 @@ class EpsilonGreedy(ActionDistribution):
     """The action of the largest of `n` values, or with probability `epsilon` a uniform choice among the allowed ones.
 
     start, end: epsilon of rollout 0, and of rollout number `rollouts` and all later ones. rollout: the number of the
-    current rollout; None: epsilon is `end`, as in evaluations that sample actions.
+    current rollout; None: epsilon is `end`, as in evaluations that sample actions. warmup: number of first rollouts
+    with epsilon 1.
 
     Raises NetworkError unless `start` and `end` are from 0 to 1 and `rollouts` is at least 1.
     """
@@ -44,6 +45,7 @@ class EpsilonGreedy(ActionDistribution):
     end: float = 0.05
     rollouts: int = 1
     rollout: int | None = None
+    warmup: int = 0
     noise = "uniform"
     action_dtype = "int64"
 
@@ -60,6 +62,8 @@ class EpsilonGreedy(ActionDistribution):
     @property
     def epsilon(self) -> float:
         """The probability of a uniformly drawn action."""
+        if self.rollout is not None and self.rollout < self.warmup:
+            return 1.0
         done = 1.0 if self.rollout is None else min(1.0, self.rollout / self.rollouts)
         return self.start + (self.end - self.start) * done
 

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hive.algorithms import Algorithm, SeeksNovelty, describe_policy, heads_of_algorithm, make_algorithm
+from hive.algorithms import (
+    Algorithm,
+    ReplayAlgorithm,
+    SeeksNovelty,
+    describe_policy,
+    heads_of_algorithm,
+    make_algorithm,
+)
 from hive.config import Config, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError, TopologyError
@@ -147,7 +154,7 @@ class Blueprint:
         sendable = self.flat.block_bytes <= MAX_ARRAY_BYTES  # the learner sends the weights to the recorder
         return "training" if self.config.checkpoint.every and sendable else None
 
-    def algorithm(self, *, alone: bool = False) -> Algorithm:
+    def algorithm(self, *, alone: bool = False) -> Algorithm | ReplayAlgorithm:
         """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalises advantages alone.
 
         Workers of asynchronous gradients never share rounds.
@@ -157,7 +164,7 @@ class Blueprint:
         workers = 1 if alone else self.gradient_workers
         algorithm = make_algorithm(self.config.algorithm, action, workers, self.round_steps)
         weight = self.config.network.novelty_weight
-        return SeeksNovelty(algorithm, weight) if weight else algorithm
+        return SeeksNovelty(cast(Algorithm, algorithm), weight) if weight else algorithm
 
     @property
     def round_steps(self) -> int:

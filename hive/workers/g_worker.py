@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
 import torch
@@ -226,7 +226,7 @@ class GWorker:
         self.actor = self.networks.online_network.module
         self.flat = self.networks.online_network.flat
         self.slot = GradientSlot(self.flat, self.codec)
-        self.algo: Algorithm = algorithm or self.blueprint.algorithm(alone=True)
+        self.algo: Algorithm = algorithm or cast(Algorithm, self.blueprint.algorithm(alone=True))
         target = self.networks.target_network
         self.algo.connect(self.actor, self.slot, SharedTarget(self.actor, target.module) if target else None)
         self.status = status
@@ -246,7 +246,7 @@ class GWorker:
     def of_run(cls, blueprint: Blueprint, index_worker: int, status: Status | None = None) -> GWorker:
         """Make gradient worker `index_worker` of a run, which shares its rounds with the other gradient workers."""
         elsewhere = CollectorsElsewhere(blueprint)
-        return cls(index_worker, lambda *_: elsewhere, algorithm=blueprint.algorithm(), status=status)
+        return cls(index_worker, lambda *_: elsewhere, algorithm=cast(Algorithm, blueprint.algorithm()), status=status)
 
     # --- gradients, as in a run
 

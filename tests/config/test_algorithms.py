@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig, load_config
+from hive.config import (
+    A2CConfig,
+    AlgorithmConfig,
+    DQNConfig,
+    IMPALAConfig,
+    NStepQConfig,
+    PPOConfig,
+    PQNConfig,
+    load_config,
+)
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schemes import SCHEMES
@@ -74,7 +83,7 @@ def problem(name: str, *lines: str) -> str:
 def test_names_are_those_of_the_key() -> None:
     assert tuple(ALGORITHMS) == keys_of(AlgorithmConfig)["name"].limits.choices
     assert {scheme.defaults.get("algorithm.name", "a2c") for scheme in SCHEMES.values()} == ALGORITHMS.keys()
-    assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig, NStepQConfig, PQNConfig]
+    assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig, NStepQConfig, PQNConfig, DQNConfig]
 
 
 @every_algorithm
