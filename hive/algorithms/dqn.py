@@ -34,7 +34,7 @@ class DQN(QLearning):
         super().__init__(config, distribution, workers, round_steps)
         self.gradients_per_round = updates_in_round(config, round_steps) * self.gradients_per_batch
         explores: EpsilonGreedy = self.distribution  # type: ignore[assignment]
-        self.distribution = dataclasses.replace(explores, warmup=warmup_rounds(config, round_steps)[0])
+        self.distribution = dataclasses.replace(explores, warmup=warmup_rounds(config, round_steps))
 
     def gradient(self, batch: Batch) -> None:
         """Make the gradient of a batch."""

@@ -100,7 +100,6 @@ def updates_in_round(config: ReplayConfig, round_steps: int) -> int:
     )
 
 
-def warmup_rounds(config: ReplayConfig, round_steps: int) -> tuple[int, int]:
-    """Return the number of rounds with uniform actions, and of rounds before the first update."""
-    uniform = config.learning_starts if config.warmup_steps is None else config.warmup_steps
-    return -(-uniform // round_steps), -(-config.learning_starts // round_steps)
+def warmup_rounds(config: ReplayConfig, round_steps: int) -> int:
+    """Return the number of rounds before the first update, in which actions are uniformly drawn."""
+    return -(-config.learning_starts // round_steps)

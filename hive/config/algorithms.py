@@ -132,13 +132,10 @@ class ReplayConfig(TargetConfig):
         fixed=ROUND_FIXED,
     )
     learning_starts: int = key(
-        1_000, "environment steps before the first update, rounded up to rounds", minimum=0, fixed=ROUND_FIXED
-    )
-    warmup_steps: int | None = key(
-        None,
-        "first environment steps, with uniformly drawn actions; default: learning_starts",
+        1_000,
+        "environment steps before the first update, with uniformly drawn actions; rounded up to rounds",
         minimum=0,
-        fixed=SCHEDULE_FIXED,
+        fixed=ROUND_FIXED,
     )
     n_step: int = key(1, "rewards that a target sums before it adds the target network's value", minimum=1)
     priority_exponent: float = key(
