@@ -17,12 +17,13 @@ from hive.runtime.topology.plan import Plan
 
 __all__ = ["lines_of", "svg_of"]
 
-ARROWS = {"slots": "══>", "zmq": "╍╍>", "messages": "──>", "board": "▒▒>"}
+ARROWS = {"slots": "══>", "zmq": "╍╍>", "messages": "──>", "board": "▒▒>", "shared": "▓▓>"}
 STROKES = {
     "slots": 'stroke-width="3.5"',
     "zmq": 'stroke-width="3.5" stroke-dasharray="9 4"',
     "messages": 'stroke-width="1.5"',
     "board": 'stroke-width="2" stroke-dasharray="2 5"',
+    "shared": 'stroke-width="3.5" stroke-dasharray="2 3"',
 }
 BOX_W, BOX_H, GAP_X, GAP_Y, EDGE, LANE = 190, 58, 190, 44, 30, 30  # pixels
 

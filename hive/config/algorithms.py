@@ -137,7 +137,12 @@ class ReplayConfig(TargetConfig):
         minimum=0,
         fixed=ROUND_FIXED,
     )
-    n_step: int = key(1, "rewards that a target sums before it adds the target network's value", minimum=1)
+    n_step: int = key(
+        1,
+        "rewards that a target sums before it adds the target network's value",
+        minimum=1,
+        fixed="steps enter the replay memory by it",
+    )
     priority_exponent: float = key(
         0.0,
         "how much a step's TD error raises its chance to be drawn (alpha); 0: all are equally likely",

@@ -104,7 +104,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "algorithm.name": "dqn",
             "network.activation": "relu",
         },
-        "hive.schemes.replaying:replaying",
+        "hive.schemes.trainer:trainer",
     ),
     "rapid": Scheme(
         "Rapid: asynchronous collectors, each owned by one of several synchronous PPO workers (OpenAI)",

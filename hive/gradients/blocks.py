@@ -11,6 +11,8 @@
     episode_infos     [E, K] float32                 only if K > 0: their chosen values of `info`; NaN where missing
     observed          [1 + 2 n] float64              only if observations are normalised: count, means and sums of
                                                      squared distances of a round's (hive.networks.normalization)
+    errors            [N] float32                    only with a replay memory: absolute TD errors of the rows of its
+                                                     plan, in order; NaN: this gradient computes none
     rewarded, novelty [3] float64                    only if rewards are normalised, or with novelty: those of the
                                                      discounted rewards and of the novelties
 
@@ -72,6 +74,7 @@ def gradient_layout(
     codec: Codec = PLAIN,
     infos: int = 0,
     normalized: Mapping[str, int] | None = None,
+    errors: int = 0,
 ) -> Layout:
     """Returns the layout of one gradient slot.
 
@@ -79,6 +82,7 @@ def gradient_layout(
     episodes: the greatest number of episodes that can end in the rollouts of one gradient.
     infos: the number of values of `info` for each episode; 0: no such field.
     normalized: which of the fields NORMALIZED there are, and their lengths.
+    errors: the number of rows of a replay memory that a gradient is made of; 0: no such field.
     """
     return Layout(
         {
@@ -91,6 +95,7 @@ def gradient_layout(
             "episode_lengths": ("int32", (episodes,)),
             **({"episode_infos": ("float32", (episodes, infos))} if infos else {}),
             **{name: ("float64", (length,)) for name, length in (normalized or {}).items()},
+            **({"errors": ("float32", (errors,))} if errors else {}),
         }
     )
 
@@ -107,6 +112,8 @@ def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
     for name in NORMALIZED:
         if name in arrays:
             arrays[name][:] = 0.0
+    if "errors" in arrays:
+        arrays["errors"][:] = np.nan
 
 
 def put_episodes(

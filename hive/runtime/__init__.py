@@ -45,6 +45,9 @@ __all__ = [
     "PortRef",
     "Publication",
     "Shape",
+    "Shared",
+    "SharedIn",
+    "SharedOut",
     "Slot",
     "SlotInlet",
     "SlotOutlet",
@@ -79,6 +82,9 @@ _HOMES = {
     "Publication": "hive.runtime.actor.ports",
     "RUNTIME": "hive.runtime.memory.status",
     "Shape": "hive.runtime.wire.arrays",
+    "Shared": "hive.runtime.carriers.shared",
+    "SharedIn": "hive.runtime.actor.ports",
+    "SharedOut": "hive.runtime.actor.ports",
     "Slot": "hive.runtime.carriers.slots",
     "SlotInlet": "hive.runtime.actor.ports",
     "SlotOutlet": "hive.runtime.actor.ports",
@@ -97,10 +103,20 @@ _HOMES = {
 
 if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers and editors
     from hive.runtime.actor.actor import Actor, Handle, endpoint
-    from hive.runtime.actor.ports import Inlet, Outlet, Publication, SlotInlet, SlotOutlet, Subscription
+    from hive.runtime.actor.ports import (
+        Inlet,
+        Outlet,
+        Publication,
+        SharedIn,
+        SharedOut,
+        SlotInlet,
+        SlotOutlet,
+        Subscription,
+    )
     from hive.runtime.carriers.boards import Board
     from hive.runtime.carriers.carrier import Carrier, End, Line
     from hive.runtime.carriers.messages import ChannelFull, Messages
+    from hive.runtime.carriers.shared import Shared
     from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots, SlotSender
     from hive.runtime.carriers.zmq import Zmq
     from hive.runtime.memory.segments import Bytes, Layout

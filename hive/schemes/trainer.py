@@ -7,12 +7,13 @@ training process.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
-from hive.runtime import Board, Group, Slots, Topology, Zmq
+from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq
 from hive.workers import (
     RESULTS,
     Blueprint,
@@ -21,6 +22,8 @@ from hive.workers import (
     GradientWorkerActor,
     LearnerActor,
     Recorder,
+    ReplayLearnerActor,
+    ReplayWorkerActor,
     info_counters,
     replica_slots,
 )
@@ -42,7 +45,7 @@ def resumed_from(directory: Path) -> Checkpoint | None:
 
 
 def trainer(config: Config, directory: Path) -> Topology:
-    """Build the topology of an on-policy trainer. `directory`: that of the run.
+    """Build the topology of a trainer. `directory`: that of the run.
 
     Raises TopologyError for workers that would wait for each other forever, RecordError, and what a Blueprint raises.
     """
@@ -60,17 +63,19 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     t = Topology()
     collector = t.add(CollectorActor, count=blueprint.collectors, process=collector_processes, blueprint=blueprint)
     worker = t.add(
-        GradientWorkerActor,
+        ReplayWorkerActor if blueprint.replays else GradientWorkerActor,
         count=blueprint.gradient_workers,
         process=processes,
         blueprint=blueprint,
         directory=directory,
     )
-    learner = t.add(LearnerActor, blueprint=blueprint)
+    learner = t.add(ReplayLearnerActor if blueprint.replays else LearnerActor, blueprint=blueprint)
     recorder = t.add(Recorder, last=True, blueprint=blueprint, directory=directory)
 
     _connect_data(t, blueprint, collector, worker, learner)
     _connect_state(t, blueprint, collector, worker, learner, recorder)
+    if blueprint.replays:
+        _connect_replay(t, blueprint, worker, learner, recorder)
     t.connect(learner.metrics, recorder.metrics)
     t.connect(learner.checkpoints, recorder.checkpoints)
     if blueprint.best_by == "evaluation":
@@ -96,15 +101,17 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
     if gradients.decentralised:
         slots = replica_slots(gradients.max_lag, gradients.bootstrap_rounds)
     carrier = Zmq if blueprint.config.run.carrier == "zmq" else Slots
+    # The learner of a replay memory takes the rollouts. Those that it claims and then loses are offered to its successor.
     t.connect(
         collector.rollouts,
-        worker.rollouts,
+        learner.rollouts if blueprint.replays else worker.rollouts,
         carrier(
             rollouts,
             slots=collection.slots,
-            by_share=by_share,
+            by_share=by_share and not blueprint.replays,
             first=blueprint.first_round,
             in_step=not asynchronous,
+            on_death="reoffer" if blueprint.replays else "drop",
         ),
     )
     t.connect(
@@ -134,6 +141,18 @@ def _connect_state(
     t.connect(learner.behaviour, collector.behaviour, Board(blueprint.flat.block_bytes, keep=collection.max_lag + 1))
     if collection.communication == "asynchronous":
         t.connect(learner.behaviour, worker.behaviour)
+
+
+def _connect_replay(t: Topology, blueprint: Blueprint, worker: Group, learner: Group, recorder: Group) -> None:
+    """Connect the replay memory, its ledger and the plans."""
+    layout, config = blueprint.memory_layout, blueprint.config
+    finals = layout.fields["finals"]
+    sparse = finals[0].itemsize * math.prod(finals[1])  # episodes are long: few of these are written
+    t.connect(learner.memory, worker.memory, Shared(layout.bytes, sparse))
+    t.connect(learner.memory, recorder.memory)
+    t.connect(learner.ledger, recorder.ledger, Board(blueprint.ledger_layout.bytes))
+    ahead = config.gradients.max_lag // blueprint.gradients_per_batch + 1  # plans that may be in use at once
+    t.connect(learner.plans, worker.plans, Board(blueprint.plan_layout.bytes, keep=ahead + 1))
 
 
 def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group, directory: Path) -> None:

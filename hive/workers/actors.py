@@ -26,6 +26,7 @@ learner's weights then serve the behaviour policy, checkpoints and successors.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -46,7 +47,7 @@ from hive.workers.numerics import Finding
 from hive.workers.replica import Replica
 from hive.workers.schedule import Claim
 
-__all__ = ["CollectorActor", "GradientWorkerActor"]
+__all__ = ["CollectorActor", "GradientWorkerActor", "NanDumps"]
 
 
 class CollectorActor(Actor):
@@ -117,6 +118,26 @@ class CollectorActor(Actor):
         self.collector.close()
 
 
+@dataclass(frozen=True)
+class NanDumps:
+    """Writes the rollouts, inputs and weights of a gradient that is not finite to a dump, and logs its path."""
+
+    actor: Actor
+    directory: Path  # of the run
+
+    def __call__(self, finding: Finding, header: NDArray[np.int64]) -> None:
+        actor = self.actor
+        name = f"{actor.name}-{int(header[SEQUENCE]):06d}"
+        facts: dict[str, JSON] = {"cause": finding.cause, "text": finding.text, "state_version": int(header[VERSION])}
+        try:
+            kept = write_nan_dump(RunDirectory(self.directory).nan_dumps, name, finding.arrays, facts)
+        except RecordError as error:  # the run continues without the dump, e.g. on a full disk
+            actor.log.warning("%s", error)
+            kept = None
+        where = f"; its rollouts, inputs and weights are in {kept}" if kept else ""
+        actor.note("not finite", f"{finding.text}, found by {actor.name}{where}", cause=finding.cause)
+
+
 class GradientWorkerActor(Actor):
     """Makes the gradients of one round after another, of the rollouts and on the versions that the schedule names."""
 
@@ -142,7 +163,7 @@ class GradientWorkerActor(Actor):
     def g_worker(self) -> GWorker:
         """Make the worker that computes the gradients. Subclasses may override."""
         worker = GWorker.of_run(self.blueprint, self.index, self.status)
-        worker.slot.on_not_finite = self._dump
+        worker.slot.on_not_finite = NanDumps(self, self.directory)
         return worker
 
     async def run(self) -> None:
@@ -218,18 +239,6 @@ class GradientWorkerActor(Actor):
             finally:
                 self.state.unpin()
                 self.optimizer_state.unpin()
-
-    def _dump(self, finding: Finding, header: NDArray[np.int64]) -> None:
-        """Write the rollouts, inputs and weights of a gradient that is not finite to a dump, and log its path."""
-        name = f"{self.name}-{int(header[SEQUENCE]):06d}"
-        facts: dict[str, JSON] = {"cause": finding.cause, "text": finding.text, "state_version": int(header[VERSION])}
-        try:
-            kept = write_nan_dump(RunDirectory(self.directory).nan_dumps, name, finding.arrays, facts)
-        except RecordError as error:  # the run continues without the dump, e.g. on a full disk
-            self.log.warning("%s", error)
-            kept = None
-        where = f"; its rollouts, inputs and weights are in {kept}" if kept else ""
-        self.note("not finite", f"{finding.text}, found by {self.name}{where}", cause=finding.cause)
 
     async def _moments(self, sequence: int) -> tuple[float, float] | None:
         """Return mean and standard deviation of this round over all workers, from the turn before, whatever the lag.

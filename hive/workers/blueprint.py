@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -22,8 +23,9 @@ from hive.algorithms import (
     describe_policy,
     heads_of_algorithm,
     make_algorithm,
+    warmup_rounds,
 )
-from hive.config import Config, TargetConfig
+from hive.config import Config, ReplayConfig, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
@@ -43,6 +45,7 @@ from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.evaluator import Evaluator
 from hive.workers.learner import Count, Learner, optimizer_state_layout
+from hive.workers.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
 from hive.workers.replica import Replica
 from hive.workers.schedule import Schedule
 
@@ -83,6 +86,8 @@ class Blueprint:
             self._copy_weights(config.run.init_from, aligned_block(self.flat.block_bytes))
         self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
         self.optimizer_state_bytes = self.learner().layout.bytes
+        if self.replays:
+            self._check_replay()
         observation, action = self.environment.observation, self.environment.action
         self.rollout_layout = rollout_layout(
             collection.rollout,
@@ -197,6 +202,116 @@ class Blueprint:
             return float(state.get("schedule_start", 0.0))
         return self.first_round - int(state.get("env_steps", 0)) / self.round_steps
 
+    @property
+    def replays(self) -> bool:
+        """Whether the algorithm learns from a replay memory."""
+        return isinstance(self.config.algorithm, ReplayConfig)
+
+    @property
+    def replay_config(self) -> ReplayConfig:
+        """[algorithm] of an algorithm that learns from a replay memory."""
+        assert isinstance(self.config.algorithm, ReplayConfig)
+        return self.config.algorithm
+
+    @property
+    def warmup(self) -> int | None:
+        """With a replay memory, the number of rounds before the first gradient."""
+        return warmup_rounds(self.replay_config, self.round_steps) if self.replays else None
+
+    @property
+    def gradients_per_batch(self) -> int:
+        """With a replay memory, the number of gradients that each worker makes of what is drawn at once."""
+        return cast(ReplayAlgorithm, self.algorithm()).gradients_per_batch
+
+    @functools.cached_property
+    def replay_size(self) -> ReplaySize:
+        """The sizes of the replay memory."""
+        config, collection = self.replay_config, self.config.collection
+        turns = self.algorithm().gradients_per_round  # of a round
+        return ReplaySize(
+            sources=self.collectors,
+            envs=collection.envs,
+            steps=collection.rollout,
+            kept=config.replay_capacity // (self.collectors * collection.envs),
+            rounds_ahead=-(-self.config.gradients.max_lag // turns) + 1,
+            stack=self.environment.observation.stack,
+            n_step=config.n_step,
+            workers=self.gradient_workers,
+            batch=config.batch_size // self.gradient_workers,
+        )
+
+    @functools.cached_property
+    def memory_layout(self) -> Layout:
+        """The layout of the replay memory."""
+        observation, action = self.environment.observation, self.environment.action
+        return memory_layout(self.replay_size, (observation.shape, observation.dtype), (action.shape, action.dtype))
+
+    @functools.cached_property
+    def ledger_layout(self) -> Layout:
+        """The layout of the replay memory's ledger."""
+        return ledger_layout(self.collectors, len(self.config.env.info))
+
+    @functools.cached_property
+    def plan_layout(self) -> Layout:
+        """The layout of a plan."""
+        return plan_layout(self.replay_size)
+
+    def replay_memory(self, memory: NDArray[np.uint8]) -> ReplayMemory:
+        """Make the learner's side of the replay memory in this block."""
+        config = self.replay_config
+        return ReplayMemory(
+            self.replay_size,
+            self.memory_layout,
+            memory,
+            seed=self.config.run.seed,
+            alpha=config.priority_exponent,
+            least_steps=config.learning_starts,
+        )
+
+    def initialize_replay(self, replay: ReplayMemory, ledger: Mapping[str, NDArray[Any]]) -> int:
+        """Write the first ledger, that of an empty memory; return the number of rounds in it."""
+        for array in ledger.values():
+            array[:] = 0
+        return 0
+
+    def _check_replay(self) -> None:
+        """Raise TopologyError for what cannot be combined with a replay memory, and for sizes that do not fit."""
+        config, network, gradients = self.replay_config, self.config.network, self.config.gradients
+        name = config.name
+        asynchronous = gradients.communication == "asynchronous"
+        refused = {
+            "gradients.bootstrap_rounds": (gradients.bootstrap_rounds > 1, "1: raise algorithm.batch_size instead"),
+            "gradients.decentralised": (gradients.decentralised, "false"),
+            "gradients.communication": (asynchronous, '"synchronous" or "pipelined"'),
+            "collection.communication": (self.config.asynchronous and not asynchronous, '"synchronous" or "pipelined"'),
+            "collection.fraction_workers": (self.config.collection.fraction_workers < 1, "1"),
+            "network.memory": (network.memory != "none", '"none"'),
+            "network.normalize_observations": (network.normalize_observations, "false"),
+            "network.normalize_rewards": (network.normalize_rewards, "false"),
+            "network.novelty_weight": (network.novelty_weight > 0, "0"),
+        }
+        for key, (is_set, instead) in refused.items():
+            if is_set:
+                raise TopologyError(f"{name}, which learns from a replay memory, requires {key} = {instead}")
+        if config.batch_size % self.gradient_workers:
+            raise TopologyError(
+                f"algorithm.batch_size = {config.batch_size} cannot be divided among {self.gradient_workers} gradient "
+                "workers",
+                hint=f"set it to {-(-config.batch_size // self.gradient_workers) * self.gradient_workers}",
+            )
+        columns = self.collectors * self.config.collection.envs
+        if config.replay_capacity < columns * config.n_step:
+            raise TopologyError(
+                f"algorithm.replay_capacity = {config.replay_capacity} holds less than {config.n_step} steps of each "
+                f"of {columns} environments"
+            )
+        if self.warmup is not None and self.warmup * self.round_steps >= self.config.run.steps:
+            raise TopologyError(
+                f"algorithm.learning_starts = {config.learning_starts} leaves no updates in run.steps = "
+                f"{self.config.run.steps}",
+                hint="raise run.steps, or lower algorithm.learning_starts",
+            )
+
     def collector(
         self,
         source: int,
@@ -307,8 +422,10 @@ class Blueprint:
     @property
     def first_round(self) -> int:
         """The first round of this run: the first that the checkpoint has not finished."""
-        done = (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
-        return -(-done // self.algorithm().gradients_per_round)
+        if self.resume is None:
+            return 0
+        done = self.resume.update * self.config.gradients.bootstrap_rounds
+        return (self.warmup or 0) - (-done // self.algorithm().gradients_per_round)
 
     @property
     def first_gradient(self) -> int:
@@ -318,7 +435,8 @@ class Blueprint:
     def schedule(self) -> Schedule:
         """Make the schedule of one actor: the versions, rollouts and gradients that it uses."""
         per_round = self.algorithm().gradients_per_round
-        return Schedule.of(self.config, per_round, self.collectors, self.gradient_workers, self.first_round)
+        sizes = self.collectors, self.gradient_workers
+        return Schedule.of(self.config, per_round, *sizes, self.first_round, self.warmup)
 
     def vector(self, count: int | None = None, **options: Any) -> VectorEnvironment:
         """Make `count` environments, by default `collection.envs`. `options` override those of the config."""
@@ -349,6 +467,7 @@ class Blueprint:
             self.codec,
             len(self.config.env.info),
             self.normalized,
+            self.replay_size.batch if self.replays else 0,
         )
 
 

@@ -67,6 +67,12 @@ class Count(enum.IntEnum):
     first_ns = 5  # monotonic time at the end of the first turn, in nanoseconds
     last_ns = 6  # monotonic time at the end of the latest turn, in nanoseconds
     stale = 7  # gradients dropped because they were too old
+    largest_leaf = 8  # of a replay memory: the highest priority so far, that of new steps
+    saturated = 9  # of a replay memory: priorities that were above the limit of a leaf
+
+
+COLLECTED = [Count.rollouts, Count.env_steps, Count.episodes]
+"""The counters of what collectors have made."""
 
 
 def optimizer_state_layout(moment_blocks: int, parameter_elements: int, workers: int, infos: int = 0) -> Layout:
@@ -178,11 +184,13 @@ class Learner:
         weights_out: NDArray[np.uint8],
         optimizer_state_out: NDArray[np.uint8],
         factors: Sequence[float] | None = None,
+        collected: Arrays | None = None,
     ) -> LearnerStep:
         """Make one turn: read the blocks of turn v and write those of turn v + 1.
 
         gradients: gradient slots (hive.gradients.blocks) in (worker, sequence) order. factors: a multiplier for each
-        gradient, so that stale ones may weigh less.
+        gradient, so that stale ones may weigh less. collected: with a replay memory, the counters COLLECTED and the
+        latest episodes, which gradients then do not carry.
         """
         if self.status:
             self.status.enter(self.phase)
@@ -191,6 +199,11 @@ class Learner:
             if name in after:
                 after[name][:] = before[name]
         counters = after["counters"]
+        if collected is not None:
+            counters[COLLECTED] = collected["counters"][COLLECTED]
+            for name in ("returns", "infos"):
+                if name in after:
+                    after[name][:] = collected[name]
         headers: list[list[int]] = [gradient["header"].tolist() for gradient in gradients]
         report = self._reduce(gradients, headers, factors)
         samples = report.samples
@@ -213,7 +226,7 @@ class Learner:
         for gradient, header in zip(gradients, headers, strict=True):
             if ended := header[EPISODES]:
                 infos = gradient["episode_infos"][:ended] if "infos" in after else None
-                _count_episodes(gradient["episode_returns"][:ended], infos, after)
+                count_episodes(gradient["episode_returns"][:ended], infos, after)
         if self.status:
             self.status.enter(self.status.runtime)
         return LearnerStep(applied, samples, report.norm, rate, cause, bad)
@@ -260,7 +273,7 @@ class Learner:
             self.network.update_target_network(self.config.target_rate if due else 0.0, version=updates + 1)
 
 
-def _count_episodes(returns: NDArray[np.float32], infos: NDArray[np.float32] | None, optimizer_state: Arrays) -> None:
+def count_episodes(returns: NDArray[np.float32], infos: NDArray[np.float32] | None, optimizer_state: Arrays) -> None:
     """Count these episodes and store the returns and `infos` [N, K] of the latest RETURNS_KEPT, as a ring."""
     seen = int(optimizer_state["counters"][Count.episodes])
     for position, value in enumerate(returns.tolist(), start=seen):

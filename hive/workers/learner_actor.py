@@ -27,6 +27,8 @@ from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improv
 from hive.workers.saving import BestSchedule, SaveSchedule
 from hive.workers.turn_metrics import StepRecord, TurnMetrics, info_means
 
+Arrays = Mapping[str, NDArray[Any]]
+
 __all__ = ["RESULTS", "LearnerActor", "info_counters"]
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
@@ -159,8 +161,10 @@ class LearnerActor(Actor):
             weights_out,
             optimizer_state_out,
             [self.schedule.gradients.factor(lag) for lag in lags],
+            self._collected(),
         )
         after = self.learner.views(optimizer_state_out)
+        self._learned(claimed, after)
         for slot in claimed:  # in the block, so the commit covers both the weights and which gradients made them
             after["applied"][slot.producer] = slot.sequence + 1
         self._count_time(after["counters"])
@@ -181,6 +185,13 @@ class LearnerActor(Actor):
         if step.cause:
             self.last_cause = step.cause
             self.note("skipped", f"turn {self.turn} was not applied: {_fault(step, claimed)}", turn=self.turn)
+
+    def _collected(self) -> Arrays | None:
+        """Return the counters and returns of what collectors have made, where gradients do not carry them."""
+        return None
+
+    def _learned(self, claimed: list[Slot], after: Arrays) -> None:
+        """Use what else these gradients carry, before the turn is committed. after: its optimizer state."""
 
     def _step_record(
         self, step: LearnerStep, claimed: list[Slot], headers: list[list[int]], lags: list[int]
@@ -249,11 +260,16 @@ class LearnerActor(Actor):
             return False
         self.saves.saved()
         self.optimizer_state.board.hold(0, self.turn)
+        ledger = self._hold_more()
         totals = self.totals
         await self.checkpoints.send(
-            CheckpointDue(self.turn, scheduled, int(totals["env_steps"]), float(totals["mean_return_100"]))
+            CheckpointDue(self.turn, scheduled, int(totals["env_steps"]), float(totals["mean_return_100"]), ledger)
         )
         return True
+
+    def _hold_more(self) -> int:
+        """Hold for the recorder what else belongs to a checkpoint; return the version of its ledger, or -1."""
+        return -1
 
     @endpoint
     async def update_algorithm_parameter(self, name: str, value: object) -> None:

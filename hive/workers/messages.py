@@ -1,7 +1,8 @@
 """The messages between the trainer's actors.
 
-`RolloutReady`, `Gradient`, `Weights` and `OptimizerState` name data in shared memory, with the layouts of
-hive.storage.rollouts, hive.gradients.blocks and hive.workers.learner. The others are sent as messages.
+`RolloutReady`, `Gradient`, `Weights`, `OptimizerState`, `ReplayRows`, `ReplayLedger` and `Plan` name data in shared
+memory, with the layouts of hive.storage.rollouts, hive.gradients.blocks, hive.workers.learner and
+hive.workers.replay_memory. The others are sent as messages.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ __all__ = [
     "Improved",
     "Metrics",
     "OptimizerState",
+    "Plan",
+    "ReplayLedger",
+    "ReplayRows",
     "RolloutReady",
     "Weights",
 ]
@@ -31,7 +35,19 @@ NORMAL_95 = 1.96  # half-width, in standard errors, of the interval that contain
 
 
 class RolloutReady(Message):
-    """collector -> gradient worker. One rollout; the slot's sequence is its number."""
+    """collector -> gradient worker, or learner with a replay memory. One rollout; the slot's sequence is its number."""
+
+
+class ReplayRows(Message):
+    """learner -> gradient workers and recorder. The block of the replay memory (hive.workers.replay_memory)."""
+
+
+class ReplayLedger(Message):
+    """learner -> recorder and its successor. How much of the replay memory is written; version r after r rounds."""
+
+
+class Plan(Message):
+    """learner -> gradient workers. The rows that batch number n is made of; the version is n."""
 
 
 class Gradient(Message):
@@ -62,6 +78,7 @@ class CheckpointDue(Message):
     scheduled: bool  # whether it lies at a resume barrier, so that a resumed run is bit-identical
     env_steps: int
     mean_return: float
+    ledger: int = -1  # version of the replay memory's ledger, which is pinned too; -1: there is no replay memory
 
 
 class Improved(Message):

@@ -33,12 +33,21 @@ from hive.records import (
     write_checkpoint,
 )
 from hive.records.run_warnings import NOT_SAVED, OF_SUPERVISOR, RECOVERED, WARNING, RunWarning, active, warnings_of
-from hive.runtime import Actor, Inlet, Subscription
+from hive.runtime import Actor, Inlet, SharedIn, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
 from hive.workers.health import Facts, Health
 from hive.workers.learner import RETURNS_KEPT, Count, mean_return
-from hive.workers.messages import CheckpointDue, Evaluation, Improved, Metrics, OptimizerState, Weights
+from hive.workers.messages import (
+    CheckpointDue,
+    Evaluation,
+    Improved,
+    Metrics,
+    OptimizerState,
+    ReplayLedger,
+    ReplayRows,
+    Weights,
+)
 from hive.workers.pinned_blocks import held_block, next_due
 
 __all__ = ["Recorder"]
@@ -59,6 +68,8 @@ class Recorder(Actor):
     improved = Inlet(Improved, optional=True)
     weights = Subscription(Weights)
     optimizer_state = Subscription(OptimizerState)
+    memory = SharedIn(ReplayRows, optional=True)
+    ledger = Subscription(ReplayLedger, optional=True)
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint

@@ -8,6 +8,8 @@ barriers from numbers alone, so no message announces them.
                                  barrier                 barrier          its barrier follows L rounds later, once the
                                                                           L rounds then in the pipeline are consumed
 
+With a replay memory the first `warmup` rounds make no gradients, and barriers are counted from the round after them.
+
 P is `every` turns in rounds, rounded up so that a barrier ends both a turn and a version. A resumed run begins with a
 barrier. If its checkpoint was a scheduled one, that barrier is one of the original run's. Asynchronous runs have no
 barriers: they write checkpoints but cannot be resumed bit-identically.
@@ -28,7 +30,8 @@ class ResumeBarriers:
 
     every: turns between checkpoints, 0 for none. per_round: gradients that a worker makes of a round. per_turn:
     gradients of each worker in a turn. interval: rounds collected with each behaviour version. lag: versions by which
-    the behaviour policy may be behind. resumed_at: the round that this run began with.
+    the behaviour policy may be behind. resumed_at: the round that this run began with. warmup: number of first rounds
+    that no gradients follow.
     """
 
     every: int
@@ -37,6 +40,7 @@ class ResumeBarriers:
     interval: int
     lag: int
     resumed_at: int = 0
+    warmup: int = 0
 
     @functools.cached_property
     def grain(self) -> int:
@@ -58,13 +62,27 @@ class ResumeBarriers:
 
     def last(self, number: int) -> int:
         """Return the round of the last barrier at or before round `number`, or `resumed_at` if there was none."""
-        if not self.every or number < self.period + self.delay:
+        since = number - self.warmup - self.delay
+        if not self.every or since < self.period:
             return self.resumed_at
-        return max((number - self.delay) // self.period * self.period + self.delay, self.resumed_at)
+        return max(since // self.period * self.period + self.delay + self.warmup, self.resumed_at)
 
     def is_barrier(self, number: int) -> bool:
         """Return whether a barrier lies immediately before round `number`."""
-        return self.every > 0 and number >= self.period + self.delay and (number - self.delay) % self.period == 0
+        since = number - self.warmup - self.delay
+        return self.every > 0 and since >= self.period and since % self.period == 0
+
+    def round_of(self, gradient: int) -> int:
+        """Return the round that a worker makes gradient number `gradient` of, or after."""
+        return self.warmup + gradient // self.per_round
+
+    def first_gradient(self, number: int) -> int:
+        """Return the number of the first gradient that a worker makes of round `number` or of later ones."""
+        return max(number - self.warmup, 0) * self.per_round
+
+    def version(self, number: int) -> int:
+        """Return the behaviour version that contains all updates of the rounds before round `number`, or most."""
+        return max(number - self.warmup, 0) // self.interval
 
     def ends_round(self, turn: int) -> bool:
         """Return whether the first `turn` turns take whole rounds."""
@@ -72,7 +90,7 @@ class ResumeBarriers:
 
     def is_checkpoint(self, turn: int) -> bool:
         """Return whether a checkpoint is scheduled after `turn` turns: at each barrier."""
-        return self.ends_round(turn) and self.is_barrier(turn * self.per_turn // self.per_round)
+        return self.ends_round(turn) and self.is_barrier(self.round_of(turn * self.per_turn))
 
 
 @dataclass(frozen=True)

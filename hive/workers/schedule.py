@@ -107,7 +107,7 @@ class RoundsInOrder(CollectionSchedule):
 
     def behaviour_version(self, rollout: int) -> int:
         barriers = self.barriers
-        return max(barriers.last(rollout) // barriers.interval, rollout // barriers.interval - barriers.lag, 0)
+        return max(barriers.version(barriers.last(rollout)), barriers.version(rollout) - barriers.lag)
 
     def claims(self, number: int, first: Mapping[int, int]) -> Sequence[Claim]:
         # A successor still waits for the rollouts that are left of a round, because the learner must not run ahead of a
@@ -200,7 +200,7 @@ class TurnsInOrder(GradientSchedule):
         """
         barriers = self.barriers
         turn = gradient // barriers.per_turn
-        begin = barriers.last(gradient // barriers.per_round) * barriers.per_round // barriers.per_turn
+        begin = barriers.first_gradient(barriers.last(barriers.round_of(gradient))) // barriers.per_turn
         return max(min(begin, turn), turn - self.lag, 0)
 
     def needs(self, collectors: int) -> bool:
@@ -269,11 +269,13 @@ class Schedule:
     partial: PartialRounds | None = None
 
     @classmethod
-    def of(cls, config: Config, per_round: int, collectors: int, workers: int, resumed_at: int) -> Schedule:
+    def of(
+        cls, config: Config, per_round: int, collectors: int, workers: int, resumed_at: int, warmup: int | None = None
+    ) -> Schedule:
         """Choose the schedule of a run.
 
         per_round: gradients that a worker makes of a round. collectors, workers: of the run, at least 1 each.
-        resumed_at: the first round of the run.
+        resumed_at: the first round of the run. warmup: with a replay memory, the rounds before the first gradient.
         """
         collection, gradients = config.collection, config.gradients
         barriers = (NoBarriers if config.asynchronous else ResumeBarriers)(
@@ -283,12 +285,13 @@ class Schedule:
             interval=collection.broadcast_interval,
             lag=collection.max_lag,
             resumed_at=resumed_at,
+            warmup=warmup or 0,
         )
         return cls(
             barriers,
             RolloutsAsReady(collection.max_lag, collectors * collection.broadcast_interval)
             if collection.communication == "asynchronous"
-            else RoundsInOrder(barriers, min(workers, collectors)),
+            else RoundsInOrder(barriers, min(workers, collectors) if warmup is None else workers),
             GradientsAsReady(gradients.bootstrap_rounds, gradients.max_lag, gradients.stale)
             if gradients.communication == "asynchronous"
             else TurnsInOrder(barriers, gradients.max_lag, workers),

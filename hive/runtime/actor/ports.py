@@ -11,6 +11,7 @@ port of the instance: `self.doubled.send(...)`. The connection in the topology d
     Outlet -> Inlet                    Messages, Slots, Zmq       send; receive
     SlotOutlet -> SlotInlet            Slots, Zmq                 also reserve, commit; claim, retire: in place
     Publication -> Subscription        Board                      begin, publish; pin, unpin
+    SharedOut -> SharedIn              Shared                     memory, changed in place
 
 Every method of a port that is not connected, or not bound yet, raises TopologyError.
 """
@@ -26,6 +27,7 @@ from hive.errors import TopologyError
 from hive.runtime.carriers.boards import Board, BoardReader, BoardWriter
 from hive.runtime.carriers.carrier import Carrier, Pattern, WhenFull
 from hive.runtime.carriers.messages import MessageReceiver, Messages, MessageSender
+from hive.runtime.carriers.shared import Shared, SharedBlock
 from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots, SlotSender
 from hive.runtime.memory.segments import Arrays, Bytes
 from hive.runtime.wire.batches import MAX_BATCH
@@ -38,6 +40,8 @@ __all__ = [
     "Outlet",
     "Port",
     "Publication",
+    "SharedIn",
+    "SharedOut",
     "SlotInlet",
     "SlotOutlet",
     "Subscription",
@@ -289,6 +293,32 @@ class Subscription(Port[M]):
     def unpin(self) -> None:
         """Release the pinned block."""
         self.board.unpin()
+
+
+class SharedOut(Port[M]):
+    """Changes the memory of a Shared channel in place."""
+
+    direction = "out"
+    carriers = (Shared,)
+
+    @property
+    def memory(self) -> Bytes:
+        """The block, uint8 [block_bytes]."""
+        line: SharedBlock = self._line()
+        return line.memory
+
+
+class SharedIn(Port[M]):
+    """Reads the memory of a Shared channel."""
+
+    direction = "in"
+    carriers = (Shared,)
+
+    @property
+    def memory(self) -> Bytes:
+        """The block, uint8 [block_bytes]. Its reader must not write to it."""
+        line: SharedBlock = self._line()
+        return line.memory
 
 
 _PORTS: weakref.WeakKeyDictionary[type, Mapping[str, Port[Any]]] = weakref.WeakKeyDictionary()

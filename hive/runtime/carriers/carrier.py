@@ -57,6 +57,7 @@ class PlanSegment(Message):
     keep: int  # number of newest versions that a board does not overwrite
     commit_with: str  # name of the board segment whose commit word this one shares, or ""
     first: int = 0  # sequence number of a slab's first commit
+    sparse_bytes: int = 0  # bytes of a buffer that are not expected to be written
 
     @functools.cached_property
     def plan(self) -> SegmentPlan:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 
 from hive.errors import TopologyError
-from hive.runtime.carriers import boards, messages, slots, zmq  # noqa: F401  # the kinds of carriers of a plan
+from hive.runtime.carriers import boards, messages, shared, slots, zmq  # noqa: F401  # the kinds of carriers of a plan
 from hive.runtime.carriers.carrier import PlanChannel, PlanSegment
 from hive.runtime.wire.messages import Message
 
@@ -71,8 +71,8 @@ class Plan(Message):
 
     @property
     def bytes(self) -> int:
-        """Size of all slabs and boards in shared memory."""
-        return sum(s.plan.bytes for s in self.segments)
+        """Size of all segments of shared memory, without what is not expected to be written."""
+        return sum(s.plan.bytes - s.sparse_bytes for s in self.segments)
 
 
 def check_cycles(plan: Plan) -> None:

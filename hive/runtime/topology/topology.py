@@ -22,10 +22,21 @@ from typing import Any, TypeVar, overload
 
 from hive.errors import TopologyError
 from hive.runtime.actor.actor import Actor
-from hive.runtime.actor.ports import Inlet, InPort, Outlet, OutPort, Publication, Subscription, ports_of
+from hive.runtime.actor.ports import (
+    Inlet,
+    InPort,
+    Outlet,
+    OutPort,
+    Publication,
+    SharedIn,
+    SharedOut,
+    Subscription,
+    ports_of,
+)
 from hive.runtime.carriers.boards import Board
 from hive.runtime.carriers.carrier import Carrier
 from hive.runtime.carriers.messages import Messages
+from hive.runtime.carriers.shared import Shared
 from hive.runtime.carriers.slots import Slots
 from hive.runtime.topology.groups import Channel, Group, PortRef
 from hive.runtime.topology.plan import Plan
@@ -142,13 +153,23 @@ class Topology:
         *,
         name: str | None = None,
     ) -> None: ...
+    @overload
+    def connect(
+        self,
+        source: PortRef[SharedOut[M]],
+        target: PortRef[SharedIn[M]],
+        carrier: Shared | None = None,
+        *,
+        name: str | None = None,
+    ) -> None: ...
     def connect(
         self, source: PortRef[Any], target: PortRef[Any], carrier: Carrier | None = None, *, name: str | None = None
     ) -> None:
         """Connect an outlet to an inlet, or a publication to a subscription. Raises TopologyError if they do not fit.
 
         `carrier` moves the messages: `Messages` by default, `Slots` or `Zmq` for messages of one layout, `Board` for a
-        publication. A broadcast or publication that is connected already gets one more target, without a carrier.
+        publication, `Shared` for memory that is changed in place. A broadcast or publication that is connected already
+        gets one more target, without a carrier.
         """
         self._check_pair(source, target)
         known = self.channels.get(str(source))
@@ -269,10 +290,10 @@ class Topology:
             raise TopologyError(
                 f"the channel name `{name}` is longer than {MAX_CHANNEL_BYTES} bytes", hint="pass name=... to connect"
             )
-        if isinstance(source.port, Publication) and len(source.group.names) != 1:
+        if isinstance(source.port, Publication | SharedOut) and len(source.group.names) != 1:
             raise TopologyError(
-                f"`{source}` is a publication and has {len(source.group.names)} writers",
-                hint="a board has exactly one writer",
+                f"`{source}` is a {type(source.port).__name__} and has {len(source.group.names)} writers",
+                hint="its memory has exactly one writer",
             )
         self._check_carrier(source, carrier)
         carrier = carrier or Messages()
@@ -289,7 +310,12 @@ class Topology:
         """Raise TopologyError if messages of this port cannot have the carrier."""
         if isinstance(carrier or Messages(), ref.port.carriers):
             return
-        kinds = {Messages: "hive.Messages()", Slots: "hive.Slots(layout)", Board: "hive.Board(block_bytes)"}
+        kinds = {
+            Messages: "hive.Messages()",
+            Slots: "hive.Slots(layout)",
+            Board: "hive.Board(block_bytes)",
+            Shared: "hive.Shared(block_bytes)",
+        }
         fitting = " or ".join(text for kind, text in kinds.items() if kind in ref.port.carriers)
         what = "needs a carrier" if carrier is None else f"cannot be carried by {type(carrier).__name__}"
         raise TopologyError(f"`{ref}` ({type(ref.port).__name__}) {what}", hint=f"connect it with {fitting}")
@@ -305,13 +331,11 @@ class Topology:
             raise TopologyError(
                 f"`{target}` is connected to two sources", hint="declare a second port; each accepts one source"
             )
-        fits = (isinstance(out, OutPort) and isinstance(into, InPort)) or (
-            isinstance(out, Publication) and isinstance(into, Subscription)
-        )
-        if not fits:
+        pairs = ((OutPort, InPort), (Publication, Subscription), (SharedOut, SharedIn))
+        if not any(isinstance(out, first) and isinstance(into, second) for first, second in pairs):
             raise TopologyError(
                 f"`{source}` ({type(out).__name__}) cannot be connected to `{target}` ({type(into).__name__})",
-                hint="connect an Outlet to an Inlet, or a Publication to a Subscription",
+                hint="connect an Outlet to an Inlet, a Publication to a Subscription, or a SharedOut to a SharedIn",
             )
         if out.message is not into.message:
             raise TopologyError(

@@ -1,0 +1,116 @@
+"""The learner's actor of a run with a replay memory.
+
+    for state version v:   admit    the rollouts of all rounds up to that of turn v     -> rows, ledger
+                           draw     the plans whose gradients are made on version v     -> plans
+                           claim    the gradients of turn v, as any learner does
+                           learn    their errors as priorities; the optimizer's step    -> version v + 1
+
+Each step is complete before the next begins, and its completion is a version of a board: the ledger's, a plan's, the
+state's. A successor finds the last complete one and repeats the next (hive.workers.replay_memory). Slots of rollouts
+are retired after their ledger, as slots of gradients are after their state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hive.runtime import Publication, SharedOut, Slot, SlotInlet
+from hive.storage import Rollout
+from hive.workers.blueprint import Blueprint
+from hive.workers.learner import Count
+from hive.workers.learner_actor import LearnerActor
+from hive.workers.messages import Plan, ReplayLedger, ReplayRows, RolloutReady
+from hive.workers.replay_memory import ReplayMemory
+
+__all__ = ["ReplayLearnerActor"]
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class ReplayLearnerActor(LearnerActor):
+    """Keeps rollouts in the replay memory, draws the plans of gradients, and makes turns of the gradients."""
+
+    rollouts = SlotInlet(RolloutReady)
+    memory = SharedOut(ReplayRows)
+    ledger = Publication(ReplayLedger)
+    plans = Publication(Plan)
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        self.replay: ReplayMemory = blueprint.replay_memory(self.memory.memory)
+        self.ledger_layout, self.plan_layout = blueprint.ledger_layout, blueprint.plan_layout
+        self.phase = self.status.phase("replay")
+        self.per_batch = blueprint.gradients_per_batch
+
+    async def setup(self) -> None:
+        """Publish the first ledger, or continue from the last one."""
+        board = self.ledger.board
+        if board.latest < 0:
+            version = self.blueprint.initialize_replay(self.replay, self.ledger_layout.views(board.begin()))
+            board.publish(version)
+        await super().setup()
+
+    async def _retire_applied(self) -> None:
+        await super()._retire_applied()
+        lines, admitted = self.rollouts.lines, self._ledger()["rollouts"]
+        for producer in lines.producers:
+            for sequence in lines.waiting(producer):
+                if sequence < admitted[producer]:
+                    lines.retire(await self.rollouts.claim(producer, sequence))
+
+    async def _claim(self, claimed: list[Slot]) -> None:
+        if not claimed:
+            await self._admit()
+            self._draw()
+        await super()._claim(claimed)
+
+    async def _admit(self) -> None:
+        """Append the rollouts of all rounds up to that of the next turn."""
+        barriers = self.schedule.barriers
+        last = barriers.round_of(self.turn * barriers.per_turn)
+        while (number := self.ledger.board.latest) <= last:
+            slots = [await self.rollouts.claim(producer, number) for producer in self.rollouts.producers]
+            self.status.enter(self.phase)
+            board = self.ledger.board
+            before, after = self._ledger(), self.ledger_layout.views(board.begin())
+            rollouts = [Rollout(slot.arrays) for slot in slots]
+            self.replay.admit(rollouts, before, after, self._largest_leaf())
+            board.publish(number + 1)
+            for slot in slots:
+                self.rollouts.retire(slot)
+            self.status.enter(self.status.runtime)
+
+    def _draw(self) -> None:
+        """Draw the plans of the gradients that are made on this version."""
+        schedule, board = self.schedule.gradients, self.plans.board
+        number = max(board.latest + 1, self.turn // self.per_batch)
+        while schedule.state_version(number * self.per_batch) <= self.turn:
+            self.replay.draw(number, self._ledger(), self.plan_layout.views(board.begin()))
+            board.publish(number)
+            number += 1
+
+    def _collected(self) -> Arrays:
+        return self._ledger()
+
+    def _learned(self, claimed: list[Slot], after: Arrays) -> None:
+        """Set the priorities of the rows that the gradients were made of."""
+        plan = self.plan_layout.views(self.plans.board.read(self.turn // self.per_batch))
+        largest, saturated = self.replay.learn(plan, [slot.arrays["errors"] for slot in claimed])
+        counters = after["counters"]
+        counters[Count.largest_leaf] = max(int(counters[Count.largest_leaf]), largest, self.replay.first_leaf)
+        counters[Count.saturated] += saturated
+
+    def _ledger(self) -> Arrays:
+        board = self.ledger.board
+        return self.ledger_layout.views(board.read(board.latest))
+
+    def _largest_leaf(self) -> int:
+        return int(self._optimizer_state()["counters"][Count.largest_leaf])
+
+    def _hold_more(self) -> int:
+        self.replay.hold_leaves()
+        self.ledger.board.hold(0, self.ledger.board.latest)
+        return self.ledger.board.latest

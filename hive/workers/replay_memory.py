@@ -1,0 +1,209 @@
+"""The replay memory of a run: the learner writes it and draws from it, and gradient workers gather what was drawn.
+
+    rows      [S, R, B, ...]   the steps of S collectors with B environments each, in one block of shared memory
+                               (hive.storage.replay), with the leaves of a tree of priorities (hive.storage.priorities)
+    ledger    counters, written [S] int64, rollouts [S] int64, returns [100] float32 (, infos [100, K] float32)
+              how much of it is written, as a version of a board: version r after the rollouts of r rounds
+    plan      drawn, least int64; positions int64 [W, n], leaves uint32 [W, n]
+              the rows that each of W gradient workers computes its part of an update from
+
+A learner that is killed is followed by one that repeats its last step. So each step either writes rows and leaves that
+depend on committed numbers alone, and may be written twice, or reads them only after all of these writes: first the
+rollouts of a round are admitted, then the plan is drawn, and the errors of a turn are written at its end.
+
+Why nobody reads a row while it is overwritten: a plan names rows that could be drawn when it was drawn. Until its
+gradients have arrived, the rollouts of at most `rounds_ahead` rounds are appended. The ring has room for these, besides
+the rows that can be drawn, their stacks of observations and the steps that follow them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.runtime import Layout
+from hive.storage import (
+    PriorityTree,
+    Replay,
+    Rollout,
+    importance_weights,
+    priority_leaves,
+    replay_layout,
+    replay_words,
+)
+from hive.workers.learner import RETURNS_KEPT, Count, count_episodes
+
+__all__ = ["DrawnRows", "ReplayMemory", "ReplaySize", "ledger_layout", "memory_layout", "plan_layout"]
+
+Arrays = Mapping[str, NDArray[Any]]
+
+EPSILON = 1e-6  # added to |TD error|, so that a step without an error can still be drawn
+COUNTERS = 16  # words, as in an optimizer state
+
+
+@dataclass(frozen=True)
+class ReplaySize:
+    """The sizes of a replay memory.
+
+    sources, envs, steps: collectors, their environments, and the steps of a rollout. kept: rows of each collector that
+    can be drawn. rounds_ahead: rounds that may be appended while a plan is in use. stack: observations that the network
+    sees. n_step: of a transition. workers: gradient workers. batch: rows drawn for each of them.
+    """
+
+    sources: int
+    envs: int
+    steps: int
+    kept: int
+    rounds_ahead: int
+    stack: int
+    n_step: int
+    workers: int
+    batch: int
+
+    @property
+    def rows(self) -> int:
+        """R: rows of each ring. Each rollout may need one more row, the seam before it."""
+        return self.kept + (self.rounds_ahead + 1) * (self.steps + 1) + self.n_step + self.stack + 1
+
+
+def memory_layout(size: ReplaySize, observation: tuple[Any, str], action: tuple[Any, str]) -> Layout:
+    """Return the layout of the shared memory: the rows, and a copy of the leaves for the recorder."""
+    rows = replay_layout(size.sources, size.rows, size.envs, observation, action)
+    leaves = "uint32", (size.sources, size.rows, size.envs)
+    return Layout(
+        {**{name: (dtype.name, shape) for name, (dtype, shape) in rows.fields.items()}, "held_leaves": leaves}
+    )
+
+
+def ledger_layout(sources: int, infos: int = 0) -> Layout:
+    """Return the layout of a ledger; see the module. infos: number of values of `info` for each episode."""
+    return Layout(
+        {
+            "counters": ("int64", (COUNTERS,)),
+            "written": ("int64", (sources,)),
+            "rollouts": ("int64", (sources,)),
+            "returns": ("float32", (RETURNS_KEPT,)),
+            **({"infos": ("float32", (RETURNS_KEPT, infos))} if infos else {}),
+        }
+    )
+
+
+def plan_layout(size: ReplaySize) -> Layout:
+    """Return the layout of a plan; see the module."""
+    each = (size.workers, size.batch)
+    return Layout({"header": ("int64", (2,)), "positions": ("int64", each), "leaves": ("uint32", each)})
+
+
+@dataclass(frozen=True)
+class DrawnRows:
+    """The rows of a plan for one worker: positions int64 [n], importance float32 [n]. n is 0 if none could be drawn."""
+
+    positions: NDArray[np.int64]
+    importance: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, plan: Arrays, worker: int, importance_exponent: float) -> DrawnRows:
+        """Copy the rows of one worker from a plan."""
+        drawn, least = plan["header"].tolist()
+        leaves = plan["leaves"][worker, :drawn]
+        return cls(
+            plan["positions"][worker, :drawn].copy(), importance_weights(leaves, importance_exponent, least or None)
+        )
+
+
+class ReplayMemory:
+    """What the learner does with the memory. `memory`: a block of `memory_layout`, which may already hold rows.
+
+    alpha: exponent of the priorities; 0: all rows that can be drawn are equally likely. least_steps: no rows are drawn
+    before this many steps are in the memory.
+    """
+
+    def __init__(
+        self, size: ReplaySize, layout: Layout, memory: NDArray[np.uint8], *, seed: int, alpha: float, least_steps: int
+    ) -> None:
+        self.size = size
+        self.arrays = layout.views(memory)
+        self.rows = Replay(self.arrays, stack=size.stack)
+        self.tree = PriorityTree(self.arrays["leaves"].reshape(-1))
+        self.seed = seed
+        self.alpha = alpha
+        self.least_steps = min(least_steps, size.sources * size.kept * size.envs)
+        self.first_leaf = int(priority_leaves(np.ones(1, np.float32), alpha)[0][0])
+
+    def admit(self, rollouts: Sequence[Rollout], before: Arrays, after: Arrays, largest_leaf: int) -> None:
+        """Append these rollouts, one of each of some collectors, and write the ledger `after` them.
+
+        largest_leaf: leaf of new rows. With the same `before` it may be called again, also after a call that was cut
+        short.
+        """
+        for name, array in before.items():
+            after[name][:] = array
+        counters = after["counters"]
+        for rollout in rollouts:
+            source = rollout.source
+            first = int(before["written"][source])
+            end = self.rows.append(source, first, rollout)
+            self._let_draw(source, first, end, largest_leaf or self.first_leaf)
+            after["written"][source], after["rollouts"][source] = end, rollout.sequence + 1
+            counters[Count.rollouts] += 1
+            counters[Count.env_steps] += rollout.samples
+            infos = rollout.episode_infos() if "infos" in after else None
+            count_episodes(rollout.episodes()[0], infos, after)
+
+    def draw(self, number: int, ledger: Arrays, plan: Arrays) -> None:
+        """Draw plan `number`: rows for each worker, or none while the memory holds too few."""
+        size, least, drawn = self.size, [], 0
+        held = np.minimum(ledger["written"], size.kept).sum() * size.envs
+        if held >= self.least_steps and self.tree.total:
+            for worker in range(size.workers):
+                out = plan["positions"][worker], plan["leaves"][worker]
+                _, leaves = self.tree.draw(replay_words(self.seed, worker, number, size.batch), out)
+                drawn = size.batch
+                least.append(int(leaves.min()))
+        plan["header"][:] = drawn, min(least, default=0)
+
+    def learn(self, plan: Arrays, errors: Sequence[NDArray[np.float32]]) -> tuple[int, int]:
+        """Set the priorities of the rows of a plan to their new absolute TD errors.
+
+        errors: float32 [n] of each worker, in order; those that are not finite leave the priority as it is, and so does
+        a row that cannot be drawn any more. Returns the largest new leaf, and how many were above the limit.
+        """
+        largest = saturated = 0
+        if not self.alpha:
+            return largest, saturated
+        drawn = int(plan["header"][0])
+        for worker, own in enumerate(errors):
+            positions = plan["positions"][worker, :drawn]
+            known = np.isfinite(own[:drawn]) & (self.tree.leaves[positions] > 0)
+            leaves, above = priority_leaves(own[:drawn][known] + np.float32(EPSILON), self.alpha)
+            self.tree.write(positions[known], leaves)
+            largest, saturated = max(largest, int(leaves.max(initial=0))), saturated + above
+        return largest, saturated
+
+    def hold_leaves(self) -> None:
+        """Copy the leaves for the recorder."""
+        self.arrays["held_leaves"][:] = self.arrays["leaves"]
+
+    def _let_draw(self, source: int, first: int, end: int, leaf: int) -> None:
+        """Let the steps be drawn that rows `first` to `end` - 1 have completed, and as many of the oldest no more."""
+        before, now = (max(0, row - self.size.n_step + 1) for row in (first, end))
+        oldest, kept = (max(0, row - self.size.kept) for row in (before, now))
+        self._fill(source, oldest, kept, 0)
+        self._fill(source, before, now, leaf)
+        new = self.rows.positions_of(source, before, now)
+        skipped = new[self.arrays["valid"].reshape(-1)[new] == 0]
+        if len(skipped):
+            self.tree.write(skipped, np.zeros(len(skipped), np.uint32))
+
+    def _fill(self, source: int, first: int, end: int, leaf: int) -> None:
+        """Set the leaves of rows `first` to `end` - 1 of a collector, at most a ring of them."""
+        ring, envs = self.size.rows, self.size.envs
+        while first < end:
+            start = first % ring
+            count = min(end - first, ring - start)
+            self.tree.fill((source * ring + start) * envs, count * envs, leaf)
+            first += count

@@ -1,0 +1,141 @@
+"""ReplayWorker computes the gradients of one worker from a replay memory, and its actor decides when.
+
+    plan -> gather -> algorithm.gradient(batch) -> backward -> one copy into the gradient slot, with the new errors
+
+A gradient is a function of its number, its plan, the rows of the plan and one version of the weights. All of these
+are there until the gradient has arrived. So the successor of a worker that was killed makes the same gradient again,
+with the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hive.algorithms import Batch, Configured, ReplayAlgorithm, batch_of, update_parameter
+from hive.approximation import SharedTarget
+from hive.gradients import clear
+from hive.networks.shared_network import SharedNetwork
+from hive.runtime import Actor, SharedIn, SlotOutlet, Status, Subscription, endpoint
+from hive.storage import Purpose, Replay, stream_seed
+from hive.workers.actors import NanDumps
+from hive.workers.blueprint import Blueprint
+from hive.workers.gradient_slot import GradientSlot
+from hive.workers.messages import Gradient, Plan, ReplayRows, Weights
+from hive.workers.replay_memory import DrawnRows
+
+__all__ = ["ReplayWorker", "ReplayWorkerActor"]
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class ReplayWorker:
+    """Computes gradients of plans. `memory`: the block of the replay memory, uint8."""
+
+    def __init__(
+        self, blueprint: Blueprint, index_worker: int, memory: NDArray[np.uint8], status: Status | None = None
+    ) -> None:
+        self.index_worker = index_worker
+        self.seed = blueprint.config.run.seed
+        self.networks = blueprint.wrapper()
+        network = self.networks.online_network
+        self.slot = GradientSlot(network.flat, blueprint.codec)
+        self.algo = cast(ReplayAlgorithm, blueprint.algorithm())
+        target = self.networks.target_network
+        self.algo.connect(network.module, self.slot, SharedTarget(network.module, target.module) if target else None)
+        self.rows = Replay(blueprint.memory_layout.views(memory), stack=blueprint.replay_size.stack)
+        self.status = status
+        self.phases = (status.phase("gather"), status.phase("gradient")) if status else (0, 0)
+
+    def bind(self, state: NDArray[np.uint8]) -> None:
+        """Compute with this block of the learner's state from now on: uint8 [state.bytes], read in place."""
+        assert isinstance(self.networks.global_network, SharedNetwork)
+        self.networks.global_network.at(state)
+        self.networks.update_online_network()
+        self.slot.rebound()
+
+    def clear_residual(self) -> None:
+        """Discard the codec's residual, at a resume barrier: checkpoints do not contain it."""
+        self.slot.residual[:] = 0.0
+
+    def gather(self, drawn: DrawnRows, out: Arrays, number: int) -> Batch | None:
+        """Return the batch of gradient `number`, whose slot `out` takes the errors; None if no rows were drawn."""
+        self._enter(0)
+        count = len(drawn.positions)
+        if not count:
+            return None
+        config = self.algo.config
+        rows = self.rows.gather(drawn.positions, n_step=config.n_step, discount=config.discount)
+        return batch_of(rows, drawn.importance, out["errors"][:count], number)
+
+    def compute(self, batch: Batch | None, out: Arrays, *, sequence: int, version: int) -> None:
+        """Write gradient `sequence` into the slot `out`. version: that of the bound state."""
+        self._enter(1)
+        clear(out, version, sequence)
+        if batch is not None:
+            torch.default_generator.manual_seed(
+                stream_seed(self.seed, Purpose.training_forward, self.index_worker, sequence)
+            )
+            self.slot.open(out, ())
+            try:
+                self.algo.gradient(batch)
+            finally:
+                self.slot.close()
+        if self.status:
+            self.status.enter(self.status.runtime)
+
+    def _enter(self, phase: int) -> None:
+        if self.status:
+            self.status.enter(self.phases[phase])
+
+
+class ReplayWorkerActor(Actor):
+    """Makes one gradient after another, each of the plan and on the version that the schedule names."""
+
+    role = "gradient-worker"
+    memory = SharedIn(ReplayRows)
+    plans = Subscription(Plan)
+    state = Subscription(Weights)
+    gradients = SlotOutlet(Gradient)
+
+    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
+        self.schedule = blueprint.schedule()
+        self.worker = ReplayWorker(blueprint, self.index, self.memory.memory, self.status)
+        self.per_batch = self.worker.algo.gradients_per_batch
+        self.importance_exponent = blueprint.replay_config.importance_exponent
+        self.plan_layout = blueprint.plan_layout
+        self.worker.slot.on_not_finite = NanDumps(self, directory)
+
+    async def run(self) -> None:
+        barriers = self.schedule.barriers
+        barrier = barriers.last(barriers.round_of(self.gradients.produced))
+        while True:
+            slot = await self.gradients.reserve()  # before the pins, so nothing is held while waiting for a slot
+            number = slot.sequence
+            if barriers.last(barriers.round_of(number)) != barrier:
+                barrier = barriers.last(barriers.round_of(number))
+                self.worker.clear_residual()
+            _, plan = await self.plans.pin(number // self.per_batch)
+            drawn = DrawnRows.of(self.plan_layout.views(plan), self.index, self.importance_exponent)
+            self.plans.unpin()
+            batch = self.worker.gather(drawn, slot.arrays, number)
+            version, weights = await self.state.pin(self.schedule.gradients.state_version(number))
+            self.status.show_version(version, self.state.latest - version)
+            self.worker.bind(weights)
+            self.worker.compute(batch, slot.arrays, sequence=number, version=version)
+            self.state.unpin()
+            self.gradients.commit(slot)
+
+    @endpoint
+    async def update_algorithm_parameter(self, name: str, value: object) -> None:
+        """Change one hyper-parameter from the next gradient on. Endpoints run between two gradients.
+
+        Raises ConfigError, also for an algorithm that is not Configured.
+        """
+        update_parameter(cast(Configured, self.worker.algo), name, value)
+        self.importance_exponent = self.worker.algo.config.importance_exponent
