@@ -28,6 +28,7 @@ __all__ = ["snapshot_of"]
 
 
 INFO = "info/"  # begins the names of the counters of env.info
+REPLAY = "replay/"  # begins the names of the counters of a replay memory
 
 
 def snapshot_of(status: Mapping[str, Any], history: History | None = None, extras: Extras | None = None) -> Snapshot:
@@ -75,13 +76,16 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         returns=extras.returns,
         events=extras.events,
         warnings=tuple(RunWarning.of(warning) for warning in status.get("warnings", ())),
-        info={
-            name.removeprefix(INFO): value
-            for name, value in results.items()
-            if name.startswith(INFO) and math.isfinite(value)
-        },
+        info=_named(results, INFO),
+        replay=_named(results, REPLAY),
     )
     return dataclasses.replace(snapshot, bound_by=bound_by(snapshot))
+
+
+def _named(results: Mapping[str, float], prefix: str) -> dict[str, float]:
+    """Return the finite results whose names begin with `prefix`, without it."""
+    known = ((name, value) for name, value in results.items() if name.startswith(prefix) and math.isfinite(value))
+    return {name.removeprefix(prefix): value for name, value in known}
 
 
 def _channel(name: str, account: Mapping[str, Any], edge: Mapping[str, Any] | None, history: History) -> ChannelRow:

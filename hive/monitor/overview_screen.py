@@ -149,7 +149,17 @@ def _rates(snapshot: Snapshot) -> list[Line]:
             (f"   cores {_cores(snapshot)}", PLAIN),
         ]
     )
-    return lines
+    return lines + _replay(snapshot.replay)
+
+
+def _replay(values: Mapping[str, float]) -> list[Line]:
+    """Draw how full the replay memory is, how often a step is drawn, and the age and priorities of what is drawn."""
+    if not values.get("steps"):
+        return []
+    held, drawn = f"{amount(values['steps'])} ({values['fill']:.0%})", f"{values['draws_per_step']:.3g}"
+    line: Line = [(" replay      ", PLAIN), (f" {held:>7}", BOLD), (f"  drawn ×{drawn}", DIM)]
+    spread = f"   priorities {values['priority_share']:.0%}" if values["priority_share"] < 1 else ""
+    return [line, [(f"   age {amount(values['age_steps'])} steps{spread}", DIM)]]
 
 
 def _cores(snapshot: Snapshot) -> str:

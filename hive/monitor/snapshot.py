@@ -71,6 +71,7 @@ class Snapshot:
     supervisor: str = ""
     warnings: tuple[RunWarning, ...] = ()
     info: Mapping[str, float] = field(default_factory=dict)  # means of env.info over the last 100 episodes, if known
+    replay: Mapping[str, float] = field(default_factory=dict)  # hive.workers.REPLAY_VALUES, of a run with such a memory
 
     @property
     def active_warnings(self) -> list[RunWarning]:

@@ -15,6 +15,7 @@ from hive.errors import RecordError, TopologyError
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
 from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq
 from hive.workers import (
+    REPLAY_VALUES,
     RESULTS,
     Blueprint,
     CollectorActor,
@@ -83,7 +84,8 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     elif blueprint.best_by == "training":
         t.connect(learner.improved, recorder.improved)
 
-    t.results(learner, *RESULTS, *info_counters(blueprint.config.env.info))
+    counters = REPLAY_VALUES if blueprint.replays else ()
+    t.results(learner, *RESULTS, *info_counters(blueprint.config.env.info), *counters)
     t.digest(learner.weights, blueprint.flat.block_bytes)
     return t
 
@@ -101,7 +103,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
     if gradients.decentralised:
         slots = replica_slots(gradients.max_lag, gradients.bootstrap_rounds)
     carrier = Zmq if blueprint.config.run.carrier == "zmq" else Slots
-    # The learner of a replay memory takes the rollouts. Those that it claims and then loses are offered to its successor.
+    # The learner of a replay memory takes the rollouts. What it had claimed when it was killed, its successor appends.
     t.connect(
         collector.rollouts,
         learner.rollouts if blueprint.replays else worker.rollouts,

@@ -31,12 +31,14 @@ from hive.workers.messages import (
 from hive.workers.playing import evaluate
 from hive.workers.recorder import Recorder
 from hive.workers.replay_learner import ReplayLearnerActor
+from hive.workers.replay_memory import REPLAY_VALUES
 from hive.workers.replay_worker import ReplayWorker, ReplayWorkerActor
 from hive.workers.replica import Replica, replica_slots
 from hive.workers.rollouts import CollectedRollout, RoundStorage, Snapshot, snapshot_of
 from hive.workers.trainer import Trainer
 
 __all__ = [
+    "REPLAY_VALUES",
     "RESULTS",
     "Blueprint",
     "CheckpointDue",

@@ -193,6 +193,10 @@ class LearnerActor(Actor):
     def _learned(self, claimed: list[Slot], after: Arrays) -> None:
         """Use what else these gradients carry, before the turn is committed. after: its optimizer state."""
 
+    def _more_values(self) -> dict[str, float]:
+        """Return further metrics of this moment."""
+        return {}
+
     def _step_record(
         self, step: LearnerStep, claimed: list[Slot], headers: list[list[int]], lags: list[int]
     ) -> StepRecord:
@@ -380,6 +384,7 @@ class LearnerActor(Actor):
         if not force and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
         if values := report.take(totals, self._optimizer_state()["returns"], self._info_means()):
+            values |= self._more_values()
             await self.metrics.send(
                 Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values)
             )

@@ -23,7 +23,7 @@ from hive.workers.blueprint import Blueprint
 from hive.workers.learner import Count
 from hive.workers.learner_actor import LearnerActor
 from hive.workers.messages import Plan, ReplayLedger, ReplayRows, RolloutReady
-from hive.workers.replay_memory import ReplayMemory
+from hive.workers.replay_memory import REPLAY_VALUES, ReplayMemory
 
 __all__ = ["ReplayLearnerActor"]
 
@@ -43,6 +43,7 @@ class ReplayLearnerActor(LearnerActor):
         self.replay: ReplayMemory = blueprint.replay_memory(self.memory.memory)
         self.ledger_layout, self.plan_layout = blueprint.ledger_layout, blueprint.plan_layout
         self.phase = self.status.phase("replay")
+        self.replay_counters = {name: self.status.counter(name) for name in REPLAY_VALUES}
         self.per_batch = blueprint.gradients_per_batch
 
     async def setup(self) -> None:
@@ -102,6 +103,15 @@ class ReplayLearnerActor(LearnerActor):
         counters = after["counters"]
         counters[Count.largest_leaf] = max(int(counters[Count.largest_leaf]), largest, self.replay.first_leaf)
         counters[Count.saturated] += saturated
+
+    def _more_values(self) -> dict[str, float]:
+        board = self.plans.board
+        draws = (self.turn // self.per_batch) * self.blueprint.replay_config.batch_size
+        plan = self.plan_layout.views(board.read(board.latest))
+        values = self.replay.describe(self._ledger(), plan, draws)
+        for name, value in values.items():
+            self.status.set(self.replay_counters[name], value)
+        return values
 
     def _ledger(self) -> Arrays:
         board = self.ledger.board

@@ -37,12 +37,24 @@ from hive.storage import (
 )
 from hive.workers.learner import RETURNS_KEPT, Count, count_episodes
 
-__all__ = ["DrawnRows", "ReplayMemory", "ReplaySize", "ledger_layout", "memory_layout", "plan_layout"]
+__all__ = ["REPLAY_VALUES", "DrawnRows", "ReplayMemory", "ReplaySize", "ledger_layout", "memory_layout", "plan_layout"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
 EPSILON = 1e-6  # added to |TD error|, so that a step without an error can still be drawn
 COUNTERS = 16  # words, as in an optimizer state
+MOST_DESCRIBED = 1 << 16  # leaves that their spread is computed from: all of them would take milliseconds
+
+REPLAY_VALUES = (
+    "replay/steps",
+    "replay/fill",
+    "replay/draws_per_step",
+    "replay/age_steps",
+    "replay/priority_share",
+)
+"""Steps in the memory; their share of the capacity; how often each new step is drawn, on average; mean age, in
+environment steps, of what was drawn last; and the share of steps that would be drawn as often if only these were drawn,
+all equally often: 1 without priorities (the effective sample size, Kish 1965)."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +195,27 @@ class ReplayMemory:
             self.tree.write(positions[known], leaves)
             largest, saturated = max(largest, int(leaves.max(initial=0))), saturated + above
         return largest, saturated
+
+    def describe(self, ledger: Arrays, plan: Arrays, draws: int) -> dict[str, float]:
+        """Return the metrics REPLAY_VALUES. plan: the last one. draws: steps drawn so far."""
+        size = self.size
+        columns = size.sources * size.envs
+        held = np.minimum(ledger["written"], size.kept).sum() * size.envs
+        positions = plan["positions"][:, : plan["header"][0]].reshape(-1)
+        source, row = np.divmod(positions // size.envs, size.rows)
+        ages = (ledger["written"][source] - 1 - row) % size.rows
+        leaves = self.arrays["leaves"].reshape(-1)
+        some = leaves[:: -(-len(leaves) // MOST_DESCRIBED)].astype(np.float64)
+        squares = np.count_nonzero(some) * (some * some).sum()
+        steps = max(int(ledger["counters"][Count.env_steps]), 1)
+        values = (
+            float(held),
+            float(held / (size.kept * columns)),
+            draws / steps,
+            float(ages.mean() * columns) if len(ages) else 0.0,
+            float(some.sum() ** 2 / squares) if squares else 0.0,
+        )
+        return dict(zip(REPLAY_VALUES, values, strict=True))
 
     def hold_leaves(self) -> None:
         """Copy the leaves for the recorder."""
