@@ -91,7 +91,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
 def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint:
     """Return the newest intact checkpoint, with `exact` of the scheduled ones. Raises UsageError if there is none."""
     refused: list[str] = []
-    chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, refused=refused.append)
+    chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, replay=True, refused=refused.append)
     for cause in refused:
         _warn(cause)
     if chosen is not None:

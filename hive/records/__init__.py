@@ -4,14 +4,15 @@ directory, runs      paths in a run directory; finding a run and its state
 atomic, documents    files and folders that appear completely or not at all; JSON
 checkpoints          writing, finding and removing checkpoints
 weights              arrays and counters of a checkpoint: safetensors and JSON
+replay_chunks        rows of a replay memory in a checkpoint
 jsonl, sinks         growing files of JSON lines; destinations of metrics
 logs, crash          logs and crash reports, for people
 nan_dumps            inputs of gradients that were not finite
 resume_point         the checkpoint that a run is resumed from
 summary              the result of a run
 
-`hive.records.weights` is not imported here, because it needs NumPy and `hive ls` must be fast. Checkpoints import it
-when arrays are written or read, not when checkpoints are listed.
+`hive.records.weights` and `hive.records.replay_chunks` are not imported here, because they need NumPy and `hive ls`
+must be fast. Checkpoints import them when arrays are written or read, not when checkpoints are listed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from hive.records.checkpoints import (
     replace_best,
     retain,
     write_checkpoint,
+    writing_checkpoint,
 )
 from hive.records.crash import write_crash
 from hive.records.directory import RunDirectory, home_folder
@@ -111,4 +113,5 @@ __all__ = [
     "write_nan_dump",
     "write_resume_point",
     "write_run_facts",
+    "writing_checkpoint",
 ]

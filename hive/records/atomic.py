@@ -6,7 +6,8 @@
 
 A rename is atomic, and a file or folder is renamed only after all of its content is on the disk. `DONE` is written last
 and lists every file with its size and SHA-256. `check_folder` compares them, so that an error names the file in a
-truncated copy or on a faulty disk.
+truncated copy or on a faulty disk. A writer that has already synced and hashed a file of the folder, or linked one from
+a complete folder, passes its facts, and the file is not read again.
 
 `remove_folder` works in the opposite order: it renames the folder to its temporary name, then removes the content.
 
@@ -20,9 +21,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from hive.errors import RecordError
 from hive.records.documents import JSON, failure, json_text, read_object
@@ -30,9 +32,11 @@ from hive.records.documents import JSON, failure, json_text, read_object
 __all__ = [
     "DONE",
     "FILES",
+    "Facts",
     "Files",
     "atomic_folder",
     "check_folder",
+    "read_listing",
     "remove_folder",
     "remove_unfinished",
     "write_bytes",
@@ -41,6 +45,9 @@ __all__ = [
 
 DONE = "DONE"
 UNFINISHED = ".hive-tmp"
+
+Facts: TypeAlias = dict[str, JSON]
+"""`size` and `sha256` of a file."""
 
 
 class Files:
@@ -59,6 +66,10 @@ class Files:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name."""
+        os.link(source, target)
 
     def rename(self, source: Path, target: Path) -> None:
         source.rename(target)
@@ -93,8 +104,10 @@ def write_json(path: Path, value: JSON, files: Files = FILES) -> None:
 
 
 @contextmanager
-def atomic_folder(final: Path, files: Files = FILES) -> Iterator[Path]:
+def atomic_folder(final: Path, files: Files = FILES, known: Mapping[str, Facts] | None = None) -> Iterator[Path]:
     """Yield a temporary folder, which becomes `final` when the block ends and is removed when the block raises.
+
+    known: facts of files by their names in the folder, complete when the block ends. Their content is on the disk.
 
     Raises RecordError if `final` exists or if something cannot be written.
     """
@@ -105,7 +118,7 @@ def atomic_folder(final: Path, files: Files = FILES) -> Iterator[Path]:
         files.remove(temporary)
         files.make_folder(temporary)
         yield temporary
-        _complete(temporary, files)
+        _complete(temporary, files, known or {})
         files.rename(temporary, final)
         files.sync(final.parent)
     except OSError as error:
@@ -116,20 +129,27 @@ def atomic_folder(final: Path, files: Files = FILES) -> Iterator[Path]:
         raise
 
 
-def check_folder(path: Path, *, checksums: bool = True) -> None:
-    """Compare a folder with its `DONE`. Raises RecordError with the name of the first missing or changed file.
-
-    Without `checksums` only sizes are compared, and only the file `DONE` is read.
-    """
+def read_listing(path: Path) -> dict[str, Facts]:
+    """Return the facts of all files of a folder by name, as in `DONE`. Raises RecordError."""
     listing = read_object(path / DONE).get("files")
     if not isinstance(listing, dict):
         raise RecordError(f"`{path / DONE}` lists no files")
+    return listing
+
+
+def check_folder(path: Path, *, checksums: bool = True, unread: str = "") -> None:
+    """Compare a folder with its `DONE`. Raises RecordError with the name of the first missing or changed file.
+
+    Without `checksums` only sizes are compared, and only the file `DONE` is read. Files whose names end in `unread` are
+    compared by size in any case.
+    """
+    listing = read_listing(path)
     try:
         present = _files_in(path)  # names in DONE are looked up here and never opened, so they cannot leave the folder
         for name, expected in listing.items():
             if name not in present:
                 raise RecordError(f"`{path}`: {name!r} is missing")
-            facts = _facts(present[name], checksums)
+            facts = _facts(present[name], checksums and not (unread and name.endswith(unread)))
             if not isinstance(expected, dict) or not facts.items() <= expected.items():
                 raise RecordError(f"`{present[name]}` is damaged: its size or checksum has changed")
     except OSError as error:
@@ -165,12 +185,13 @@ def _try_to_remove(path: Path, files: Files) -> None:
         pass  # the leftover keeps its temporary name, which no reader opens
 
 
-def _complete(folder: Path, files: Files) -> None:
+def _complete(folder: Path, files: Files, known: Mapping[str, Facts]) -> None:
     """Sync all files to the disk, then write `DONE`, then sync `DONE`: it must not exist before the files do."""
     listing: dict[str, JSON] = {}
     for name, file in _files_in(folder).items():
-        files.sync(file)
-        listing[name] = _facts(file)
+        if name not in known:
+            files.sync(file)
+        listing[name] = known.get(name) or _facts(file)
     for sub, _, _ in os.walk(folder, topdown=False):
         files.sync(Path(sub))
     files.write(folder / DONE, json_text({"files": listing}, indent=1).encode())
@@ -186,8 +207,8 @@ def _files_in(folder: Path) -> dict[str, Path]:
     return names
 
 
-def _facts(file: Path, checksum: bool = True) -> dict[str, JSON]:
-    facts: dict[str, JSON] = {"size": file.stat().st_size}
+def _facts(file: Path, checksum: bool = True) -> Facts:
+    facts: Facts = {"size": file.stat().st_size}
     if checksum:
         with file.open("rb") as content:
             facts["sha256"] = hashlib.file_digest(content, "sha256").hexdigest()

@@ -6,12 +6,15 @@
         state.json               `update`, `checkpoint_format`, `scheduled`, `env_steps`, `mean_return`, and keys of the
                                  writer
         <part>.bin               raw bytes: a block of the learner's state in its memory layout
+        replay/                  the rows of a replay memory, if it has one (hive.records.replay_chunks)
         DONE                     size and SHA-256 of each of these files, written last
 
-A checkpoint appears and disappears completely (`atomic_folder`, `remove_folder`). There are two levels of checks.
+A checkpoint appears and disappears completely (`atomic_folder`, `remove_folder`). There are three levels of checks.
 Listing compares sizes, which detects truncated files. `newest_checkpoint` and `retain` compare every byte, so that a
-damaged checkpoint is neither loaded nor kept in place of an intact one. Other files in the folder are ignored. A folder
-with the name of a checkpoint that is not a valid one is refused, with the cause.
+damaged checkpoint is neither loaded nor kept in place of an intact one. The rows of a replay memory can have gigabytes:
+they are compared on request, and when they are read. Checkpoints share their files, so a damaged one damages all of
+them, and an older checkpoint that is kept is no substitute. Other files in the folder are ignored. A folder with the
+name of a checkpoint that is not a valid one is refused, with the cause.
 
 `scheduled` is true for a checkpoint at a resume barrier and false for any other save. Only from a scheduled checkpoint
 a run continues exactly.
@@ -33,21 +36,23 @@ import fcntl
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.errors import RecordError, UsageError
-from hive.records.atomic import DONE, FILES, Files, atomic_folder, check_folder, remove_folder
-from hive.records.directory import STATE_FILE, RunDirectory, home_folder
+from hive.records.atomic import DONE, FILES, Facts, Files, atomic_folder, check_folder, remove_folder
+from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX, STATE_FILE, RunDirectory, home_folder
 from hive.records.documents import JSON, failure, is_number, read_object
 from hive.records.regular import read_regular
 from hive.records.runs import resolve_run
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from hive.records.replay_chunks import ReplayRows
 
 __all__ = [
     "Checkpoint",
@@ -62,6 +67,7 @@ __all__ = [
     "replace_best",
     "retain",
     "write_checkpoint",
+    "writing_checkpoint",
 ]
 
 # Increased when the meaning of a part changes. Format 1 has no number in state.json and no target network. A state
@@ -116,6 +122,20 @@ class Checkpoint:
 
         return load_weights(self.path)[0]
 
+    @property
+    def has_replay(self) -> bool:
+        """Whether it was written with the rows of a replay memory."""
+        return (self.path / REPLAY_FOLDER).is_dir()
+
+    def read_replay(self, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[range, ...]:
+        """Read the rows of a replay memory into `arrays` [S, R, B, ...]; return the rows of each source now in them.
+
+        See `hive.records.replay_chunks.read_replay`. Raises RecordError.
+        """
+        from hive.records.replay_chunks import read_replay
+
+        return read_replay(self.path, arrays)
+
 
 def write_checkpoint(
     root: Path,
@@ -124,6 +144,7 @@ def write_checkpoint(
     tensors: Mapping[str, npt.NDArray[Any]],
     parts: Mapping[str, bytes | bytearray | memoryview | npt.NDArray[Any]],
     state: Mapping[str, JSON],
+    replay: ReplayRows | None = None,
     files: Files = FILES,
 ) -> Path:
     """Write the checkpoint `root/<update>/` and return its path.
@@ -131,25 +152,53 @@ def write_checkpoint(
     tensors: arrays by name, of the dtypes that `hive.records.weights` allows.
     parts: contiguous buffers by name.
     state: counters; `update` and `checkpoint_format` are added.
+    replay: rows of a replay memory; files that earlier checkpoints in `root` have are linked.
 
     A damaged checkpoint of the same update is replaced, because a run that was resumed from an earlier checkpoint
     reaches this update again. Raises RecordError if an intact one exists, or if it cannot be written. Earlier
     checkpoints are not affected.
     """
+    writing = writing_checkpoint(root, update, tensors=tensors, parts=parts, state=state, replay=replay, files=files)
+    for _ in writing:
+        pass
+    return _folder(root, update)
+
+
+def writing_checkpoint(
+    root: Path,
+    update: int,
+    *,
+    tensors: Mapping[str, npt.NDArray[Any]],
+    parts: Mapping[str, bytes | bytearray | memoryview | npt.NDArray[Any]],
+    state: Mapping[str, JSON],
+    replay: ReplayRows | None = None,
+    files: Files = FILES,
+) -> Generator[tuple[int, ...], None, None]:
+    """Write a checkpoint as `write_checkpoint` does, in steps. It exists when the generator has ended.
+
+    The first step writes all but the rows of `replay`: `tensors`, `parts` and `leaves` are not read after it. Each step
+    yields the first row of each source that is still to be read; the rows before may be overwritten. A generator that
+    is closed leaves nothing. Raises what `write_checkpoint` raises.
+    """
     from hive.records.weights import save_weights
 
-    folder = root / f"{update:06d}"
+    folder = _folder(root, update)
     if folder.exists():
         try:
             _open(folder, verify=True)
         except RecordError:
             remove_folder(folder, files)
-    with atomic_folder(folder, files) as temporary:
+    known: dict[str, Facts] = {}
+    with atomic_folder(folder, files, known) as temporary:
         save_weights(temporary, tensors, {**state, "update": update, "checkpoint_format": FORMAT}, files)
         for name, data in parts.items():
             block = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers for mypy from 3.12 on
             files.write(_part_file(temporary, name), block)
-    return folder
+        if replay is not None:
+            from hive.records.replay_chunks import write_replay
+
+            earlier = [saved.path for saved in _newest_first(root, verify=False) if saved.update < update]
+            known.update((yield from write_replay(temporary, replay, earlier, files)))
 
 
 def checkpoint_at(place: str, which: str = "latest") -> Checkpoint:
@@ -191,7 +240,9 @@ def best_of(run: RunDirectory) -> Checkpoint:
 
 
 def list_checkpoints(root: Path, *, verify: bool = False) -> list[Checkpoint]:
-    """Return the complete checkpoints in `root`, sorted by update; with `verify`, checksums are compared too.
+    """Return the complete checkpoints in `root`, sorted by update.
+
+    verify: compare checksums too, except for those of the rows of replay memories.
 
     Raises RecordError if `root` cannot be read.
     """
@@ -199,16 +250,21 @@ def list_checkpoints(root: Path, *, verify: bool = False) -> list[Checkpoint]:
 
 
 def newest_checkpoint(
-    root: Path, *, scheduled_only: bool = False, refused: Callable[[str], object] = lambda cause: None
+    root: Path,
+    *,
+    scheduled_only: bool = False,
+    replay: bool = False,
+    refused: Callable[[str], object] = lambda cause: None,
 ) -> Checkpoint | None:
     """Return the newest intact checkpoint in `root`, or None. Checksums are compared.
 
     scheduled_only: ignore checkpoints that are not scheduled.
+    replay: compare the checksums of the rows of replay memories too, which takes about a second per GB.
     refused: called for each newer checkpoint that is damaged, with its name and the cause.
 
     Raises RecordError if `root` cannot be read.
     """
-    found = _newest_first(root, verify=True, refused=refused)
+    found = _newest_first(root, verify=True, replay=replay, refused=refused)
     return next((checkpoint for checkpoint in found if checkpoint.scheduled or not scheduled_only), None)
 
 
@@ -305,7 +361,7 @@ def replace_best(
     which a resumed run can reach again, is removed before. Raises RecordError if something cannot be written or
     removed; then at least one of the two policies is complete, except for two of the same update.
     """
-    folder = root / f"{update:06d}"
+    folder = _folder(root, update)
     try:
         root.mkdir(exist_ok=True)
     except OSError as error:
@@ -320,18 +376,21 @@ def replace_best(
 
 
 def _newest_first(
-    root: Path, verify: bool, refused: Callable[[str], object] = lambda cause: None
+    root: Path, verify: bool, replay: bool = False, refused: Callable[[str], object] = lambda cause: None
 ) -> Iterator[Checkpoint]:
     for folder in reversed(_folders(root)):
         try:
-            yield _open(folder, verify)
+            yield _open(folder, verify, replay)
         except RecordError as error:
             refused(str(error))
 
 
-def _open(folder: Path, verify: bool) -> Checkpoint:
-    """Return the checkpoint in `folder`. Raises RecordError with the cause if it is not valid."""
-    check_folder(folder, checksums=verify)
+def _open(folder: Path, verify: bool, replay: bool = False) -> Checkpoint:
+    """Return the checkpoint in `folder`. Raises RecordError with the cause if it is not valid.
+
+    verify: compare checksums; `replay`: also those of the rows of a replay memory.
+    """
+    check_folder(folder, checksums=verify, unread="" if replay else ROWS_SUFFIX)
     update, state = int(folder.name), read_object(folder / STATE_FILE)
     if state.get("update") != update:
         raise RecordError(f"`{folder}` holds a checkpoint of update {state.get('update')!r}")
@@ -346,6 +405,10 @@ def _open(folder: Path, verify: bool) -> Checkpoint:
     if not is_number(state.get("schedule_start", 0.0)):
         raise RecordError(f"`{folder / STATE_FILE}`: `schedule_start` is not a number")
     return Checkpoint(folder, update, state)
+
+
+def _folder(root: Path, update: int) -> Path:
+    return root / f"{update:06d}"
 
 
 def _part_file(folder: Path, name: str) -> Path:

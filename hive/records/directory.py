@@ -30,13 +30,15 @@ from hive.errors import RecordError, UsageError
 from hive.records.documents import failure
 from hive.records.regular import foreign
 
-__all__ = ["LATEST", "STATE_FILE", "WEIGHTS_FILE", "RunDirectory", "home_folder"]
+__all__ = ["LATEST", "REPLAY_FOLDER", "ROWS_SUFFIX", "STATE_FILE", "WEIGHTS_FILE", "RunDirectory", "home_folder"]
 
 LATEST = "latest"
 
 # Files in the folder of a checkpoint.
 WEIGHTS_FILE = "weights.safetensors"
 STATE_FILE = "state.json"
+REPLAY_FOLDER = "replay"
+ROWS_SUFFIX = ".rows"
 
 RESERVE_FILE = ".reserve"
 RESERVE_BYTES = 256 * 1024  # size of the summary of a run with a thousand actors

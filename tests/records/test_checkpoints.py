@@ -30,9 +30,11 @@ from hive.records import (
     remove_folder,
     remove_unfinished,
     replace_best,
+    replay_chunks,
     retain,
     write_checkpoint,
 )
+from hive.records.replay_chunks import ReplayRows
 
 FILE_NAMES = ["DONE", "ledger.bin", "state.json", "weights.bin", "weights.safetensors"]
 
@@ -69,6 +71,10 @@ class FullDisk(Files):
     def sync(self, path: Path) -> None:
         self.operate()
         super().sync(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        self.operate()
+        super().link(source, target)
 
     def rename(self, source: Path, target: Path) -> None:
         self.operate()
@@ -130,6 +136,10 @@ class PowerCut(FullDisk):
         self.contents.discard(path)
         self.entries = {entry for entry in self.entries if entry.parent != path}
         self.renames = [pair for pair in self.renames if pair[1].parent != path]
+
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        self.entries.add(target)
 
     def rename(self, source: Path, target: Path) -> None:
         super().rename(source, target)
@@ -486,6 +496,45 @@ def test_a_fault_at_every_operation_of_a_replacement(tmp_path: Path, disk: type[
         shutil.copytree(tmp_path / "damaged", tmp_path / "000002")
     save(tmp_path, 2, disk(4 + OPERATIONS_OF_A_WRITE))
     assert newest_update(tmp_path) == 2
+
+
+def replay_of(update: int) -> ReplayRows:
+    """10 rows per update, of which chunks have 8."""
+    arrays = {name: np.zeros((1, 30, 1), np.uint8) for name in ("observations", "rewards", "truncated")}
+    arrays["rewards"][0, :, 0] = range(30)
+    arrays["finals"], arrays["leaves"] = arrays["observations"], np.full((1, 30, 1), update, np.uint32)
+    return ReplayRows(arrays, [10 * update], 29)
+
+
+def save_with_replay(root: Path, update: int, files: Files = FILES) -> None:
+    write_checkpoint(root, update, tensors={}, parts={}, state={}, replay=replay_of(update), files=files)
+
+
+@DISKS
+def test_a_fault_at_every_operation_of_a_write_with_replay(
+    tmp_path: Path, disk: type[FullDisk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_chunks, "CHUNK_BYTES", 8 * 3)
+    save_with_replay(tmp_path, 1)
+    undisturbed = disk(10**6)
+    save_with_replay(tmp_path, 2, undisturbed)
+    assert os.stat(tmp_path / "000002/replay/000-000000000000-000000000008.rows").st_nlink == 2
+    appeared = []
+    for fault in range(undisturbed.operations):
+        shutil.rmtree(tmp_path / "000002", ignore_errors=True)
+        with pytest.raises((RecordError, PowerCutError)):
+            save_with_replay(tmp_path, 2, disk(fault))
+        assert torn(tmp_path) == []
+        newest = newest_checkpoint(tmp_path, replay=True)
+        assert newest is not None
+        appeared += [fault] if newest.update == 2 else []
+        read = {name: np.zeros_like(array) for name, array in replay_of(0).arrays.items()}
+        assert newest.read_replay(read) == (range(10 * newest.update),)
+        assert read["rewards"][0, : 10 * newest.update, 0].tolist() == list(range(10 * newest.update))
+    last = undisturbed.operations - 1  # the sync of the parent
+    assert appeared == ([] if disk is PowerCutThatLosesRenames else [last])
+    remove_unfinished(tmp_path)
+    assert hidden(tmp_path) == []
 
 
 @pytest.fixture(scope="module")
