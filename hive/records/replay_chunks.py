@@ -89,7 +89,8 @@ class ReplayRows:
     arrays: C-contiguous [S, R, B, ...] by name. `finals` (of the same kind as `observations`) are stored where
     `truncated` is not 0, `leaves` are uint32, and all other arrays are stored as they are.
     written: the number of rows of each source, [S]. Only the observation of the next one is stored.
-    kept: how many of the newest rows of a source are stored, at most R - 1.
+    kept: how many of the newest rows of a source are stored, at most R - 1. These are the rows from which transitions
+    are drawn, and on both sides those that they need: n - 1 of n steps, k - 1 of stacks of k observations.
     """
 
     arrays: Mapping[str, NDArray[Any]]

@@ -20,6 +20,7 @@ from hive.errors import RecordError
 from hive.records import Checkpoint, Files, list_checkpoints, newest_checkpoint, retain, writing_checkpoint
 from hive.records import replay_chunks as module
 from hive.records.replay_chunks import ReplayRows
+from hive.storage import PriorityTree, ReplayBuffer
 
 Arrays = dict[str, np.ndarray]
 
@@ -398,3 +399,29 @@ def test_the_head_needs_a_row_of_the_ring(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="40 rows cannot be kept in a ring of 40"):
         save(tmp_path, 1, filled(4).to_write(40))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_restored_memory_draws_the_same_batches(tmp_path: Path) -> None:
+    """The memory of a script, with priorities, seams and ends, saved three times and continued each time."""
+
+    def buffer() -> ReplayBuffer:
+        return ReplayBuffer(((3,), "uint8"), ((), "int64"), capacity=40, envs=2, n_step=3, stack=2, alpha=0.6)
+
+    random, replay = np.random.default_rng(0), buffer()
+    kept = replay.kept + (replay.n_step - 1) + (replay.memory.stack - 1)
+    for update in (1, 2, 3):
+        replay.begin(random.integers(0, 250, (2, 3)))
+        for _ in range(17):
+            ended, after = random.integers(0, 2, (2, 2)), random.integers(0, 250, (2, 2, 3))
+            replay.add(random.integers(0, 4, 2), random.random(2), ended[0], ended[1], after[0], after[1])
+        replay.update(replay.sample(8), random.random(8))
+        checkpoint = save(tmp_path, update, ReplayRows(replay.memory.arrays, [replay.written], kept))
+        restored = buffer()
+        (span,) = checkpoint.read_replay(restored.memory.arrays)
+        assert (span.start, span.stop) == (max(0, replay.written - kept), replay.written)
+        restored.tree = PriorityTree(restored.memory.arrays["leaves"].reshape(-1))
+        for name in ("written", "drawn", "largest"):
+            setattr(restored, name, getattr(replay, name))
+        ours, theirs = restored.sample(64), replay.sample(64)
+        assert all(np.array_equal(value, getattr(theirs, name)) for name, value in vars(ours).items())
+        replay = restored
