@@ -80,13 +80,14 @@ class Counting(Files):
     def __init__(self, links: bool = True) -> None:
         self.links = links
         self.bytes = 0
+        self.synced: list[Path] = []
 
     def write(self, path: Path, data: bytes | memoryview) -> None:
         self.bytes += len(data) if path.parent.name == "replay" else 0
         super().write(path, data)
 
     def sync(self, path: Path) -> None:
-        pass
+        self.synced.append(path)
 
     def link(self, source: Path, target: Path) -> None:
         if not self.links:
@@ -187,6 +188,7 @@ def test_rows_come_back_however_rings_wrapped_and_whatever_was_linked(data: st.D
             assert floors[-1] == tuple(memory.written)
             assert np.all(np.diff(floors, axis=0) >= 0)
             read = rings(len(memory.written), data.draw(st.integers(2, 40)), memory.envs)
+            read["leaves"][:] = 5
             spans = checkpoint.read_replay(read)
             fit = read["rewards"].shape[1] - 1
             assert [span.start for span in spans] == [
@@ -210,6 +212,35 @@ def test_only_new_rows_are_written(tmp_path: Path) -> None:
     rows, leaves, heads = new["000-000000000020-000000000023.rows"].stat().st_size, 4 * 2 * (23 + 16), 2 * 2 * 3
     assert files.bytes == rows + leaves + heads + (second.path / "replay" / "rows.json").stat().st_size
     assert rows <= 3 * 2 * (ROW_BYTES + 3)  # and at most as many finals
+
+
+def test_the_rows_that_are_overwritten_first_are_written_first(tmp_path: Path) -> None:
+    floors: list[tuple[int, ...]] = []
+    save(tmp_path, 1, filled(11, 19).to_write(30), step=floors.append)
+    assert floors == [(0, 0), (0, 4), (0, 8), (4, 8), (4, 12), (8, 12), (8, 16), (11, 16), (11, 19)]
+
+
+def test_files_with_more_rows_than_are_needed_are_linked_and_others_are_not(tmp_path: Path) -> None:
+    memory = filled(22)
+    for update, kept, name in ((1, 9, "13-16"), (2, 11, "11-12"), (3, 10, "12-16"), (4, 8, "12-16"), (5, 6, "16-20")):
+        checkpoint = save(tmp_path, update, memory.to_write(kept))
+        first, end = name.split("-")
+        assert next(iter(row_files(checkpoint))) == f"000-{int(first):012d}-{int(end):012d}.rows"
+        assert checkpoint.read_replay(rings(1)) == (range(22 - kept, 22),)
+
+
+def test_linked_files_are_not_read(tmp_path: Path) -> None:
+    """So the checksum of the time at which they were written is kept, and damage is found also in later checkpoints."""
+    memory = filled(8)
+    file = row_files(save(tmp_path, 1, memory.to_write(30)))["000-000000000000-000000000004.rows"]
+    content = file.read_bytes()
+    file.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    memory.append(0, 8)
+    files = Counting()
+    second = save(tmp_path, 2, memory.to_write(30), files)
+    assert [path.name for path in files.synced if path.suffix == ".rows"] == [*row_files(second)][2:]
+    with pytest.raises(RecordError, match=rf"`{second.path / 'replay' / file.name}` is damaged"):
+        second.read_replay(rings(1))
 
 
 def test_rows_that_were_evicted_are_left_out(tmp_path: Path) -> None:
@@ -244,12 +275,29 @@ def test_another_history_with_the_same_row_numbers_is_not_linked(tmp_path: Path)
     assert_holds(read, second.read_replay(read), memory, memory.ring["leaves"])
 
 
-@pytest.mark.parametrize("envs", [1, 3])
-def test_rows_of_another_layout_are_not_linked(tmp_path: Path, envs: int) -> None:
+def test_files_of_later_checkpoints_are_not_linked(tmp_path: Path) -> None:
+    """They are of another history."""
+    rows = filled(12).to_write(30)
+    later = save(tmp_path, 2, rows)
+    save(tmp_path, 1, rows)
+    assert all(path.stat().st_nlink == 1 for path in row_files(later).values())
+
+
+def test_a_file_in_which_another_action_was_taken_is_not_linked(tmp_path: Path) -> None:
+    memory = filled(8)
+    first = save(tmp_path, 1, memory.to_write(30))
+    memory.ring["actions"][0, 5, 1] += 1
+    save(tmp_path, 2, memory.to_write(30))
+    assert [path.stat().st_nlink for path in row_files(first).values()] == [2, 1]
+
+
+@pytest.mark.parametrize(("envs", "count"), [(1, 2), (3, 6)])
+def test_rows_of_another_layout_are_not_linked(tmp_path: Path, envs: int, count: int) -> None:
     save(tmp_path, 1, filled(12).to_write(30))
     memory = filled(12, envs=envs)
     read = rings(1, envs=envs)
     second = save(tmp_path, 2, memory.to_write(30))
+    assert len(row_files(second)) == count  # chunks of this layout have the right size
     assert_holds(read, second.read_replay(read), memory, memory.ring["leaves"])
 
 
