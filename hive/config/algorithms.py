@@ -29,6 +29,7 @@ __all__ = [
     "TargetConfig",
 ]
 
+NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn")
 SCHEDULES = ("constant", "linear", "cosine")
 SCHEDULE_FIXED = "collectors computed their exploration schedule from it"
 ROUND_FIXED = "it determines the number of gradients in a round"
@@ -50,9 +51,9 @@ class AlgorithmConfig:
     name: str = key(
         "a2c",
         'algorithm, or custom "package.module:Class" with the keys of the scheme\'s; default: set by the scheme',
-        choices=("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn"),
+        choices=NAMES,
         accepts=is_reference,
-        expected='"a2c", "ppo", "impala", "nstep-q", "pqn", "dqn" or "package.module:Class"',
+        expected=", ".join(f'"{name}"' for name in NAMES) + ' or "package.module:Class"',
         fixed="another algorithm needs another run",
     )
     options: Mapping[str, Any] = key(

@@ -19,7 +19,7 @@ from typing import Any
 from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import note_on
+from hive.config.other_names import WITHOUT_ONE, note_on
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
 from hive.config.rules import RULES, Rule
 from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
@@ -219,6 +219,8 @@ class _Loader:
             return  # the algorithm itself is invalid: the intended one may have this key
         close = closest(name, keys_of(table))
         note = f"`{name}` belongs to {_listed(owners)}" if owners else note_on(name)
+        if owners and name in WITHOUT_ONE:
+            note += f"; {WITHOUT_ONE[name]}"
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
         self._add(f"{section}.{name}", source.problem((section, name), "unknown key", note=note, at_key=True))
 

@@ -1,7 +1,8 @@
 """Names that other trainers use for keys of the config, for the hint "hive calls it `algorithm.discount`".
 
-They come from Stable-Baselines3, CleanRL, RLlib, Sample Factory and papers. Names with more than one meaning are in
-WITHOUT_ONE: `batch_size`, for example, means a rollout in one trainer and a minibatch in another.
+They come from Stable-Baselines3, CleanRL, RLlib, Sample Factory and papers. Names that correspond to no single key are
+in WITHOUT_ONE: `batch_size`, for example, means a rollout in one trainer and a minibatch in another. It is a key of
+algorithms with a replay memory; the note is for all others.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ OTHER_NAMES: Mapping[str, str] = {
     "adam_eps": "algorithm.optimizer_epsilon",
     "beta1": "algorithm.adam_optimizer_beta1",
     "beta2": "algorithm.adam_optimizer_beta2",
+    "buffer_capacity": "algorithm.replay_capacity",
+    "buffer_size": "algorithm.replay_capacity",
     "clip": "algorithm.clip_range",
     "clip_coef": "algorithm.clip_range",
     "clip_eps": "algorithm.clip_range",
@@ -29,6 +32,8 @@ OTHER_NAMES: Mapping[str, str] = {
     "clip_grad_norm": "algorithm.clip_gradients",
     "clip_param": "algorithm.clip_range",
     "clip_range_vf": "algorithm.value_clip_range",
+    "double_dqn": "algorithm.double",
+    "double_q": "algorithm.double",
     "end_e": "algorithm.exploration_end",
     "ent_coef": "algorithm.entropy_weight",
     "entropy_coef": "algorithm.entropy_weight",
@@ -63,6 +68,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "init_std": "network.initial_deviation",
     "lam": "algorithm.gae_lambda",
     "layers": "network.middleware",
+    "learning_start": "algorithm.learning_starts",
     "log_interval": "record.every_s",
     "log_std_init": "network.initial_deviation",
     "lr": "algorithm.learning_rate",
@@ -99,7 +105,12 @@ OTHER_NAMES: Mapping[str, str] = {
     "orthogonal_init": "network.initialization",
     "polyak": "algorithm.target_rate",
     "ppo_clip_ratio": "algorithm.clip_range",
+    "prioritized_replay_alpha": "algorithm.priority_exponent",
+    "prioritized_replay_beta": "algorithm.importance_exponent",
     "random_seed": "run.seed",
+    "replay_buffer_size": "algorithm.replay_capacity",
+    "replay_ratio": "algorithm.updates_per_step",
+    "replay_size": "algorithm.replay_capacity",
     "rho_bar": "algorithm.rho_clip",
     "rollout_fragment_length": "collection.rollout",
     "rollout_length": "collection.rollout",
@@ -117,23 +128,27 @@ OTHER_NAMES: Mapping[str, str] = {
     "train_for_env_steps": "run.steps",
     "unroll_length": "collection.rollout",
     "update_epochs": "algorithm.epochs",
+    "utd_ratio": "algorithm.updates_per_step",
     "value_coef": "algorithm.value_loss_weight",
     "value_loss_coeff": "algorithm.value_loss_weight",
     "vf_coef": "algorithm.value_loss_weight",
     "vf_loss_coeff": "algorithm.value_loss_weight",
     "vtrace_c": "algorithm.c_clip",
     "vtrace_rho": "algorithm.rho_clip",
+    "warmup_steps": "algorithm.learning_starts",
 }
 """Name in another trainer -> full name of the key (`table.key`)."""
 
 BATCH = "hive divides a round (`collection.workers` x `envs` x `rollout` steps) into PPO's `algorithm.minibatches`"
+UPDATES = "hive calls gradient_steps / train_freq `algorithm.updates_per_step`, and updates after each round"
 WITHOUT_ONE: Mapping[str, str] = {
     "batch_size": BATCH,
-    "buffer_size": "hive's algorithms learn without a replay buffer",
-    "learning_starts": "hive's algorithms learn without a replay buffer",
+    "exploration_fraction": "hive gives the environment steps, `algorithm.exploration_steps`",
+    "gradient_steps": UPDATES,
     "mini_batch_size": BATCH,
     "minibatch_size": BATCH,
     "train_batch_size": BATCH,
+    "train_freq": UPDATES,
 }
 """Name in another trainer -> note, where no single key of hive means the same."""
 

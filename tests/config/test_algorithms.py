@@ -15,7 +15,7 @@ from hive.config import (
     PQNConfig,
     load_config,
 )
-from hive.config.algorithms import ALGORITHMS
+from hive.config.algorithms import ALGORITHMS, NAMES
 from hive.config.keys import keys_of
 from hive.config.schemes import SCHEMES
 from hive.errors import ConfigError
@@ -29,6 +29,21 @@ ACTOR_CRITIC = {
     "value_loss_weight": 0.5,
     "entropy_weight": 0.01,
     "entropy_weight_schedule": "constant",
+}
+REPLAYED_VALUES = {
+    "target_interval": 2_500,
+    "target_rate": 1.0,
+    "replay_capacity": 1_000_000,
+    "batch_size": 32,
+    "updates_per_step": "1/4",
+    "learning_starts": 100,
+    "n_step": 1,
+    "priority_exponent": 0.0,
+    "importance_exponent": 0.4,
+    "huber_loss": True,
+    "exploration_start": 1.0,
+    "exploration_end": 0.05,
+    "exploration_steps": 50_000,
 }
 OWN = {
     "a2c": {**ACTOR_CRITIC, "normalize_advantages": False},
@@ -63,6 +78,7 @@ OWN = {
         "epochs": 4,
         "minibatches": 4,
     },
+    "dqn": {**REPLAYED_VALUES, "double": True},
 }
 
 
@@ -137,6 +153,7 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
                 "learning_rate_schedule": "linear",
                 "clip_gradients": 10.0,
             },
+            "dqn": {"name": "dqn", "learning_rate": 1e-4, "clip_gradients": 10.0, "optimizer_epsilon": 1e-8},
         }[name]
     )
 
@@ -171,10 +188,10 @@ def test_no_name_is_a2c() -> None:
         ("impala", "clip_range = 0.1", "ppo"),
         ("impala", "normalize_advantages = true", "a2c and ppo"),
         ("ppo", "c_clip = 2.0", "impala"),
-        ("ppo", "target_interval = 20", "nstep-q"),
+        ("ppo", "target_interval = 20", "nstep-q and dqn"),
         ("nstep-q", "gae_lambda = 0.5", "a2c, ppo and impala"),
         ("nstep-q", "q_lambda = 0.5", "pqn"),
-        ("pqn", "target_interval = 20", "nstep-q"),
+        ("pqn", "target_interval = 20", "nstep-q and dqn"),
     ],
 )
 def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str) -> None:
@@ -186,7 +203,8 @@ def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str
 
 def test_an_algorithm_that_is_not_there() -> None:
     text = problem("pppo", "epochs = 2")
-    assert 'expected "a2c", "ppo", "impala", "nstep-q", "pqn" or "package.module:Class", got "pppo"' in text
+    names = ", ".join(f'"{name}"' for name in NAMES)
+    assert f'expected {names} or "package.module:Class", got "pppo"' in text
     assert "did you mean `ppo`?" in text
 
 
@@ -232,6 +250,16 @@ def test_an_algorithm_that_is_not_there() -> None:
         ("pqn", "q_lambda = -0.1"),
         ("pqn", "q_lambda = 1.1"),
         ("pqn", "minibatches = 0"),
+        ("dqn", "replay_capacity = 0"),
+        ("dqn", "batch_size = 0"),
+        ("dqn", 'updates_per_step = "0"'),
+        ("dqn", 'updates_per_step = "1/0"'),
+        ("dqn", 'updates_per_step = "1/2/3"'),
+        ("dqn", 'updates_per_step = "0.25"'),
+        ("dqn", "updates_per_step = 1"),
+        ("dqn", "learning_starts = -1"),
+        ("dqn", "priority_exponent = 1.1"),
+        ("dqn", "importance_exponent = -0.1"),
     ],
 )
 def test_limits(name: str, line: str) -> None:

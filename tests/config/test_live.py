@@ -73,7 +73,9 @@ def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     fixed = {name for table in ALGORITHMS.values() for name, key in keys_of(table).items() if key.limits.fixed}
     of_all = {"name", "options", "optimizer", "momentum"}
     exploration = {"exploration_start", "exploration_end", "exploration_steps"}
-    assert fixed == {*of_all, "normalize_advantages", "normalize_over", "epochs", "minibatches", *exploration}
+    replay = {"replay_capacity", "batch_size", "updates_per_step", "learning_starts", "priority_exponent"}
+    rounds = {"normalize_advantages", "normalize_over", "epochs", "minibatches"}
+    assert fixed == {*of_all, *rounds, *exploration, *replay}
     error = refused(PPOConfig(), "epochs", 8)
     assert str(error) == "`epochs` is fixed for a run: it determines the number of gradients in a round"
     assert "run.init_from" in error.hint

@@ -17,6 +17,7 @@ from hive.errors import ConfigError
 ENV = '[env]\nid = "CartPole-v1"\n'
 
 SCHEME_NAMES = ", ".join(f'"{name}"' for name in SCHEMES)
+ALGORITHM_NAMES = ", ".join(f'"{name}"' for name in ALGORITHMS)
 
 BAD = """\
 # Four mistakes.
@@ -73,7 +74,7 @@ def problems(text: str, *overrides: str) -> list[str]:
 
 
 def test_a_memory_that_cannot_be_used_is_refused() -> None:
-    for algorithm in ("nstep-q", "pqn"):
+    for algorithm in ("nstep-q", "pqn", "dqn"):
         text = problems(ENV, f"run.scheme={algorithm}", "network.memory=lstm")[0]
         assert re.search(rf'network\.memory=\S*: got "lstm", but .*{algorithm}.* has no recurrent version', text)
         load(ENV, f"run.scheme={algorithm}", "network.memory=none")
@@ -218,12 +219,11 @@ def test_overrides_reach_into_options() -> None:
         ("run.scheme=[]", f'expected {SCHEME_NAMES} or "package.module:function", got an array'),
         (
             "algorithm.name=pp",
-            'expected "a2c", "ppo", "impala", "nstep-q", "pqn" or "package.module:Class", '
-            'got "pp"; did you mean `ppo`?',
+            f'expected {ALGORITHM_NAMES} or "package.module:Class", got "pp"; did you mean `ppo`?',
         ),
         (
             "algorithm.name=[]",
-            'expected "a2c", "ppo", "impala", "nstep-q", "pqn" or "package.module:Class", got an array',
+            f'expected {ALGORITHM_NAMES} or "package.module:Class", got an array',
         ),
         ("algorithm.clip_range=0.1", "unknown key; `clip_range` belongs to ppo"),
         ("algorithm.clip_range.x=0.1", "unknown key; `clip_range` belongs to ppo"),

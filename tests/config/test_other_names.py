@@ -22,8 +22,8 @@ def test_they_lead_to_keys_that_there_are() -> None:
 
 
 def test_none_is_a_key_or_a_table_itself() -> None:
-    """It would be told of, where it should be taken."""
-    others = OTHER_NAMES.keys() | WITHOUT_ONE.keys()
+    """Such a name would be refused, where it should be taken; only `batch_size` is both, for different algorithms."""
+    others = OTHER_NAMES.keys() | (WITHOUT_ONE.keys() - {"batch_size"})
     assert not others & {key.partition(".")[2] for key in KEYS}
     assert not others & SECTIONS.keys()
     assert not OTHER_NAMES.keys() & WITHOUT_ONE.keys()
@@ -45,6 +45,10 @@ def test_they_are_in_order_and_there_once() -> None:
         ("total_timesteps", "hive calls it `run.steps`"),
         ("learning_rate", "did you mean `algorithm.learning_rate`?"),
         ("batch_size", "`algorithm.minibatches`"),
+        ("buffer_size", "hive calls it `algorithm.replay_capacity`"),
+        ("train_freq", "`algorithm.updates_per_step`"),
+        ("utd_ratio", "hive calls it `algorithm.updates_per_step`"),
+        ("learning_starts", "did you mean `algorithm.learning_starts`?"),
     ],
 )
 def test_a_bare_name_of_a_newcomer(name: str, note: str) -> None:
@@ -62,6 +66,11 @@ def test_keys_are_known_by_their_full_names() -> None:
 def test_the_error_says_the_name_wherever_it_stands(place: str) -> None:
     with pytest.raises(ConfigError, match=r"hive calls it `algorithm\.discount`"):
         load_config("a.toml", text=f'{place}\n[env]\nid = "CartPole-v1"\n')
+
+
+def test_a_key_of_replay_algorithms_is_explained_for_the_others() -> None:
+    with pytest.raises(ConfigError, match=r"`batch_size` belongs to .*dqn.*; hive divides a round .* PPO's `algorithm"):
+        load_config("a.toml", ["algorithm.batch_size=64"], text='[env]\nid = "CartPole-v1"\n')
 
 
 def test_an_override_says_it_too() -> None:

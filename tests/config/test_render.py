@@ -45,6 +45,7 @@ SPECIAL = {
     "run.init_from": st.sampled_from(["cartpole-1", "/a/b c"]),
     "run.update_hook": st.just("my.hooks:watch"),
     "algorithm.options": st.just({}),
+    "algorithm.updates_per_step": st.sampled_from(["1", "1/4", "20"]),
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
 NEVER_SET = (

@@ -207,7 +207,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("gradients.device", "gpu"),
     ("gradients.device", "cuda:"),
     ("gradients.device", "cuda:0 "),
-    ("algorithm.name", "dqn"),
+    ("algorithm.name", "reinforce"),
     ("algorithm.discount", 1.01),
     ("algorithm.gae_lambda", -0.1),
     ("algorithm.learning_rate", 0),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hive.config import A2CConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig, load_config
+from hive.config import A2CConfig, DQNConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig, load_config
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
@@ -36,6 +36,7 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
         ("impala", IMPALAConfig, 7e-4),
         ("nstep-q", NStepQConfig, 2e-3),
         ("pqn", PQNConfig, 1e-3),
+        ("dqn", DQNConfig, 1e-4),
     ],
 )
 def test_a_scheme_has_its_algorithm(scheme: str, algorithm: type, learning_rate: float) -> None:
