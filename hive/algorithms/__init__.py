@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hive.algorithms.a2c import A2C
 from hive.algorithms.advantages import merged
 from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients, Moments
+from hive.algorithms.c51 import C51
 from hive.algorithms.dqn import DQN
 from hive.algorithms.impala import IMPALA
 from hive.algorithms.novelty import SeeksNovelty
@@ -15,28 +16,34 @@ from hive.algorithms.parameters import Configured, update_parameter
 from hive.algorithms.policy import Policy, describe_policy, load
 from hive.algorithms.ppo import PPO
 from hive.algorithms.pqn import PQN
+from hive.algorithms.qr_dqn import QRDQN
 from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of, warmup_rounds
 from hive.config import (
     A2CConfig,
     AlgorithmConfig,
+    C51Config,
     DQNConfig,
     IMPALAConfig,
     NStepQConfig,
     PPOConfig,
     PQNConfig,
+    QRDQNConfig,
     ReplayConfig,
     is_reference,
     load_reference,
 )
 from hive.errors import TopologyError
 from hive.networks.distributions import ActionDistribution
+from hive.networks.parameters import HeadParameters
 
 __all__ = [
     "A2C",
+    "C51",
     "DQN",
     "IMPALA",
     "PPO",
     "PQN",
+    "QRDQN",
     "Algorithm",
     "AnyOptimizer",
     "Batch",
@@ -98,9 +105,13 @@ def make_algorithm(
             return PQN(config, distribution, workers, round_steps)
         case DQNConfig():
             return DQN(config, distribution, workers, round_steps)
+        case C51Config():
+            return C51(config, distribution, workers, round_steps)
+        case QRDQNConfig():
+            return QRDQN(config, distribution, workers, round_steps)
     raise TypeError(f"no algorithm for {type(config).__name__}")
 
 
-def heads_of_algorithm(algorithm: Algorithm | ReplayAlgorithm) -> tuple[str, ...]:
-    """Return the names of the heads that the algorithm's network ends in."""
+def heads_of_algorithm(algorithm: Algorithm | ReplayAlgorithm) -> tuple[str | HeadParameters, ...]:
+    """Return the heads that the algorithm's network ends in: names, or parameters that are not in [network]."""
     return tuple(getattr(algorithm, "heads", HEADS))

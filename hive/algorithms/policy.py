@@ -34,11 +34,12 @@ from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart, at_path
 from hive.errors import NetworkError, RecordError
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.distributions import ActionDistribution, Categorical
-from hive.networks.exploration import EpsilonGreedy
+from hive.networks.exploration import EpsilonGreedy, epsilon_greedy
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS
 from hive.networks.inputs import state_width_of
 from hive.networks.memory import Memory
+from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
 from hive.networks.wrapper import NetworkWrapper
 from hive.records import checkpoint_at
@@ -185,7 +186,8 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     try:
         description = checkpoint.state["policy"]
         observation, action, network = _specs_in(description)
-        heads, distribution = _heads_in(description), _distribution_in(description, action, network)
+        heads = _heads_in(description)
+        distribution = _distribution_in(description, action, network, heads[0])
     except (KeyError, TypeError, ValueError, NetworkError) as error:
         raise RecordError(
             f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
@@ -210,21 +212,30 @@ def describe_policy(
     observation: ObservationSpec,
     action: ActionSpec,
     network: NetworkConfig,
-    heads: Sequence[str] = USUAL_HEADS,
+    heads: Sequence[str | HeadParameters] = USUAL_HEADS,
     distribution: ActionDistribution | None = None,
 ) -> dict[str, Any]:
     """Return the description, for JSON, from which `load` rebuilds a policy, apart from its weights.
 
-    heads: the network's heads. distribution: that of the actions; None: the default distribution of the action spec.
+    heads: the network's heads, names or parameters. distribution: that of the actions; None: the default distribution
+    of the action spec.
     """
     exploration = {"epsilon": distribution.epsilon} if isinstance(distribution, EpsilonGreedy) else {}
     return {
         "observation": plain(dataclasses.asdict(observation)),
         "action": described_action(action),
         "network": {name: plain(value) for name, value in dataclasses.asdict(network).items()},
-        "heads": list(heads),
+        "heads": [head if isinstance(head, str) else _described_head(head) for head in heads],
         **exploration,
     }
+
+
+def _described_head(head: HeadParameters) -> dict[str, Any]:
+    """Return the name of a head and its values that differ from the defaults. Custom classes have no description."""
+    usual = type(head)(name=head.name)
+    fields = [field.name for field in dataclasses.fields(head)]
+    changed = {name: getattr(head, name) for name in fields if getattr(head, name) != getattr(usual, name)}
+    return {"name": head.name, **changed}
 
 
 def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec, NetworkConfig]:
@@ -264,27 +275,38 @@ def _path_in(path: Sequence[Any]) -> tuple[str | int, ...]:
     return tuple(key if isinstance(key, int) else str(key) for key in path)
 
 
-def _heads_in(description: Mapping[str, Any]) -> tuple[str, ...]:
+def _heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...]:
     """Read the heads of the network; USUAL_HEADS for older descriptions, which name none."""
-    heads = tuple(map(str, description.get("heads", USUAL_HEADS)))
-    if unknown := set(heads) - set(HEADS):
+    heads = description.get("heads", USUAL_HEADS)
+    names = [str(head["name"] if isinstance(head, dict) else head) for head in heads]
+    if unknown := set(names) - set(HEADS):
         raise ValueError(f"unknown heads {', '.join(sorted(unknown))}")
-    return heads
+    return tuple(_head_in(head) if isinstance(head, dict) else str(head) for head in heads)
 
 
-def _distribution_in(description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig) -> ActionDistribution:
-    """Return the distribution of the action, or EpsilonGreedy if the description has an epsilon."""
+def _head_in(described: Mapping[str, Any]) -> HeadParameters:
+    """Return the parameters of a described head. Raises TypeError or NetworkError if they are invalid."""
+    values = {name: value for name, value in described.items() if name != "cls"}  # code is never named here
+    head = HEADS[described["name"]][0](**values)
+    head.check_fields()
+    return head
+
+
+def _distribution_in(
+    description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig, head: str | HeadParameters
+) -> ActionDistribution:
+    """Return the distribution of the action; the epsilon-greedy one of `head` if the description has an epsilon."""
     distribution = configured_distribution(network, action)
     if "epsilon" not in description:
         return distribution
     if not isinstance(distribution, Categorical):
         raise ValueError("epsilon requires a single discrete action")
     epsilon = float(description["epsilon"])
-    return EpsilonGreedy(distribution.n, epsilon, epsilon)
+    return epsilon_greedy(head, distribution.n, epsilon, epsilon)
 
 
 def _network(
-    observation: ObservationSpec, action: ActionSpec, network: NetworkConfig, heads: Sequence[str]
+    observation: ObservationSpec, action: ActionSpec, network: NetworkConfig, heads: Sequence[str | HeadParameters]
 ) -> torch.nn.Module:
     wrapper = NetworkWrapper(
         network_parameters(network, heads=heads),

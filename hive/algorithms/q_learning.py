@@ -11,11 +11,12 @@ from typing import Any
 from torch import nn
 
 from hive.algorithms.algorithm import AnyOptimizer
-from hive.approximation import QNetwork, SingleOutput, TargetNetwork
-from hive.config import QLearningConfig
+from hive.approximation import Approximation, QNetwork, SingleOutput, TargetNetwork
+from hive.config import EpsilonGreedyConfig
 from hive.errors import TopologyError
 from hive.networks.distributions import ActionDistribution, Categorical
-from hive.networks.exploration import EpsilonGreedy
+from hive.networks.exploration import epsilon_greedy
+from hive.networks.parameters import HeadParameters
 
 __all__ = ["QLearning"]
 
@@ -28,13 +29,12 @@ class QLearning:
     """
 
     statistics: tuple[str, ...] = ("q_loss", "q_mean", "q_max", "td_error")
-    heads = ("q",)
     asks_for_moments = False
     behaviour_log_probs = False
-    q: QNetwork
+    q: Approximation
 
     def __init__(
-        self, config: QLearningConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
+        self, config: EpsilonGreedyConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
     ) -> None:
         if not isinstance(distribution, Categorical):
             raise TopologyError(
@@ -43,8 +43,13 @@ class QLearning:
             )
         rollouts = math.ceil(config.exploration_steps / round_steps)
         start, end = config.exploration_start, config.exploration_end
-        self.distribution: ActionDistribution = EpsilonGreedy(distribution.n, start, end, rollouts)
         self.reconfigure(config)
+        self.distribution: ActionDistribution = epsilon_greedy(self.heads[0], distribution.n, start, end, rollouts)
+
+    @property
+    def heads(self) -> tuple[str | HeadParameters, ...]:
+        """The heads of the network, whose first output the policy compares actions by."""
+        return ("q",)
 
     def reconfigure(self, config: Any) -> None:
         """Use these keys from the next loss on."""

@@ -170,11 +170,12 @@ def _use(config: Config, origin: str, spec: EnvironmentSpec) -> dict[str, str]:
     plain = load_config("run.toml", [f"env.id={json.dumps(config.env.id)}", f"run.scheme={config.run.scheme}"], text="")
     differing = [name for name in config.differences(plain) if name.partition(".")[0] not in ("run", "env")]
     changed = ", ".join(f"{name} = {toml_text(config.value(name))}" for name in differing)
+    heads = " and ".join(head if isinstance(head, str) else head.name for head in blueprint.heads)
     return {
         "settings": f"scheme {config.run.scheme}, {origin}" + (f": {changed}" if changed else ""),
         "storage": f"{_size(observation)} an observation, {_size(blueprint.rollout_layout.bytes)} a rollout of "
         f"{collection.rollout:,} x {collection.envs:,} steps",
-        "network": f"{layers}, heads {' and '.join(blueprint.heads)}, {parameters:,} parameters",
+        "network": f"{layers}, heads {heads}, {parameters:,} parameters",
     }
 
 

@@ -19,20 +19,25 @@ __all__ = [
     "A2CConfig",
     "ActorCriticConfig",
     "AlgorithmConfig",
+    "C51Config",
     "DQNConfig",
+    "EpsilonGreedyConfig",
     "IMPALAConfig",
     "NStepQConfig",
     "PPOConfig",
     "PQNConfig",
     "QLearningConfig",
+    "QRDQNConfig",
     "ReplayConfig",
+    "ReplayedValuesConfig",
     "TargetConfig",
 ]
 
-NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn")
+NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn", "c51", "qr-dqn")
 SCHEDULES = ("constant", "linear", "cosine")
 SCHEDULE_FIXED = "collectors computed their exploration schedule from it"
 ROUND_FIXED = "it determines the number of gradients in a round"
+LAYERS_FIXED = "it determines the layers of the network"
 MEMORY_FIXED = "the replay memory has this size from the start"
 LARGEST_TERM = 10_000  # of the fraction in updates_per_step: more is a typing error, and counts stay exact
 
@@ -157,7 +162,7 @@ class ReplayConfig(TargetConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QLearningConfig(AlgorithmConfig):
+class EpsilonGreedyConfig(AlgorithmConfig):
     """[algorithm]: the keys of algorithms that learn a value for every action and act epsilon-greedily.
 
     Without a replay buffer the values of actions stay distinct only while all actions are taken, so exploration
@@ -166,7 +171,6 @@ class QLearningConfig(AlgorithmConfig):
 
     learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
     clip_gradients: float = with_default(10.0, AlgorithmConfig, "clip_gradients")
-    huber_loss: bool = key(True, "Huber loss with delta 1; false: squared error")
     exploration_start: float = key(
         1.0, "initial probability of a random action", minimum=0, maximum=1, fixed=SCHEDULE_FIXED
     )
@@ -183,6 +187,13 @@ class QLearningConfig(AlgorithmConfig):
         minimum=1,
         fixed=SCHEDULE_FIXED,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QLearningConfig(EpsilonGreedyConfig):
+    """[algorithm]: the keys of algorithms that learn the mean return of every action."""
+
+    huber_loss: bool = key(True, "Huber loss with delta 1; false: squared error")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,8 +269,8 @@ class PQNConfig(QLearningConfig):
     optimizer: str = with_default("radam", AlgorithmConfig, "optimizer")
     learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
     huber_loss: bool = with_default(False, QLearningConfig, "huber_loss")
-    exploration_end: float = with_default(0.05, QLearningConfig, "exploration_end")
-    exploration_steps: int = with_default(100_000, QLearningConfig, "exploration_steps")
+    exploration_end: float = with_default(0.05, EpsilonGreedyConfig, "exploration_end")
+    exploration_steps: int = with_default(100_000, EpsilonGreedyConfig, "exploration_steps")
     q_lambda: float = key(
         0.85, "lambda of Q(lambda): 0: one reward and the next value, 1: all rewards to the end", minimum=0, maximum=1
     )
@@ -268,12 +279,11 @@ class PQNConfig(QLearningConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQNConfig(QLearningConfig, ReplayConfig):
-    """[algorithm] with name = "dqn" (Mnih et al., 2015)."""
+class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
+    """[algorithm]: the keys of algorithms that learn action values from a replay memory: DQN, C51 and QR-DQN."""
 
     # The defaults are those of Stable-Baselines3 where it has the same key.
 
-    name: str = with_default("dqn", AlgorithmConfig, "name")
     learning_rate: float = with_default(1e-4, AlgorithmConfig, "learning_rate")
     learning_rate_schedule: str = with_default("constant", AlgorithmConfig, "learning_rate_schedule")
     optimizer_epsilon: float = with_default(1e-8, AlgorithmConfig, "optimizer_epsilon")
@@ -282,11 +292,55 @@ class DQNConfig(QLearningConfig, ReplayConfig):
     batch_size: int = with_default(32, ReplayConfig, "batch_size")
     updates_per_step: str = with_default("1/4", ReplayConfig, "updates_per_step")
     learning_starts: int = with_default(100, ReplayConfig, "learning_starts")
-    exploration_end: float = with_default(0.05, QLearningConfig, "exploration_end")
-    exploration_steps: int = with_default(50_000, QLearningConfig, "exploration_steps")
+    exploration_end: float = with_default(0.05, EpsilonGreedyConfig, "exploration_end")
+    exploration_steps: int = with_default(50_000, EpsilonGreedyConfig, "exploration_steps")
     double: bool = key(
         True, "the online network chooses the action whose value the target network gives (van Hasselt et al. 2016)"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(ReplayedValuesConfig, QLearningConfig):
+    """[algorithm] with name = "dqn" (Mnih et al., 2015)."""
+
+    name: str = with_default("dqn", AlgorithmConfig, "name")
+    dueling: int = key(
+        0,
+        "width of the hidden layers of two streams, state value and advantages (Wang et al. 2016); 0: no streams",
+        minimum=0,
+        fixed=LAYERS_FIXED,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class C51Config(ReplayedValuesConfig):
+    """[algorithm] with name = "c51" (Bellemare et al., 2017)."""
+
+    # The defaults of the optimizer and of the atoms are those of the paper.
+
+    name: str = with_default("c51", AlgorithmConfig, "name")
+    learning_rate: float = with_default(2.5e-4, AlgorithmConfig, "learning_rate")
+    optimizer_epsilon: float = with_default(0.01 / 32, AlgorithmConfig, "optimizer_epsilon")
+    exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
+    double: bool = with_default(False, ReplayedValuesConfig, "double")
+    atoms: int = key(51, "number of returns whose probabilities are learned", minimum=2, fixed=LAYERS_FIXED)
+    v_min: float = key(-10.0, "the lowest of these returns; discounted returns must not be lower", fixed=LAYERS_FIXED)
+    v_max: float = key(10.0, "the highest of these returns; discounted returns must not be higher", fixed=LAYERS_FIXED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QRDQNConfig(ReplayedValuesConfig):
+    """[algorithm] with name = "qr-dqn" (Dabney et al., 2018)."""
+
+    # The defaults are those of SB3-Contrib where it has the same key.
+
+    name: str = with_default("qr-dqn", AlgorithmConfig, "name")
+    learning_rate: float = with_default(5e-5, AlgorithmConfig, "learning_rate")
+    optimizer_epsilon: float = with_default(0.01 / 32, AlgorithmConfig, "optimizer_epsilon")
+    clip_gradients: float = with_default(0.0, AlgorithmConfig, "clip_gradients")
+    exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
+    double: bool = with_default(False, ReplayedValuesConfig, "double")
+    quantiles: int = key(200, "number of quantiles of the return that are learned", minimum=1, fixed=LAYERS_FIXED)
 
 
 ALGORITHMS: Mapping[str, type] = {
@@ -296,5 +350,7 @@ ALGORITHMS: Mapping[str, type] = {
     "nstep-q": NStepQConfig,
     "pqn": PQNConfig,
     "dqn": DQNConfig,
+    "c51": C51Config,
+    "qr-dqn": QRDQNConfig,
 }
 """Name of an algorithm -> the dataclass of its [algorithm] table."""

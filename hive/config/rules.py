@@ -128,7 +128,7 @@ def _memory_breach(memory: str, algorithm: str) -> str:
     return "{0} has no recurrent version: use ppo, a2c or impala" if refused else ""
 
 
-ACTION_VALUES = ("nstep-q", "pqn", "dqn")  # algorithms that learn action values
+ACTION_VALUES = ("nstep-q", "pqn", "dqn", "c51", "qr-dqn")  # algorithms that learn action values
 
 
 def _noise_breach(steps: int, distribution: str) -> str:

@@ -26,6 +26,14 @@ class Scheme:
     topology: str = "hive.schemes.trainer:trainer"
 
 
+REPLAYING = {
+    "collection.envs": 1,
+    "collection.rollout": 4,
+    "gradients.communication": "synchronous",
+    "network.activation": "relu",
+}
+"""The defaults of schemes that learn action values from a replay memory: an update after every 4 steps."""
+
 SCHEMES: Mapping[str, Scheme] = {
     "a2c": Scheme(
         "A2C: parallel collectors and one synchronous gradient per round (Mnih et al. 2016)",
@@ -97,14 +105,15 @@ SCHEMES: Mapping[str, Scheme] = {
     ),
     "dqn": Scheme(
         "DQN: Q-learning from a replay memory, with a target network (Mnih et al. 2015)",
-        {
-            "collection.envs": 1,
-            "collection.rollout": 4,
-            "gradients.communication": "synchronous",
-            "algorithm.name": "dqn",
-            "network.activation": "relu",
-        },
-        "hive.schemes.trainer:trainer",
+        {**REPLAYING, "algorithm.name": "dqn"},
+    ),
+    "c51": Scheme(
+        "C51: as DQN, with the probabilities of 51 returns for each action (Bellemare et al. 2017)",
+        {**REPLAYING, "algorithm.name": "c51"},
+    ),
+    "qr-dqn": Scheme(
+        "QR-DQN: as DQN, with quantiles of the return of each action (Dabney et al. 2018)",
+        {**REPLAYING, "algorithm.name": "qr-dqn"},
     ),
     "rapid": Scheme(
         "Rapid: asynchronous collectors, each owned by one of several synchronous PPO workers (OpenAI)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -41,11 +42,11 @@ DEVIATIONS = ("action_distribution", "action_deviation", "initial_deviation")
 
 
 def network_parameters(
-    network: NetworkConfig, learning_rate: float = 0.0, heads: Sequence[str] = ("policy", "value")
+    network: NetworkConfig, learning_rate: float = 0.0, heads: Sequence[str | HeadParameters] = ("policy", "value")
 ) -> NetworkParameters:
     """Returns [network] of a config as Coach's NetworkParameters.
 
-    heads: the names of the heads that the algorithm needs.
+    heads: the heads that the algorithm needs: names, or parameters that are not in [network].
 
     Raises NetworkError for a class that cannot be loaded, and for a custom head or another setting of a head that the
     algorithm does not have.
@@ -63,8 +64,8 @@ def network_parameters(
     parameters.learning_rate = learning_rate
     if network.module is not None:
         parameters.module = load_module(network.module)
-    _refuse_unused(network, heads)
-    parameters.heads_parameters = [_head_parameters(network, name) for name in heads]
+    _refuse_unused(network, [head if isinstance(head, str) else head.name for head in heads])
+    parameters.heads_parameters = [_head_parameters(network, head) for head in heads]
     return parameters
 
 
@@ -99,11 +100,14 @@ def _refuse_unused(network: NetworkConfig, heads: Sequence[str]) -> None:
             )
 
 
-def _head_parameters(network: NetworkConfig, name: str) -> HeadParameters:
+def _head_parameters(network: NetworkConfig, head: str | HeadParameters) -> HeadParameters:
+    name = head if isinstance(head, str) else head.name
     reference = {"policy": network.policy_head, "value": network.value_head}.get(name)
     if reference is not None:
         return HeadParameters(name, cls=load_module(reference, f"{name}_head"))
     gain = getattr(network, GAINS[name]) if name in GAINS else None
+    if not isinstance(head, str):
+        return dataclasses.replace(head, gain=gain) if gain is not None else head
     if name != "policy":
         return HeadParameters(name, gain=gain)
     deviations = {key: getattr(network, key) for key in DEVIATIONS}

@@ -11,14 +11,57 @@ from torch import Tensor
 from hive.errors import NetworkError
 from hive.networks.head_parameters import CategoricalQHeadParameters, QuantileQHeadParameters
 from hive.networks.heads import Head, refuse_unknown_actions
+from hive.networks.packed import FORBIDDEN
 from hive.networks.projection import categorical_support
 from hive.networks.spaces import ActionSpec
 from hive.networks.value_heads import action_count, select_actions
 
-__all__ = ["CategoricalQHead", "QuantileQHead"]
+__all__ = [
+    "CategoricalQHead",
+    "QuantileQHead",
+    "cross_entropies",
+    "expected_return",
+    "quantile_losses",
+    "quantile_midpoints",
+]
 
 # The greatest distance of a target's sum from 1; the rounding of float32 sums of hundreds of atoms stays below it.
 MASS_TOLERANCE = 1e-3
+
+
+def expected_return(output: Tensor, support: Tensor | None) -> Tensor:
+    """Returns the expected returns [..., actions] of distributions [..., actions, atoms].
+
+    support: float32 [atoms], of outputs that are log probabilities; None: the outputs are quantiles. An action that is
+        FORBIDDEN (hive.networks.packed) in all atoms is so in the result.
+    """
+    if support is None:
+        return output.mean(-1)
+    return (output.exp() * support).sum(-1).masked_fill(output.amax(-1) <= FORBIDDEN, FORBIDDEN)
+
+
+def cross_entropies(log_probabilities: Tensor, targets: Tensor) -> Tensor:
+    """Returns -sum of target * log probability over the atoms, [N] from [N, atoms]; an impossible atom counts 0."""
+    return -(targets * log_probabilities).sum(-1)
+
+
+def quantile_losses(quantiles: Tensor, targets: Tensor, midpoints: Tensor, kappa: float = 1.0) -> Tensor:
+    """Returns the loss of quantile regression [N] of quantiles [N, atoms] against targets [N, any]; see QuantileQHead.
+
+    midpoints: float32 [atoms], those of `quantile_midpoints`. No gradient flows through the side of an error.
+    """
+    errors = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)  # [N, quantiles, targets]
+    sizes = errors.abs()
+    if kappa:
+        inside = 0.5 * errors.square() / kappa
+        sizes = torch.where(sizes <= kappa, inside, sizes - 0.5 * kappa)
+    sides = (midpoints.unsqueeze(-1) - (errors.detach() < 0).to(errors.dtype)).abs()
+    return (sides * sizes).mean(-1).sum(-1)
+
+
+def quantile_midpoints(atoms: int) -> Tensor:
+    """Returns (2 i + 1) / (2 atoms) for each quantile i, float32 [atoms]."""
+    return (torch.arange(atoms) + 0.5) / atoms
 
 
 class CategoricalQHead(Head):
@@ -54,11 +97,11 @@ class CategoricalQHead(Head):
                 f"the target of sample {row} is not a distribution: its sum is {float(target[row].sum()):.4g}",
                 hint="project_categorical keeps all mass",
             )
-        return -(target * select_actions(output, extra[0])).sum(-1)
+        return cross_entropies(select_actions(output, extra[0]), target)
 
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
-        return (output.exp() * self.support).sum(-1)
+        return expected_return(output, self.support)
 
 
 class QuantileQHead(Head):
@@ -78,7 +121,7 @@ class QuantileQHead(Head):
         self.action = action
         self.actions, self.atoms = action_count(parameters.name, action), parameters.atoms
         self.kappa = parameters.huber_loss_interval
-        self.register_buffer("midpoints", (torch.arange(self.atoms) + 0.5) / self.atoms)
+        self.register_buffer("midpoints", quantile_midpoints(self.atoms))
         self.width = self.actions * self.atoms
         self.output_shape = (self.actions, self.atoms)
         self.target_shape = (self.atoms,)
@@ -89,14 +132,8 @@ class QuantileQHead(Head):
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         refuse_unknown_actions(extra[0], self.action)
-        errors = target.unsqueeze(-2) - select_actions(output, extra[0]).unsqueeze(-1)  # [N, quantiles, targets]
-        sizes = errors.abs()
-        if self.kappa:
-            inside = 0.5 * errors.square() / self.kappa
-            sizes = torch.where(sizes <= self.kappa, inside, sizes - 0.5 * self.kappa)
-        sides = (self.midpoints.unsqueeze(-1) - (errors.detach() < 0).to(errors.dtype)).abs()
-        return (sides * sizes).mean(-1).sum(-1)
+        return quantile_losses(select_actions(output, extra[0]), target, self.midpoints, self.kappa)
 
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
-        return output.mean(-1)
+        return expected_return(output, None)

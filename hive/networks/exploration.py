@@ -3,13 +3,15 @@
     epsilon(r) = start + (end - start) * min(1, r / rollouts),   1 in the first `warmup` rollouts
 
 r is the number of the rollout, so the schedule has no counter to save, and a repeated rollout has the same epsilon.
-The outputs are action values [..., n], where other distributions have logits. Actions whose value is FORBIDDEN
-(hive.networks.packed) are never drawn.
+The outputs are action values [..., n], where other distributions have logits, or distributions of returns [..., n,
+atoms], which are compared by their expected values. Actions whose value is FORBIDDEN (hive.networks.packed) are never
+drawn.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +21,14 @@ import torch
 from torch import Tensor
 
 from hive.errors import NetworkError
+from hive.networks.distributional_heads import expected_return
 from hive.networks.distributions import ActionDistribution
+from hive.networks.head_parameters import CategoricalQHeadParameters, QuantileQHeadParameters
 from hive.networks.packed import FORBIDDEN
+from hive.networks.parameters import HeadParameters
+from hive.networks.projection import categorical_support
 
-__all__ = ["EpsilonGreedy"]
+__all__ = ["EpsilonGreedy", "ExpectedGreedy", "epsilon_greedy"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -113,3 +119,45 @@ class EpsilonGreedy(ActionDistribution):
 
     def mode(self, outputs: Tensor) -> Tensor:
         return outputs.argmax(-1)
+
+
+@dataclass(frozen=True)
+class ExpectedGreedy(EpsilonGreedy):
+    """EpsilonGreedy for distributions of returns [..., n, atoms].
+
+    support: the atoms of outputs that are log probabilities, in the unit of the returns; empty: the outputs are
+    quantiles. The greedy action has the largest expected return.
+    """
+
+    support: tuple[float, ...] = ()
+
+    @functools.cached_property
+    def _atoms(self) -> Tensor | None:
+        return torch.tensor(self.support, dtype=torch.float32) if self.support else None
+
+    def _values(self, outputs: Tensor) -> Tensor:
+        return expected_return(outputs, self._atoms)
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        return super().sample(self._values(outputs), noise)
+
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        return super().sample_numpy(self._values(torch.from_numpy(outputs)).numpy(), noise)
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        return super().log_prob(self._values(outputs), actions)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        return super().entropy(self._values(outputs))
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        return super().mode(self._values(outputs))
+
+
+def epsilon_greedy(head: str | HeadParameters, n: int, start: float, end: float, rollouts: int = 1) -> EpsilonGreedy:
+    """Returns the epsilon-greedy distribution for the outputs of this head: values, or distributions of returns."""
+    if isinstance(head, CategoricalQHeadParameters):
+        support = categorical_support(head.v_min, head.v_max, head.atoms)
+        return ExpectedGreedy(n, start, end, rollouts, support=tuple(support.tolist()))
+    kind = ExpectedGreedy if isinstance(head, QuantileQHeadParameters) else EpsilonGreedy
+    return kind(n, start, end, rollouts)

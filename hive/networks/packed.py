@@ -4,7 +4,8 @@
                            ├ bytes ────────────────┘                           │ first output: forbidden
                            └ action mask ──────────────────────────────────────┘ actions become FORBIDDEN
 
-The mask works on the first output of the network: the logits of discrete actions, or the values of all actions. What
+The mask works on the first output of the network: the logits of discrete actions, the values of all actions, or the
+distributions of their returns, of which all atoms become FORBIDDEN. What
 reads them (distributions, losses, greedy play, loaded policies) therefore needs no knowledge of masks: a forbidden
 action has the probability 0 and is never the best one. Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking
 in Policy Gradient Algorithms", show that this gives the gradient of the policy over the allowed actions.
@@ -120,7 +121,10 @@ class PackedNetwork(nn.Module):
             return tuple(outputs)
         _, whole = self._views(observation_of(inputs))
         newest = whole[:, -1] if self._stack > 1 else whole
-        return (outputs[0].masked_fill(newest[:, self._mask] == 0, FORBIDDEN), *outputs[1:])
+        forbidden = newest[:, self._mask] == 0
+        if outputs[0].dim() > 2:  # distributions of returns [N, actions, atoms]
+            forbidden = forbidden.unsqueeze(-1)
+        return (outputs[0].masked_fill(forbidden, FORBIDDEN), *outputs[1:])
 
     def _views(self, rows: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         return rows if isinstance(rows, tuple) else numbers_and_bytes(rows, self._floats)

@@ -7,7 +7,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,19 @@ from hive.algorithms import describe_policy
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import RecordError, UsageError
-from hive.networks import EpsilonGreedy, FlatParameters, NetworkWrapper, Spaces, aligned_block, distribution_for
+from hive.networks import (
+    CategoricalQHeadParameters,
+    EpsilonGreedy,
+    FlatParameters,
+    HeadParameters,
+    NetworkWrapper,
+    QuantileQHeadParameters,
+    Spaces,
+    aligned_block,
+    distribution_for,
+)
 from hive.networks.configured import network_parameters
+from hive.networks.exploration import epsilon_greedy
 from hive.records import RunDirectory, write_checkpoint
 
 SEEN = ObservationSpec((3,), "float32")
@@ -41,7 +52,7 @@ def trained(
     observation: ObservationSpec,
     action: ActionSpec,
     network: NetworkConfig = NETWORK,
-    heads: Sequence[str] = HEADS,
+    heads: Sequence[str | HeadParameters] = HEADS,
 ) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(7)
     parameters, spaces = network_parameters(network, heads=heads), Spaces({"observation": observation}, action)
@@ -60,7 +71,7 @@ def saved(
     observation: ObservationSpec = SEEN,
     action: ActionSpec = ACTIONS["discrete"],
     network: NetworkConfig = NETWORK,
-    heads: Sequence[str] = HEADS,
+    heads: Sequence[str | HeadParameters] = HEADS,
     **changed: Any,
 ) -> tuple[Path, torch.nn.Module]:
     """A checkpoint as the recorder writes it, and the network whose weights it holds."""
@@ -129,6 +140,52 @@ def test_one_of_action_values_acts_epsilon_greedily(tmp_path: Path) -> None:
     noise = exploration.draw_noise(np.random.default_rng(1), 400)
     np.testing.assert_array_equal(drawn, exploration.sample_numpy(values.numpy(), noise) + 10)
     assert 0.1 < (drawn != best).mean() < 0.3  # 0.25 * 3 / 4
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (
+            CategoricalQHeadParameters(atoms=5, v_min=-2.0, v_max=3.0, gain=2.0),
+            lambda logs: logs.exp() @ torch.linspace(-2.0, 3.0, 5),
+        ),
+        (QuantileQHeadParameters(atoms=3), lambda quantiles: quantiles.mean(-1)),
+    ],
+    ids=["categories", "quantiles"],
+)
+def test_one_of_return_distributions_compares_expected_returns(
+    tmp_path: Path, head: HeadParameters, expected: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    exploration = epsilon_greedy(head, 4, 1.0, 0.25, 10)
+    description = describe_policy(SEEN, ACTIONS["discrete"], NETWORK, (head,), exploration)
+    place, module = saved(tmp_path, heads=(head,), policy=json.loads(json.dumps(description)))
+    policy, batch = hive.load(str(place)), rows(400)
+    with torch.no_grad():
+        (outputs,) = module(torch.from_numpy(batch))
+    best = expected(outputs).argmax(1).numpy() + 10
+    assert len(set(best)) > 1
+    np.testing.assert_array_equal(policy(batch), best)
+    drawn = policy(batch, noise=np.random.default_rng(1))
+    assert 0.1 < (drawn != best).mean() < 0.3  # 0.25 * 3 / 4
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"name": "categorical_q", "atoms": 1},
+        {"name": "categorical_q", "atoms": "5"},
+        {"name": "quantile_q", "quantiles": 5},
+        {"name": "quantiles"},
+        {"atoms": 5},
+    ],
+    ids=str,
+)
+def test_a_head_that_does_not_exist_so_is_refused(tmp_path: Path, head: dict[str, Any]) -> None:
+    exploration = EpsilonGreedy(4, 1.0, 0.25, 10)
+    description = describe_policy(SEEN, ACTIONS["discrete"], NETWORK, ("q",), exploration) | {"heads": [head]}
+    place, _ = saved(tmp_path, heads=("q",), policy=description)
+    with pytest.raises(RecordError, match="describes no policy"):
+        hive.load(str(place))
 
 
 @pytest.mark.parametrize("memory", ["lstm", "gru"])

@@ -8,11 +8,6 @@ import pytest
 from hive.config import (
     A2CConfig,
     AlgorithmConfig,
-    DQNConfig,
-    IMPALAConfig,
-    NStepQConfig,
-    PPOConfig,
-    PQNConfig,
     load_config,
 )
 from hive.config.algorithms import ALGORITHMS, NAMES
@@ -40,7 +35,6 @@ REPLAYED_VALUES = {
     "n_step": 1,
     "priority_exponent": 0.0,
     "importance_exponent": 0.4,
-    "huber_loss": True,
     "exploration_start": 1.0,
     "exploration_end": 0.05,
     "exploration_steps": 50_000,
@@ -78,7 +72,9 @@ OWN = {
         "epochs": 4,
         "minibatches": 4,
     },
-    "dqn": {**REPLAYED_VALUES, "double": True},
+    "dqn": {**REPLAYED_VALUES, "huber_loss": True, "double": True, "dueling": 0},
+    "c51": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "atoms": 51, "v_min": -10.0, "v_max": 10.0},
+    "qr-dqn": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "quantiles": 200},
 }
 
 
@@ -99,7 +95,7 @@ def problem(name: str, *lines: str) -> str:
 def test_names_are_those_of_the_key() -> None:
     assert tuple(ALGORITHMS) == keys_of(AlgorithmConfig)["name"].limits.choices
     assert {scheme.defaults.get("algorithm.name", "a2c") for scheme in SCHEMES.values()} == ALGORITHMS.keys()
-    assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig, NStepQConfig, PQNConfig, DQNConfig]
+    assert {table().name: table for table in ALGORITHMS.values()} == ALGORITHMS
 
 
 @every_algorithm
@@ -154,6 +150,8 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
                 "clip_gradients": 10.0,
             },
             "dqn": {"name": "dqn", "learning_rate": 1e-4, "clip_gradients": 10.0, "optimizer_epsilon": 1e-8},
+            "c51": {"name": "c51", "learning_rate": 2.5e-4, "clip_gradients": 10.0, "optimizer_epsilon": 3.125e-4},
+            "qr-dqn": {"name": "qr-dqn", "learning_rate": 5e-5, "clip_gradients": 0.0, "optimizer_epsilon": 3.125e-4},
         }[name]
     )
 
@@ -188,10 +186,10 @@ def test_no_name_is_a2c() -> None:
         ("impala", "clip_range = 0.1", "ppo"),
         ("impala", "normalize_advantages = true", "a2c and ppo"),
         ("ppo", "c_clip = 2.0", "impala"),
-        ("ppo", "target_interval = 20", "nstep-q and dqn"),
+        ("ppo", "target_interval = 20", "nstep-q, dqn, c51 and qr-dqn"),
         ("nstep-q", "gae_lambda = 0.5", "a2c, ppo and impala"),
         ("nstep-q", "q_lambda = 0.5", "pqn"),
-        ("pqn", "target_interval = 20", "nstep-q and dqn"),
+        ("pqn", "target_interval = 20", "nstep-q, dqn, c51 and qr-dqn"),
     ],
 )
 def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str) -> None:
@@ -260,6 +258,9 @@ def test_an_algorithm_that_is_not_there() -> None:
         ("dqn", "learning_starts = -1"),
         ("dqn", "priority_exponent = 1.1"),
         ("dqn", "importance_exponent = -0.1"),
+        ("dqn", "dueling = -1"),
+        ("c51", "atoms = 1"),
+        ("qr-dqn", "quantiles = 0"),
     ],
 )
 def test_limits(name: str, line: str) -> None:

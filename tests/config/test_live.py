@@ -74,8 +74,9 @@ def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     of_all = {"name", "options", "optimizer", "momentum"}
     exploration = {"exploration_start", "exploration_end", "exploration_steps"}
     replay = {"replay_capacity", "batch_size", "updates_per_step", "learning_starts", "priority_exponent"}
+    layers = {"dueling", "atoms", "v_min", "v_max", "quantiles"}
     rounds = {"normalize_advantages", "normalize_over", "epochs", "minibatches"}
-    assert fixed == {*of_all, *rounds, *exploration, *replay}
+    assert fixed == {*of_all, *rounds, *exploration, *replay, *layers}
     error = refused(PPOConfig(), "epochs", 8)
     assert str(error) == "`epochs` is fixed for a run: it determines the number of gradients in a round"
     assert "run.init_from" in error.hint

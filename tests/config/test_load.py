@@ -74,7 +74,7 @@ def problems(text: str, *overrides: str) -> list[str]:
 
 
 def test_a_memory_that_cannot_be_used_is_refused() -> None:
-    for algorithm in ("nstep-q", "pqn", "dqn"):
+    for algorithm in ("nstep-q", "pqn", "dqn", "c51", "qr-dqn"):
         text = problems(ENV, f"run.scheme={algorithm}", "network.memory=lstm")[0]
         assert re.search(rf'network\.memory=\S*: got "lstm", but .*{algorithm}.* has no recurrent version', text)
         load(ENV, f"run.scheme={algorithm}", "network.memory=none")

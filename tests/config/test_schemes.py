@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from hive.config import A2CConfig, DQNConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig, load_config
+from hive.config import (
+    A2CConfig,
+    C51Config,
+    DQNConfig,
+    IMPALAConfig,
+    NStepQConfig,
+    PPOConfig,
+    PQNConfig,
+    QRDQNConfig,
+    load_config,
+)
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
@@ -37,6 +47,8 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
         ("nstep-q", NStepQConfig, 2e-3),
         ("pqn", PQNConfig, 1e-3),
         ("dqn", DQNConfig, 1e-4),
+        ("c51", C51Config, 2.5e-4),
+        ("qr-dqn", QRDQNConfig, 5e-5),
     ],
 )
 def test_a_scheme_has_its_algorithm(scheme: str, algorithm: type, learning_rate: float) -> None:

@@ -15,7 +15,17 @@ from hive.envs.checks import store
 from hive.envs.masks import MaskedSpace
 from hive.envs.observation import ObservationSpec, observation_spec
 from hive.errors import NetworkError
-from hive.networks import Categorical, EpsilonGreedy, NetworkParameters, Spaces, build_network
+from hive.networks import (
+    Categorical,
+    CategoricalQHeadParameters,
+    EpsilonGreedy,
+    HeadParameters,
+    NetworkParameters,
+    QuantileQHeadParameters,
+    Spaces,
+    build_network,
+)
+from hive.networks.exploration import epsilon_greedy
 from hive.networks.network import heads_of
 from hive.networks.normalization import NormalizedNetwork, merge, moments_of, observed_elements
 from hive.networks.packed import FORBIDDEN, PackedNetwork
@@ -103,6 +113,22 @@ def test_forbidden_actions_have_no_probability_and_no_gradient() -> None:
     noise = distribution.draw_noise(np.random.default_rng(1), 1000, 6)
     drawn = distribution.sample_numpy(logits.detach().numpy(), noise)
     assert set(np.unique(drawn)) == {0, 2, 4}
+
+
+@pytest.mark.parametrize("head", [CategoricalQHeadParameters(), QuantileQHeadParameters(atoms=7)])
+def test_distributions_of_returns_are_masked_too(head: HeadParameters) -> None:
+    """Even where all allowed actions have negative expected returns, as the return 0 is no forbidden action's."""
+    spec = spec_of(masked=True)
+    network, greedy = built(spec, heads_parameters=[head]), epsilon_greedy(head, 5, 0.5, 0.5)
+    with torch.no_grad():
+        (outputs,) = network(some_rows(spec, 600))
+        favoured = torch.linspace(9.0, 0.0, outputs.shape[-1]) if head.name == "categorical_q" else -50.0
+        outputs = torch.where(outputs > FORBIDDEN, outputs + favoured, FORBIDDEN)
+    assert (outputs[:, [1, 3]] == FORBIDDEN).all()
+    assert set(greedy.mode(outputs).tolist()) <= {0, 2, 4}
+    noise = greedy.draw_noise(np.random.default_rng(1), 600)
+    assert set(np.unique(greedy.sample_numpy(outputs.numpy(), noise))) == {0, 2, 4}
+    assert greedy.log_prob(outputs, torch.ones(600, dtype=torch.int64)).exp().max() == 0.0
 
 
 def test_a_value_is_not_masked() -> None:

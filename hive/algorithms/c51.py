@@ -1,0 +1,56 @@
+"""C51 (Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning"): DQN with probabilities.
+
+    a*     = argmax_a E[Z_target(s', a)]; with double = true argmax_a E[Z(s', a)], as in Rainbow (Hessel et al. 2018)
+    target = projection of R + discount^k z_i with the probabilities p_target(s', a*)_i      onto the support z
+    loss   = mean of w (cross entropy of target and p(s, a))
+
+The support z has `atoms` equally spaced returns from `v_min` to `v_max`. Priorities are divergences KL(target || p), as
+in Rainbow. Everything else is as in hive.algorithms.dqn.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hive.algorithms.replaying import Batch
+from hive.algorithms.return_distributions import ReturnDistributions
+from hive.config import C51Config
+from hive.losses import CategoricalQLoss
+from hive.networks.distributions import ActionDistribution
+from hive.networks.head_parameters import CategoricalQHeadParameters
+from hive.networks.parameters import HeadParameters
+from hive.networks.projection import categorical_support, project_categorical
+
+__all__ = ["C51"]
+
+
+class C51(ReturnDistributions):
+    """Makes one gradient per batch. Arguments: see QLearning. Raises NetworkError unless v_min < v_max."""
+
+    config: C51Config
+    support: Tensor
+
+    def __init__(
+        self, config: C51Config, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
+    ) -> None:
+        super().__init__(config, distribution, workers, round_steps)
+        self.support = categorical_support(config.v_min, config.v_max, config.atoms)
+
+    @property
+    def heads(self) -> tuple[str | HeadParameters, ...]:
+        """The probabilities of the returns of all actions."""
+        config = self.config
+        return (CategoricalQHeadParameters(atoms=config.atoms, v_min=config.v_min, v_max=config.v_max),)
+
+    def gradient(self, batch: Batch) -> None:
+        """Make the gradient of a batch."""
+        returns = batch.returns.unsqueeze(-1) + batch.discounts.unsqueeze(-1) * self.support
+        loss = CategoricalQLoss(
+            batch.observations,
+            batch.actions,
+            project_categorical(returns, self.following(batch).exp(), self.support),
+            self.support,
+            importance=batch.importance,
+            errors=batch.errors,
+        )
+        self.q.reinforce(loss, samples=len(batch))

@@ -1,0 +1,42 @@
+"""QR-DQN (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression"): DQN with quantiles.
+
+    a*      = argmax_a mean_j theta_target(s', a)_j;  with double = true argmax_a mean_j theta(s', a)_j
+    targets = R + discount^k theta_target(s', a*)_j                        one for each of `quantiles` quantiles j
+    loss    = mean of w (sum over i of the mean over j of |tau_i - [u_ij < 0]| huber(u_ij)),   u = target_j - theta_i
+
+Priorities are the absolute differences between the means of targets and quantiles. Everything else is as in
+hive.algorithms.dqn.
+"""
+
+from __future__ import annotations
+
+from hive.algorithms.replaying import Batch
+from hive.algorithms.return_distributions import ReturnDistributions
+from hive.config import QRDQNConfig
+from hive.losses import QuantileQLoss
+from hive.networks.head_parameters import QuantileQHeadParameters
+from hive.networks.parameters import HeadParameters
+
+__all__ = ["QRDQN"]
+
+
+class QRDQN(ReturnDistributions):
+    """Makes one gradient per batch. Arguments: see QLearning."""
+
+    config: QRDQNConfig
+
+    @property
+    def heads(self) -> tuple[str | HeadParameters, ...]:
+        """The quantiles of the returns of all actions."""
+        return (QuantileQHeadParameters(atoms=self.config.quantiles),)
+
+    def gradient(self, batch: Batch) -> None:
+        """Make the gradient of a batch."""
+        loss = QuantileQLoss(
+            batch.observations,
+            batch.actions,
+            batch.returns.unsqueeze(-1) + batch.discounts.unsqueeze(-1) * self.following(batch),
+            importance=batch.importance,
+            errors=batch.errors,
+        )
+        self.q.reinforce(loss, samples=len(batch))

@@ -1,0 +1,88 @@
+"""The losses of distributions of returns: by categories (C51) and by quantiles (QR-DQN).
+
+The network returns the distributions of all actions, [N, A, atoms]. hive.networks.distributional_heads has the
+formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hive.losses.loss import LossValue, weighted_mean
+from hive.networks.distributional_heads import cross_entropies, expected_return, quantile_losses, quantile_midpoints
+from hive.networks.value_heads import select_actions
+
+__all__ = ["CategoricalQLoss", "QuantileQLoss"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CategoricalQLoss:
+    """The cross entropy of target distributions and those of the actions that were taken (Bellemare et al. 2017).
+
+    The network returns log probabilities of the returns `support`, float32 [atoms].
+
+    inputs: [N, ...]. actions: int64 [N]. targets: probabilities float32 [N, atoms] of the same returns.
+    importance: float32 [N], the factor of each row's loss, not of its statistics. errors: float32 [N], which receives
+        the divergences KL(target || prediction), the priorities of Rainbow (Hessel et al. 2018).
+    statistics: loss, mean expected return of the actions taken, mean of the largest expected returns, mean absolute
+        difference between the expected returns of target and prediction.
+    """
+
+    inputs: Tensor
+    actions: Tensor
+    targets: Tensor
+    support: Tensor
+    importance: Tensor | None = None
+    errors: NDArray[np.float32] | None = None
+
+    def __call__(self, outputs: Tensor) -> LossValue:
+        losses = cross_entropies(select_actions(outputs, self.actions), self.targets)
+        with torch.no_grad():
+            values = expected_return(outputs, self.support)
+            entropies = -torch.special.xlogy(self.targets, self.targets).sum(-1)
+            divergences = (losses - entropies).clamp_min(0.0)  # rounding can make it negative
+        if self.errors is not None:
+            self.errors[:] = divergences.numpy()
+        return _weighted(losses, self.importance, values, self.actions, (self.targets * self.support).sum(-1))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class QuantileQLoss:
+    """Quantile regression with Huber's loss, delta 1, of the actions that were taken (Dabney et al. 2018).
+
+    The network returns quantiles of the returns.
+
+    inputs: [N, ...]. actions: int64 [N]. targets: equally likely returns float32 [N, any number]. importance: as in
+        CategoricalQLoss. errors: float32 [N], which receives the absolute differences of the expected returns.
+    statistics: as in CategoricalQLoss.
+    """
+
+    inputs: Tensor
+    actions: Tensor
+    targets: Tensor
+    importance: Tensor | None = None
+    errors: NDArray[np.float32] | None = None
+
+    def __call__(self, outputs: Tensor) -> LossValue:
+        chosen = select_actions(outputs, self.actions)
+        losses = quantile_losses(chosen, self.targets, quantile_midpoints(outputs.shape[-1]))
+        with torch.no_grad():
+            values, expected = expected_return(outputs, None), self.targets.mean(-1)
+            if self.errors is not None:
+                self.errors[:] = (expected - chosen.mean(-1)).abs().numpy()
+        return _weighted(losses, self.importance, values, self.actions, expected)
+
+
+def _weighted(
+    losses: Tensor, importance: Tensor | None, values: Tensor, actions: Tensor, expected: Tensor
+) -> LossValue:
+    """Return the mean loss and the statistics. values: [N, A], expected: [N], the mean of each target."""
+    taken = select_actions(values, actions)
+    terms = (losses if importance is None else losses * importance), taken, values.amax(-1), (expected - taken).abs()
+    weights = torch.full_like(taken, 1.0 / max(len(taken), 1))
+    return weighted_mean(terms, weights, (1.0, 0.0, 0.0, 0.0))
