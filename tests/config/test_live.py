@@ -73,7 +73,7 @@ def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     fixed = {name for table in ALGORITHMS.values() for name, key in keys_of(table).items() if key.limits.fixed}
     of_all = {"name", "options", "optimizer", "momentum"}
     exploration = {"exploration_start", "exploration_end", "exploration_steps"}
-    replay = {"replay_capacity", "batch_size", "updates_per_step", "learning_starts", "priority_exponent"}
+    replay = {"replay_capacity", "batch_size", "updates_per_step", "learning_starts", "n_step", "priority_exponent"}
     layers = {"dueling", "atoms", "v_min", "v_max", "quantiles"}
     rounds = {"normalize_advantages", "normalize_over", "epochs", "minibatches"}
     assert fixed == {*of_all, *rounds, *exploration, *replay, *layers}
