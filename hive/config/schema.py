@@ -407,6 +407,9 @@ class CheckpointConfig:
         "write an extra checkpoint after this many seconds without one (a resume from it is not exact); 0: never",
         minimum=0,
     )
+    replay: bool = key(
+        True, "write the replay memory too, of which each checkpoint adds what is new; false: a resume is not exact"
+    )
     keep: int = key(3, "how many of the newest are kept, besides the newest scheduled one and best/", minimum=1)
 
 

@@ -153,6 +153,7 @@ def _connect_replay(t: Topology, blueprint: Blueprint, worker: Group, learner: G
     t.connect(learner.memory, worker.memory, Shared(layout.bytes, sparse))
     t.connect(learner.memory, recorder.memory)
     t.connect(learner.ledger, recorder.ledger, Board(blueprint.ledger_layout.bytes))
+    t.connect(recorder.floor, learner.floor, Shared(8 * (1 + blueprint.collectors)))
     ahead = config.gradients.max_lag // blueprint.gradients_per_batch + 1  # plans that may be in use at once
     t.connect(learner.plans, worker.plans, Board(blueprint.plan_layout.bytes, keep=ahead + 1))
 

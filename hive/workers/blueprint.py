@@ -269,10 +269,28 @@ class Blueprint:
         )
 
     def initialize_replay(self, replay: ReplayMemory, ledger: Mapping[str, NDArray[Any]]) -> int:
-        """Write the first ledger, that of an empty memory; return the number of rounds in it."""
+        """Fill the memory and its first ledger, with the rows of a checkpoint if it has any; return its version.
+
+        Raises RecordError for rows that do not fit this run.
+        """
         for array in ledger.values():
             array[:] = 0
-        return 0
+        if self.resume is None:
+            return 0
+        ledger["rollouts"][:] = self.first_round
+        block = aligned_block(self.optimizer_state_bytes)
+        self._resume_optimizer_state(self.resume, block)
+        for name, array in self.learner().views(block).items():
+            if name in ("counters", "returns", "infos"):
+                ledger[name][:] = array
+        if self.resume.has_replay:
+            stored = ledger_layout(self.collectors, len(self.resume.state.get("info", ())))
+            saved = stored.views(_bytes_of(self.resume, "replay_ledger", stored.bytes))
+            for name in ("counters", "written", "rollouts", "returns"):
+                ledger[name][:] = saved[name]
+            self.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
+            replay.tree.rebuild()
+        return self.first_round
 
     def _check_replay(self) -> None:
         """Raise TopologyError for what cannot be combined with a replay memory, and for sizes that do not fit."""
@@ -424,6 +442,8 @@ class Blueprint:
         """The first round of this run: the first that the checkpoint has not finished."""
         if self.resume is None:
             return 0
+        if self.replays and self.resume.has_replay:  # which may hold a round that no turn has begun
+            return int(self.resume.state["rounds"])
         done = self.resume.update * self.config.gradients.bootstrap_rounds
         return (self.warmup or 0) - (-done // self.algorithm().gradients_per_round)
 

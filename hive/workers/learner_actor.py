@@ -63,6 +63,7 @@ class LearnerActor(Actor):
         self.schedule = blueprint.schedule()
         self.algorithm = blueprint.algorithm()
         self.learner = blueprint.learner(self.status)
+        self.exact = config.exact  # whether a run that is resumed from a scheduled checkpoint is bit-identical
         self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
         self.bests = BestSchedule()
         self.status_counters = {name: self.status.counter(name) for name in RESULTS}
@@ -251,7 +252,7 @@ class LearnerActor(Actor):
     async def _checkpoint(self) -> None:
         """Hold this turn's blocks for the recorder if a checkpoint is due, unless it still writes the previous one."""
         if self.saves.due(self.turn):
-            if not await self._hold(scheduled=self.config.exact):
+            if not await self._hold(scheduled=self.exact):
                 self.note("skipped", f"checkpoint {self.turn} was skipped: the previous one is still being written")
         elif self.saves.overdue(self.turn):
             await self._hold(scheduled=False)

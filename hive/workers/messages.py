@@ -25,6 +25,7 @@ __all__ = [
     "Metrics",
     "OptimizerState",
     "Plan",
+    "ReplayFloor",
     "ReplayLedger",
     "ReplayRows",
     "RolloutReady",
@@ -44,6 +45,10 @@ class ReplayRows(Message):
 
 class ReplayLedger(Message):
     """learner -> recorder and its successor. How much of the replay memory is written; version r after r rounds."""
+
+
+class ReplayFloor(Message):
+    """recorder -> learner. int64 [1 + S]: the ledger whose rows are being written, and the first rows still needed."""
 
 
 class Plan(Message):

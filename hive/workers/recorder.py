@@ -14,6 +14,9 @@ import asyncio
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from hive.config import is_reference, load_reference
 from hive.errors import RecordError, VersionGone
@@ -30,10 +33,12 @@ from hive.records import (
     read_jsonl,
     remove_unfinished,
     retain,
-    write_checkpoint,
+    writing_checkpoint,
 )
+from hive.records.replay_chunks import ReplayRows
 from hive.records.run_warnings import NOT_SAVED, OF_SUPERVISOR, RECOVERED, WARNING, RunWarning, active, warnings_of
-from hive.runtime import Actor, Inlet, SharedIn, Subscription
+from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
+from hive.workers import messages
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
 from hive.workers.health import Facts, Health
@@ -44,8 +49,8 @@ from hive.workers.messages import (
     Improved,
     Metrics,
     OptimizerState,
+    ReplayFloor,
     ReplayLedger,
-    ReplayRows,
     Weights,
 )
 from hive.workers.pinned_blocks import held_block, next_due
@@ -68,8 +73,9 @@ class Recorder(Actor):
     improved = Inlet(Improved, optional=True)
     weights = Subscription(Weights)
     optimizer_state = Subscription(OptimizerState)
-    memory = SharedIn(ReplayRows, optional=True)
+    memory = SharedIn(messages.ReplayRows, optional=True)
     ledger = Subscription(ReplayLedger, optional=True)
+    floor = SharedOut(ReplayFloor, optional=True)
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
@@ -86,6 +92,7 @@ class Recorder(Actor):
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
         self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
         self.unsaved = False  # whether the last checkpoint could not be written
+        self.writing = asyncio.Lock()  # one checkpoint at a time: that with a replay memory lets other tasks run
 
     async def setup(self) -> None:
         """Judge the metrics of earlier incarnations and of the run that is resumed."""
@@ -115,8 +122,8 @@ class Recorder(Actor):
 
     async def _save_what_is_due(self) -> None:
         while True:
-            due = await next_due(self.checkpoints, self.optimizer_state, self.weights)
-            self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
+            due = await next_due(self.checkpoints, *self._held())
+            await self._checkpoint(due)
 
     async def _compare_improved(self) -> None:
         while self.best is not None:
@@ -184,7 +191,7 @@ class Recorder(Actor):
         while self.evaluated is not None and (evaluation := self.evaluations.receive_nowait()) is not None:
             self._write_evaluation(evaluation, self.evaluated)
         while (due := self.checkpoints.receive_nowait()) is not None:
-            self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
+            await self._checkpoint(due)
         if self.best is not None:
             self._compare(self.best)
         await self._save()
@@ -198,8 +205,9 @@ class Recorder(Actor):
         turn = self.optimizer_state.latest
         if turn < 0:
             return
-        _, weights = await self.weights.pin(turn)
-        _, optimizer_state = await self.optimizer_state.pin(turn)
+        async with self.writing:  # a checkpoint that is being written has pinned other blocks
+            _, weights = await self.weights.pin(turn)
+            _, optimizer_state = await self.optimizer_state.pin(turn)
         views = self.blueprint.learner().views(optimizer_state)
         updates, env_steps, episodes = (
             int(views["counters"][count]) for count in (Count.updates, Count.env_steps, Count.episodes)
@@ -210,23 +218,46 @@ class Recorder(Actor):
                 weights, turn, updates=updates, env_steps=env_steps, mean_return=mean, episodes=RETURNS_KEPT
             )
         if (self.directory.checkpoints / f"{turn:06d}").exists():
-            self.optimizer_state.unpin()
-            self.weights.unpin()
+            self._unpin()
             return
-        if error := self._checkpoint(turn, False, env_steps, mean):
+        ledger = -1
+        if self.ledger.connected:
+            ledger, _ = await self.ledger.pin()
+        if error := await self._checkpoint(CheckpointDue(turn, False, env_steps, mean, ledger), ended=True):
             raise RecordError(
                 f"the final state, of {env_steps:,} steps, was not saved: {error}",
                 hint="free space on the disk; `hive resume` then continues from the last checkpoint, if there is one",
             )
 
-    def _checkpoint(self, turn: int, scheduled: bool, env_steps: int, mean: float) -> Exception | None:
-        """Write the blocks of `turn`, which are pinned for this actor, and unpin them. Return why it failed."""
-        blueprint, root = self.blueprint, self.directory.checkpoints
-        name = f"{turn:06d}"
+    def _held(self) -> list[Subscription[Any]]:
+        """Return the ports whose blocks are pinned for a checkpoint, the weights last.
+
+        The learner looks at the weights' pin before it holds the next turn, and all must be free then.
+        """
+        return [*([self.ledger] if self.ledger.connected else ()), self.optimizer_state, self.weights]
+
+    def _unpin(self) -> None:
+        for port in self._held():
+            port.unpin()
+
+    async def _checkpoint(self, due: CheckpointDue, *, ended: bool = False) -> Exception | None:
+        """Write the blocks of a turn, which are pinned for this actor, and unpin them. Return why it failed.
+
+        ended: whether the learner has stopped, which then does not hold the leaves.
+        """
+        async with self.writing:
+            try:
+                return await self._write_checkpoint(due, ended)
+            finally:
+                self._unpin()
+
+    async def _write_checkpoint(self, due: CheckpointDue, ended: bool) -> Exception | None:
+        blueprint, root, env_steps = self.blueprint, self.directory.checkpoints, due.env_steps
+        name = f"{due.turn:06d}"
         state: dict[str, JSON] = {
-            "scheduled": scheduled,
+            "scheduled": due.scheduled,
             "env_steps": env_steps,
-            "mean_return": mean,
+            "mean_return": due.mean_return,
             "env": blueprint.config.env.id,
             "info": list[JSON](blueprint.config.env.info),
             "gradient_workers": blueprint.gradient_workers,
@@ -239,12 +270,18 @@ class Recorder(Actor):
             if (root / name).exists():  # the same turn was requested twice
                 self.note("saved", f"checkpoint {name} already exists", path=str(root / name))
                 return None
-            weights, optimizer_state = held_block(self.weights, turn), held_block(self.optimizer_state, turn)
+            weights, optimizer_state = held_block(self.weights, due.turn), held_block(self.optimizer_state, due.turn)
             state["updates"] = int(blueprint.learner().views(optimizer_state)["counters"][Count.updates])
             tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
-            write_checkpoint(
-                root, turn, tensors=tensors, parts={"weights": weights, "optimizer_state": optimizer_state}, state=state
-            )
+            parts, rows = {"weights": weights, "optimizer_state": optimizer_state}, None
+            if self.ledger.connected and blueprint.config.checkpoint.replay:
+                parts["replay_ledger"] = held_block(self.ledger, due.ledger)
+                state["rounds"] = due.ledger
+                rows = self._rows(parts["replay_ledger"], ended)
+            writing = writing_checkpoint(root, due.turn, tensors=tensors, parts=parts, state=state, replay=rows)
+            for floor in writing:
+                self.floor.memory.view(np.int64)[:] = (due.ledger, *floor)
+                await asyncio.sleep(0)  # metrics of a busy run do not wait for gigabytes
             retain(root, blueprint.config.checkpoint.keep, keep_best=0)
             self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
             self._log_warnings([], [NOT_SAVED] if self.unsaved else [], env_steps)
@@ -254,12 +291,16 @@ class Recorder(Actor):
             self.note("not saved", str(error))
             self._warn_unsaved(error, env_steps)
             return error
-        else:
-            return None
-        finally:
-            self.optimizer_state.unpin()
-            # The weights last: the learner checks their pin before it holds the next turn, and both must be free then.
-            self.weights.unpin()
+        return None
+
+    def _rows(self, ledger: Bytes, ended: bool) -> ReplayRows:
+        """Return the rows of the replay memory that belong to a ledger."""
+        size, arrays = self.blueprint.replay_size, self.blueprint.memory_layout.views(self.memory.memory)
+        held = arrays.pop("held_leaves")
+        if not ended:
+            arrays["leaves"] = held
+        written = self.blueprint.ledger_layout.views(ledger)["written"].tolist()
+        return ReplayRows(arrays, written, size.saved)
 
     def _warn_unsaved(self, error: Exception, env_steps: int) -> None:
         """Log the warning that checkpoints cannot be written, once until one is written again."""

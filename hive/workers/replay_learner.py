@@ -12,17 +12,19 @@ are retired after their ledger, as slots of gradients are after their state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from hive.runtime import Publication, SharedOut, Slot, SlotInlet
+from hive.runtime import WAIT_OUT, Publication, SharedIn, SharedOut, Slot, SlotInlet
 from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
 from hive.workers.learner import Count
-from hive.workers.learner_actor import LearnerActor
-from hive.workers.messages import Plan, ReplayLedger, ReplayRows, RolloutReady
+from hive.workers.learner_actor import SAVE_AGAIN_S, LearnerActor
+from hive.workers.messages import Plan, ReplayFloor, ReplayLedger, ReplayRows, RolloutReady
 from hive.workers.replay_memory import REPLAY_VALUES, ReplayMemory
 
 __all__ = ["ReplayLearnerActor"]
@@ -37,12 +39,17 @@ class ReplayLearnerActor(LearnerActor):
     memory = SharedOut(ReplayRows)
     ledger = Publication(ReplayLedger)
     plans = Publication(Plan)
+    floor = SharedIn(ReplayFloor)
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__(blueprint)
+        self.exact &= blueprint.config.checkpoint.replay
         self.replay: ReplayMemory = blueprint.replay_memory(self.memory.memory)
+        self.size = blueprint.replay_size
         self.ledger_layout, self.plan_layout = blueprint.ledger_layout, blueprint.plan_layout
         self.phase = self.status.phase("replay")
+        self.waits = self.status.phase("wait ledger", WAIT_OUT)
+        self.held: tuple[int, list[int]] | None = None  # ledger last held for the recorder, and the first rows it needs
         self.replay_counters = {name: self.status.counter(name) for name in REPLAY_VALUES}
         self.per_batch = blueprint.gradients_per_batch
 
@@ -74,15 +81,34 @@ class ReplayLearnerActor(LearnerActor):
         last = barriers.round_of(self.turn * barriers.per_turn)
         while (number := self.ledger.board.latest) <= last:
             slots = [await self.rollouts.claim(producer, number) for producer in self.rollouts.producers]
+            rollouts = [Rollout(slot.arrays) for slot in slots]
+            await self._until_saved(rollouts)
             self.status.enter(self.phase)
             board = self.ledger.board
             before, after = self._ledger(), self.ledger_layout.views(board.begin())
-            rollouts = [Rollout(slot.arrays) for slot in slots]
             self.replay.admit(rollouts, before, after, self._largest_leaf())
             board.publish(number + 1)
             for slot in slots:
                 self.rollouts.retire(slot)
             self.status.enter(self.status.runtime)
+
+    async def _until_saved(self, rollouts: Sequence[Rollout]) -> None:
+        """Wait until the recorder has read the rows that these rollouts overwrite, if it is writing a checkpoint."""
+        written = self._ledger()["written"]
+        overwritten = {one.source: int(written[one.source]) + one.length + 1 - self.size.rows for one in rollouts}
+        while any(overwritten[source] >= first for source, first in enumerate(self._needed()) if source in overwritten):
+            self.status.enter(self.waits)
+            await asyncio.sleep(SAVE_AGAIN_S)
+        self.status.enter(self.status.runtime)
+
+    def _needed(self) -> Sequence[int]:
+        """Return the first row of each source that the recorder still needs; none if it writes no checkpoint."""
+        if not self.ledger.board.view.words.pinned(0):
+            return ()
+        if self.held is None:  # held by the learner's predecessor
+            return [0] * self.size.sources
+        ledger, *first = self.floor.memory.view(np.int64).tolist()
+        return first if ledger == self.held[0] else self.held[1]
 
     def _draw(self) -> None:
         """Draw the plans of the gradients that are made on this version."""
@@ -121,6 +147,9 @@ class ReplayLearnerActor(LearnerActor):
         return int(self._optimizer_state()["counters"][Count.largest_leaf])
 
     def _hold_more(self) -> int:
-        self.replay.hold_leaves()
-        self.ledger.board.hold(0, self.ledger.board.latest)
-        return self.ledger.board.latest
+        version = self.ledger.board.latest
+        if self.blueprint.config.checkpoint.replay:
+            self.replay.hold_leaves()
+            self.ledger.board.hold(0, version)
+            self.held = version, self.size.first_rows(self._ledger()["written"])
+        return version

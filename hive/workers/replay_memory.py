@@ -81,6 +81,15 @@ class ReplaySize:
         """R: rows of each ring. Each rollout may need one more row, the seam before it."""
         return self.kept + (self.rounds_ahead + 1) * (self.steps + 1) + self.n_step + self.stack + 1
 
+    @property
+    def saved(self) -> int:
+        """Rows of each collector in a checkpoint: those that can be drawn, and those that these need on both sides."""
+        return self.kept + self.n_step + self.stack - 2
+
+    def first_rows(self, written: NDArray[np.int64]) -> list[int]:
+        """Return the first row of each collector in a checkpoint."""
+        return [max(0, rows - self.saved) for rows in written.tolist()]
+
 
 def memory_layout(size: ReplaySize, observation: tuple[Any, str], action: tuple[Any, str]) -> Layout:
     """Return the layout of the shared memory: the rows, and a copy of the leaves for the recorder."""
