@@ -52,7 +52,7 @@ from hive.records.runs import resolve_run
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hive.records.replay_chunks import ReplayRows
+    from hive.records.replay_chunks import RowsToSave
 
 __all__ = [
     "Checkpoint",
@@ -144,7 +144,7 @@ def write_checkpoint(
     tensors: Mapping[str, npt.NDArray[Any]],
     parts: Mapping[str, bytes | bytearray | memoryview | npt.NDArray[Any]],
     state: Mapping[str, JSON],
-    replay: ReplayRows | None = None,
+    replay: RowsToSave | None = None,
     files: Files = FILES,
 ) -> Path:
     """Write the checkpoint `root/<update>/` and return its path.
@@ -171,7 +171,7 @@ def writing_checkpoint(
     tensors: Mapping[str, npt.NDArray[Any]],
     parts: Mapping[str, bytes | bytearray | memoryview | npt.NDArray[Any]],
     state: Mapping[str, JSON],
-    replay: ReplayRows | None = None,
+    replay: RowsToSave | None = None,
     files: Files = FILES,
 ) -> Generator[tuple[int, ...], None, None]:
     """Write a checkpoint as `write_checkpoint` does, in steps. It exists when the generator has ended.

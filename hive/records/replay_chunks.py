@@ -39,7 +39,7 @@ from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX
 from hive.records.documents import failure, json_text, read_document
 from hive.records.regular import read_regular
 
-__all__ = ["ReplayRows", "Writing", "read_replay", "write_replay"]
+__all__ = ["RowsToSave", "Writing", "read_replay", "write_replay"]
 
 MANIFEST, HEADS, LEAVES = "rows.json", "heads.bin", "leaves.bin"
 
@@ -73,7 +73,7 @@ class Piece(TypedDict):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of rows.json; `kept`: as in ReplayRows, `written`: of each source, `chunk_rows`: K."""
+    """The content of rows.json; `kept`: as in RowsToSave, `written`: of each source, `chunk_rows`: K."""
 
     fields: dict[str, Field]
     written: list[Natural]
@@ -83,11 +83,12 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class ReplayRows:
+class RowsToSave:
     """The rows of a memory that a checkpoint holds.
 
     arrays: C-contiguous [S, R, B, ...] by name. `finals` (of the same kind as `observations`) are stored where
-    `truncated` is not 0, `leaves` are uint32, and all other arrays are stored as they are.
+    `truncated` is not 0, `leaves` are uint32, and all other arrays are stored as they are. `leaves` must not change
+    until the first step has ended, so a memory that is in use passes a copy.
     written: the number of rows of each source, [S]. Only the observation of the next one is stored.
     kept: how many of the newest rows of a source are stored, at most R - 1. These are the rows from which transitions
     are drawn, and on both sides those that they need: n - 1 of n steps, k - 1 of stacks of k observations.
@@ -102,7 +103,7 @@ class ReplayRows:
         return max(0, self.written[source] - self.kept)
 
 
-def write_replay(folder: Path, rows: ReplayRows, earlier: Iterable[Path], files: Files) -> Writing:
+def write_replay(folder: Path, rows: RowsToSave, earlier: Iterable[Path], files: Files) -> Writing:
     """Write `rows` into `folder`/replay in steps; return size and SHA-256 of each file by its name in `folder`.
 
     Each step yields, for each source, the first row that is still to be read; the rows before may be overwritten.
@@ -146,7 +147,7 @@ def write_replay(folder: Path, rows: ReplayRows, earlier: Iterable[Path], files:
 
 
 def read_replay(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[range, ...]:
-    """Read the rows in `folder`/replay into `arrays`, as in ReplayRows; return those of each source now in its ring.
+    """Read the rows in `folder`/replay into `arrays`, as in RowsToSave; return those of each source now in its ring.
 
     The number R of rows may differ from that of the writer: of more rows than fit, the newest are read. The stop of a
     range is `written`, and the observation of that row is read too. `leaves` of all other rows become 0. Checksums are
@@ -313,7 +314,7 @@ class _Saved:
         return None
 
 
-def _cuts(rows: ReplayRows, chunk_rows: int) -> list[tuple[int, int, int]]:
+def _cuts(rows: RowsToSave, chunk_rows: int) -> list[tuple[int, int, int]]:
     """Return source, first row and end of each file, those farthest behind the heads of their sources first."""
     cuts = []
     for source, written in enumerate(rows.written):

@@ -34,7 +34,7 @@ from hive.records import (
     retain,
     write_checkpoint,
 )
-from hive.records.replay_chunks import ReplayRows
+from hive.records.replay_chunks import RowsToSave
 
 FILE_NAMES = ["DONE", "ledger.bin", "state.json", "weights.bin", "weights.safetensors"]
 
@@ -498,12 +498,12 @@ def test_a_fault_at_every_operation_of_a_replacement(tmp_path: Path, disk: type[
     assert newest_update(tmp_path) == 2
 
 
-def replay_of(update: int) -> ReplayRows:
+def replay_of(update: int) -> RowsToSave:
     """10 rows per update, of which chunks have 8."""
     arrays = {name: np.zeros((1, 30, 1), np.uint8) for name in ("observations", "rewards", "truncated")}
     arrays["rewards"][0, :, 0] = range(30)
     arrays["finals"], arrays["leaves"] = arrays["observations"], np.full((1, 30, 1), update, np.uint32)
-    return ReplayRows(arrays, [10 * update], 29)
+    return RowsToSave(arrays, [10 * update], 29)
 
 
 def save_with_replay(root: Path, update: int, files: Files = FILES) -> None:

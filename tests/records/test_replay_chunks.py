@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hive.errors import RecordError
 from hive.records import Checkpoint, Files, list_checkpoints, newest_checkpoint, retain, writing_checkpoint
 from hive.records import replay_chunks as module
-from hive.records.replay_chunks import ReplayRows
+from hive.records.replay_chunks import RowsToSave
 from hive.storage import PriorityTree, ReplayBuffer
 
 Arrays = dict[str, np.ndarray]
@@ -70,8 +70,8 @@ class Memory:
             self.ring[name][source, row % self.rows] = value = self.values(name)
             self.history[source][name].append(value)
 
-    def to_write(self, kept: int) -> ReplayRows:
-        return ReplayRows(self.ring, list(self.written), kept)
+    def to_write(self, kept: int) -> RowsToSave:
+        return RowsToSave(self.ring, list(self.written), kept)
 
 
 class Counting(Files):
@@ -111,7 +111,7 @@ def rings(sources: int = 2, rows: int = 40, envs: int = 2) -> Arrays:
 def save(
     root: Path,
     update: int,
-    rows: ReplayRows,
+    rows: RowsToSave,
     files: Files | None = None,
     step: Callable[[tuple[int, ...]], object] = lambda floor: None,
 ) -> Checkpoint:
@@ -182,7 +182,7 @@ def test_rows_come_back_however_rings_wrapped_and_whatever_was_linked(data: st.D
                     for name in (*SHAPES, "finals"):
                         arrays[name][source, np.setdiff1d(np.arange(memory.rows), needed)] = 1
 
-            rows = ReplayRows(given_arrays, list(memory.written), kept)
+            rows = RowsToSave(given_arrays, list(memory.written), kept)
             checkpoint = save(Path(folder), update, rows, step=overwrite)
             assert floors[0] == tuple(oldest)
             assert floors[-1] == tuple(memory.written)
@@ -463,7 +463,7 @@ def test_a_restored_memory_draws_the_same_batches(tmp_path: Path) -> None:
             ended, after = random.integers(0, 2, (2, 2)), random.integers(0, 250, (2, 2, 3))
             replay.add(random.integers(0, 4, 2), random.random(2), ended[0], ended[1], after[0], after[1])
         replay.update(replay.sample(8), random.random(8))
-        checkpoint = save(tmp_path, update, ReplayRows(replay.memory.arrays, [replay.written], kept))
+        checkpoint = save(tmp_path, update, RowsToSave(replay.memory.arrays, [replay.written], kept))
         restored = buffer()
         (span,) = checkpoint.read_replay(restored.memory.arrays)
         assert (span.start, span.stop) == (max(0, replay.written - kept), replay.written)
