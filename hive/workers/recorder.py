@@ -35,10 +35,9 @@ from hive.records import (
     retain,
     writing_checkpoint,
 )
-from hive.records.replay_chunks import ReplayRows
+from hive.records.replay_chunks import RowsToSave
 from hive.records.run_warnings import NOT_SAVED, OF_SUPERVISOR, RECOVERED, WARNING, RunWarning, active, warnings_of
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
-from hive.workers import messages
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
 from hive.workers.health import Facts, Health
@@ -51,6 +50,7 @@ from hive.workers.messages import (
     OptimizerState,
     ReplayFloor,
     ReplayLedger,
+    ReplayRows,
     Weights,
 )
 from hive.workers.pinned_blocks import held_block, next_due
@@ -73,7 +73,7 @@ class Recorder(Actor):
     improved = Inlet(Improved, optional=True)
     weights = Subscription(Weights)
     optimizer_state = Subscription(OptimizerState)
-    memory = SharedIn(messages.ReplayRows, optional=True)
+    memory = SharedIn(ReplayRows, optional=True)
     ledger = Subscription(ReplayLedger, optional=True)
     floor = SharedOut(ReplayFloor, optional=True)
 
@@ -293,14 +293,14 @@ class Recorder(Actor):
             return error
         return None
 
-    def _rows(self, ledger: Bytes, ended: bool) -> ReplayRows:
+    def _rows(self, ledger: Bytes, ended: bool) -> RowsToSave:
         """Return the rows of the replay memory that belong to a ledger."""
         size, arrays = self.blueprint.replay_size, self.blueprint.memory_layout.views(self.memory.memory)
         held = arrays.pop("held_leaves")
         if not ended:
             arrays["leaves"] = held
         written = self.blueprint.ledger_layout.views(ledger)["written"].tolist()
-        return ReplayRows(arrays, written, size.saved)
+        return RowsToSave(arrays, written, size.saved)
 
     def _warn_unsaved(self, error: Exception, env_steps: int) -> None:
         """Log the warning that checkpoints cannot be written, once until one is written again."""
