@@ -26,4 +26,5 @@ class ReplayedValues(QLearning):
         super().__init__(config, distribution, workers, round_steps)
         self.gradients_per_round = updates_in_round(config, round_steps) * self.gradients_per_batch
         explores = cast(EpsilonGreedy, self.distribution)
-        self.distribution = dataclasses.replace(explores, warmup=warmup_rounds(config, round_steps))
+        warmup = warmup_rounds(config, round_steps)
+        self.distribution = dataclasses.replace(explores, warmup=warmup, spread=config.exploration_spread)

@@ -294,6 +294,17 @@ class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
     learning_starts: int = with_default(100, ReplayConfig, "learning_starts")
     exploration_end: float = with_default(0.05, EpsilonGreedyConfig, "exploration_end")
     exploration_steps: int = with_default(50_000, EpsilonGreedyConfig, "exploration_steps")
+    exploration_spread: float = key(
+        0.0,
+        "the last environment of the run acts with epsilon^(1 + this), those between with powers between (Ape-X: 7)",
+        minimum=0,
+        fixed=SCHEDULE_FIXED,
+    )
+    initial_errors: bool = key(
+        False,
+        "collectors compute the first TD errors of their steps (Ape-X); false: new steps have the highest priority",
+        fixed="rollouts have room for them or not",
+    )
     double: bool = key(
         True, "the online network chooses the action whose value the target network gives (van Hasselt et al. 2016)"
     )

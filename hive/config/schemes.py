@@ -115,6 +115,24 @@ SCHEMES: Mapping[str, Scheme] = {
         "QR-DQN: as DQN, with quantiles of the return of each action (Dabney et al. 2018)",
         {**REPLAYING, "algorithm.name": "qr-dqn"},
     ),
+    "apex": Scheme(
+        "Ape-X: asynchronous collectors that explore differently, and DQN with priorities (Horgan et al. 2018)",
+        {
+            "collection.workers": 2,
+            "collection.envs": 4,
+            "collection.rollout": 16,
+            "collection.communication": "asynchronous",
+            "gradients.communication": "synchronous",
+            "algorithm.name": "dqn",
+            "algorithm.exploration_start": 0.4,
+            "algorithm.exploration_end": 0.4,
+            "algorithm.exploration_spread": 7.0,
+            "algorithm.initial_errors": True,
+            "algorithm.n_step": 3,
+            "algorithm.priority_exponent": 0.6,
+            "network.activation": "relu",
+        },
+    ),
     "rapid": Scheme(
         "Rapid: asynchronous collectors, each owned by one of several synchronous PPO workers (OpenAI)",
         {

@@ -89,6 +89,13 @@ class ActionDistribution(ABC):
     def mode(self, outputs: Tensor) -> Tensor:
         """Returns the most likely actions [..., *action_shape]."""
 
+    def for_collector(self, first: int, count: int, of: int) -> ActionDistribution:
+        """Returns the distribution for `count` of the run's `of` environments, from number `first` on.
+
+        This one, unless environments explore differently.
+        """
+        return self
+
     def for_rollout(self, number: int) -> ActionDistribution:
         """Returns the distribution for a collector's rollout `number`: this one, unless exploration has a schedule."""
         return self

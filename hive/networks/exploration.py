@@ -2,6 +2,8 @@
 
     epsilon(r) = start + (end - start) * min(1, r / rollouts),   1 in the first `warmup` rollouts
 
+and environment i of N takes epsilon(r)^(1 + spread * i / (N - 1)) (Ape-X, Horgan et al. 2018).
+
 r is the number of the rollout, so the schedule has no counter to save, and a repeated rollout has the same epsilon.
 The outputs are action values [..., n], where other distributions have logits, or distributions of returns [..., n,
 atoms], which are compared by their expected values. Actions whose value is FORBIDDEN (hive.networks.packed) are never
@@ -41,7 +43,8 @@ class EpsilonGreedy(ActionDistribution):
 
     start, end: epsilon of rollout 0, and of rollout number `rollouts` and all later ones. rollout: the number of the
     current rollout; None: epsilon is `end`, as in evaluations that sample actions. warmup: number of first rollouts
-    with epsilon 1.
+    with epsilon 1. spread: how much less the last environment of a run explores. powers: the exponent of
+    each environment of one collector, [B]; set by `for_collector`.
 
     Raises NetworkError unless `start` and `end` are from 0 to 1 and `rollouts` is at least 1.
     """
@@ -52,6 +55,8 @@ class EpsilonGreedy(ActionDistribution):
     rollouts: int = 1
     rollout: int | None = None
     warmup: int = 0
+    spread: float = 0.0
+    powers: tuple[float, ...] = ()
     noise = "uniform"
     action_dtype = "int64"
 
@@ -64,6 +69,17 @@ class EpsilonGreedy(ActionDistribution):
 
     def for_rollout(self, number: int) -> EpsilonGreedy:
         return dataclasses.replace(self, rollout=number)
+
+    def for_collector(self, first: int, count: int, of: int) -> EpsilonGreedy:
+        if not self.spread:
+            return self
+        powers = (1.0 + self.spread * number / max(of - 1, 1) for number in range(first, first + count))
+        return dataclasses.replace(self, powers=tuple(powers))
+
+    @property
+    def epsilons(self) -> float | Floats:
+        """Epsilon, or that of each environment of a collector, float32 [B]."""
+        return np.power(self.epsilon, self.powers, dtype=np.float32) if self.powers else self.epsilon
 
     @property
     def epsilon(self) -> float:
@@ -93,14 +109,14 @@ class EpsilonGreedy(ActionDistribution):
         if (allowed := outputs > ALLOWED).logical_not().any():
             number = (noise[..., 1] * allowed.sum(-1).float()).long()  # among the allowed actions
             drawn = (allowed.cumsum(-1) > number[..., None]).long().argmax(-1)
-        return torch.where(noise[..., 0] < self.epsilon, drawn, outputs.argmax(-1))
+        return torch.where(noise[..., 0] < torch.as_tensor(self.epsilons), drawn, outputs.argmax(-1))
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         drawn = (noise[..., 1] * self.n).astype(np.int64)
         if not (allowed := outputs > ALLOWED).all():
             number = (noise[..., 1] * allowed.sum(-1).astype(np.float32)).astype(np.int64)
             drawn = (allowed.cumsum(-1) > number[..., None]).argmax(-1)
-        actions: npt.NDArray[Any] = np.where(noise[..., 0] < self.epsilon, drawn, outputs.argmax(-1))
+        actions: npt.NDArray[Any] = np.where(noise[..., 0] < self.epsilons, drawn, outputs.argmax(-1))
         return actions
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
@@ -120,6 +136,10 @@ class EpsilonGreedy(ActionDistribution):
     def mode(self, outputs: Tensor) -> Tensor:
         return outputs.argmax(-1)
 
+    def values(self, outputs: Floats) -> Floats:
+        """Returns the action values [..., n] in outputs of the network."""
+        return outputs
+
 
 @dataclass(frozen=True)
 class ExpectedGreedy(EpsilonGreedy):
@@ -137,6 +157,9 @@ class ExpectedGreedy(EpsilonGreedy):
 
     def _values(self, outputs: Tensor) -> Tensor:
         return expected_return(outputs, self._atoms)
+
+    def values(self, outputs: Floats) -> Floats:
+        return self._values(torch.from_numpy(outputs)).numpy()
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         return super().sample(self._values(outputs), noise)

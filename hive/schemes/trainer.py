@@ -141,7 +141,7 @@ def _connect_state(
     )
     t.connect(learner.weights, recorder.weights)
     t.connect(learner.behaviour, collector.behaviour, Board(blueprint.flat.block_bytes, keep=collection.max_lag + 1))
-    if collection.communication == "asynchronous":
+    if collection.communication == "asynchronous" and not blueprint.replays:
         t.connect(learner.behaviour, worker.behaviour)
 
 

@@ -16,6 +16,8 @@
     discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalised
     history             [k-1, B, ...]         with env.frame_stack = k: the observations before row 0, oldest first;
                                               zeros where the episode had not begun
+    errors              [T, B] float32        with algorithm.initial_errors: absolute TD errors by the behaviour policy;
+                                              NaN where the rollout does not contain what they require
     state               [B, S] float32        state of a recurrent policy before row 0; zeros where an episode begins
 
 The header holds the version of the behaviour policy, the collector (`source`), the rollout's number (`sequence`) and
@@ -72,6 +74,7 @@ def rollout_layout(
     infos: int = 0,
     state: int = 0,
     stack: int = 1,
+    errors: bool = False,
 ) -> Layout:
     """Return the layout of rollouts of `steps` steps (T) of `envs` environments (B) with `finals` final observations
     (F).
@@ -96,6 +99,7 @@ def rollout_layout(
             "episode_returns": ("float32", per_step),
             "episode_lengths": ("int32", per_step),
             **({"infos": ("float32", (*per_step, infos))} if infos else {}),
+            **({"errors": ("float32", per_step)} if errors else {}),
             **({"discounted": ("float64", per_step)} if discounted else {}),
             **({"history": (observation_dtype, (stack - 1, envs, *observation_shape))} if stack > 1 else {}),
             **({"state": ("float32", (envs, state))} if state else {}),
@@ -137,6 +141,7 @@ class Rollout:
         self.episode_lengths = arrays["episode_lengths"][:length]
         self.infos = arrays["infos"][:length] if "infos" in arrays else None
         self.discounted = arrays["discounted"][:length] if "discounted" in arrays else None
+        self.errors = arrays["errors"][:length] if "errors" in arrays else None
         self.history = arrays.get("history")
         self.state = arrays.get("state")
         self.novelty: NDArray[np.float32] | None = None

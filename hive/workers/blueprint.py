@@ -99,6 +99,7 @@ class Blueprint:
             infos=len(config.env.info),
             state=self.state_width,
             stack=observation.stack,
+            errors=getattr(config.algorithm, "initial_errors", False),
         )
 
     def _generator(self) -> torch.Generator:
@@ -227,13 +228,16 @@ class Blueprint:
     def replay_size(self) -> ReplaySize:
         """The sizes of the replay memory."""
         config, collection = self.replay_config, self.config.collection
-        turns = self.algorithm().gradients_per_round  # of a round
+        asynchronous = collection.communication == "asynchronous"
+        ahead = -(-self.config.gradients.max_lag // self.algorithm().gradients_per_round) + 1
+        # Asynchronously more rounds are appended early, and one collector may have made all of their rollouts.
+        rounds_ahead = (ahead + collection.max_lag) * self.collectors if asynchronous else ahead
         return ReplaySize(
             sources=self.collectors,
             envs=collection.envs,
             steps=collection.rollout,
             kept=config.replay_capacity // (self.collectors * collection.envs),
-            rounds_ahead=-(-self.config.gradients.max_lag // turns) + 1,
+            rounds_ahead=rounds_ahead,
             stack=self.environment.observation.stack,
             n_step=config.n_step,
             workers=self.gradient_workers,
@@ -286,11 +290,11 @@ class Blueprint:
         if self.resume.has_replay:
             stored = ledger_layout(self.collectors, len(self.resume.state.get("info", ())))
             saved = stored.views(_bytes_of(self.resume, "replay_ledger", stored.bytes))
-            for name in ("counters", "written", "rollouts", "returns"):
+            for name in ("counters", "written", "returns"):
                 ledger[name][:] = saved[name]
             self.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
             replay.tree.rebuild()
-        return self.first_round
+        return self.first_round * self.collectors
 
     def _check_replay(self) -> None:
         """Raise TopologyError for what cannot be combined with a replay memory, and for sizes that do not fit."""
@@ -301,7 +305,6 @@ class Blueprint:
             "gradients.bootstrap_rounds": (gradients.bootstrap_rounds > 1, "1: raise algorithm.batch_size instead"),
             "gradients.decentralised": (gradients.decentralised, "false"),
             "gradients.communication": (asynchronous, '"synchronous" or "pipelined"'),
-            "collection.communication": (self.config.asynchronous and not asynchronous, '"synchronous" or "pipelined"'),
             "collection.fraction_workers": (self.config.collection.fraction_workers < 1, "1"),
             "network.memory": (network.memory != "none", '"none"'),
             "network.normalize_observations": (network.normalize_observations, "false"),
@@ -338,16 +341,18 @@ class Blueprint:
         vector: VectorEnvironment | None = None,
     ) -> Collector:
         """Make collector number `source` of the run, with its own network, and with `vector` or new environments."""
+        envs = self.config.collection.envs
         return Collector(
             self.vector() if vector is None else vector,
             self.environment.observation,
             self.wrapper(),
-            self.distribution,
+            self.distribution.for_collector(source * envs, envs, self.collectors * envs),
             seed=self.config.run.seed,
             source=source,
             incarnation=incarnation,
             log_probs=self.algorithm().behaviour_log_probs,
             discount=self.config.algorithm.discount,
+            n_step=self.replay_config.n_step if self.replays else 0,
             status=status,
         )
 

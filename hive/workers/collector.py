@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hive.algorithms.initial_errors import n_step_errors
 from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment
 from hive.networks.distributions import ActionDistribution
+from hive.networks.exploration import EpsilonGreedy
 from hive.networks.memory import Memory
 from hive.networks.shared_network import SharedNetwork
 from hive.networks.wrapper import NetworkWrapper
@@ -58,7 +60,8 @@ class Collector:
     observation: shape and dtype of an observation. network: its online network acts, with the weights of `bind`.
     distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
     its process. log_probs: whether to store the log probabilities of the acting policy. discount: discount factor
-    of the sums that normalised rewards need. status: the status page that shows its phases; None in library use.
+    of the sums that normalised rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
+    have room for them. status: the status page that shows its phases; None in library use.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Collector:
         incarnation: int = 0,
         log_probs: bool = False,
         discount: float = 1.0,
+        n_step: int = 0,
         status: Status | None = None,
     ) -> None:
         self.vector = vector
@@ -84,6 +88,7 @@ class Collector:
         self.incarnation = incarnation
         self.log_probs = log_probs
         self.discount = discount
+        self.n_step = n_step
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         self.observation = observation
@@ -152,7 +157,7 @@ class Collector:
         memory, stack = self.memory, self.stack
         self._store_remembered(rollout)
         finals.count, length = 0, steps
-        kept = np.empty((steps, envs, distribution.width), np.float32) if self.log_probs else None
+        kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None  # outputs of each step
         policy, sample, step = memory or self.policy, distribution.sample_numpy, self.vector.step
         with torch.inference_mode():
             for t in range(steps):
@@ -163,7 +168,7 @@ class Collector:
                 outputs = policy(prepared.observations[t] if stack is None else stack.seen)[0].numpy()
                 actions[t] = sample(outputs, noise[t])
                 if kept is not None:
-                    kept[t] = outputs
+                    kept.append(outputs)
                 enter(env_phase)
                 step(actions[t], prepared.rows[t])
                 if memory is not None:
@@ -173,10 +178,13 @@ class Collector:
                 if enough is not None and enough(t + 1):
                     length = t + 1
                     break
-            if kept is not None:  # one call for all steps is cheaper than one per step
+            if self.log_probs and kept:  # one call for all steps is cheaper than one per step
                 enter(policy_phase)
-                chosen = distribution.log_prob(torch.from_numpy(kept[:length]), torch.from_numpy(actions[:length]))
+                chosen = distribution.log_prob(torch.from_numpy(np.stack(kept)), torch.from_numpy(actions[:length]))
                 rollout["log_probs"][:length] = chosen.numpy()
+        if "errors" in rollout and kept:
+            values = cast(EpsilonGreedy, distribution).values(np.stack(kept))
+            rollout["errors"][:length] = n_step_errors(rollout, values, self.n_step, self.discount)
         if "discounted" in rollout:
             self._discount(rollout, length)
         self.current[...] = observations[length]

@@ -44,7 +44,7 @@ class ReplayRows(Message):
 
 
 class ReplayLedger(Message):
-    """learner -> recorder and its successor. How much of the replay memory is written; version r after r rounds."""
+    """learner -> recorder and its successor. How much of the replay memory is written; the version counts rollouts."""
 
 
 class ReplayFloor(Message):

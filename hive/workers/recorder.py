@@ -276,7 +276,7 @@ class Recorder(Actor):
             parts, rows = {"weights": weights, "optimizer_state": optimizer_state}, None
             if self.ledger.connected and blueprint.config.checkpoint.replay:
                 parts["replay_ledger"] = held_block(self.ledger, due.ledger)
-                state["rounds"] = due.ledger
+                state["rounds"] = int(blueprint.ledger_layout.views(parts["replay_ledger"])["rollouts"].max())
                 rows = self._rows(parts["replay_ledger"], ended)
             writing = writing_checkpoint(root, due.turn, tensors=tensors, parts=parts, state=state, replay=rows)
             for floor in writing:

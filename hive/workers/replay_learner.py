@@ -1,6 +1,7 @@
 """The learner's actor of a run with a replay memory.
 
     for state version v:   admit    the rollouts of all rounds up to that of turn v     -> rows, ledger
+                                    (asynchronously: as many rollouts, and up to max_lag rounds more)
                            draw     the plans whose gradients are made on version v     -> plans
                            claim    the gradients of turn v, as any learner does
                            learn    their errors as priorities; the optimizer's step    -> version v + 1
@@ -43,7 +44,10 @@ class ReplayLearnerActor(LearnerActor):
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__(blueprint)
+        collection = blueprint.config.collection
         self.exact &= blueprint.config.checkpoint.replay
+        self.as_ready = collection.communication == "asynchronous"
+        self.rounds_early = collection.max_lag if self.as_ready else 0  # rounds that are appended before their turns
         self.replay: ReplayMemory = blueprint.replay_memory(self.memory.memory)
         self.size = blueprint.replay_size
         self.ledger_layout, self.plan_layout = blueprint.ledger_layout, blueprint.plan_layout
@@ -76,21 +80,38 @@ class ReplayLearnerActor(LearnerActor):
         await super()._claim(claimed)
 
     async def _admit(self) -> None:
-        """Append the rollouts of all rounds up to that of the next turn."""
-        barriers = self.schedule.barriers
-        last = barriers.round_of(self.turn * barriers.per_turn)
-        while (number := self.ledger.board.latest) <= last:
-            slots = [await self.rollouts.claim(producer, number) for producer in self.rollouts.producers]
+        """Append the rollouts that the next turn requires: as many as all rounds up to its own have."""
+        barriers, collectors = self.schedule.barriers, len(self.rollouts.producers)
+        needed = (barriers.round_of(self.turn * barriers.per_turn) + 1) * collectors
+        most = needed + self.rounds_early * collectors
+        while (admitted := self.ledger.board.latest) < most:
+            slots = await self._claim_rollouts(admitted, needed, most)
+            if not slots:
+                return
             rollouts = [Rollout(slot.arrays) for slot in slots]
             await self._until_saved(rollouts)
             self.status.enter(self.phase)
             board = self.ledger.board
             before, after = self._ledger(), self.ledger_layout.views(board.begin())
             self.replay.admit(rollouts, before, after, self._largest_leaf())
-            board.publish(number + 1)
+            board.publish(admitted + len(slots))
             for slot in slots:
                 self.rollouts.retire(slot)
             self.status.enter(self.status.runtime)
+
+    async def _claim_rollouts(self, admitted: int, needed: int, most: int) -> list[Slot]:
+        """Claim the next round; or, of asynchronous collectors, what has arrived, and wait only for what is needed."""
+        producers = self.rollouts.producers
+        if not self.as_ready:
+            return [await self.rollouts.claim(producer, admitted // len(producers)) for producer in producers]
+        slots = [await self.rollouts.claim()] if admitted < needed else []
+        waiting = self.rollouts.lines.waiting
+        ready = sorted((sequence, producer) for producer in producers for sequence in waiting(producer))
+        for sequence, producer in ready[
+            : most - admitted - len(slots)
+        ]:  # the oldest first: no collector is left behind
+            slots.append(await self.rollouts.claim(producer, sequence))
+        return slots
 
     async def _until_saved(self, rollouts: Sequence[Rollout]) -> None:
         """Wait until the recorder has read the rows that these rollouts overwrite, if it is writing a checkpoint."""

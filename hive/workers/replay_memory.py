@@ -3,7 +3,7 @@
     rows      [S, R, B, ...]   the steps of S collectors with B environments each, in one block of shared memory
                                (hive.storage.replay), with the leaves of a tree of priorities (hive.storage.priorities)
     ledger    counters, written [S] int64, rollouts [S] int64, returns [100] float32 (, infos [100, K] float32)
-              how much of it is written, as a version of a board: version r after the rollouts of r rounds
+              how much of it is written, as a version of a board: version r after r rollouts
     plan      drawn, least int64; positions int64 [W, n], leaves uint32 [W, n]
               the rows that each of W gradient workers computes its part of an update from
 
@@ -156,7 +156,7 @@ class ReplayMemory:
         self.first_leaf = int(priority_leaves(np.ones(1, np.float32), alpha)[0][0])
 
     def admit(self, rollouts: Sequence[Rollout], before: Arrays, after: Arrays, largest_leaf: int) -> None:
-        """Append these rollouts, one of each of some collectors, and write the ledger `after` them.
+        """Append these rollouts, those of a collector in order, and write the ledger `after` them.
 
         largest_leaf: leaf of new rows. With the same `before` it may be called again, also after a call that was cut
         short.
@@ -166,9 +166,11 @@ class ReplayMemory:
         counters = after["counters"]
         for rollout in rollouts:
             source = rollout.source
-            first = int(before["written"][source])
+            first = int(after["written"][source])
             end = self.rows.append(source, first, rollout)
             self._let_draw(source, first, end, largest_leaf or self.first_leaf)
+            if self.alpha and rollout.errors is not None:
+                self._prioritize(source, end - rollout.length, rollout.errors)
             after["written"][source], after["rollouts"][source] = end, rollout.sequence + 1
             counters[Count.rollouts] += 1
             counters[Count.env_steps] += rollout.samples
@@ -240,6 +242,13 @@ class ReplayMemory:
         skipped = new[self.arrays["valid"].reshape(-1)[new] == 0]
         if len(skipped):
             self.tree.write(skipped, np.zeros(len(skipped), np.uint32))
+
+    def _prioritize(self, source: int, first: int, errors: NDArray[np.float32]) -> None:
+        """Set the priorities of the steps from row `first` on whose errors [T, B] are finite: they can all be drawn."""
+        positions = self.rows.positions_of(source, first, first + len(errors))
+        known = np.isfinite(errors.reshape(-1))
+        leaves, _ = priority_leaves(errors.reshape(-1)[known] + np.float32(EPSILON), self.alpha)
+        self.tree.write(positions[known], leaves)
 
     def _fill(self, source: int, first: int, end: int, leaf: int) -> None:
         """Set the leaves of rows `first` to `end` - 1 of a collector, at most a ring of them."""
