@@ -107,9 +107,7 @@ class ReplayLearnerActor(LearnerActor):
         slots = [await self.rollouts.claim()] if admitted < needed else []
         waiting = self.rollouts.lines.waiting
         ready = sorted((sequence, producer) for producer in producers for sequence in waiting(producer))
-        for sequence, producer in ready[
-            : most - admitted - len(slots)
-        ]:  # the oldest first: no collector is left behind
+        for sequence, producer in ready[: most - admitted - len(slots)]:  # oldest first: none is left behind
             slots.append(await self.rollouts.claim(producer, sequence))
         return slots
 
