@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
     common = [f"run.seed={seed}", f"run.steps={s['steps']}", f"env.id={s['env']}", "record.every_s=0.5"]
     if "scheme" in s:  # a SchemeTask
         return [f"run.scheme={s['scheme']}", *common]
+    if "capacity" in s:  # a ReplayTask
+        return [f"run.scheme={s['algorithm']}", *common, *replay_keys(s)]
     linear = set(s["linear"])
     schedule = {name: "linear" if name in linear else "constant" for name in ("learning_rate", "clip_range")}
     keys = [
@@ -62,6 +65,42 @@ def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
         f"algorithm.clip_range={s['clip_range']}",
         f"algorithm.clip_range_schedule={schedule['clip_range']}",
         "algorithm.normalize_over=minibatch",
+    ]
+
+
+def replay_keys(s: dict[str, Any]) -> list[str]:
+    """The keys of a task with a replay memory.
+
+    Stable-Baselines3 copies the target network during its steps, so of several copies between two series of updates
+    the last one counts: at most one per series.
+    """
+    keys = [
+        "collection.envs=1",
+        f"collection.rollout={s['rollout']}",
+        f"algorithm.learning_rate={s['learning_rate']}",
+        f"algorithm.discount={s['discount']}",
+        f"algorithm.batch_size={s['batch']}",
+        f"algorithm.replay_capacity={s['capacity']}",
+        f"algorithm.learning_starts={s['learning_starts']}",
+        f'algorithm.updates_per_step="{Fraction(s["updates"], s["rollout"])}"',
+        f"algorithm.target_rate={s['target_rate']}",
+        f"algorithm.optimizer_epsilon={s['optimizer_epsilon']}",
+        f"algorithm.clip_gradients={s['clip_gradients']}",
+        f"network.middleware={list(s['layers'])}",
+        "network.activation=relu",
+        "network.initialization=uniform",
+    ]
+    if s["algorithm"] == "sac":
+        return keys
+    if s["algorithm"] == "td3":
+        return [*keys, f"algorithm.action_noise={s['action_noise']}"]
+    return [
+        *keys,
+        f"algorithm.target_interval={max(s['target_interval'], s['rollout']) * s['updates'] // s['rollout']}",
+        f"algorithm.exploration_end={s['exploration_end']}",
+        f"algorithm.exploration_steps={round(s['exploration_share'] * s['steps'])}",
+        "algorithm.double=false",
+        *([f"algorithm.quantiles={s['quantiles']}"] if s["quantiles"] else []),
     ]
 
 

@@ -14,6 +14,10 @@ minibatch of that task is a whole round, so the updates are otherwise equal (tes
 Images have the layers of hive on both sides (`comparison.sb3_network`): two convolutions of 3 x 3, with 32 filters and
 with 64 at stride 2, and a dense layer of 128.
 
+The settings of a ReplayTask are those of RL Zoo too (dqn.yml, qrdqn.yml, sac.yml, td3.yml), and the defaults of
+Stable-Baselines3 where it has none; sac-halfcheetah has those of HalfCheetah-v4. hive is given what Stable-Baselines3
+cannot change: DQN without the online network's choice of the next action, and the epsilon of Adam.
+
 Stable-Baselines3 has neither n-step Q-learning nor PQN. Their tasks, SchemeTask, have the defaults of hive's scheme.
 """
 
@@ -24,7 +28,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-__all__ = ["TASKS", "AnyTask", "SchemeTask", "Task"]
+__all__ = ["TASKS", "AnyTask", "ReplayTask", "SchemeTask", "Task"]
 
 
 LATER = {"memory", "masked", "shared", "layers"}
@@ -90,6 +94,47 @@ class Task(Settings):
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayTask(Settings):
+    """One environment, trained from a replay memory by one algorithm with one set of hyper-parameters.
+
+    steps: budget, environment steps. rollout: steps between two series of updates. updates: number of updates in such a
+    series. capacity: steps in the memory. learning_starts: steps with random actions before the first update.
+    target_interval: environment steps between two changes of the target network; those of sac and td3 change with each
+    update. target_rate: the share of the new weights in such a change. exploration_share: part of the budget in which
+    the probability of random actions falls from 1 to exploration_end. quantiles: of each action's value, by qr-dqn.
+    optimizer_epsilon: of Adam. clip_gradients: maximum norm, 0 for none. layers: widths of the dense layers.
+    action_noise: deviation of the noise on td3's actions, in halves of their range.
+    """
+
+    name: str
+    env: str
+    algorithm: Literal["dqn", "qr-dqn", "sac", "td3"]
+    steps: int
+    learning_rate: float
+    batch: int
+    capacity: int
+    learning_starts: int
+    rollout: int
+    updates: int
+    layers: tuple[int, ...]
+    discount: float = 0.99
+    target_interval: int = 0
+    target_rate: float = 1.0
+    exploration_share: float = 0.0
+    exploration_end: float = 0.0
+    quantiles: int = 0
+    optimizer_epsilon: float = 1e-8
+    clip_gradients: float = 0.0
+    action_noise: float = 0.0
+    seeds: int = 5
+
+    @property
+    def peer(self) -> str:
+        """The package that trains this task beside hive."""
+        return "sb3-contrib" if self.algorithm == "qr-dqn" else "Stable-Baselines3"
+
+
+@dataclass(frozen=True, slots=True)
 class SchemeTask(Settings):
     """One environment, trained by a scheme of hive with its defaults, which are those of the commit in a row.
 
@@ -108,7 +153,23 @@ LUNAR = {"steps": 300_000, "envs": 16, "rollout": 1024, "learning_rate": 3e-4, "
 MUJOCO = {"steps": 200_000, "envs": 1, "rollout": 2048, "learning_rate": 3e-4, "normalize": True, "seeds": 3}
 A2C = {"algorithm": "a2c", "rollout": 5, "gae_lambda": 1.0}
 
-AnyTask = Task | SchemeTask
+CARTPOLE_Q = {
+    "steps": 50_000,
+    "learning_rate": 2.3e-3,
+    "batch": 64,
+    "capacity": 100_000,
+    "learning_starts": 1000,
+    "rollout": 256,
+    "updates": 128,
+    "target_interval": 10,
+    "exploration_share": 0.16,
+    "exploration_end": 0.04,
+    "layers": (256, 256),
+}
+EACH_STEP = {"rollout": 1, "updates": 1, "target_rate": 0.005, "batch": 256}
+SAC = {**EACH_STEP, "algorithm": "sac", "capacity": 1_000_000, "layers": (256, 256)}
+
+AnyTask = Task | ReplayTask | SchemeTask
 
 TASKS: dict[str, AnyTask] = {
     task.name: task
@@ -232,6 +293,54 @@ TASKS: dict[str, AnyTask] = {
     )
 }
 """Name -> task."""
+
+TASKS |= {
+    task.name: task
+    for task in (
+        ReplayTask("dqn-cartpole", "CartPole-v1", "dqn", clip_gradients=10.0, **CARTPOLE_Q),  # type: ignore[arg-type]
+        ReplayTask(
+            *("dqn-lunarlander", "LunarLander-v3", "dqn"),
+            steps=100_000,
+            learning_rate=6.3e-4,
+            batch=128,
+            capacity=50_000,
+            learning_starts=0,
+            rollout=4,
+            updates=4,
+            target_interval=250,
+            exploration_share=0.12,
+            exploration_end=0.1,
+            layers=(256, 256),
+            clip_gradients=10.0,
+        ),
+        ReplayTask(
+            *("qr-dqn-cartpole", "CartPole-v1", "qr-dqn"),
+            quantiles=10,
+            optimizer_epsilon=0.01 / 64,  # sb3-contrib: 0.01 / batch
+            **CARTPOLE_Q,  # type: ignore[arg-type]
+        ),
+        ReplayTask("sac-pendulum", "Pendulum-v1", steps=20_000, learning_rate=1e-3, learning_starts=100, **SAC),  # type: ignore[arg-type]
+        ReplayTask(
+            *("td3-pendulum", "Pendulum-v1", "td3"),
+            steps=20_000,
+            learning_rate=1e-3,
+            capacity=200_000,
+            learning_starts=10_000,
+            discount=0.98,
+            layers=(400, 300),
+            action_noise=0.1,
+            **EACH_STEP,  # type: ignore[arg-type]
+        ),
+        ReplayTask(
+            *("sac-halfcheetah", "HalfCheetah-v5"),
+            steps=50_000,
+            learning_rate=3e-4,
+            learning_starts=10_000,
+            seeds=1,
+            **SAC,  # type: ignore[arg-type]
+        ),
+    )
+}
 
 TASKS |= {
     (task := SchemeTask(f"{scheme}-{name}", env, scheme, 500_000, goal)).name: task

@@ -16,6 +16,8 @@ from comparison.report import steps_to, text_of
 from comparison.tasks import TASKS
 from comparison.verdicts import difference, improvement, interquartile_mean, overall
 
+from hive.config import DQNConfig, load_config
+
 
 @pytest.mark.parametrize(
     ("scores", "expected"), [([1.0], 1.0), ([0.0, 1.0, 2.0, 100.0], 1.5), ([0.0, 3.0, 6.0], 3.0), ([5.0] * 7, 5.0)]
@@ -107,6 +109,36 @@ def test_keys_of_memory_masks_and_shared_layers() -> None:
     assert {"network.separate_networks=false", "network.middleware=[]"} <= added("ppo-minatar-breakout")
 
 
+def test_keys_of_a_replay_memory() -> None:
+    config = load_config("cell.toml", keys_of(TASKS["dqn-cartpole"].settings, 1), text="")
+    given = config.algorithm
+    assert isinstance(given, DQNConfig)
+    assert (given.updates_per_step, given.batch_size, given.learning_starts) == ("1/2", 64, 1000)
+    assert (given.exploration_steps, given.exploration_end, given.double) == (8000, 0.04, False)
+    assert (given.clip_gradients, given.optimizer_epsilon, given.huber_loss) == (10.0, 1e-8, True)
+    assert (config.network.middleware, config.network.initialization) == ((256, 256), "uniform")
+    assert (config.collection.workers, config.collection.envs, config.collection.rollout) == (1, 1, 256)
+
+
+@pytest.mark.parametrize(
+    ("task", "updates"),
+    [("dqn-cartpole", 128), ("dqn-lunarlander", 250), ("qr-dqn-cartpole", 128)],
+)
+def test_the_target_network_is_copied_after_as_many_updates_as_in_the_peer(task: str, updates: int) -> None:
+    """The peer counts environment steps. Of its 25 copies within 256 steps of CartPole only the last one is used."""
+    keys = keys_of(TASKS[task].settings, 1)
+    assert [key for key in keys if key.startswith("algorithm.target_interval")] == [
+        f"algorithm.target_interval={updates}"
+    ]
+
+
+@pytest.mark.parametrize("task", ["sac-pendulum", "td3-pendulum", "sac-halfcheetah"])
+def test_the_target_networks_of_actor_critics_move_with_each_update(task: str) -> None:
+    keys = keys_of(TASKS[task].settings, 1)
+    assert {"algorithm.target_rate=0.005", 'algorithm.updates_per_step="1"', "collection.rollout=1"} <= {*keys}
+    assert not any("interval" in key or "exploration" in key for key in keys)
+
+
 class Counting:
     """A policy whose state is the number of steps in the episode; it notes states and masks."""
 
@@ -138,13 +170,14 @@ def test_a_masked_policy_is_given_the_mask_of_the_state() -> None:
 def test_the_table_names_the_peer_of_each_task() -> None:
     rows = [
         Row(trainer, name, seed, TASKS[name].digest, 100, 1.5, value, 0.1, "abc", "torch=2")
-        for name in ("ppo-cartpole", "ppo-masked")
+        for name in ("ppo-cartpole", "ppo-masked", "qr-dqn-cartpole")
         for trainer, value in (("hive", 90.0), ("sb3", 91.0), ("random", 5.0))
         for seed in (1, 2)
     ]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text_of(rows).splitlines()]
     peers = {line[0]: line[3] for line in cells if len(line) == len(cells[0])}
     assert (peers["ppo-cartpole"], peers["ppo-masked"]) == ("Stable-Baselines3", "sb3-contrib")
+    assert (peers["qr-dqn-cartpole"], TASKS["dqn-cartpole"].peer) == ("sb3-contrib", "Stable-Baselines3")
 
 
 def test_a_cell_with_a_row_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
