@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks import accumulator_report, channel_report, checkpoint_report
+from benchmarks import accumulator_report, channel_report, checkpoint_report, tree_report
 from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
 from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
@@ -21,6 +21,8 @@ from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import BenchError
 from benchmarks.report import Check, checks_of, document_of, text_of
 from benchmarks.throughput import chosen, contenders, measure
+from benchmarks.tree import measure_trees
+from benchmarks.tree import ways as tree_ways
 
 __all__ = ["main"]
 
@@ -28,6 +30,7 @@ REPETITIONS, SECONDS = 3, 8.0
 QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
 ACCUMULATOR_REPETITIONS = 15
 CHANNEL_REPETITIONS, CHANNEL_SECONDS = 5, 3.0
+TREE_REPETITIONS, TREE_SECONDS = 5, 2.0
 CHECKPOINT_SECONDS, KILLS = 60.0, 5  # duration of each run, and kills of its learner
 
 EXAMPLES = """examples:
@@ -68,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     _add_accumulator(benches)
     _add_checkpoint(benches)
     _add_channel(benches)
+    _add_tree(benches)
     return top
 
 
@@ -123,6 +127,23 @@ def _add_channel(benches: Any) -> None:
     )
     _add_outputs(one)
     one.set_defaults(run=channel)
+
+
+def _add_tree(benches: Any) -> None:
+    one = benches.add_parser(
+        "tree",
+        help="priorities of a replay memory: writes and draws on one core",
+        description="Priorities of a replay memory of 1,000,000 rows: hive, TorchRL, a NumPy sum tree.",
+        epilog="example: scripts/bench tree --no-peers --json tree.json --check",
+    )
+    one.add_argument("--no-peers", dest="peers", action="store_false", help="neither install nor measure TorchRL")
+    one.add_argument("--cache", type=Path, default=cache_folder(), help="where it is installed (default %(default)s)")
+    one.add_argument("--repetitions", type=_count, default=TREE_REPETITIONS, help="default %(default)d")
+    one.add_argument(
+        "--seconds", type=_seconds, default=TREE_SECONDS, help="duration of each measurement (default %(default)g)"
+    )
+    _add_outputs(one)
+    one.set_defaults(run=tree)
 
 
 def _count(text: str) -> int:
@@ -200,6 +221,21 @@ def channel(options: argparse.Namespace) -> int:
         lambda: channel_report.document_of(results, options.seconds, machine),
         channel_report.text_of(results, options.seconds),
         channel_report.checks_of(results),
+    )
+
+
+def tree(options: argparse.Namespace) -> int:
+    _check_folder(options)
+    if options.peers:
+        peer_python("torchrl", options.cache)
+    machine = _machine()
+    results = measure_trees(tree_ways(options.peers), options.repetitions, options.seconds, options.cache, say)
+    return _ended(
+        options,
+        machine,
+        lambda: tree_report.document_of(results, options.seconds, machine),
+        tree_report.text_of(results, options.repetitions, load_average()),
+        tree_report.checks_of(results),
     )
 
 

@@ -29,6 +29,7 @@ REQUIREMENTS = {
         *("gymnasium[box2d,mujoco]>=1.0", "minigrid>=3", "MinAtar>=1.0.15"),
         *("ale-py>=0.12", "opencv-python-headless>=4.8"),
     ),
+    "torchrl": ("torchrl>=0.13,<0.14", "torch>=2.12,<2.13", "numpy"),  # its C++ part needs that torch
     "ray": ("ray>=2.40,<3", "numpy"),
 }
 """The packages that pip installs for each peer. torch is in the range that hive itself allows.
