@@ -60,7 +60,7 @@ std::vector<int> newest_first(const Data& data, std::size_t p, std::size_t count
 }
 
 void check_transition(const Data& data, std::size_t p, std::size_t n_step, std::size_t stack) {
-  std::vector<std::byte> first(stack), next(stack), action(1);
+  std::vector<std::byte> first(stack, std::byte{77}), next(stack, std::byte{77}), action(1);
   float total = 0;
   float factor = 0;
   const std::vector<std::int64_t> positions{static_cast<std::int64_t>(p)};

@@ -37,6 +37,8 @@ def _lines(trial: Trial) -> str:
     """Return what to print about the trial of a mutant."""
     assert trial.mutant is not None
     rows = [trial.mutant.name + (f"  ERROR: {trial.error}" if trial.error else "")]
+    if trial.mutant.tests:
+        rows.append(f"{trial.mutant.tests:>16}  {', '.join(trial.killers) or 'SURVIVED'}")
     for algorithm in trial.mutant.algorithms:
         killers = trial.killers_of(algorithm)
         first = ", ".join(name.removeprefix("test_") for name in killers) or "SURVIVED"

@@ -1,8 +1,12 @@
-"""The mutants of the algorithms and of the code they share. Each names the algorithms whose probes must fail."""
+"""The mutants of the algorithms and of the code they share. Each names the algorithms whose probes must fail.
+
+The module `mutation.replay_faults` has those of the replay memory and of DQN.
+"""
 
 from __future__ import annotations
 
 from mutation.mutant import Mutant
+from mutation.replay_faults import REPLAYS
 
 __all__ = ["MUTANTS", "UNDETECTABLE"]
 
@@ -385,6 +389,7 @@ MUTANTS = (
     *MEMORIES,
     *SPACES,
     *NOVELTIES,
+    *REPLAYS,
 )
 
 UNDETECTABLE = {

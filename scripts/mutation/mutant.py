@@ -14,11 +14,12 @@ class MutantError(Exception):
 
 @dataclass(frozen=True)
 class Mutant:
-    """Replaces `old`, which occurs once in `file` below hive/, by `new`.
+    """Replaces `old`, which occurs once in `file` below hive/ or native/, by `new`.
 
     kind: the class of fault. text: what the mutant does. algorithms: those whose probes must fail. within: where the
     file contains `old` several times, the line after which it is meant; it must be followed by `old` exactly once
-    before the next line that begins with `class` or `def`.
+    before the next line that begins with `class` or `def`. tests: where no algorithm is named, the file of tests of
+    which one must fail, below tests/, or below native/ for a C++ program.
     """
 
     kind: str
@@ -28,6 +29,12 @@ class Mutant:
     old: str
     new: str
     within: str = ""
+    tests: str = ""
+
+    @property
+    def native(self) -> bool:
+        """Whether the fault is in the C++ part."""
+        return self.file.endswith(".cpp")
 
     @property
     def name(self) -> str:

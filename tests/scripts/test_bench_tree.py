@@ -1,4 +1,4 @@
-"""`bench tree`: every way writes and draws what it should, the checks compare medians, ways are measured in turn."""
+"""`bench tree`: all ways write and draw what they should, checks compare medians, ways are measured in turn."""
 
 from __future__ import annotations
 

@@ -20,10 +20,14 @@ ONE = Mutant("wrong sign", "sum", ("a2c",), "losses/sums.py", "x + y", "x - y", 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mutant_fits_the_sources(mutant: Mutant) -> None:
     """A change of a line that a mutant replaces requires a change of the mutant, or else nothing tries this fault."""
-    source = (ROOT / "hive" / mutant.file).read_text()
+    source = (ROOT / ("native" if mutant.native else "hive") / mutant.file).read_text()
     changed = mutant.applied(source)
     assert changed != source
-    compile(changed, mutant.file, "exec")
+    if not mutant.native:
+        compile(changed, mutant.file, "exec")
+    if mutant.tests:
+        assert (ROOT / ("native" if mutant.native else "tests") / mutant.tests).exists()
+    assert bool(mutant.tests) != bool(mutant.algorithms)
 
 
 def test_every_algorithm_has_every_kind_of_fault() -> None:
@@ -57,7 +61,7 @@ def test_the_probes_notice_a_mutant_of_every_kind() -> None:
 
 @pytest.mark.full(reason="runs the probes once")
 def test_a_mutant_that_no_probe_notices_is_reported(tmp_path: Path) -> None:
-    """The comment that this one changes has no influence."""
+    """The comments that these change have no influence."""
     code = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "scripts")!r})
@@ -65,8 +69,13 @@ from mutation.mutant import Mutant
 from mutation.trials import trials
 name = "losses/q_learning.py"
 harmless = Mutant("no fault", "text", ("nstep-q",), name, "The loss of action values against", "Loss of")
-(trial,) = trials([harmless], 1)
+python = Mutant("no fault", "", (), "storage/replay.py", "A replay memory:", "", tests="storage/test_replay.py")
+native = Mutant("no fault", "", (), "src/replay.cpp", "while the episode lasts", "", tests="tests/test_replay.cpp")
+trial, *others = trials([harmless, python, native], 1)
 print(trial.survivors, trial.error, trial.passed > 5)
+print(*(other.survivors + [other.error, other.passed > 0] for other in others))
 """
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.stdout == "['nstep-q']  True\n", done.stdout + done.stderr
+    assert done.stdout == (
+        "['nstep-q']  True\n['storage/test_replay.py', '', True] ['tests/test_replay.cpp', '', True]\n"
+    ), done.stdout + done.stderr

@@ -125,7 +125,7 @@ def test_keys_of_a_replay_memory() -> None:
     [("dqn-cartpole", 128), ("dqn-lunarlander", 250), ("qr-dqn-cartpole", 128)],
 )
 def test_the_target_network_is_copied_after_as_many_updates_as_in_the_peer(task: str, updates: int) -> None:
-    """The peer counts environment steps. Of its 25 copies within 256 steps of CartPole only the last one is used."""
+    """The peer counts environment steps. On CartPole it uses only the last of its 25 copies within 256 steps."""
     keys = keys_of(TASKS[task].settings, 1)
     assert [key for key in keys if key.startswith("algorithm.target_interval")] == [
         f"algorithm.target_interval={updates}"

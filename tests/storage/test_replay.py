@@ -142,6 +142,7 @@ def test_every_row_gives_the_steps_that_were_made(
         worlds.begins |= restarts
         written = replay.append(0, written, worlds.rollout(history, length))
     assert written == history.written
+    assert not replay.arrays["valid"][0, written % rows].any()  # no step was made there yet
     oldest = max(0, written + 1 - rows) + stack - 1 if written + 1 > rows else 0
     for row in range(oldest, written - n_step + 1):
         positions = replay.positions_of(0, row, row + 1)
