@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks import accumulator_report, channel_report, checkpoint_report, tree_report
+from benchmarks import accumulator_report, channel_report, checkpoint_report, replay_memory_report, tree_report
 from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
 from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import BenchError
+from benchmarks.replay_memory import bytes_of_a_row, measure_rows
 from benchmarks.report import Check, checks_of, document_of, text_of
 from benchmarks.throughput import chosen, contenders, measure
 from benchmarks.tree import measure_trees
@@ -31,6 +32,7 @@ QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
 ACCUMULATOR_REPETITIONS = 15
 CHANNEL_REPETITIONS, CHANNEL_SECONDS = 5, 3.0
 TREE_REPETITIONS, TREE_SECONDS = 5, 2.0
+REPLAY_ROWS = 200_000
 CHECKPOINT_SECONDS, KILLS = 60.0, 5  # duration of each run, and kills of its learner
 
 EXAMPLES = """examples:
@@ -72,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     _add_checkpoint(benches)
     _add_channel(benches)
     _add_tree(benches)
+    _add_replay(benches)
     return top
 
 
@@ -144,6 +147,18 @@ def _add_tree(benches: Any) -> None:
     )
     _add_outputs(one)
     one.set_defaults(run=tree)
+
+
+def _add_replay(benches: Any) -> None:
+    one = benches.add_parser(
+        "replay",
+        help="memory that a replay memory of Atari frames takes",
+        description="Memory that a replay memory of Atari frames takes: computed, and of one that is filled.",
+        epilog="example: scripts/bench replay --check",
+    )
+    one.add_argument("--rows", type=_count, default=REPLAY_ROWS, help="rows of the real one (default %(default)d)")
+    _add_outputs(one)
+    one.set_defaults(run=replay)
 
 
 def _count(text: str) -> int:
@@ -236,6 +251,19 @@ def tree(options: argparse.Namespace) -> int:
         lambda: tree_report.document_of(results, options.seconds, machine),
         tree_report.text_of(results, options.repetitions, load_average()),
         tree_report.checks_of(results),
+    )
+
+
+def replay(options: argparse.Namespace) -> int:
+    _check_folder(options)
+    machine = _machine()
+    computed, found = bytes_of_a_row(), measure_rows(options.rows)
+    return _ended(
+        options,
+        machine,
+        lambda: replay_memory_report.document_of(computed, found, machine),
+        replay_memory_report.text_of(computed, found),
+        replay_memory_report.checks_of(computed, found["bytes_per_row"]),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BenchError", "here", "last_json", "run_program", "tail"]
+__all__ = ["BenchError", "here", "importing", "last_json", "run_program", "tail"]
 
 START_S = 60.0  # seconds for a program to import torch and to exit on a busy machine
 SHOWN_LINES = 20  # lines of stderr in an error: enough for a traceback
@@ -75,3 +75,8 @@ def tail(text: str) -> str:
 def here(*parts: str) -> Path:
     """Return the path of a file in this folder."""
     return Path(__file__).resolve().parent.joinpath(*parts)
+
+
+def importing() -> dict[str, str]:
+    """Return the environment variables with which a program can import the package `benchmarks`."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(here().parent), os.environ.get("PYTHONPATH", "")]))}

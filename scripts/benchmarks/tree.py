@@ -5,13 +5,12 @@ Every way is a separate program (tree_ways.py, peers/torchrl_tree.py), run once 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.peer_environments import peer_python
-from benchmarks.programs import here, run_program
+from benchmarks.programs import here, importing, run_program
 
 __all__ = ["WAYS", "Results", "measure_trees", "ways"]
 
@@ -30,12 +29,11 @@ def measure_trees(
 ) -> dict[str, list[dict[str, float]]]:
     """Measure every way `repetitions` times for `seconds`. Raises BenchError where one cannot be measured."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    paths = os.pathsep.join(filter(None, [str(here().parent), os.environ.get("PYTHONPATH", "")]))
     for repetition in range(repetitions):
         for name in names:
             say(f"{repetition + 1}/{repetitions} {name}")
             command = _command(name, seconds, cache)
-            found[name].append(run_program(command, seconds, {"PYTHONPATH": paths}, rate="samples_per_s"))
+            found[name].append(run_program(command, seconds, importing(), rate="samples_per_s"))
     return found
 
 

@@ -1,0 +1,38 @@
+"""`bench replay`: a row is what its fields add up to, and the checks use the bytes of a million rows."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.command import parser
+from benchmarks.replay_memory import bytes_of_a_row, resident_bytes, stored
+from benchmarks.replay_memory_report import checks_of, document_of, text_of
+
+
+def test_a_row_has_one_frame_and_the_fields_of_a_step() -> None:
+    action, reward, flags, leaf = 8, 4, 3, 4
+    assert bytes_of_a_row() == 84 * 84 + action + reward + flags + leaf
+
+
+@pytest.mark.parametrize(("measured", "passed"), [(7_490.0, [True, True]), (7_510.0, [True, False])])
+def test_checks_use_a_million_rows(measured: float, passed: list[bool]) -> None:
+    checks = checks_of(7_075, measured)
+    assert [check.passed for check in checks] == passed
+    assert checks[0].measured == "7.08 GB"
+
+
+def test_the_report_compares_with_whole_stacks() -> None:
+    found = {"rows": 200_000, "bytes_per_row": 7_100.0}
+    assert "56,448.0" in text_of(7_075, found)
+    assert document_of(7_075, found, {})["measured"] == found
+
+
+def test_a_filled_memory_holds_its_rows() -> None:
+    before = resident_bytes()
+    replay = stored(2_000)
+    assert len(replay) == 2_000 - 2  # transitions of three steps
+    assert replay.sample(8).observations.shape == (8, 4, 84, 84)
+    assert resident_bytes() - before > 2_000 * 84 * 84 / 2
+
+
+def test_the_command() -> None:
+    assert parser().parse_args(["replay", "--rows", "500"]).rows == 500
