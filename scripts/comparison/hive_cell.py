@@ -93,7 +93,7 @@ def replay_keys(s: dict[str, Any]) -> list[str]:
     if s["algorithm"] == "sac":
         return keys
     if s["algorithm"] == "td3":
-        return [*keys, f"algorithm.action_noise={s['action_noise']}"]
+        return [*keys, f"algorithm.exploration_noise={s['action_noise']}"]
     return [
         *keys,
         f"algorithm.target_interval={max(s['target_interval'], s['rollout']) * s['updates'] // s['rollout']}",

@@ -136,7 +136,7 @@ def test_the_target_network_is_copied_after_as_many_updates_as_in_the_peer(task:
 def test_the_target_networks_of_actor_critics_move_with_each_update(task: str) -> None:
     keys = keys_of(TASKS[task].settings, 1)
     assert {"algorithm.target_rate=0.005", 'algorithm.updates_per_step="1"', "collection.rollout=1"} <= {*keys}
-    assert not any("interval" in key or "exploration" in key for key in keys)
+    assert not any("interval" in key or "exploration_steps" in key for key in keys)
 
 
 class Counting:
