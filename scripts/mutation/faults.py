@@ -310,8 +310,8 @@ PARTS = [
     Mutant("wrong part", "numbers at the offset of bytes", ALL, PACKED, "part.offset // FLOAT_BYTES if", "0 if"),
     Mutant("wrong part", "bytes one too far", ALL, PACKED, "else part.offset\n", "else part.offset + 4\n"),
     Mutant("wrong part", "all parts at the beginning", ALL, PART, "replace(part, offset=offset)", "replace(part)"),
-    Mutant("missing mask", "", ALL, PACKED, "== 0, FORBIDDEN)", "== 0, 0.0)"),
-    Mutant("missing mask", "reversed", ALL, PACKED, "== 0, FORBIDDEN)", "== 1, FORBIDDEN)"),
+    Mutant("missing mask", "", ALL, PACKED, "(forbidden, FORBIDDEN)", "(forbidden, 0.0)"),
+    Mutant("missing mask", "reversed", ALL, PACKED, "self._mask] == 0", "self._mask] == 1"),
     Mutant(
         "missing mask",
         "exploration of all actions",

@@ -27,9 +27,9 @@ TESTS = {
     MEMORY: "storage/test_replay.py",
     BUFFER: "storage/test_replay_buffer.py",
     PRIORITIES: "storage/test_priorities.py",
-    DQN: "algorithms/test_dqn_gradient.py",
-    REPLAYING: "algorithms/test_dqn_gradient.py",
-    LOSS: "algorithms/test_dqn_gradient.py",
+    DQN: "algorithms/test_replayed_values.py",
+    REPLAYING: "algorithms/test_replayed_values.py",
+    LOSS: "algorithms/test_replayed_values.py",
 }
 """File with the fault -> tests that notice it."""
 
