@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from hive.approximation.modes import evaluating
 from hive.errors import NetworkError
 from hive.networks.field_rules import Rule
+from hive.networks.noisy import acting
 from hive.networks.polyak import polyak_step
 
 __all__ = ["FixedTarget", "PolyakTarget", "SharedTarget", "TargetNetwork", "TrivialTarget"]
@@ -88,7 +89,8 @@ class TrivialTarget(TargetNetwork):
 class SharedTarget(TargetNetwork):
     """The Approximation's model with `target` in place of `online`.
 
-    online: the network inside that model. target: a network of the same layout, whose weights the caller updates.
+    online: the network inside that model. target: a network of the same layout, whose weights the caller updates. It
+        is called in evaluation mode, but with the noise of NoisyNet, which belongs to the target.
     """
 
     def __init__(self, online: nn.Module, target: nn.Module) -> None:
@@ -104,7 +106,7 @@ class SharedTarget(TargetNetwork):
         """Copies `model` with `target` in place of `online`. Raises NetworkError if it does not contain `online`."""
         if not any(child is self._online for child in model.modules()):
             raise NetworkError("the model does not contain the online network of this target")
-        self._model = copy.deepcopy(model, {id(self._online): self._target}).requires_grad_(False).eval()
+        self._model = acting(copy.deepcopy(model, {id(self._online): self._target}).requires_grad_(False))
 
     def update(self) -> None:
         pass

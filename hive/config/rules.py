@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import is_reference, keys_of
 from hive.config.schema import EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
@@ -131,6 +132,12 @@ def _memory_breach(memory: str, algorithm: str) -> str:
 ACTION_VALUES = ("nstep-q", "pqn", "dqn", "c51", "qr-dqn")  # algorithms that learn action values
 
 
+def _noisy_breach(deviation: float, algorithm: str) -> str:
+    """Refuse noise in the weights for policies whose probabilities are compared: those of other noise differ."""
+    refused = deviation and algorithm in ALGORITHMS and algorithm not in ACTION_VALUES
+    return "{0} compares probabilities of actions, which this noise changes" if refused else ""
+
+
 def _noise_breach(steps: int, distribution: str) -> str:
     return "{0} draws its noise in every step" if steps and distribution != "gsde" else ""
 
@@ -146,7 +153,7 @@ def _gsde_breach(text: str, allowed: Any) -> Callable[[str, Any], str]:
 
 GAINS = ("hidden_gain", "policy_gain", "value_gain")
 IGNORED = {
-    "module": ("memory", "initialization", *GAINS, "action_deviation", "initial_deviation"),
+    "module": ("memory", "initialization", *GAINS, "action_deviation", "initial_deviation", "noisy_deviation"),
     "policy_head": ("policy_gain", "action_deviation", "initial_deviation"),
     "value_head": ("value_gain",),
 }
@@ -180,6 +187,7 @@ RULES = (
         for name in names
     ),
     Rule("network.memory", ("algorithm.name",), _memory_breach),
+    Rule("network.noisy_deviation", ("algorithm.name",), _noisy_breach),
     Rule("network.noise_steps", ("network.action_distribution",), _noise_breach),
     Rule("network.action_distribution", ("network.middleware",), _layer_breach),
     *(Rule("network.action_distribution", (key,), _gsde_breach(*breach)) for key, breach in GSDE.items()),

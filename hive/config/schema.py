@@ -316,6 +316,11 @@ class NetworkConfig:
     )
     initial_deviation: float = key(1.0, "initial standard deviation of each element of a box action", above=0)
     layer_norm: bool = key(False, "normalise the outputs of each dense layer before its activation (LayerNorm)")
+    noisy_deviation: float = key(
+        0.0,
+        "initial deviation of the noise in the weights of dense layers (NoisyNet; its authors have 0.5); 0: none",
+        minimum=0,
+    )
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(

@@ -25,6 +25,7 @@ All other names belong to the modules that define them, and other packages of hi
     normalization                                                     networks that normalise their observations
     novelty                                                           how new an observation is (RND)
     configured                                                        networks from a config file
+    noisy                                                             layers with noise in their weights (NoisyNet)
     field_rules                                                       the valid values of each parameter
     flat, optimizers                                                  weights in one block, optimizer steps on blocks
     distributions, squashed, gsde, product, projection                actions and values computed from the outputs

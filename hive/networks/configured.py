@@ -61,6 +61,7 @@ def network_parameters(
     parameters.novelty = network.novelty_weight > 0
     parameters.initialization = network.initialization
     parameters.hidden_gain = network.hidden_gain
+    parameters.noisy_deviation = network.noisy_deviation
     parameters.learning_rate = learning_rate
     if network.module is not None:
         parameters.module = load_module(network.module)

@@ -30,6 +30,7 @@ from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import RECURRENT_STATE, state_width_of
 from hive.networks.layers import seeded
 from hive.networks.middleware import middleware_layers
+from hive.networks.noisy import with_noise
 from hive.networks.normalization import NormalizedNetwork
 from hive.networks.novelty import Novelty, novelty_inputs
 from hive.networks.packed import PackedNetwork, PackedSpec
@@ -102,12 +103,23 @@ class Network(nn.Module):
     """
 
     def __init__(
-        self, layers: Sequence[nn.Module], width: int, heads: Sequence[Head], *, orthogonal: bool = True
+        self,
+        layers: Sequence[nn.Module],
+        width: int,
+        heads: Sequence[Head],
+        *,
+        orthogonal: bool = True,
+        noisy_deviation: float = 0.0,
     ) -> None:
-        """orthogonal: the heads' linear layer has orthogonal weights at first; False: those of torch.nn.Linear."""
+        """orthogonal: the heads' linear layer has orthogonal weights at first; False: those of torch.nn.Linear.
+
+        noisy_deviation: that of hive.networks.noisy for all linear layers; 0: no noise.
+        """
         super().__init__()
         self.trunk = nn.Sequential(*layers, OutputLayer(width, heads, orthogonal=orthogonal))
         self.heads = nn.ModuleList(heads)
+        if noisy_deviation:
+            with_noise(self, noisy_deviation)
         self._steps = _steps(list(self.trunk))
         self._head_calls: tuple[Callable[..., Tensor], ...] = tuple(head.forward for head in heads)
         self._widths = tuple(head.width for head in heads)
@@ -198,7 +210,11 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
             return _recurrent(parameters, parameters.middleware_parameters, spaces, heads)
         groups = [[head] for head in heads] if parameters.use_separate_networks_per_head else [heads]
         orthogonal = parameters.initialization == "orthogonal"
-        networks = [Network(*_layers(parameters, spaces), group, orthogonal=orthogonal) for group in groups]
+        noisy = parameters.noisy_deviation
+        networks = [
+            Network(*_layers(parameters, spaces), group, orthogonal=orthogonal, noisy_deviation=noisy)
+            for group in groups
+        ]
         return NetworkPerHead(networks) if parameters.use_separate_networks_per_head else networks[0]
 
 

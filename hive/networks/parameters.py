@@ -195,6 +195,7 @@ class NetworkParameters(CheckedFields):
     initialization: the initial weights of all layers: `"orthogonal"` with zero biases, or `"uniform"`, the initial
         values of torch's layers; see `layers`.
     hidden_gain: the gain of orthogonal dense and convolutional layers; that of the last layer is a field of each head.
+    noisy_deviation: the initial deviation of the noise in the weights of dense layers (hive.networks.noisy); 0: none.
     """
 
     RULES: ClassVar[Rules] = {
@@ -232,6 +233,7 @@ class NetworkParameters(CheckedFields):
         "clip_stage": Rule.choice(("batch", "update")),
         "initialization": Rule.choice(("orthogonal", "uniform")),
         "hidden_gain": Rule.number(above=0),
+        "noisy_deviation": Rule.number(0),
     }
 
     force_cpu: bool = False
@@ -268,6 +270,7 @@ class NetworkParameters(CheckedFields):
     clip_stage: Literal["batch", "update"] = "batch"
     initialization: str = "orthogonal"
     hidden_gain: float = HIDDEN_GAIN
+    noisy_deviation: float = 0.0
 
     def heads(self) -> list[HeadParameters]:
         """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""
@@ -281,6 +284,13 @@ class NetworkParameters(CheckedFields):
         for part in (*self.input_embedders_parameters.values(), *middleware, *self.heads_parameters):
             part.check_fields()
         self.learning_rate_at(0)
+        recurrent = isinstance(self.middleware_parameters, LSTMMiddlewareParameters | GRUMiddlewareParameters)
+        rescaled = any(head.rescale_gradient_from_head_by_factor != 1.0 for head in self.heads_parameters)
+        if self.noisy_deviation and (recurrent or rescaled or self.module is not None):
+            raise NetworkError(
+                f"noisy_deviation = {self.noisy_deviation} is only for networks of embedders, dense layers and heads",
+                hint="leave it out with `module`, with an LSTM or GRU, and with rescale_gradient_from_head_by_factor",
+            )
 
     def learning_rate_at(self, update: int) -> float:
         """Returns the learning rate of update number `update`, counted from 0.

@@ -229,6 +229,17 @@ def test_a_state_that_does_not_fit(tmp_path: Path) -> None:
     assert plain(rows(4), None).shape == (4,)
 
 
+def test_noise_in_the_weights_is_left_out(tmp_path: Path) -> None:
+    noisy = NetworkConfig(middleware=(8,), noisy_deviation=0.5)
+    description = describe_policy(SEEN, ACTIONS["discrete"], noisy, ("q",), EpsilonGreedy(4, 0.0, 0.0))
+    place, module = saved(tmp_path, network=noisy, heads=("q",), policy=json.loads(json.dumps(description)))
+    policy, batch = hive.load(str(place)), rows(50)
+    with torch.no_grad():
+        means = module.eval()(torch.from_numpy(batch))[0].argmax(1).numpy() + 10
+    np.testing.assert_array_equal(policy(batch), means)
+    np.testing.assert_array_equal(policy(batch, noise=np.random.default_rng(1)), means)  # epsilon is 0
+
+
 def test_layer_norm_is_part_of_the_network(tmp_path: Path) -> None:
     network = NetworkConfig(middleware=(8,), layer_norm=True)
     description = describe_policy(SEEN, ACTIONS["discrete"], network)

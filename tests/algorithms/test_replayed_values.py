@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from typing import Any
 
@@ -20,6 +21,7 @@ from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError, TopologyError
 from hive.networks import Categorical, Spaces, build_network
 from hive.networks.configured import network_parameters
+from hive.networks.noisy import NoisyLinear
 
 SAMPLES, ACTIONS = 12, 3
 SPACES = Spaces({"observation": ObservationSpec((5,), "float32")}, Discrete(ACTIONS))
@@ -57,10 +59,10 @@ def made(config: Any, **options: Any) -> ReplayedValues:
     return algorithm
 
 
-def network_of(algorithm: ReplayedValues, seed: int) -> nn.Module:
+def network_of(algorithm: ReplayedValues, seed: int, config: NetworkConfig = NETWORK) -> nn.Module:
     """A network whose outputs differ clearly between actions and observations."""
     network = build_network(
-        network_parameters(NETWORK, heads=algorithm.heads), SPACES, torch.Generator().manual_seed(seed)
+        network_parameters(config, heads=algorithm.heads), SPACES, torch.Generator().manual_seed(seed)
     )
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -235,6 +237,24 @@ def test_the_policy_takes_the_action_of_the_largest_expected_return(config: Any)
     noise[:, 0] = 1.0  # epsilon is less, so nothing is explored
     assert distribution.sample_numpy(output.numpy(), noise).tolist() == best
     assert distribution.sample(output, torch.from_numpy(noise)).tolist() == best
+
+
+# --- noise in the weights (NoisyNet)
+
+
+@every_config
+def test_a_gradient_with_noise_follows_from_the_seed_of_torch(config: Any) -> None:
+    """So a gradient that is made again after a crash has the same bytes."""
+    network = dataclasses.replace(NETWORK, noisy_deviation=0.5)
+    online, target = (network_of(made(config), seed, network) for seed in (1, 2))
+    gradients = []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        gradients.append(torch.cat([part.flatten() for part in learned(config, batch_of_numbers(), online, target)[0]]))
+    assert torch.equal(gradients[0], gradients[1])
+    assert not torch.equal(gradients[0], gradients[2])
+    assert {name.rpartition(".")[2] for name, _ in online.named_parameters()} >= {"weight_deviation", "bias_deviation"}
+    assert all(isinstance(layer, NoisyLinear) for layer in online.trunk if not isinstance(layer, nn.Tanh))
 
 
 # --- keys

@@ -81,6 +81,15 @@ def test_a_memory_that_cannot_be_used_is_refused() -> None:
     load(ENV, "network.memory=none", "network.memory_size=64")  # to compare, only one key must change
 
 
+def test_noise_in_the_weights_is_for_action_values() -> None:
+    for scheme in ("dqn", "c51", "qr-dqn", "nstep-q", "pqn"):
+        assert load(ENV, f"run.scheme={scheme}", "network.noisy_deviation=0.5").network.noisy_deviation == 0.5
+    for scheme in ("a2c", "ppo", "impala"):
+        (text,) = problems(ENV, f"run.scheme={scheme}", "network.noisy_deviation=0.5")
+        assert f'algorithm.name = "{scheme}"' in text
+        assert "compares probabilities of actions, which this noise changes" in text
+
+
 @pytest.mark.parametrize(
     ("override", "text"),
     [

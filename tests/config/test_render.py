@@ -55,7 +55,7 @@ NEVER_SET = (
 )
 RULED = {
     *("network.module", "network.policy_head", "network.value_head", "network.initialization", "network.memory"),
-    *("network.action_distribution", "network.noise_steps"),
+    *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
 }

@@ -87,6 +87,7 @@ DEFAULTS = {
     "network.action_deviation": "parameter",
     "network.initial_deviation": 1.0,
     "network.layer_norm": False,
+    "network.noisy_deviation": 0.0,
     "network.module": None,
     "network.normalize_rewards": False,
     "network.novelty_weight": 0.0,

@@ -79,6 +79,7 @@ OWN_PARAMETERS = [
     "clip_stage",
     "initialization",
     "hidden_gain",
+    "noisy_deviation",
 ]
 
 REQUIRED = inspect.Parameter.empty

@@ -91,6 +91,7 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "clip_stage": ["never", None],
         "initialization": ["normal", None, 1],
         "hidden_gain": [*NUMBERS, None, 0.0, -1.0],
+        "noisy_deviation": [*NUMBERS, None, -1.0],
     },
     InputEmbedderParameters: {"widths": WIDTHS, "activation": ["rleu", None, ["relu"]], "layer_norm": FLAGS},
     MiddlewareParameters: {"widths": [*WIDTHS, None], "activation": ["rleu", None], "layer_norm": FLAGS},
