@@ -236,9 +236,9 @@ class ReplayMemory:
         """Let the steps be drawn that rows `first` to `end` - 1 have completed, and as many of the oldest no more."""
         before, now = (max(0, row - self.size.n_step + 1) for row in (first, end))
         oldest, kept = (max(0, row - self.size.kept) for row in (before, now))
-        self._fill(source, oldest, kept, 0)
-        self._fill(source, before, now, leaf)
-        new = self.rows.positions_of(source, before, now)
+        self._fill(source, oldest, min(kept, before), 0)
+        self._fill(source, max(kept, before), now, leaf)  # not those of a long rollout that are too old already
+        new = self.rows.positions_of(source, max(kept, before), now)
         skipped = new[self.arrays["valid"].reshape(-1)[new] == 0]
         if len(skipped):
             self.tree.write(skipped, np.zeros(len(skipped), np.uint32))
