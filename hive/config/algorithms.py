@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from hive.config.keys import is_reference, key, with_default
@@ -43,10 +44,12 @@ LARGEST_TERM = 10_000  # of the fraction in updates_per_step: more is a typing e
 
 
 def is_ratio(text: str) -> bool:
-    """Whether `text` is a positive fraction of small whole numbers, "3" or "1/4"."""
-    terms = text.split("/")
-    whole = all(term.isascii() and term.isdecimal() and 0 < int(term) <= LARGEST_TERM for term in terms)
-    return whole and len(terms) <= 2
+    """Whether `text` is a positive fraction of small whole numbers, "3", "1/4" or "0.25"."""
+    try:
+        ratio = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        return False
+    return ratio > 0 and max(ratio.numerator, ratio.denominator) <= LARGEST_TERM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +135,10 @@ class ReplayConfig(TargetConfig):
     )
     updates_per_step: str = key(
         "1",
-        'updates per environment step, as a fraction: "1", "1/4", "20"',
+        'updates per environment step: 1, 20, or a fraction, "1/4"',
         accepts=is_ratio,
-        expected='a fraction such as "1", "1/4" or "20"',
+        expected='a positive number or a fraction such as "1/4"',
+        numbers=True,
         fixed=ROUND_FIXED,
     )
     learning_starts: int = key(

@@ -45,6 +45,7 @@ class Limits:
     choices: the allowed strings.
     accepts: returns whether a value of the right type is allowed; with `choices`, applies to all other values.
     expected: text for allowed values in an error, where the other limits do not provide it.
+    numbers: whether a number may be given in place of the string that shows it.
     words: strings that stand for a number -> the function that computes the number.
     resolve: computes the default from the other keys of the table.
     fixed: the reason why the key cannot change during a run; empty if it can.
@@ -58,6 +59,7 @@ class Limits:
     choices: tuple[str, ...] = ()
     accepts: Callable[[Any], bool] | None = None
     expected: str = ""
+    numbers: bool = False
     words: Mapping[str, Callable[[], int | None]] = dataclasses.field(default_factory=dict)
     resolve: Callable[[Mapping[str, Any]], Any] | None = None
     fixed: str = ""
@@ -86,6 +88,8 @@ class Key:
 
     def fault(self, value: object) -> tuple[str | int, ...] | None:
         """Return the path inside `value` to the first wrong part, () for `value` as a whole, None if all is right."""
+        if self.limits.numbers and is_number(value):
+            value = str(value)
         if self.kind is Mapping:
             fault = free_fault(value) if isinstance(value, dict) else ()
             return fault if fault is not None or self._allowed(value) else ()
