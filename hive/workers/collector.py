@@ -178,13 +178,9 @@ class Collector:
                 if enough is not None and enough(t + 1):
                     length = t + 1
                     break
-            if self.log_probs and kept:  # one call for all steps is cheaper than one per step
+            if kept:
                 enter(policy_phase)
-                chosen = distribution.log_prob(torch.from_numpy(np.stack(kept)), torch.from_numpy(actions[:length]))
-                rollout["log_probs"][:length] = chosen.numpy()
-        if "errors" in rollout and kept:
-            values = cast(EpsilonGreedy, distribution).values(np.stack(kept))
-            rollout["errors"][:length] = n_step_errors(rollout, values, self.n_step, self.discount)
+                self._store_outputs(rollout, distribution, np.stack(kept))
         if "discounted" in rollout:
             self._discount(rollout, length)
         self.current[...] = observations[length]
@@ -194,6 +190,16 @@ class Collector:
         self.begins = False
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def _store_outputs(self, rollout: Arrays, distribution: ActionDistribution, outputs: NDArray[np.float32]) -> None:
+        """Write what follows from the network's outputs [T, B, ...]; one call for all steps is cheaper than T."""
+        length = len(outputs)
+        if self.log_probs:
+            actions = torch.from_numpy(rollout["actions"][:length])
+            rollout["log_probs"][:length] = distribution.log_prob(torch.from_numpy(outputs), actions).numpy()
+        if "errors" in rollout:
+            values = cast(EpsilonGreedy, distribution).values(outputs)
+            rollout["errors"][:length] = n_step_errors(rollout, values, self.n_step, self.discount)
 
     def _store_remembered(self, rollout: Arrays) -> None:
         """Write what the policy remembers at the beginning of the rollout."""
