@@ -111,6 +111,8 @@ def new_run(given: Path | None, overrides: list[str], content: str = "", source:
             more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
     if config.run.init_from is not None and Path(config.run.init_from).exists():
         more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
+    if config.run.replay_folder is not None:
+        more.append(f"run.replay_folder={json.dumps(str(Path(config.run.replay_folder).resolve()))}")
     config = load(more) if more else config
     check_native()
     check_socket_paths()

@@ -106,6 +106,11 @@ class RunConfig:
         accepts=is_topology_reference,
         expected='"file.py", "package.module", or either with ":function"',
     )
+    replay_folder: str | None = key(
+        None,
+        "folder on a disk whose files hold the replay memory, where it is larger than RAM; default: shared memory",
+        accepts=str.isprintable,
+    )
     init_from: str | None = key(
         None,
         "run or checkpoint that supplies the initial weights; nothing else is taken from it",

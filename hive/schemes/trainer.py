@@ -150,7 +150,7 @@ def _connect_replay(t: Topology, blueprint: Blueprint, worker: Group, learner: G
     layout, config = blueprint.memory_layout, blueprint.config
     finals = layout.fields["finals"]
     sparse = finals[0].itemsize * math.prod(finals[1])  # episodes are long: few of these are written
-    t.connect(learner.memory, worker.memory, Shared(layout.bytes, sparse))
+    t.connect(learner.memory, worker.memory, Shared(layout.bytes, sparse, config.run.replay_folder or ""))
     t.connect(learner.memory, recorder.memory)
     t.connect(learner.ledger, recorder.ledger, Board(blueprint.ledger_layout.bytes))
     t.connect(recorder.floor, learner.floor, Shared(8 * (1 + blueprint.collectors)))

@@ -58,6 +58,7 @@ class PlanSegment(Message):
     commit_with: str  # name of the board segment whose commit word this one shares, or ""
     first: int = 0  # sequence number of a slab's first commit
     sparse_bytes: int = 0  # bytes of a buffer that are not expected to be written
+    folder: str = ""  # folder of the file that holds a buffer; "": it lies in memory
 
     @functools.cached_property
     def plan(self) -> SegmentPlan:

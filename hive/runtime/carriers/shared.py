@@ -23,10 +23,13 @@ class Shared(Carrier):
     """A block of `block_bytes` bytes, all zero at first.
 
     sparse_bytes: bytes of it that are never written, as far as is known; the machine need not have room for them.
+    folder: "": the block lies in memory. Otherwise it lies in a file in this folder, which has no name and is gone with
+    the run; the kernel keeps in memory what is in use.
     """
 
     block_bytes: int
     sparse_bytes: int = 0
+    folder: str = ""
 
     kind: ClassVar[str] = "shared"
 
@@ -38,7 +41,8 @@ class Shared(Carrier):
             )
 
     def segments(self, channel: str, producers: Sequence[str], consumers: int) -> list[PlanSegment]:
-        return [PlanSegment(channel, "buffer", 1, self.block_bytes, consumers, 0, "", sparse_bytes=self.sparse_bytes)]
+        whole = PlanSegment(channel, "buffer", 1, self.block_bytes, consumers, 0, "", 0, self.sparse_bytes, self.folder)
+        return [whole]
 
     def source(self, end: End) -> Line:
         return SharedBlock(end.host.views.buffer(end.channel.segments[0]))

@@ -25,6 +25,7 @@ import fcntl
 import functools
 import mmap
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -208,11 +209,14 @@ class Segment:
         self.memory: Bytes = np.frombuffer(self._map, np.uint8)
 
     @classmethod
-    def create(cls, name: str, size: int) -> Segment:
+    def create(cls, name: str, size: int, folder: str = "") -> Segment:
         """Create a zeroed segment. Its descriptor stays open, so that other processes can open it.
 
-        Raises PlatformError when the kernel refuses the memory.
+        folder: "": in memory; otherwise in a file without a name in this folder. Raises PlatformError when the kernel
+        refuses the memory, or the disk has no room.
         """
+        if folder:
+            return cls._in_file(name, size, folder)
         fd = -1
         try:
             fd = os.memfd_create(f"hive-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -224,6 +228,17 @@ class Segment:
                 os.close(fd)
             cause = f"cannot create {size} bytes of shared memory for {name}: {error}"
             raise PlatformError(cause, hint="hive needs Linux and enough free memory") from None
+
+    @classmethod
+    def _in_file(cls, name: str, size: int, folder: str) -> Segment:
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                # Reserved now: a write to a page for which a full disk has no room would kill the writer (SIGBUS).
+                os.posix_fallocate(file.fileno(), 0, size)
+                return cls(os.dup(file.fileno()), size)
+        except OSError as error:
+            cause = f"cannot create a file of {size / 2**30:.1f} GiB for {name} in {folder}: {error.strerror}"
+            raise PlatformError(cause, hint="choose another folder, or less memory") from None
 
     @classmethod
     def open(cls, owner_pid: int, owner_fd: int) -> Segment:

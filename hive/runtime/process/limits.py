@@ -22,6 +22,13 @@ MEMORY_SHARE = 0.9  # largest share of the free memory that a plan may use; more
 PER_SEGMENT, PER_PROCESS, SPARE = 2, 6, 100
 
 
+def _hint(plan: Plan) -> str:
+    """Return which keys make the largest segment smaller."""
+    if max(plan.segments, key=lambda segment: segment.plan.bytes).kind == "buffer":
+        return "lower algorithm.replay_capacity, or set run.replay_folder to a folder on a disk"
+    return "lower collection.slots, envs or rollout; `hive check` shows what each channel takes"
+
+
 def raise_descriptor_limit() -> None:
     """Raise the soft limit on file descriptors to the hard limit; actors inherit it.
 
@@ -40,7 +47,7 @@ def check_limits(plan: Plan) -> None:
     if plan.bytes > MEMORY_SHARE * free:
         raise PlatformError(
             f"this run needs {plan.bytes / 2**30:.1f} GiB of shared memory, {free / 2**30:.1f} GiB are free",
-            hint="lower collection.slots, envs or rollout; `hive check` shows what each channel takes",
+            hint=_hint(plan),
         )
     needed = PER_SEGMENT * len(plan.segments) + PER_PROCESS * len(plan.processes) + SPARE
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -69,7 +69,7 @@ class SharedMemory:
     def __init__(self, plan: Plan) -> None:
         self.segments = {"status": Segment.create("status", aligned(len(plan.actors) * PAGE_BYTES, PAGE))}
         for planned in plan.segments:
-            segment = Segment.create(planned.name, planned.plan.bytes)
+            segment = Segment.create(planned.name, planned.plan.bytes, planned.folder)
             planned.plan.format(segment.memory)
             self.segments[planned.name] = segment
         self.views = Views(plan, self.open)

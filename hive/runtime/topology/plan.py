@@ -71,8 +71,8 @@ class Plan(Message):
 
     @property
     def bytes(self) -> int:
-        """Size of all segments of shared memory, without what is not expected to be written."""
-        return sum(s.plan.bytes - s.sparse_bytes for s in self.segments)
+        """Size of all segments in memory, without what is not expected to be written."""
+        return sum(s.plan.bytes - s.sparse_bytes for s in self.segments if not s.folder)
 
 
 def check_cycles(plan: Plan) -> None:

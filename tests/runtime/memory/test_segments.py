@@ -114,6 +114,22 @@ def test_a_new_segment_is_zeroed_and_page_aligned() -> None:
     segment.close()
 
 
+def test_a_segment_in_a_folder_is_a_file_without_a_name(tmp_path: Path) -> None:
+    segment = Segment.create("replay", 3 * PAGE, str(tmp_path))
+    assert not any(tmp_path.iterdir())
+    assert os.fstat(segment.fd).st_blocks * 512 >= 3 * PAGE  # reserved, so no write finds the disk full
+    assert not segment.memory.any()
+    segment.memory[PAGE] = 7
+    other = Segment.open(os.getpid(), segment.fd)
+    segment.close()
+    assert other.memory[PAGE] == 7
+
+
+def test_a_folder_that_refuses_a_segment_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match=rf"file of 0.0 GiB for replay in {tmp_path}/none: No such file"):
+        Segment.create("replay", PAGE, f"{tmp_path}/none")
+
+
 def test_another_process_opens_it_through_proc() -> None:
     segment = Segment.create("shared", 4096)
     segment.memory[7] = 42
