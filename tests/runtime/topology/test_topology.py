@@ -267,7 +267,7 @@ def test_refused_arguments_of_add() -> None:
 def test_refused_arguments_of_connect() -> None:
     t = trainer()
     collectors, learner, loggers = t["collectors"], t["learner"], t["loggers"]
-    pair = "connect an Outlet to an Inlet, or a Publication to a Subscription"
+    pair = "connect an Outlet to an Inlet, a Publication to a Subscription, or a SharedOut to a SharedIn"
     assert refusal(lambda: t.connect(learner.rollouts, learner.moments)) == (
         "`learner.rollouts` (Inlet) cannot be connected to `learner.moments` (Publication)",
         pair,
@@ -300,8 +300,8 @@ def test_a_board_has_one_writer() -> None:
     t = Topology()
     learners, logger = t.add(Learner, count=2), t.add(Logger)
     assert refusal(lambda: t.connect(learners.weights, logger.weights, Board(8))) == (
-        "`learners.weights` is a publication and has 2 writers",
-        "a board has exactly one writer",
+        "`learners.weights` is a Publication and has 2 writers",
+        "its memory has exactly one writer",
     )
 
 
