@@ -91,7 +91,7 @@ def described(fields: Mapping[str, tuple[Any, tuple[int, ...]]]) -> set[tuple[st
             "Gradient",
             [gradient_layout(64, 4, 5, 6, codec_for(name), 2, dict.fromkeys(NORMALIZED, 3)) for name in COMPRESSIONS],
         ),
-        ("OptimizerState", [optimizer_state_layout(2, 64, 3, infos=2)]),
+        ("OptimizerState", [optimizer_state_layout(2, 64, 3, infos=2, groups=3)]),
     ],
 )
 def test_each_field_of_a_layout_is_listed_with_dtype_and_dimensions(message: str, layouts: list[Layout]) -> None:

@@ -87,10 +87,13 @@ class TrivialTarget(TargetNetwork):
 
 
 class SharedTarget(TargetNetwork):
-    """The Approximation's model with `target` in place of `online`.
+    """The Approximation's model with `target` in place of `online`, or with parts of them.
 
-    online: the network inside that model. target: a network of the same layout, whose weights the caller updates. It
-        is called in evaluation mode, but with the noise of NoisyNet, which belongs to the target.
+    online: the network that this model contains, or of which it contains a part, such as the critic of an agent.
+    target: a network of the same layout, whose weights the caller updates. It is called in evaluation mode, but with
+        the noise of NoisyNet, which belongs to the target.
+
+    Several Approximations need a copy of this object each (`copy.copy`), because it holds one model.
     """
 
     def __init__(self, online: nn.Module, target: nn.Module) -> None:
@@ -103,10 +106,15 @@ class SharedTarget(TargetNetwork):
             return _known(self._model)(*inputs)
 
     def init(self, model: nn.Module) -> None:
-        """Copies `model` with `target` in place of `online`. Raises NetworkError if it does not contain `online`."""
-        if not any(child is self._online for child in model.modules()):
-            raise NetworkError("the model does not contain the online network of this target")
-        self._model = acting(copy.deepcopy(model, {id(self._online): self._target}).requires_grad_(False))
+        """Copies `model` with the target's modules in place of those of the online network.
+
+        Raises NetworkError if the model contains no part of the online network.
+        """
+        pairs = zip(self._online.modules(), self._target.modules(), strict=True)
+        targets = {id(online): target for online, target in pairs}
+        if not any(id(child) in targets for child in model.modules()):
+            raise NetworkError("the model contains no part of the online network of this target")
+        self._model = acting(copy.deepcopy(model, dict(targets)).requires_grad_(False))
 
     def update(self) -> None:
         pass

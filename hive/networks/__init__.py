@@ -31,6 +31,7 @@ All other names belong to the modules that define them, and other packages of hi
     distributions, squashed, gsde, product, projection                actions and values computed from the outputs
     architecture, torch_architecture, losses, wrapper, worker_group   training in a script
     clipping, polyak                                                  gradient clipping, target network updates
+    groups                                                            ranges of a block that are stepped separately
 
 This package does not depend on environments, processes or shared memory.
 """

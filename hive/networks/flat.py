@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.groups import parameter_groups
 
 __all__ = ["ALIGNMENT", "FlatField", "FlatParameters", "aligned_block"]
 
@@ -77,10 +78,11 @@ class FlatParameters:
     `parameters` and `buffers` are the fields of the block in the module's order; a tied parameter is one
     field. `names`, `shapes` and `offsets` (bytes) are those of the parameters. `parameter_bytes` is a
     multiple of 64, `parameter_elements` a quarter of it (padding included), `block_bytes` includes the
-    buffers. `block` is the bound block. The names of `module.state_dict()` do not change.
+    buffers. `block` is the bound block. `groups` are the parameter groups (hive.networks.groups). The names of
+    `module.state_dict()` do not change.
 
     Raises NetworkError for parameters that are not dense float32 in host memory, and for buffers of a dtype
-    other than float32, float64, int64, uint8 or bool.
+    other than float32, float64, int64, uint8 or bool, and for parameter groups that do not fit the parameters.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -96,6 +98,10 @@ class FlatParameters:
         self.names = tuple(field.name for field in self.parameters)
         self.shapes = tuple(field.shape for field in self.parameters)
         self.offsets = tuple(field.offset for field in self.parameters)
+        starts = [offset // 4 for offset in self.offsets]
+        self.groups = parameter_groups(
+            tuple(getattr(module, "parameter_groups", ())), self.names, starts, self.parameter_elements
+        )
         self._parameters: list[Tensor] = [parameter for _, parameter in named_parameters]
         self._buffers = [buffer for _, buffer in named_buffers]
         self._private_buffers = [torch.empty_like(buffer) for buffer in self._buffers]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from hive.errors import NetworkError
 from hive.networks.clipping import clip_factor
+from hive.networks.groups import GroupUpdate
 from hive.networks.optimizers import FlatOptimizer, OptimizerSettings
 from hive.networks.state import StateLayout
 
@@ -73,18 +74,34 @@ class SharedNetwork:
         Buffers and advantage moments are copied to the next block; `follow` writes the target. Raises NetworkError
         outside of an update.
         """
+        return self.apply_groups(gradient, [GroupUpdate(slice(0, len(gradient)), norm, step, learning_rate)])
+
+    def apply_groups(self, gradient: Floats, updates: Sequence[GroupUpdate]) -> bool:
+        """Does what `apply` does for each group, clipped by its own norm; groups of step 0 are copied unchanged.
+
+        updates: of ranges that together are the whole vector.
+        """
         now, following = self._versions()
         layout = self.layout
-        finite = self.optimizer.step(
-            layout.parameters(now.block),
-            layout.parameters(following.block),
-            gradient,
-            now.moments,
-            following.moments,
-            step=step,
-            learning_rate=learning_rate,
-            gradient_scale=clip_factor(norm, self.clip_gradients),
-        )
+        finite = True
+        weights, new_weights = layout.parameters(now.block), layout.parameters(following.block)
+        for elements, norm, step, learning_rate in updates:
+            old = [block[elements] for block in now.moments]
+            new = [block[elements] for block in following.moments]
+            if not step:
+                for before, after in zip((weights[elements], *old), (new_weights[elements], *new), strict=True):
+                    after[:] = before
+                continue
+            finite &= self.optimizer.step(
+                weights[elements],
+                new_weights[elements],
+                gradient[elements],
+                old,
+                new,
+                step=step,
+                learning_rate=learning_rate,
+                gradient_scale=clip_factor(norm, self.clip_gradients),
+            )
         if finite:
             size = layout.flat.parameter_bytes
             following.block[size : layout.weight_bytes] = now.block[size : layout.weight_bytes]

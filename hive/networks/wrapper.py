@@ -30,6 +30,7 @@ from hive.errors import NetworkError
 from hive.gradients import GradAccumulator, MapOfTensors
 from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import common_rows, merged_inputs, refuse_misfits
+from hive.networks.groups import GroupUpdate
 from hive.networks.inputs import RECURRENT_STATE
 from hive.networks.losses import as_array, one_for_each
 from hive.networks.parameters import GradientClippingMethod, network_parameters_of
@@ -186,11 +187,13 @@ class NetworkWrapper:
         norm: float = 0.0,
         step: int = 0,
         learning_rate: float | None = None,
+        groups: Sequence[GroupUpdate] = (),
     ) -> None:
         """Makes one optimizer step on the global network.
 
         gradients: None: those accumulated in the online network. In a run one block, float32 [parameter_elements], with
-        its norm, the number of the step and its learning rate: see `SharedNetwork.apply`.
+        its norm, the number of the step and its learning rate: see `SharedNetwork.apply`. groups: instead of these
+        three, the updates of all parameter groups: see `SharedNetwork.apply_groups`.
 
         The optimizer is that of the global network if `shared_optimizer`, else that of the online network.
 
@@ -211,8 +214,14 @@ class NetworkWrapper:
                 raise NetworkError(
                     f"network `{self.name}` of a run is given {found}", hint="give one block, from mean_reduce"
                 )
-            if not self.global_network.apply(gradients, norm=norm, step=step, learning_rate=rate):
-                raise NetworkError(f"update {step} of network `{self.name}` is not finite; it was not applied")
+            shared = self.global_network
+            if groups:
+                finite = shared.apply_groups(gradients, groups)
+            else:
+                finite = shared.apply(gradients, norm=norm, step=step, learning_rate=rate)
+            if not finite:
+                number = max((one.step for one in groups), default=step)
+                raise NetworkError(f"update {number} of network `{self.name}` is not finite; it was not applied")
             return
         own = self.online_network.accumulated_gradients if gradients is None else cast("Sequence[Array]", gradients)
         if self.network_parameters.async_training or self.group.workers == 1:

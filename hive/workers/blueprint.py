@@ -418,11 +418,12 @@ class Blueprint:
         learner, state = self.learner(), resume.state
         workers = int(state.get("gradient_workers", self.gradient_workers))
         stored = [str(name) for name in state.get("info", ())]
-        sizes = learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, len(stored)
+        groups = len(self.flat.groups)
+        sizes = learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, len(stored), groups
         layout = optimizer_state_layout(*sizes)
         part = "optimizer_state" if resume.format > 1 else "ledger"
         before, after = layout.views(_bytes_of(resume, part, layout.bytes)), learner.views(optimizer_state)
-        for name in ("counters", "returns", "moments"):
+        for name in ("counters", "returns", "moments", *(["group_updates"] if groups > 1 else [])):
             after[name][:] = before[name]
         if "infos" in after:  # a value that the checkpoint does not have is missing in its episodes
             after["infos"][:] = np.nan

@@ -4,12 +4,16 @@ The state is two blocks of the same turn number, in memory that outlives the lea
 
     weights           the global network, and the target network (hive.networks.state): read in place by workers
     optimizer state   counters [16] int64 · applied [workers] int64 · returns [100] float32
-                      moments [m, parameter_elements] float32
+                      moments [m, parameter_elements] float32, group_updates [groups] int64 of several groups
 
 A *turn* reads the blocks of turn v and writes those of turn v + 1. Nothing is changed in place, so a learner that is
 killed at any instruction loses at most the turn in progress. The accumulator reduces the gradients, the global network
 of the NetworkWrapper advances from block v to block v + 1, and its target follows. A turn is an update if it has
 samples and both its gradient and its new weights are finite. Otherwise the weights are copied unchanged.
+
+An update of a network of several parameter groups (hive.networks.groups) steps the groups that have a gradient, each
+with its own number of updates, norm and learning rate, and copies the others. The target network follows the updates of
+the first group, which is the actor.
 
 The learner is a synchronous object without ports: it reads and writes blocks, and its actor publishes them.
 """
@@ -25,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive import _native
 from hive.algorithms.schedules import scheduled
 from hive.config import AlgorithmConfig, TargetConfig
 from hive.errors import NetworkError
@@ -40,6 +45,7 @@ from hive.gradients import (
     GradAccumulator,
     ReductionReport,
 )
+from hive.networks.groups import GroupUpdate
 from hive.networks.normalization import MOMENTS_OF, merge
 from hive.networks.optimizers import OptimizerSettings
 from hive.networks.shared_network import SharedNetwork, Version
@@ -75,11 +81,14 @@ COLLECTED = [Count.rollouts, Count.env_steps, Count.episodes]
 """The counters of what collectors have made."""
 
 
-def optimizer_state_layout(moment_blocks: int, parameter_elements: int, workers: int, infos: int = 0) -> Layout:
+def optimizer_state_layout(
+    moment_blocks: int, parameter_elements: int, workers: int, infos: int = 0, groups: int = 1
+) -> Layout:
     """Return the layout of an optimizer state; see the module for shapes and dtypes.
 
     `applied` holds, for each worker, the number of the first gradient that no turn has applied yet.
-    infos: number of values of `info` for each episode; 0: no such field.
+    infos: number of values of `info` for each episode; 0: no such field. groups: number of parameter groups; with one,
+    its updates are those of the counters, and there is no field of them.
     """
     return Layout(
         {
@@ -88,6 +97,7 @@ def optimizer_state_layout(moment_blocks: int, parameter_elements: int, workers:
             "returns": ("float32", (RETURNS_KEPT,)),
             **({"infos": ("float32", (RETURNS_KEPT, infos))} if infos else {}),
             "moments": ("float32", (moment_blocks, parameter_elements)),
+            **({"group_updates": ("int64", (groups,))} if groups > 1 else {}),
         }
     )
 
@@ -131,8 +141,9 @@ class Learner:
         self.reconfigure(config)
         self.buffers = buffers
         self.flat = self.shared.layout.flat
+        self._grouped = len(self.flat.groups) > 1
         self.layout = optimizer_state_layout(
-            self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, infos
+            self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, infos, len(self.flat.groups)
         )
         self.total_steps = total_steps
         self.use_codec(codec)
@@ -195,7 +206,7 @@ class Learner:
         if self.status:
             self.status.enter(self.phase)
         before, after = self.views(optimizer_state), self.views(optimizer_state_out)
-        for name in ("counters", "applied", "returns", "infos"):
+        for name in ("counters", "applied", "returns", "infos", "group_updates"):
             if name in after:
                 after[name][:] = before[name]
         counters = after["counters"]
@@ -213,7 +224,10 @@ class Learner:
         rate = self.learning_rate(int(counters[Count.env_steps]))
         self.shared.between(Version(weights, list(before["moments"])), Version(weights_out, list(after["moments"])))
         if samples and not cause:
-            cause = self._step(report.norm, int(counters[Count.updates]) + 1, rate)
+            groups = self._group_updates(gradients, headers, before["group_updates"], rate) if self._grouped else []
+            cause = self._step(report.norm, int(counters[Count.updates]) + 1, rate, groups)
+            if groups and not cause:
+                after["group_updates"][:] += [group.step > 0 for group in groups]
         applied = samples > 0 and not cause
         if not applied:
             self.shared.keep()
@@ -221,7 +235,7 @@ class Learner:
         counters[Count.skipped] += cause != ""
         if not cause:
             self._merge_statistics(gradients, weights_out)
-        self._update_target(int(counters[Count.updates]), applied)
+        self._update_target(int(counters[Count.updates]), self._followed(before, after))
         counters[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
         for gradient, header in zip(gradients, headers, strict=True):
             if ended := header[EPISODES]:
@@ -246,11 +260,34 @@ class Learner:
         assert accumulator.report is not None
         return accumulator.report
 
-    def _step(self, norm: float, step: int, learning_rate: float) -> str:
+    def _group_updates(
+        self,
+        gradients: Sequence[Arrays],
+        headers: Sequence[Sequence[int]],
+        done: NDArray[np.int64],
+        learning_rate: float,
+    ) -> list[GroupUpdate]:
+        """Return the update of each parameter group: a step if one of the gradients has it, otherwise none."""
+        masks = [gradient["mask"] for gradient, header in zip(gradients, headers, strict=True) if header[SAMPLES]]
+        updates = []
+        for group, number in zip(self.flat.groups, done.tolist(), strict=True):
+            step = number + 1 if any(group.has_gradient(mask) for mask in masks) else 0
+            norm = 0.0
+            if step and self.config.clip_gradients:
+                norm = _native.norm_and_finite(self.gradient[group.elements])[0]
+            factor = self._group_rate(group.name) / self.config.learning_rate
+            updates.append(GroupUpdate(group.elements, norm, step, learning_rate * factor))
+        return updates
+
+    def _group_rate(self, name: str) -> float:
+        """Return the learning rate of a parameter group before its schedule: `<name>_learning_rate`, if it is not 0."""
+        return getattr(self.config, f"{name}_learning_rate", 0.0) or self.config.learning_rate
+
+    def _step(self, norm: float, step: int, learning_rate: float, groups: Sequence[GroupUpdate]) -> str:
         """Apply `self.gradient` to the global network. Return "update" if the new weights are not finite, else ""."""
         try:
             self.network.apply_gradients_to_global_network(
-                self.gradient, norm=norm, step=step, learning_rate=learning_rate
+                self.gradient, norm=norm, step=step, learning_rate=learning_rate, groups=groups
             )
         except NetworkError:
             return "update"
@@ -266,10 +303,16 @@ class Learner:
                 if f"{prefix}seen" in buffers:
                     merge([gradient[name] for gradient in gradients], buffers, prefix)
 
-    def _update_target(self, updates: int, applied: bool) -> None:
+    def _followed(self, before: Arrays, after: Arrays) -> int:
+        """Return the number of the update that the target follows, an update of the first group; 0 if it had none."""
+        name, place = ("group_updates", 0) if self._grouped else ("counters", Count.updates)
+        number = int(after[name][place])
+        return number if number > before[name][place] else 0
+
+    def _update_target(self, updates: int, followed: int) -> None:
         """Move the target towards the newest weights after every `target_interval`-th update; otherwise keep it."""
         if isinstance(self.config, TargetConfig):
-            due = applied and updates % self.config.target_interval == 0
+            due = followed > 0 and followed % self.config.target_interval == 0
             self.network.update_target_network(self.config.target_rate if due else 0.0, version=updates + 1)
 
 

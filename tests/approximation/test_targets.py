@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.approximation import (
+    Approximation,
     FixedTarget,
     PolyakTarget,
     QNetwork,
@@ -269,9 +271,20 @@ def test_a_shared_target_evaluates_and_changes_nothing() -> None:
     assert online.training
 
 
+def test_approximations_of_parts_of_a_network_have_the_parts_of_the_target() -> None:
+    online, following = (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)) for _ in range(2))
+    target = SharedTarget(online, following)
+    first = Approximation(nn.Sequential(online[0], nn.Tanh()), target=copy.copy(target))
+    second = Approximation(online[1], target=copy.copy(target))
+    states = torch.ones(3, 2)
+    assert torch.equal(first.target(states), following[0](states).tanh())
+    assert torch.equal(second.target(states), following[1](states))
+    assert not torch.equal(second.target(states), second(states))
+
+
 def test_a_model_without_the_online_network_is_refused() -> None:
     online, following = pair_of_networks()
-    with pytest.raises(NetworkError, match="the model does not contain the online network of this target"):
+    with pytest.raises(NetworkError, match="the model contains no part of the online network of this target"):
         QNetwork(network(), target=SharedTarget(online, following))
     with pytest.raises(NetworkError, match="has no network yet"):
         SharedTarget(online, following)(ONE)

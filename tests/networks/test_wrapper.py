@@ -540,7 +540,7 @@ def test_blocks_for_training_are_made_with_the_first_training() -> None:
 def test_parameters_of_coach_come_first_and_those_of_hive_by_name() -> None:
     own = {
         NetworkWrapper.__init__: ["generator", "group", "worker", "state"],
-        NetworkWrapper.apply_gradients_to_global_network: ["norm", "step", "learning_rate"],
+        NetworkWrapper.apply_gradients_to_global_network: ["norm", "step", "learning_rate", "groups"],
         NetworkWrapper.update_target_network: ["version"],
         NetworkWrapper.update_online_network: [],
         TorchArchitecture.__init__: ["generator"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import itertools
 import math
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, copies, same_bytes, wrapper_of
 from torch import nn
 
-from hive.config import A2CConfig
+from hive.config import A2CConfig, AlgorithmConfig, NStepQConfig
 from hive.gradients import (
     CAUSE,
     CAUSES,
@@ -479,3 +480,96 @@ def test_the_deviation_is_that_of_the_returns_in_the_mean() -> None:
     assert math.isnan(deviation_of_returns(returns, 0))
     returns[0] = math.inf
     assert math.isnan(deviation_of_returns(returns, 4))
+
+
+class Agent(nn.Module):
+    """A network of two parameter groups, of 16 and 144 elements."""
+
+    parameter_groups = ("actor", "critic")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor = nn.Linear(16, 1, bias=False)
+        self.critic = nn.Linear(16, 9, bias=False)
+
+
+ACTOR, CRITIC = slice(0, 16), slice(16, ELEMENTS)
+
+
+class AgentState(State):
+    """A learner of `Agent` with a target network, and its blocks."""
+
+    def __init__(self, config: AlgorithmConfig) -> None:
+        self.learner = Learner(config, wrapper_of(Agent(), has_target=True), 1000)
+        layout = self.learner.shared.layout
+        self.weights = [aligned_block(layout.bytes) for _ in range(2)]
+        self.optimizer_states = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
+        self.at = 0
+        self.parameters[:] = np.random.default_rng(99).standard_normal(ELEMENTS)
+        layout.begin_target(self.weights[0])
+
+    def learn(self, *groups: slice, samples: int = 4) -> tuple[list[int], list[bool]]:
+        """Make a turn with a gradient of these groups; return the updates of all groups, and whether each changed."""
+        given = allocate(gradient_layout(ELEMENTS, 2, 2, 0))
+        clear(given, version=0)
+        given["header"][SAMPLES] = samples
+        given["gradient"][:] = 0.0
+        for group in groups:
+            given["gradient"][group] = 1.0
+            given["mask"][[ACTOR, CRITIC].index(group)] = 1
+        before, old = self.parameters.copy(), [moments.copy() for moments in self.optimizer_state["moments"]]
+        self.turn(given)
+        new = self.optimizer_state["moments"]
+        changed = []
+        for group in (ACTOR, CRITIC):
+            differ = [not np.array_equal(old[m][group], new[m][group]) for m in range(2)]
+            differ.append(not np.array_equal(before[group], self.parameters[group]))
+            assert all(differ) or not any(differ)
+            changed.append(all(differ))
+        return self.optimizer_state["group_updates"].tolist(), changed
+
+    @property
+    def target(self) -> NDArray[np.float32]:
+        layout = self.learner.shared.layout
+        return layout.target(self.weights[self.at])[: 4 * ELEMENTS].view(np.float32)
+
+
+def test_a_turn_steps_the_groups_that_have_a_gradient() -> None:
+    state = AgentState(NStepQConfig(target_interval=2, clip_gradients=0.0))
+    assert state.learn(CRITIC) == ([0, 1], [False, True])
+    assert state.learn(CRITIC) == ([0, 2], [False, True])
+    assert state.learn(ACTOR) == ([1, 2], [True, False])
+    assert state.learn(ACTOR, CRITIC) == ([2, 3], [True, True])
+    assert state.learn(ACTOR, samples=0) == ([2, 3], [False, False])
+    assert state.optimizer_state["counters"][Count.updates] == 4
+
+
+def test_the_target_follows_the_updates_of_the_first_group() -> None:
+    state = AgentState(NStepQConfig(target_interval=2, clip_gradients=0.0))
+    first = state.target.copy()
+    for groups in ([CRITIC], [ACTOR], [CRITIC], [CRITIC]):
+        state.learn(*groups)
+        assert np.array_equal(state.target, first)
+    state.learn(ACTOR)
+    second = state.target.copy()
+    assert np.array_equal(second, state.parameters)
+    state.learn(CRITIC)
+    assert np.array_equal(state.target, second), "an update of the critic alone is not counted again"
+
+
+def test_each_group_has_its_own_learning_rate_and_norm() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class TwoRates(NStepQConfig):
+        actor_learning_rate: float = 0.1
+        critic_learning_rate: float = 0.0
+
+    config = TwoRates(learning_rate=0.01, optimizer="sgd", clip_gradients=2.0, learning_rate_schedule="constant")
+    state = AgentState(config)
+    before = state.parameters.copy()
+    given = allocate(gradient_layout(ELEMENTS, 2, 2, 0))
+    clear(given, version=0)
+    given["header"][SAMPLES], given["gradient"][:], given["mask"][:] = 4, 1.0, 1
+    state.turn(given)
+    steps = before - state.parameters
+    np.testing.assert_allclose(steps[ACTOR], 0.1 * 2 / 4, rtol=1e-3)
+    np.testing.assert_allclose(steps[CRITIC], 0.01 * 2 / 12, rtol=1e-3)
