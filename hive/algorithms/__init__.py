@@ -8,6 +8,7 @@ from hive.algorithms.a2c import A2C
 from hive.algorithms.advantages import merged
 from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients, Moments
 from hive.algorithms.c51 import C51
+from hive.algorithms.ddpg import DDPG
 from hive.algorithms.dqn import DQN
 from hive.algorithms.impala import IMPALA
 from hive.algorithms.novelty import SeeksNovelty
@@ -18,10 +19,13 @@ from hive.algorithms.ppo import PPO
 from hive.algorithms.pqn import PQN
 from hive.algorithms.qr_dqn import QRDQN
 from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of, warmup_rounds
+from hive.algorithms.sac import SAC
+from hive.algorithms.td3 import TD3
 from hive.config import (
     A2CConfig,
     AlgorithmConfig,
     C51Config,
+    DDPGConfig,
     DQNConfig,
     IMPALAConfig,
     NStepQConfig,
@@ -29,6 +33,8 @@ from hive.config import (
     PQNConfig,
     QRDQNConfig,
     ReplayConfig,
+    SACConfig,
+    TD3Config,
     is_reference,
     load_reference,
 )
@@ -39,11 +45,14 @@ from hive.networks.parameters import HeadParameters
 __all__ = [
     "A2C",
     "C51",
+    "DDPG",
     "DQN",
     "IMPALA",
     "PPO",
     "PQN",
     "QRDQN",
+    "SAC",
+    "TD3",
     "Algorithm",
     "AnyOptimizer",
     "Batch",
@@ -109,6 +118,12 @@ def make_algorithm(
             return C51(config, distribution, workers, round_steps)
         case QRDQNConfig():
             return QRDQN(config, distribution, workers, round_steps)
+        case SACConfig():
+            return SAC(config, distribution, workers, round_steps)
+        case TD3Config():
+            return TD3(config, distribution, workers, round_steps)
+        case DDPGConfig():
+            return DDPG(config, distribution, workers, round_steps)
     raise TypeError(f"no algorithm for {type(config).__name__}")
 
 

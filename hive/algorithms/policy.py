@@ -32,6 +32,7 @@ from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_conve
 from hive.envs.checks import at, fault_of, store
 from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart, at_path
 from hive.errors import NetworkError, RecordError
+from hive.networks.agents import AGENT_PARTS
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.exploration import EpsilonGreedy, epsilon_greedy
@@ -39,8 +40,10 @@ from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS
 from hive.networks.inputs import state_width_of
 from hive.networks.memory import Memory
+from hive.networks.off_policy_actions import NoisyActions
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
+from hive.networks.squashed import SquashedGaussian
 from hive.networks.wrapper import NetworkWrapper
 from hive.records import checkpoint_at
 
@@ -187,7 +190,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
         description = checkpoint.state["policy"]
         observation, action, network = _specs_in(description)
         heads = _heads_in(description)
-        distribution = _distribution_in(description, action, network, heads[0])
+        distribution = _distribution_in(description, action, network, heads)
     except (KeyError, TypeError, ValueError, NetworkError) as error:
         raise RecordError(
             f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
@@ -221,6 +224,8 @@ def describe_policy(
     of the action spec.
     """
     exploration = {"epsilon": distribution.epsilon} if isinstance(distribution, EpsilonGreedy) else {}
+    if isinstance(distribution, NoisyActions):
+        exploration = {"exploration_noise": distribution.deviation}
     return {
         "observation": plain(dataclasses.asdict(observation)),
         "action": described_action(action),
@@ -279,7 +284,7 @@ def _heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...
     """Read the heads of the network; USUAL_HEADS for older descriptions, which name none."""
     heads = description.get("heads", USUAL_HEADS)
     names = [str(head["name"] if isinstance(head, dict) else head) for head in heads]
-    if unknown := set(names) - set(HEADS):
+    if unknown := set(names) - {*HEADS, *AGENT_PARTS}:
         raise ValueError(f"unknown heads {', '.join(sorted(unknown))}")
     return tuple(_head_in(head) if isinstance(head, dict) else str(head) for head in heads)
 
@@ -293,16 +298,25 @@ def _head_in(described: Mapping[str, Any]) -> HeadParameters:
 
 
 def _distribution_in(
-    description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig, head: str | HeadParameters
+    description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig, heads: Sequence[str | HeadParameters]
 ) -> ActionDistribution:
-    """Return the distribution of the action; the epsilon-greedy one of `head` if the description has an epsilon."""
-    distribution = configured_distribution(network, action)
+    """Return the distribution of the action.
+
+    It is the epsilon-greedy one of the first head if the description has an epsilon, and NoisyActions of a
+    deterministic policy.
+    """
+    distribution = configured_distribution(network, action, squashed="critic" in heads)
+    if "deterministic_policy" in heads:
+        if not isinstance(distribution, SquashedGaussian):
+            raise ValueError("a deterministic policy requires a box action with bounds")
+        bounds = distribution.shape, distribution.low, distribution.high
+        return NoisyActions(*bounds, deviation=float(description["exploration_noise"]))
     if "epsilon" not in description:
         return distribution
     if not isinstance(distribution, Categorical):
         raise ValueError("epsilon requires a single discrete action")
     epsilon = float(description["epsilon"])
-    return epsilon_greedy(head, distribution.n, epsilon, epsilon)
+    return epsilon_greedy(heads[0], distribution.n, epsilon, epsilon)
 
 
 def _network(

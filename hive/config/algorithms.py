@@ -19,8 +19,10 @@ __all__ = [
     "SCHEDULES",
     "A2CConfig",
     "ActorCriticConfig",
+    "AgentConfig",
     "AlgorithmConfig",
     "C51Config",
+    "DDPGConfig",
     "DQNConfig",
     "EpsilonGreedyConfig",
     "IMPALAConfig",
@@ -31,12 +33,15 @@ __all__ = [
     "QRDQNConfig",
     "ReplayConfig",
     "ReplayedValuesConfig",
+    "SACConfig",
+    "TD3Config",
     "TargetConfig",
 ]
 
-NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn", "c51", "qr-dqn")
+NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn", "c51", "qr-dqn", "sac", "td3", "ddpg")
 SCHEDULES = ("constant", "linear", "cosine")
 SCHEDULE_FIXED = "collectors computed their exploration schedule from it"
+LEARNED_FIXED = "the learned temperature is a multiple of it"
 ROUND_FIXED = "it determines the number of gradients in a round"
 LAYERS_FIXED = "it determines the layers of the network"
 MEMORY_FIXED = "the replay memory has this size from the start"
@@ -358,6 +363,72 @@ class QRDQNConfig(ReplayedValuesConfig):
     quantiles: int = key(200, "number of quantiles of the return that are learned", minimum=1, fixed=LAYERS_FIXED)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig(ReplayConfig):
+    """[algorithm]: the keys of agents of an actor and critics that learn from a replay memory."""
+
+    # The defaults are those of Stable-Baselines3 where it has the same key. The target follows updates of the actor.
+
+    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
+    optimizer_epsilon: float = with_default(1e-8, AlgorithmConfig, "optimizer_epsilon")
+    clip_gradients: float = with_default(0.0, AlgorithmConfig, "clip_gradients")
+    target_interval: int = with_default(1, TargetConfig, "target_interval")
+    target_rate: float = with_default(0.005, TargetConfig, "target_rate")
+    replay_capacity: int = with_default(1_000_000, ReplayConfig, "replay_capacity")
+    learning_starts: int = with_default(100, ReplayConfig, "learning_starts")
+    actor_learning_rate: float = key(0.0, "step size of the actor's optimizer; 0: learning_rate", minimum=0)
+    critic_first: bool = key(
+        False,
+        "two updates per batch: of the critic, then of the actor with the new critic; false: one of both at once",
+        fixed=ROUND_FIXED,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(AgentConfig):
+    """[algorithm] with name = "sac" (Haarnoja et al., 2018; for discrete actions Christodoulou, 2019)."""
+
+    name: str = with_default("sac", AlgorithmConfig, "name")
+    learning_rate: float = with_default(3e-4, AlgorithmConfig, "learning_rate")
+    temperature: float = key(
+        1.0, "weight of the entropy in the rewards; if learned, its initial value", above=0, fixed=LEARNED_FIXED
+    )
+    learn_temperature: bool = key(
+        True, "the temperature holds the policy at the target entropy", fixed="it is a parameter of the network"
+    )
+    temperature_learning_rate: float = key(0.0, "step size of the temperature's optimizer; 0: learning_rate", minimum=0)
+    target_entropy: float = key(-1.0, "box actions: target entropy in nats, for each element, scaled to -1 ... 1")
+    target_entropy_share: float = key(
+        0.98, "discrete actions: target entropy as a share of that of uniform actions", above=0, maximum=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPGConfig(AgentConfig):
+    """[algorithm] with name = "ddpg" (Lillicrap et al., 2016)."""
+
+    name: str = with_default("ddpg", AlgorithmConfig, "name")
+    exploration_noise: float = key(
+        0.1,
+        "standard deviation of the noise of actions in rollouts, where their bounds are -1 and 1",
+        minimum=0,
+        fixed="collectors act with it",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(AgentConfig):
+    """[algorithm] with name = "td3" (Fujimoto et al., 2018)."""
+
+    name: str = with_default("td3", AlgorithmConfig, "name")
+    exploration_noise: float = with_default(0.1, DDPGConfig, "exploration_noise")
+    policy_delay: int = key(2, "batches of the critics for each batch of the actor and the target", minimum=1)
+    target_noise: float = key(
+        0.2, "standard deviation of the noise of the target's actions, scaled to -1 ... 1", minimum=0
+    )
+    target_noise_clip: float = key(0.5, "largest noise of the target's actions", minimum=0)
+
+
 ALGORITHMS: Mapping[str, type] = {
     "a2c": A2CConfig,
     "ppo": PPOConfig,
@@ -367,5 +438,8 @@ ALGORITHMS: Mapping[str, type] = {
     "dqn": DQNConfig,
     "c51": C51Config,
     "qr-dqn": QRDQNConfig,
+    "sac": SACConfig,
+    "td3": TD3Config,
+    "ddpg": DDPGConfig,
 }
 """Name of an algorithm -> the dataclass of its [algorithm] table."""

@@ -16,6 +16,7 @@ from hive.config.schema import SECTIONS
 __all__ = ["OTHER_NAMES", "WITHOUT_ONE", "is_key", "note_on"]
 
 OTHER_NAMES: Mapping[str, str] = {
+    "action_noise": "algorithm.exploration_noise",
     "action_std_init": "network.initial_deviation",
     "activation_fn": "network.activation",
     "adam_beta1": "algorithm.adam_optimizer_beta1",

@@ -89,7 +89,7 @@ class RunConfig:
     )
     scheme: str = key(
         "a2c",
-        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, pqn, dqn, rapid, single or module:function",
+        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, pqn, dqn, sac, td3, ddpg, rapid, single or module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',

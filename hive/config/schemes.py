@@ -34,6 +34,15 @@ REPLAYING = {
 }
 """The defaults of schemes that learn action values from a replay memory: an update after every 4 steps."""
 
+OFF_POLICY = {
+    "collection.envs": 1,
+    "collection.rollout": 1,
+    "gradients.communication": "synchronous",
+    "network.activation": "relu",
+    "network.initialization": "uniform",
+}
+"""Defaults of agents of an actor and critics, those of Stable-Baselines3."""
+
 SCHEMES: Mapping[str, Scheme] = {
     "a2c": Scheme(
         "A2C: parallel collectors and one synchronous gradient per round (Mnih et al. 2016)",
@@ -132,6 +141,18 @@ SCHEMES: Mapping[str, Scheme] = {
             "algorithm.priority_exponent": 0.6,
             "network.activation": "relu",
         },
+    ),
+    "sac": Scheme(
+        "SAC: a stochastic actor and two critics, with an entropy bonus, from a replay memory (Haarnoja et al. 2018)",
+        {"algorithm.name": "sac", "network.middleware": (256, 256), **OFF_POLICY},
+    ),
+    "td3": Scheme(
+        "TD3: a deterministic actor and two critics, from a replay memory (Fujimoto et al. 2018)",
+        {"algorithm.name": "td3", "network.middleware": (400, 300), **OFF_POLICY},
+    ),
+    "ddpg": Scheme(
+        "DDPG: a deterministic actor and a critic, from a replay memory (Lillicrap et al. 2016)",
+        {"algorithm.name": "ddpg", "network.middleware": (400, 300), **OFF_POLICY},
     ),
     "rapid": Scheme(
         "Rapid: asynchronous collectors, each owned by one of several synchronous PPO workers (OpenAI)",

@@ -24,11 +24,13 @@ All other names belong to the modules that define them, and other packages of hi
     recurrent, sequences, inputs, memory                              networks with an LSTM or a GRU, and their rows
     normalization                                                     networks that normalise their observations
     novelty                                                           how new an observation is (RND)
+    agents                                                            an actor and its critics as one network
     configured                                                        networks from a config file
     noisy                                                             layers with noise in their weights (NoisyNet)
     field_rules                                                       the valid values of each parameter
     flat, optimizers                                                  weights in one block, optimizer steps on blocks
     distributions, squashed, gsde, product, projection                actions and values computed from the outputs
+    exploration, off_policy_actions                                   actions that explore
     architecture, torch_architecture, losses, wrapper, worker_group   training in a script
     clipping, polyak                                                  gradient clipping, target network updates
     groups                                                            ranges of a block that are stepped separately

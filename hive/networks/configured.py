@@ -13,6 +13,7 @@ from torch import nn
 
 from hive.config import NetworkConfig
 from hive.errors import NetworkError, RecordError
+from hive.networks.agents import AGENT_PARTS
 from hive.networks.distributions import ActionDistribution
 from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import (
@@ -31,9 +32,11 @@ __all__ = ["configured_distribution", "copy_arrays", "load_module", "network_par
 GAINS = {
     "policy": "policy_gain",
     "squashed_policy": "policy_gain",
+    "deterministic_policy": "policy_gain",
     "value": "value_gain",
     "q": "value_gain",
     "dueling_q": "value_gain",
+    "critic": "value_gain",
 }
 """Head -> the key of [network] that is the gain of its last layer; other heads keep the gain of their class."""
 
@@ -46,7 +49,8 @@ def network_parameters(
 ) -> NetworkParameters:
     """Returns [network] of a config as Coach's NetworkParameters.
 
-    heads: the heads that the algorithm needs: names, or parameters that are not in [network].
+    heads: the heads that the algorithm needs: names, or parameters that are not in [network]. In an agent of several
+        networks these are the heads of the actor, "critic" for each critic, and "temperature" (hive.networks.agents).
 
     Raises NetworkError for a class that cannot be loaded, and for a custom head or another setting of a head that the
     algorithm does not have.
@@ -55,7 +59,8 @@ def network_parameters(
     layer_norm = network.layer_norm
     parameters.middleware_parameters = _middleware_parameters(network)
     parameters.input_embedders_parameters = {"observation": InputEmbedderParameters(layer_norm=layer_norm)}
-    parameters.use_separate_networks_per_head = network.separate_networks and len(heads) > 1
+    own = [head for head in heads if head not in AGENT_PARTS]
+    parameters.use_separate_networks_per_head = network.separate_networks and len(own) > 1
     parameters.normalize_observations = network.normalize_observations
     parameters.normalize_rewards = network.normalize_rewards
     parameters.novelty = network.novelty_weight > 0
@@ -66,7 +71,11 @@ def network_parameters(
     if network.module is not None:
         parameters.module = load_module(network.module)
     _refuse_unused(network, [head if isinstance(head, str) else head.name for head in heads])
-    parameters.heads_parameters = [_head_parameters(network, head) for head in heads]
+    parameters.heads_parameters = [_head_parameters(network, head) for head in own]
+    if "critic" in heads:
+        parameters.critics = list(heads).count("critic")
+        parameters.critic_gain = network.value_gain
+        parameters.temperature = "temperature" in heads
     return parameters
 
 
@@ -115,11 +124,15 @@ def _head_parameters(network: NetworkConfig, head: str | HeadParameters) -> Head
     return PolicyHeadParameters(name, gain=gain, features=_features(network), **deviations)
 
 
-def configured_distribution(network: NetworkConfig, action: ActionSpec) -> ActionDistribution:
-    """Returns the distribution of an action that [network] of a config chooses. Raises what `distribution_for` does."""
-    return distribution_for(
-        action, network.action_distribution, features=_features(network), noise_steps=network.noise_steps
-    )
+def configured_distribution(
+    network: NetworkConfig, action: ActionSpec, *, squashed: bool = False
+) -> ActionDistribution:
+    """Returns the distribution of an action that [network] of a config chooses. Raises what `distribution_for` does.
+
+    squashed: whether the algorithm needs box actions that are squashed into their bounds, whatever [network] chooses.
+    """
+    box = "squashed" if squashed else network.action_distribution
+    return distribution_for(action, box, features=_features(network), noise_steps=network.noise_steps)
 
 
 def _features(network: NetworkConfig) -> int:

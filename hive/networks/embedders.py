@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.inputs import ACTION_INPUT
 from hive.networks.layers import HIDDEN_GAIN, activation_layer, dense_layers, hidden_layer
 from hive.networks.middleware import Merger
 from hive.networks.parameters import InputEmbedderParameters, NetworkParameters
 from hive.networks.spaces import BoxAction, DiscreteAction, InputArray, InputSpec, Spaces
 
 __all__ = [
-    "ACTION_INPUT",
     "ImageInput",
     "VectorInput",
     "embedded_inputs",
@@ -32,9 +32,6 @@ __all__ = [
     "is_image",
     "network_inputs",
 ]
-
-# The name of the input that holds the action; a critic of states and actions has an embedder for it.
-ACTION_INPUT = "action"
 
 Stack = tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
 

@@ -14,7 +14,7 @@ from hive.networks.head_parameters import (
 )
 from hive.networks.heads import Head, PolicyHead, ValueHead
 from hive.networks.parameters import HeadParameters
-from hive.networks.policy_heads import PPOHead, SquashedPolicyHead
+from hive.networks.policy_heads import DeterministicPolicyHead, PPOHead, SquashedPolicyHead
 from hive.networks.spaces import ActionSpec
 from hive.networks.value_heads import DuelingQHead, QHead
 
@@ -29,6 +29,10 @@ HEADS: dict[str, tuple[type[HeadParameters], Callable[[Any, ActionSpec, bool], H
     "categorical_q": (CategoricalQHeadParameters, lambda parameters, action, _: CategoricalQHead(parameters, action)),
     "quantile_q": (QuantileQHeadParameters, lambda parameters, action, _: QuantileQHead(parameters, action)),
     "squashed_policy": (HeadParameters, lambda parameters, action, _: SquashedPolicyHead(parameters, action)),
+    "deterministic_policy": (
+        HeadParameters,
+        lambda parameters, action, _: DeterministicPolicyHead(parameters, action),
+    ),
     "ppo": (PPOHeadParameters, lambda parameters, action, _: PPOHead(parameters, action)),
 }
 

@@ -1,4 +1,4 @@
-"""The inputs of a network: an observation, or for a recurrent network (`recurrent`) an observation and its state."""
+"""The inputs of a network: an observation, for a recurrent network (`recurrent`) with its state, or with an action."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from torch import nn
 
 from hive.networks.sequences import Sequences
 
-__all__ = ["EPISODE_STARTS", "RECURRENT_STATE", "observation_of", "state_width_of", "with_observation"]
+__all__ = ["ACTION_INPUT", "EPISODE_STARTS", "RECURRENT_STATE", "observation_of", "state_width_of", "with_observation"]
 
 RECURRENT_STATE = "recurrent_state"
 EPISODE_STARTS = "episode_starts"
+
+# The name of the input that holds the action; a critic of states and actions has an embedder for it.
+ACTION_INPUT = "action"
+
+FURTHER = (RECURRENT_STATE, EPISODE_STARTS, ACTION_INPUT)  # inputs beside the observation
 
 
 def state_width_of(network: nn.Module) -> int:
@@ -22,18 +27,18 @@ def state_width_of(network: nn.Module) -> int:
 
 
 def observation_of(inputs: Any) -> Any:
-    """Return the only observation in the inputs of a network: these, or a part of a recurrent network's inputs."""
+    """Return the only observation in the inputs of a network: these, or the one beside a state or an action."""
     if isinstance(inputs, Sequences):
         return inputs.observation
     if not isinstance(inputs, Mapping):
         return inputs
-    return next(value for name, value in inputs.items() if name not in (RECURRENT_STATE, EPISODE_STARTS))
+    return next(value for name, value in inputs.items() if name not in FURTHER)
 
 
 def with_observation(inputs: Any, function: Callable[[Any], Any]) -> Any:
     """Return the inputs of a network with `function(observation)` in the place of the only observation.
 
-    The result may be a mapping, whose names then stand beside the state of a recurrent network.
+    The result may be a mapping, whose names then stand beside the state of a recurrent network, or beside an action.
     """
     if not isinstance(inputs, Sequences | Mapping):
         return function(inputs)
@@ -41,4 +46,4 @@ def with_observation(inputs: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(inputs, Sequences):
         return replace(inputs, observation=changed)
     named = changed if isinstance(changed, Mapping) else {"observation": changed}
-    return {**named, **{name: inputs[name] for name in (RECURRENT_STATE, EPISODE_STARTS) if name in inputs}}
+    return {**named, **{name: inputs[name] for name in FURTHER if name in inputs}}

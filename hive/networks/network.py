@@ -24,10 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.agents import AgentNetwork, Critics, Temperature
 from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
 from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head, takes_features
-from hive.networks.inputs import RECURRENT_STATE, state_width_of
+from hive.networks.inputs import ACTION_INPUT, RECURRENT_STATE, state_width_of
 from hive.networks.layers import seeded
 from hive.networks.middleware import middleware_layers
 from hive.networks.noisy import with_noise
@@ -36,6 +37,8 @@ from hive.networks.novelty import Novelty, novelty_inputs
 from hive.networks.packed import PackedNetwork, PackedSpec
 from hive.networks.parameters import (
     GRUMiddlewareParameters,
+    HeadParameters,
+    InputEmbedderParameters,
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
@@ -45,7 +48,7 @@ from hive.networks.recurrent import (
     RecurrentNetworkPerHead,
     recurrent_cell,
 )
-from hive.networks.spaces import Spaces
+from hive.networks.spaces import BoundedAction, DiscreteAction, InputSpec, Spaces
 from hive.networks.stacked import StackedNetwork, joined, seen_shape
 
 __all__ = [
@@ -157,6 +160,8 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     parameters.refuse_impossible()
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
+    if parameters.critics:
+        return _agent(parameters, spaces, generator)
     network = _for_stored(parameters, spaces, generator)
     observations, rewards = parameters.normalize_observations, parameters.normalize_rewards
     if not (observations or rewards or parameters.novelty):
@@ -166,6 +171,32 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     (observation,) = spaces.observations.values() if observations else (None,)
     novelty = _novelty(parameters, spaces, generator) if parameters.novelty else None
     return NormalizedNetwork(observation, network, rewards, novelty)
+
+
+def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
+    """Builds the actor, whose heads are those of the parameters, and critics with the same kind of layers."""
+    action, discrete = spaces.action, isinstance(spaces.action, DiscreteAction)
+    if len(spaces.observations) != 1:
+        raise NetworkError("critics need a single observation", hint="a dictionary of parts is one observation")
+    if not (discrete or isinstance(action, BoundedAction)):
+        hint = "use ppo, a2c or impala for this environment"
+        raise NetworkError(f"critics need a box action with bounds or a discrete one, not {action!r}", hint=hint)
+    (observation,) = spaces.observations.values()
+    usual = next(iter(parameters.input_embedders_parameters.values()), InputEmbedderParameters())
+    inputs = {"observation": usual} | ({} if discrete else {ACTION_INPUT: InputEmbedderParameters()})
+    critic = dataclasses.replace(
+        parameters,
+        critics=0,
+        temperature=False,
+        use_separate_networks_per_head=False,
+        heads_parameters=[HeadParameters("q" if discrete else "value", gain=parameters.critic_gain)],
+        input_embedders_parameters=inputs,
+    )
+    actor = _for_stored(parameters, spaces, generator)
+    seen = Spaces({"observation": observation}, action)
+    critics = [_for_stored(critic, seen, generator) for _ in range(parameters.critics)]
+    temperature = Temperature() if parameters.temperature else None
+    return AgentNetwork(actor, Critics(critics, takes_actions=not discrete), temperature)
 
 
 def _novelty(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> Novelty:
@@ -182,7 +213,7 @@ def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.
     only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
     stack = int(getattr(only, "stack", 1))
     if isinstance(only, PackedSpec) and only.parts:
-        parts = Spaces({part.name: joined(part, stack) for part in only.parts}, spaces.action)
+        parts = Spaces(_parts(parameters, only, stack), spaces.action)
         return PackedNetwork(only, _built(_for_parts(parameters, only), parts, generator))
     if only is None or stack == 1:
         return _built(parameters, spaces, generator)
@@ -192,11 +223,29 @@ def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.
 
 def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkParameters:
     """Returns parameters that embed each part as they embed the whole observation."""
-    chosen = parameters.input_embedders_parameters
-    if len(chosen) != 1 or next(iter(chosen)) in {part.name for part in packed.parts}:
+    chosen = dict(parameters.input_embedders_parameters)
+    names = [*_parts(parameters, packed, 1)]
+    action = {} if ACTION_INPUT in names or ACTION_INPUT not in chosen else {ACTION_INPUT: chosen.pop(ACTION_INPUT)}
+    if len(chosen) != 1 or next(iter(chosen)) in names:
         return parameters
     (usual,) = chosen.values()
-    return dataclasses.replace(parameters, input_embedders_parameters={part.name: usual for part in packed.parts})
+    return dataclasses.replace(parameters, input_embedders_parameters={**dict.fromkeys(names, usual), **action})
+
+
+def _parts(parameters: NetworkParameters, packed: PackedSpec, stack: int) -> dict[str, InputSpec]:
+    """Returns the inputs of the network of a packed observation: its parts by name, joined if `stack` are seen at once.
+
+    Beside an action a single part is the observation, because a PackedNetwork does not name it.
+    """
+    parts = {part.name: joined(part, stack) for part in packed.parts}
+    if ACTION_INPUT not in parameters.input_embedders_parameters:
+        return parts
+    if "observation" in parameters.input_embedders_parameters and ACTION_INPUT in parts:
+        raise NetworkError(
+            f"a part of the observation is named `{ACTION_INPUT}`, as is the action that a critic takes",
+            hint="rename that part in a wrapper of the environment (env.wrappers)",
+        )
+    return parts if len(parts) > 1 else {"observation": next(iter(parts.values()))}
 
 
 def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
@@ -220,6 +269,8 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 def heads_of(module: nn.Module) -> list[Head] | None:
     """Returns the heads of a network that `build_network` made of layers, one per output; None for other modules."""
+    if isinstance(module, AgentNetwork):
+        return heads_of(module.actor)
     if isinstance(module, NormalizedNetwork | PackedNetwork | StackedNetwork):
         return heads_of(module.network)
     if isinstance(module, NetworkPerHead | RecurrentNetworkPerHead):

@@ -196,6 +196,8 @@ class NetworkParameters(CheckedFields):
         values of torch's layers; see `layers`.
     hidden_gain: the gain of orthogonal dense and convolutional layers; that of the last layer is a field of each head.
     noisy_deviation: the initial deviation of the noise in the weights of dense layers (hive.networks.noisy); 0: none.
+    critics: number of critics beside the heads, each with separate layers, see `agents`; 0: none. critic_gain: the gain
+        of their last layer, as `gain` of a head. temperature: whether the agent has a temperature beside its critics.
     """
 
     RULES: ClassVar[Rules] = {
@@ -234,6 +236,9 @@ class NetworkParameters(CheckedFields):
         "initialization": Rule.choice(("orthogonal", "uniform")),
         "hidden_gain": Rule.number(above=0),
         "noisy_deviation": Rule.number(0),
+        "critics": Rule.whole(0),
+        "critic_gain": Rule.number(0).or_none(),
+        "temperature": Rule.flag(),
     }
 
     force_cpu: bool = False
@@ -271,6 +276,9 @@ class NetworkParameters(CheckedFields):
     initialization: str = "orthogonal"
     hidden_gain: float = HIDDEN_GAIN
     noisy_deviation: float = 0.0
+    critics: int = 0
+    critic_gain: float | None = None
+    temperature: bool = False
 
     def heads(self) -> list[HeadParameters]:
         """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""
@@ -291,6 +299,21 @@ class NetworkParameters(CheckedFields):
                 f"noisy_deviation = {self.noisy_deviation} is only for networks of embedders, dense layers and heads",
                 hint="leave it out with `module`, with an LSTM or GRU, and with rescale_gradient_from_head_by_factor",
             )
+        if self.critics:
+            self._refuse_with_critics()
+
+    def _refuse_with_critics(self) -> None:
+        memory = isinstance(self.middleware_parameters, LSTMMiddlewareParameters | GRUMiddlewareParameters)
+        given = {
+            "a custom module": self.module is not None,
+            "a memory": memory,
+            "normalize_observations": self.normalize_observations,
+            "normalize_rewards": self.normalize_rewards,
+            "novelty": self.novelty,
+            "noisy_deviation": self.noisy_deviation > 0,
+        }
+        if refused := [name for name, is_given in given.items() if is_given]:
+            raise NetworkError(f"{refused[0]} cannot be combined with critics", hint="leave it out, or use ppo or a2c")
 
     def learning_rate_at(self, update: int) -> float:
         """Returns the learning rate of update number `update`, counted from 0.

@@ -1,4 +1,4 @@
-"""Further policy heads: a Gaussian squashed into the bounds of the action, and the policy with PPO's loss."""
+"""Further policy heads: a Gaussian squashed into the action's bounds, a deterministic policy, and PPO's loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec
 from hive.networks.squashed import clamp_log_std, squashed_distribution_for
 
-__all__ = ["PPOHead", "SquashedPolicyHead"]
+__all__ = ["DeterministicPolicyHead", "PPOHead", "SquashedPolicyHead"]
 
 
 class SquashedPolicyHead(Head):
@@ -38,6 +38,28 @@ class SquashedPolicyHead(Head):
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         return -self.distribution.log_prob(output, extra[0]) * target
+
+
+class DeterministicPolicyHead(Head):
+    """A deterministic policy (Silver et al. 2014; Lillicrap et al. 2016): float32 [N, D], before tanh.
+
+    `hive.networks.off_policy_actions.NoisyActions` reads the outputs. Target: the gradient of the value of the policy's
+    actions with respect to the outputs, [N, D]. Loss: -output * target, so an update raises the value. Raises
+    NetworkError for an action without finite bounds.
+    """
+
+    gain = 0.01
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.width = squashed_distribution_for(action).width // 2
+        self.output_shape = self.target_shape = (self.width,)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns
+
+    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
+        return -(output * target).sum(-1)
 
 
 class PPOHead(PolicyHead):

@@ -41,17 +41,39 @@ LARGEST_TANH = 1.0 - 2.0**-23
 
 
 @dataclass(frozen=True)
-class SquashedGaussian(GaussianColumns):
-    """Actions float32 [..., *shape] between `low` and `high`, which are flat.
-
-    The means and log standard deviations in the outputs are those of u, before squashing.
-    """
+class BoundedColumns(GaussianColumns):
+    """The base of distributions of actions float32 [..., *shape] between `low` and `high`, which are flat."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
+    def scaled(self, actions: Tensor) -> Tensor:
+        """Return actions in the scale in which the bounds are -1 and 1."""
+        middle, reach = self._bounds()
+        return (actions - middle) / reach
+
+    def unscaled(self, scaled: Tensor) -> Tensor:
+        """Return actions of this scale in the environment's."""
+        middle, reach = self._bounds()
+        return middle + reach * scaled
+
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        middle, reach = self._middle_and_reach
+        return torch.from_numpy(middle), torch.from_numpy(reach)
+
+    @cached_property
+    def _middle_and_reach(self) -> tuple[Floats, Floats]:
+        """The middle of the bounds and half the distance between them, each float32 [*shape]."""
+        low, high = (np.array(bound, np.float32).reshape(self.shape) for bound in (self.low, self.high))
+        return np.asarray((low + high) / 2), np.asarray((high - low) / 2)
+
+
+@dataclass(frozen=True)
+class SquashedGaussian(BoundedColumns):
+    """A Gaussian squashed by tanh; the means and log standard deviations in the outputs are those of u."""
+
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        return self._squash(self._variables(outputs, noise))
+        return self.unscaled(self._variables(outputs, noise).tanh())
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         half = self.width // 2
@@ -71,7 +93,14 @@ class SquashedGaussian(GaussianColumns):
         Gradients flow through both (the reparametrisation trick, Kingma and Welling 2014).
         """
         variables = self._variables(outputs, noise)
-        return self._squash(variables), self._log_density(outputs, variables)
+        return self.unscaled(variables.tanh()), self._log_density(outputs, variables)
+
+    def scaled_sample(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Does what `sample_and_log_prob` does, with actions scaled to -1 ... 1 and the densities of these."""
+        mean, log_std = self._split(outputs)
+        variables = mean + log_std.exp() * noise
+        elements = _log_slope(variables) + log_std + (0.5 * noise.square() + HALF_LOG_TWO_PI)
+        return variables.tanh(), -elements.reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Returns the entropy float32 [...] in nats, with gradients for means and deviations."""
@@ -83,15 +112,11 @@ class SquashedGaussian(GaussianColumns):
 
     def mode(self, outputs: Tensor) -> Tensor:
         """Returns the squashed mean, which is the median of each element: the action without exploration."""
-        return self._squash(self._split(outputs)[0])
+        return self.unscaled(self._split(outputs)[0].tanh())
 
     def _variables(self, outputs: Tensor, noise: Tensor) -> Tensor:
         mean, log_std = self._split(outputs)
         return mean + log_std.exp() * noise
-
-    def _squash(self, variables: Tensor) -> Tensor:
-        middle, reach = self._bounds()
-        return middle + reach * variables.tanh()
 
     def _log_density(self, outputs: Tensor, variables: Tensor) -> Tensor:
         mean, log_std = self._split(outputs)
@@ -103,16 +128,6 @@ class SquashedGaussian(GaussianColumns):
         """Returns mean and log standard deviation, each [..., *shape]."""
         mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
         return mean, log_std
-
-    def _bounds(self) -> tuple[Tensor, Tensor]:
-        middle, reach = self._middle_and_reach
-        return torch.from_numpy(middle), torch.from_numpy(reach)
-
-    @cached_property
-    def _middle_and_reach(self) -> tuple[Floats, Floats]:
-        """The middle of the bounds and half the distance between them, each float32 [*shape]."""
-        low, high = (np.array(bound, np.float32).reshape(self.shape) for bound in (self.low, self.high))
-        return np.asarray((low + high) / 2), np.asarray((high - low) / 2)
 
 
 def _log_slope(variables: Tensor) -> Tensor:
@@ -134,14 +149,14 @@ def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
     if not isinstance(action, BoundedAction):
         raise NetworkError(
             f"a squashed Gaussian needs a box action with bounds, not {action!r}",
-            hint='use a `policy` head with action_distribution = "gaussian" for it',
+            hint='use a `policy` head with action_distribution = "gaussian" for it, or another algorithm',
         )
     shape = tuple(action.shape)
     bounds = [np.broadcast_to(np.asarray(bound, np.float32), shape) for bound in _flat(action, shape)]
     if not all(np.isfinite(bound).all() for bound in bounds) or not (bounds[0] < bounds[1]).all():
         raise NetworkError(
             f"a squashed Gaussian needs an action with finite bounds low < high, not {action!r}",
-            hint='set action_distribution = "gaussian", which is unbounded, or bound the action',
+            hint='bound the action, or use a `policy` head with action_distribution = "gaussian", which is unbounded',
         )
     low, high = (tuple(float(value) for value in bound.reshape(-1)) for bound in bounds)
     return SquashedGaussian(shape, low, high)

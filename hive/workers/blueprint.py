@@ -25,7 +25,7 @@ from hive.algorithms import (
     make_algorithm,
     warmup_rounds,
 )
-from hive.config import Config, ReplayConfig, TargetConfig
+from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
@@ -166,7 +166,8 @@ class Blueprint:
         Workers of asynchronous gradients never share rounds.
         """
         alone |= self.config.gradients.communication == "asynchronous"
-        action = configured_distribution(self.config.network, self.environment.action)
+        squashed = isinstance(self.config.algorithm, AgentConfig)
+        action = configured_distribution(self.config.network, self.environment.action, squashed=squashed)
         workers = 1 if alone else self.gradient_workers
         algorithm = make_algorithm(self.config.algorithm, action, workers, self.round_steps)
         weight = self.config.network.novelty_weight

@@ -39,7 +39,30 @@ REPLAYED_VALUES = {
     "exploration_end": 0.05,
     "exploration_steps": 50_000,
 }
+AGENT = {
+    "target_interval": 1,
+    "target_rate": 0.005,
+    "replay_capacity": 1_000_000,
+    "batch_size": 256,
+    "updates_per_step": "1",
+    "learning_starts": 100,
+    "n_step": 1,
+    "priority_exponent": 0.0,
+    "importance_exponent": 0.4,
+    "actor_learning_rate": 0.0,
+    "critic_first": False,
+}
 OWN = {
+    "sac": {
+        **AGENT,
+        "temperature": 1.0,
+        "learn_temperature": True,
+        "temperature_learning_rate": 0.0,
+        "target_entropy": -1.0,
+        "target_entropy_share": 0.98,
+    },
+    "td3": {**AGENT, "exploration_noise": 0.1, "policy_delay": 2, "target_noise": 0.2, "target_noise_clip": 0.5},
+    "ddpg": {**AGENT, "exploration_noise": 0.1},
     "a2c": {**ACTOR_CRITIC, "normalize_advantages": False},
     "ppo": {
         **ACTOR_CRITIC,
@@ -136,6 +159,9 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
             "a2c": {},
             "ppo": {"name": "ppo", "learning_rate": 3e-4},
             "impala": {"name": "impala"},
+            "sac": {"name": "sac", "learning_rate": 3e-4, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},
+            "td3": {"name": "td3", "learning_rate": 1e-3, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},
+            "ddpg": {"name": "ddpg", "learning_rate": 1e-3, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},
             "nstep-q": {
                 "name": "nstep-q",
                 "learning_rate": 2e-3,
@@ -186,10 +212,10 @@ def test_no_name_is_a2c() -> None:
         ("impala", "clip_range = 0.1", "ppo"),
         ("impala", "normalize_advantages = true", "a2c and ppo"),
         ("ppo", "c_clip = 2.0", "impala"),
-        ("ppo", "target_interval = 20", "nstep-q, dqn, c51 and qr-dqn"),
+        ("ppo", "target_interval = 20", "nstep-q, dqn, c51, qr-dqn, sac, td3 and ddpg"),
         ("nstep-q", "gae_lambda = 0.5", "a2c, ppo and impala"),
         ("nstep-q", "q_lambda = 0.5", "pqn"),
-        ("pqn", "target_interval = 20", "nstep-q, dqn, c51 and qr-dqn"),
+        ("pqn", "target_interval = 20", "nstep-q, dqn, c51, qr-dqn, sac, td3 and ddpg"),
     ],
 )
 def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str) -> None:

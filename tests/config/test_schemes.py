@@ -28,7 +28,8 @@ ENV = '[env]\nid = "CartPole-v1"\n'
 )
 def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: str, value: Any) -> None:
     section, key = name.split(".")
-    assert keys_of(SECTIONS[section])[key].fault(value) is None
+    declared = keys_of(SECTIONS[section])[key]
+    assert declared.fault(list(value) if declared.is_array else value) is None
     config = load_config("x.toml", [f"run.scheme={scheme}"], text=ENV)
     assert config.value(name) == value
     assert config.origin(name) == f"scheme {scheme}"

@@ -35,14 +35,18 @@ PARAMETERS = {
     "categorical_q": CategoricalQHeadParameters(),
     "quantile_q": QuantileQHeadParameters(atoms=7),
     "squashed_policy": HeadParameters("squashed_policy"),
+    "deterministic_policy": HeadParameters("deterministic_policy"),
     "ppo": PPOHeadParameters(),
 }
+
+
+BOUNDED = ("squashed_policy", "deterministic_policy")  # heads of box actions with bounds
 
 
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("name", HEADS)
 def test_every_head_predicts_and_trains(name: str, separate: bool) -> None:
-    action = Box((2,), (-1.0, -1.0), (1.0, 1.0)) if name == "squashed_policy" else Discrete(3)
+    action = Box((2,), (-1.0, -1.0), (1.0, 1.0)) if name in BOUNDED else Discrete(3)
     parameters = NetworkParameters(
         heads_parameters=[PARAMETERS[name], HeadParameters("value")], use_separate_networks_per_head=separate
     )

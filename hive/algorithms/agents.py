@@ -1,0 +1,156 @@
+"""The base of agents of an actor and critics that learn from a replay memory: SAC, TD3 and DDPG.
+
+    number of a gradient      0        1       2        3
+    critic_first = false      all      all     all      all         one gradient of all networks at the same weights
+    critic_first = true       critic   actor   critic   actor       two per batch; the actor's reads the new critic
+
+With critic_first the order of updates is that of Stable-Baselines3. Which networks a gradient has follows from its
+number. The learner steps only the parameter groups that a gradient has (hive.networks.groups).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hive.algorithms.algorithm import AnyOptimizer
+from hive.algorithms.replaying import Batch, updates_in_round
+from hive.approximation import Approximation, SingleOutput, TargetNetwork, jointly
+from hive.config import AgentConfig
+from hive.errors import TopologyError
+from hive.networks.agents import AgentNetwork
+from hive.networks.distributions import ActionDistribution
+from hive.networks.off_policy_actions import NoisyActions
+from hive.networks.squashed import SquashedGaussian
+
+__all__ = ["ActorWithCritics", "DeterministicAgent", "unserved"]
+
+Losses = list[tuple[Approximation, Tensor]]
+Statistics = dict[str, float]
+
+UNKNOWN = float("nan")  # a statistic of a network that this gradient does not have
+
+
+class ActorWithCritics:
+    """Holds `actor` and `critic`. A subclass computes their losses from a batch.
+
+    round_steps: environment steps in a round over all collectors. Raises TopologyError for a fraction of an update.
+    """
+
+    statistics: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    gradients_per_round: int
+    gradients_per_batch: int
+    asks_for_moments = False
+    behaviour_log_probs = False
+    distribution: ActionDistribution
+    actor: Approximation
+    critic: Approximation
+
+    def __init__(self, config: AgentConfig, distribution: ActionDistribution, round_steps: int = 1) -> None:
+        self.distribution = distribution
+        self.gradients_per_batch = 2 if config.critic_first else 1
+        self.gradients_per_round = updates_in_round(config, round_steps) * self.gradients_per_batch
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Any) -> None:
+        """Use these keys from the next loss on."""
+        self.config = config
+
+    def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
+        """Make the actor and the critic that learn, with their targets. Raises TopologyError without critics."""
+        if not isinstance(network, AgentNetwork):
+            raise TopologyError(
+                f"{self.config.name} needs a network with critics, not {type(network).__name__}",
+                hint=f"its heads are {', '.join(self.heads)}",
+            )
+        self.actor, self.critic = (
+            Approximation(model, optimizer, name=name, target=copy.copy(target))
+            for name, model in (("actor", SingleOutput(network.actor)), ("critic", network.critic))
+        )
+
+    def gradient(self, batch: Batch) -> None:
+        """Make gradient `batch.number`. A gradient that has the critic fills the errors of the batch."""
+        part = batch.number % self.gradients_per_batch
+        losses: Losses = []
+        found: Statistics = {}
+        if part == 0:
+            losses, found = self.critic_losses(batch)
+        if part == self.gradients_per_batch - 1 and self.actor_is_due(batch.number // self.gradients_per_batch):
+            further, more = self.actor_losses(batch)
+            losses, found = losses + further, found | more
+        if not losses:
+            self.critic.reinforce(samples=0)
+            return
+        jointly(*losses, samples=len(batch), statistics=[found.get(name, UNKNOWN) for name in self.statistics])
+
+    def actor_is_due(self, number: int) -> bool:
+        """Whether the actor learns from batch `number`, counted from 0."""
+        return True
+
+    def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
+        """Return the losses of the critic, and statistics by name."""
+        raise NotImplementedError
+
+    def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
+        """Return the losses of the actor and of what learns with it, and statistics by name."""
+        raise NotImplementedError
+
+    def draw(self, shape: Sequence[int]) -> Tensor:
+        """Return normal noise float32 [*shape] from torch's generator, which is seeded for each gradient."""
+        return torch.randn(shape)
+
+    def fit(self, values: Tensor, targets: Tensor, batch: Batch, factor: float) -> tuple[Losses, Statistics]:
+        """Return the squared errors of values [critics, N] to targets [N], times `factor`, and fill the errors."""
+        errors = values - targets
+        loss = (errors.square() * batch.importance).sum() * (factor / len(batch))
+        with torch.no_grad():
+            absolute = errors.abs().mean(0)
+            batch.errors[:] = absolute.numpy()
+            numbers = torch.stack([loss.detach(), values.mean(), absolute.mean()]).tolist()
+        return [(self.critic, loss)], dict(zip(("critic_loss", "q_mean", "td_error"), numbers, strict=True))
+
+
+class DeterministicAgent(ActorWithCritics):
+    """A deterministic actor, whose actions get normal noise in rollouts. Subclasses choose the critics."""
+
+    statistics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_mean", "td_error")
+
+    def __init__(
+        self, config: AgentConfig, distribution: ActionDistribution, exploration_noise: float, warmup: int, steps: int
+    ) -> None:
+        """warmup: rollouts with uniform actions. steps: environment steps in a round. Raises TopologyError for actions
+        without bounds.
+        """
+        if not isinstance(distribution, SquashedGaussian):
+            raise unserved(config.name, "a box action with bounds")
+        bounds = distribution.shape, distribution.low, distribution.high
+        self.noisy = NoisyActions(*bounds, warmup=warmup, deviation=exploration_noise)
+        super().__init__(config, self.noisy, steps)
+
+    def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
+        with torch.no_grad():
+            actions = self.target_actions(self.noisy.scaled_mode(self.actor.target(batch.next_observations)))
+            following = self.critic.target(batch.next_observations, actions).amin(0)
+            targets = batch.returns + batch.discounts * following
+        return self.fit(self.critic(batch.observations, self.noisy.scaled(batch.actions)), targets, batch, factor=1.0)
+
+    def target_actions(self, actions: Tensor) -> Tensor:
+        """Return the actions, scaled to -1 ... 1, at which the target critics are evaluated."""
+        return actions
+
+    def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
+        actions = self.noisy.scaled_mode(self.actor(batch.observations))
+        loss = -self.critic(batch.observations, actions, 1).mean()
+        return [(self.actor, loss)], {"actor_loss": loss.item()}
+
+
+def unserved(algorithm: str, needed: str) -> TopologyError:
+    """Return the error for an environment whose actions an algorithm cannot serve."""
+    return TopologyError(
+        f"{algorithm} needs {needed}", hint="use ppo, a2c or impala, which serve the actions of this environment"
+    )

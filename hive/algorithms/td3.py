@@ -1,0 +1,41 @@
+"""TD3 (Fujimoto et al. 2018): DDPG with two critics, smoothed targets, and an actor that learns more rarely.
+
+    a'     = clip(pi_target(s') + clip(target_noise * noise, -target_noise_clip, target_noise_clip), -1, 1)
+    target = R + discount^k min(Q1_target(s', a'), Q2_target(s', a'))
+    critic loss = mean of w ((target - Q1(s, a))^2 + (target - Q2(s, a))^2)
+    actor loss  = -mean of Q1(s, pi(s)), of every `policy_delay`-th batch
+
+The target networks follow after each update of the actor, as in Stable-Baselines3. Actions are scaled to -1 ... 1.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hive.algorithms.agents import DeterministicAgent
+from hive.algorithms.replaying import warmup_rounds
+from hive.config import TD3Config
+from hive.networks.distributions import ActionDistribution
+
+__all__ = ["TD3"]
+
+
+class TD3(DeterministicAgent):
+    """Arguments: see ActorWithCritics. Raises TopologyError for actions without bounds, and a fraction of an update."""
+
+    heads = ("deterministic_policy", "critic", "critic")
+    config: TD3Config
+
+    def __init__(
+        self, config: TD3Config, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
+    ) -> None:
+        warmup = warmup_rounds(config, round_steps)
+        super().__init__(config, distribution, config.exploration_noise, warmup, round_steps)
+
+    def actor_is_due(self, number: int) -> bool:
+        return (number + 1) % self.config.policy_delay == 0
+
+    def target_actions(self, actions: Tensor) -> Tensor:
+        limit = self.config.target_noise_clip
+        noise = (self.draw(actions.shape) * self.config.target_noise).clamp(-limit, limit)
+        return (actions + noise).clamp(-1.0, 1.0)
