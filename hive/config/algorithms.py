@@ -305,13 +305,13 @@ class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
     exploration_steps: int = with_default(50_000, EpsilonGreedyConfig, "exploration_steps")
     exploration_spread: float = key(
         0.0,
-        "the last environment of the run acts with epsilon^(1 + this), those between with powers between (Ape-X: 7)",
+        "the last environment acts with epsilon^(1 + this), the others with powers from 1 up to it (Ape-X: 7)",
         minimum=0,
         fixed=SCHEDULE_FIXED,
     )
     initial_errors: bool = key(
         False,
-        "collectors compute the first TD errors of their steps (Ape-X); false: new steps have the highest priority",
+        "collectors compute the first TD errors of steps (Ape-X); false: new steps have the highest priority",
         fixed="rollouts have room for them or not",
     )
     double: bool = key(

@@ -38,6 +38,8 @@ REPLAYED_VALUES = {
     "exploration_start": 1.0,
     "exploration_end": 0.05,
     "exploration_steps": 50_000,
+    "exploration_spread": 0.0,
+    "initial_errors": False,
 }
 AGENT = {
     "target_interval": 1,
@@ -279,8 +281,9 @@ def test_an_algorithm_that_is_not_there() -> None:
         ("dqn", 'updates_per_step = "0"'),
         ("dqn", 'updates_per_step = "1/0"'),
         ("dqn", 'updates_per_step = "1/2/3"'),
-        ("dqn", 'updates_per_step = "0.25"'),
-        ("dqn", "updates_per_step = 1"),
+        ("dqn", 'updates_per_step = "a/4"'),
+        ("dqn", "updates_per_step = 0"),
+        ("dqn", "updates_per_step = true"),
         ("dqn", "learning_starts = -1"),
         ("dqn", "priority_exponent = 1.1"),
         ("dqn", "importance_exponent = -0.1"),

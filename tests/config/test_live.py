@@ -72,11 +72,12 @@ def test_what_a_key_does_not_take_is_told(name: str, value: object, message: str
 def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     fixed = {name for table in ALGORITHMS.values() for name, key in keys_of(table).items() if key.limits.fixed}
     of_all = {"name", "options", "optimizer", "momentum"}
-    exploration = {"exploration_start", "exploration_end", "exploration_steps"}
-    replay = {"replay_capacity", "batch_size", "updates_per_step", "learning_starts", "n_step", "priority_exponent"}
+    exploration = {"exploration_start", "exploration_end", "exploration_steps", "exploration_spread"}
+    replay = {"replay_capacity", "batch_size", "updates_per_step", "learning_starts", "n_step"}
+    priorities = {"priority_exponent", "initial_errors"}
     layers = {"dueling", "atoms", "v_min", "v_max", "quantiles"}
     rounds = {"normalize_advantages", "normalize_over", "epochs", "minibatches"}
-    assert fixed == {*of_all, *rounds, *exploration, *replay, *layers}
+    assert fixed == {*of_all, *rounds, *exploration, *replay, *priorities, *layers}
     error = refused(PPOConfig(), "epochs", 8)
     assert str(error) == "`epochs` is fixed for a run: it determines the number of gradients in a round"
     assert "run.init_from" in error.hint

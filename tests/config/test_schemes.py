@@ -16,7 +16,6 @@ from hive.config import (
     load_config,
 )
 from hive.config.keys import keys_of
-from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 
 ENV = '[env]\nid = "CartPole-v1"\n'
@@ -28,9 +27,9 @@ ENV = '[env]\nid = "CartPole-v1"\n'
 )
 def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: str, value: Any) -> None:
     section, key = name.split(".")
-    declared = keys_of(SECTIONS[section])[key]
-    assert declared.fault(list(value) if declared.is_array else value) is None
     config = load_config("x.toml", [f"run.scheme={scheme}"], text=ENV)
+    declared = keys_of(type(getattr(config, section)))[key]
+    assert declared.fault(list(value) if declared.is_array else value) is None
     assert config.value(name) == value
     assert config.origin(name) == f"scheme {scheme}"
 
