@@ -209,6 +209,13 @@ def test_a_target_after_a_termination_does_not_depend_on_the_next_observation() 
             torch.testing.assert_close(part, same, rtol=0, atol=1e-6)  # rounding of probabilities, which sum to 1
 
 
+def test_dueling_streams_have_the_width_of_the_key() -> None:
+    network = network_of(made(DQNConfig(dueling=6)), 1)
+    shapes = {name: tuple(array.shape) for name, array in network.named_parameters()}
+    assert shapes["trunk.2.weight"] == (12, 8)
+    assert (shapes["heads.0.value.weight"], shapes["heads.0.advantage.weight"]) == ((1, 6), (ACTIONS, 6))
+
+
 # --- acting
 
 
