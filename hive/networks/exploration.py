@@ -165,7 +165,7 @@ class ExpectedGreedy(EpsilonGreedy):
         return super().sample(self._values(outputs), noise)
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        return super().sample_numpy(self._values(torch.from_numpy(outputs)).numpy(), noise)
+        return super().sample_numpy(self.values(outputs), noise)
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
         return super().log_prob(self._values(outputs), actions)

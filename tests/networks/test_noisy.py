@@ -85,8 +85,6 @@ def test_acting_keeps_the_noise_alone() -> None:
 
 
 def test_the_target_of_a_run_has_noise_of_its_own() -> None:
-    """And none of dropout, as before."""
-
     class First(nn.Module):
         def __init__(self, network: nn.Module) -> None:
             super().__init__()
