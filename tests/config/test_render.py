@@ -42,6 +42,7 @@ SPECIAL = {
     "evaluation.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.envs": st.just(1),
     "evaluation.env": st.sampled_from([{}, {"options": {"a": 1}, "wrappers": ["a:B"]}]),
+    "run.replay_folder": st.just("/a/b c"),
     "run.init_from": st.sampled_from(["cartpole-1", "/a/b c"]),
     "run.update_hook": st.just("my.hooks:watch"),
     "algorithm.options": st.just({}),
@@ -50,7 +51,7 @@ SPECIAL = {
 }
 NEVER_SET = (
     "env.action_mask",
-    *("run.topology", "run.init_from", "run.update_hook", "run.stop_at_return"),
+    *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.stop_at_return"),
     *("network.module", "network.policy_head", "network.value_head"),
 )
 RULED = {
@@ -125,13 +126,14 @@ def test_every_line_tells_its_origin() -> None:
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
     lines = render(config).splitlines()
     docs = {entry.name: entry.doc for entry in config.entries()}
-    assert lines[:11] == [
+    assert lines[:12] == [
         "[run]",
         f'name = "x"                          # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
         f'carrier = "slots"                   # default        {docs["run.carrier"]}',
         f"seed = 7                            # --set          {docs['run.seed']}",
         f"# topology is not set               # default        {docs['run.topology']}",
+        f"# replay_folder is not set          # default        {docs['run.replay_folder']}",
         f"# init_from is not set              # default        {docs['run.init_from']}",
         f"# update_hook is not set            # default        {docs['run.update_hook']}",
         f"steps = 500_000                     # default        {docs['run.steps']}",

@@ -25,6 +25,7 @@ DEFAULTS = {
     "run.carrier": "slots",
     "run.seed": 1,
     "run.topology": None,
+    "run.replay_folder": None,
     "run.init_from": None,
     "run.update_hook": None,
     "run.steps": 500_000,
