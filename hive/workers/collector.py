@@ -27,6 +27,7 @@ from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnviron
 from hive.networks.distributions import ActionDistribution
 from hive.networks.exploration import EpsilonGreedy
 from hive.networks.memory import Memory
+from hive.networks.noisy import acting
 from hive.networks.shared_network import SharedNetwork
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
@@ -81,7 +82,7 @@ class Collector:
     ) -> None:
         self.vector = vector
         self.network = network
-        self.policy = network.online_network.module.eval()
+        self.policy = acting(network.online_network.module)
         self.distribution = distribution
         self.seed = seed
         self.source = source

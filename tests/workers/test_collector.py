@@ -266,6 +266,19 @@ def test_randomness_in_the_policy_belongs_to_the_rollout() -> None:
     assert not np.array_equal(first["actions"], second[0]["actions"])
 
 
+def test_noise_in_the_weights_explores_and_follows_from_the_number() -> None:
+    """Without epsilon the actions of one collector differ from those of the means, and repeat with the number."""
+    greedy = {"algorithm__exploration_start": 0.0, "algorithm__exploration_end": 0.0, "algorithm__learning_starts": 0}
+    noisy, plain = (
+        blueprint_of(run__scheme='"dqn"', network__noisy_deviation=deviation, **greedy) for deviation in (5.0, 0.0)
+    )
+    first, again, means = (
+        collected(collector_of(blueprint), blueprint, [0, 1])[1] for blueprint in (noisy, noisy, plain)
+    )
+    assert same_bytes(first, again)
+    assert (first["actions"] != means["actions"]).any()
+
+
 def test_steps_that_only_reset_are_marked() -> None:
     """Gymnasium's own vectorised CartPole resets in the step after an end."""
     blueprint = Blueprint(config_of("CartPole-v1", env__vector='"native"', collection__rollout=100))
