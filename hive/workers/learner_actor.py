@@ -101,7 +101,7 @@ class LearnerActor(Actor):
             await self._claim(claimed)
             if len(claimed) == self.schedule.gradients.turn_size:
                 self._apply(claimed)
-                stop_reason = self._stop_reason() if self.schedule.gradients.may_end(self.turn) else None
+                stop_reason = self._stop_reason()
                 await self._hand_over(force=stop_reason is not None)
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
             # gradient may have been the last of its round.
@@ -368,7 +368,11 @@ class LearnerActor(Actor):
         return info_means(names, self._optimizer_state()["infos"][: min(episodes, RETURNS_KEPT)]) if names else {}
 
     def _stop_reason(self) -> str | None:
-        """Return why the run has reached its goal, or None. It depends on the counters of the optimizer state alone."""
+        """Return why the run has reached its goal, or None. It depends on the optimizer state alone."""
+        if not self.schedule.gradients.may_end(
+            self.turn
+        ):  # also a successor within the last round makes its other turns
+            return None
         run, totals = self.config.run, self.totals
         mean_return_100 = totals["mean_return_100"]
         judged = totals["episodes"] >= 100 and math.isfinite(mean_return_100)

@@ -302,13 +302,14 @@ def test_a_rollout_that_comes_while_it_looks_is_not_taken_for_lost() -> None:
 class LearnerFixture(ActorFixture):
     """Six gradients of each of two workers lie ready, of 16 samples and one episode each, for actor 9."""
 
-    def __init__(self, turns: int = 5, bootstrap_rounds: int = 1) -> None:
+    def __init__(self, turns: int = 5, bootstrap_rounds: int = 1, **values: Any) -> None:
         super().__init__(
             run__steps=turns * bootstrap_rounds * WORKERS * 16,
             collection__workers=WORKERS,
             gradients__workers=WORKERS,
             gradients__bootstrap_rounds=bootstrap_rounds,
             algorithm__learning_rate=0.05,
+            **values,
         )
         self.gradients = [slab_of(self.blueprint.gradient_layout(2), slots=6) for _ in range(WORKERS)]
         self.optimizer_state = board_of(self.blueprint.optimizer_state_bytes)
@@ -442,6 +443,26 @@ def test_a_learner_that_is_killed_loses_nothing(death: type[LearnerActor]) -> No
     for slab in broken.gradients:
         assert slab.counts() == {"produced": 6, "consumed": 5, "dropped": {}, "in_flight": 1}
     assert broken.actor_context.over == whole.actor_context.over == "160 steps"
+
+
+def test_a_learner_killed_within_the_last_round_is_followed_by_one_that_completes_it() -> None:
+    """The goal is reached in the fourth turn, and a round has three: the run ends after the sixth."""
+    rounds = {"run__scheme": '"ppo"', "algorithm__epochs": 3, "algorithm__minibatches": 1}
+    whole, broken = LearnerFixture(turns=4, **rounds), LearnerFixture(turns=4, **rounds)
+    expected = state_of(whole, whole.live())
+
+    class DiesInTheLastRound(LearnerActor):
+        def _turn(self, claimed: Any) -> None:
+            super()._turn(claimed)
+            if self.turn == 4:
+                raise Killed
+
+    with pytest.raises(Killed):
+        broken.live(DiesInTheLastRound)
+    broken.kill()
+    found = state_of(broken, broken.live(incarnation=1))
+    assert found[3] == expected[3] == [6, 12, 192, 12, 0]
+    assert found[:2] == expected[:2]
 
 
 def test_a_successor_after_the_end_only_ends_the_run() -> None:
