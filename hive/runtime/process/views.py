@@ -41,8 +41,9 @@ class Views:
         """Return the memory of a segment that is neither a slab nor a board. Raises KeyError as `slab` does."""
         memory = self._buffers.get(segment)
         if memory is None:
-            assert isinstance(self._plan.segment[segment].plan, BufferPlan)
-            memory = self._buffers[segment] = self._open(segment)
+            plan = self._plan.segment[segment].plan
+            assert isinstance(plan, BufferPlan)
+            memory = self._buffers[segment] = self._open(segment)[: plan.bytes]  # without the rest of its last page
         return memory
 
     def board(self, segment: str) -> BoardView:
