@@ -168,9 +168,9 @@ class ReplayMemory:
             source = rollout.source
             first = int(after["written"][source])
             end = self.rows.append(source, first, rollout)
-            self._let_draw(source, first, end, largest_leaf or self.first_leaf)
+            drawable = self._let_draw(source, first, end, largest_leaf or self.first_leaf)
             if self.alpha and rollout.errors is not None:
-                self._prioritize(source, end - rollout.length, rollout.errors)
+                self._prioritize(source, end - rollout.length, rollout.errors, drawable)
             after["written"][source], after["rollouts"][source] = end, rollout.sequence + 1
             counters[Count.rollouts] += 1
             counters[Count.env_steps] += rollout.samples
@@ -232,8 +232,11 @@ class ReplayMemory:
         """Copy the leaves for the recorder."""
         self.arrays["held_leaves"][:] = self.arrays["leaves"]
 
-    def _let_draw(self, source: int, first: int, end: int, leaf: int) -> None:
-        """Let the steps be drawn that rows `first` to `end` - 1 have completed, and as many of the oldest no more."""
+    def _let_draw(self, source: int, first: int, end: int, leaf: int) -> range:
+        """Let the steps be drawn that rows `first` to `end` - 1 have completed, and as many of the oldest no more.
+
+        Returns the rows of the former.
+        """
         before, now = (max(0, row - self.size.n_step + 1) for row in (first, end))
         oldest, kept = (max(0, row - self.size.kept) for row in (before, now))
         self._fill(source, oldest, min(kept, before), 0)
@@ -242,12 +245,18 @@ class ReplayMemory:
         skipped = new[self.arrays["valid"].reshape(-1)[new] == 0]
         if len(skipped):
             self.tree.write(skipped, np.zeros(len(skipped), np.uint32))
+        return range(max(kept, before), now)
 
-    def _prioritize(self, source: int, first: int, errors: NDArray[np.float32]) -> None:
-        """Set the priorities of the steps from row `first` on whose errors [T, B] are finite: they can all be drawn."""
-        positions = self.rows.positions_of(source, first, first + len(errors))
-        known = np.isfinite(errors.reshape(-1))
-        leaves, _ = priority_leaves(errors.reshape(-1)[known] + np.float32(EPSILON), self.alpha)
+    def _prioritize(self, source: int, first: int, errors: NDArray[np.float32], drawable: range) -> None:
+        """Set the priorities of the steps from row `first` on that can be drawn and whose errors [T, B] are finite.
+
+        The others get the first priority when the rows after them are written, though an end may make their errors
+        known before.
+        """
+        begin, end = max(first, drawable.start), max(first, drawable.stop)
+        positions, errors = self.rows.positions_of(source, begin, end), errors[begin - first : end - first].reshape(-1)
+        known = np.isfinite(errors)
+        leaves, _ = priority_leaves(errors[known] + np.float32(EPSILON), self.alpha)
         self.tree.write(positions[known], leaves)
 
     def _fill(self, source: int, first: int, end: int, leaf: int) -> None:

@@ -51,7 +51,7 @@ class Collectors:
 
     def __init__(self, size: ReplaySize, seed: int, ends: bool = True) -> None:
         self.size = size
-        self.layout = rollout_layout(size.steps, size.envs, OBSERVATION, ACTION, size.steps * size.envs)
+        self.layout = rollout_layout(size.steps, size.envs, OBSERVATION, ACTION, size.steps * size.envs, errors=True)
         self.chance = np.random.default_rng(seed)
         self.ends = ends
         self.seen = 0.0
@@ -95,6 +95,8 @@ class Collectors:
             arrays["observations"][t + 1] = self._new()
             rows.append((kinds != 7).tolist())
         self.last[source] = arrays["observations"][length]
+        known = (arrays["valid"] > 0) & (self.chance.random(arrays["errors"].shape) < 0.5)
+        arrays["errors"][:] = np.where(known, np.abs(self.chance.normal(size=known.shape)), np.nan)
         return Rollout(arrays)
 
     def _new(self) -> NDArray[np.float32]:
@@ -205,6 +207,8 @@ def test_exactly_the_live_rows_can_be_drawn_also_after_kills(
             new = ((source, row, env) for row in range(admitted[source], complete) for env in range(ENVS))
             leaf_of.update(dict.fromkeys(new, largest))
             admitted[source] = complete
+            if alpha:
+                prioritize_slowly(leaf_of, rollouts[source], len(rows), complete)
         leaves = killed.memory.arrays["leaves"]
         assert np.array_equal(leaves, drawable(size, collectors, leaf_of))
         assert killed.before["written"].tolist() == [len(rows) for rows in collectors.valid]
@@ -252,8 +256,21 @@ def learn_slowly(
             newest = len(collectors.valid[source]) - 1
             row = newest - (newest - at) % size.rows
             if np.isfinite(error):
-                (leaf,), _ = priority_leaves(np.array([error + np.float32(1e-6)], np.float32), 0.6)
-                leaf_of[source, row, env] = int(leaf)
+                leaf_of[source, row, env] = leaf_by(error)
+
+
+def prioritize_slowly(leaf_of: dict[tuple[int, int, int], int], rollout: Rollout, written: int, complete: int) -> None:
+    """Set the leaves of the steps of a new rollout whose errors are known, if the rows after them are written."""
+    errors = rollout.errors
+    assert errors is not None
+    for (t, env), error in np.ndenumerate(errors):
+        row = written - rollout.length + t
+        if row < complete and np.isfinite(error):
+            leaf_of[rollout.source, row, env] = leaf_by(error)
+
+
+def leaf_by(error: np.float32) -> int:
+    return int(priority_leaves(np.array([error + np.float32(1e-6)], np.float32), 0.6)[0][0])
 
 
 # --- how long the rows of a plan stay
@@ -301,7 +318,7 @@ def gathered(rows: Replay, positions: NDArray[np.int64], n_step: int) -> list[by
 
 
 def test_nothing_is_drawn_before_enough_steps_are_held() -> None:
-    learner = Learner(dataclasses.replace(SIZE, n_step=1))
+    learner = Learner(dataclasses.replace(SIZE, n_step=1), alpha=0.0)
     learner.memory.least_steps = 2 * ENVS * STEPS + 1
     collectors = Collectors(SIZE, 1, ends=False)
     for number, drawn in enumerate([0, SIZE.batch]):
