@@ -23,14 +23,18 @@ from hive.storage.rollouts import HEADER as ROLLOUT_HEADER
 from hive.storage.rollouts import rollout_layout
 from hive.workers.learner import Count, optimizer_state_layout
 from hive.workers.messages import __all__ as MESSAGES
+from hive.workers.replay_memory import ReplaySize, ledger_layout, memory_layout, plan_layout
 
 ROOT = Path(__file__).parents[1]
 PART = (ROOT / "examples" / "GUIDE.md").read_text().partition("\n## 12. ")[2].partition("\n## ")[0]
 SECTIONS = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^### |\Z)", PART, re.DOTALL | re.MULTILINE))
+REPLAY = ReplaySize(sources=2, envs=2, steps=4, kept=16, rounds_ahead=1, stack=3, n_step=1, workers=2, batch=8)
+ENV = '[env]\nid = "CartPole-v1"\n'
 VARIANTS = (
     ["evaluation.every={updates=5}"],
     ["gradients.decentralised=true", "gradients.workers=2"],
     ["collection.communication=asynchronous", "gradients.communication=asynchronous"],
+    ["run.scheme=dqn"],
 )
 
 
@@ -82,16 +86,34 @@ def described(fields: Mapping[str, tuple[Any, tuple[int, ...]]]) -> set[tuple[st
             "RolloutReady",
             [
                 rollout_layout(
-                    4, 2, ((4,), observation), ((2,), action), finals=3, discounted=True, infos=2, state=5, stack=3
+                    *(4, 2, ((4,), observation), ((2,), action)),
+                    finals=3,
+                    discounted=True,
+                    infos=2,
+                    state=5,
+                    stack=3,
+                    errors=True,
                 )
                 for observation, action in (("uint8", "float32"), ("float32", "int64"))
             ],
         ),
         (
             "Gradient",
-            [gradient_layout(64, 4, 5, 6, codec_for(name), 2, dict.fromkeys(NORMALIZED, 3)) for name in COMPRESSIONS],
+            [
+                gradient_layout(64, 4, 5, 6, codec_for(name), 2, dict.fromkeys(NORMALIZED, 3), errors=8)
+                for name in COMPRESSIONS
+            ],
         ),
         ("OptimizerState", [optimizer_state_layout(2, 64, 3, infos=2, groups=3)]),
+        (
+            "ReplayRows",
+            [
+                memory_layout(REPLAY, ((4,), observation), ((2,), action))
+                for observation, action in (("uint8", "float32"), ("float32", "int64"))
+            ],
+        ),
+        ("ReplayLedger", [ledger_layout(2, infos=2)]),
+        ("Plan", [plan_layout(REPLAY)]),
     ],
 )
 def test_each_field_of_a_layout_is_listed_with_dtype_and_dimensions(message: str, layouts: list[Layout]) -> None:
@@ -130,7 +152,7 @@ def test_each_channel_is_listed_with_its_ends(tmp_path: Path) -> None:
     built: dict[str, tuple[str, str, str]] = {}
     targets: dict[str, set[str]] = {}
     for sets in VARIANTS:
-        for channel in trainer(load_config(ROOT / "examples" / "cartpole.toml", sets), tmp_path).channels.values():
+        for channel in trainer(load_config("x.toml", sets, text=ENV), tmp_path).channels.values():
             source = channel.source
             built[channel.name] = (channel.carrier.kind, f"`{source}`", f"`{source.port.message.__name__}`")
             targets.setdefault(channel.name, set()).update(map(str, channel.targets))
