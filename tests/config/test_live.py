@@ -77,7 +77,8 @@ def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     priorities = {"priority_exponent", "initial_errors"}
     layers = {"dueling", "atoms", "v_min", "v_max", "quantiles"}
     rounds = {"normalize_advantages", "normalize_over", "epochs", "minibatches"}
-    assert fixed == {*of_all, *rounds, *exploration, *replay, *priorities, *layers}
+    agents = {"learn_temperature", "temperature", "critic_first", "exploration_noise"}
+    assert fixed == {*of_all, *rounds, *exploration, *replay, *priorities, *layers, *agents}
     error = refused(PPOConfig(), "epochs", 8)
     assert str(error) == "`epochs` is fixed for a run: it determines the number of gradients in a round"
     assert "run.init_from" in error.hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from small_trainer import LIMIT_S, config_of
 
 from hive.errors import RecordError
-from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl, write_checkpoint
+from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl, writing_checkpoint
 from hive.records.atomic import check_folder
 from hive.records.weights import load_weights
 from hive.runtime import Actor, Board, Outlet, Publication, Topology
@@ -422,13 +423,13 @@ def test_checkpoints_that_cannot_be_written_are_one_warning_until_one_is(
     fixture = RecorderFixture(tmp_path)
     written: list[int] = []
 
-    def write(root: Path, turn: int, **parts: Any) -> None:
+    def write(root: Path, turn: int, **parts: Any) -> Iterator[tuple[int, ...]]:
         written.append(turn)
         if len(written) <= failures:
             raise RecordError("cannot write `checkpoints`: no space left on device")
-        write_checkpoint(root, turn, **parts)
+        yield from writing_checkpoint(root, turn, **parts)
 
-    monkeypatch.setattr(recorder, "write_checkpoint", write)
+    monkeypatch.setattr(recorder, "writing_checkpoint", write)
     events: list[tuple[str, str, Any]] = []
 
     def look(supervisor: Supervisor) -> None:
