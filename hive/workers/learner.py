@@ -157,7 +157,17 @@ class Learner:
         self.shared.configure(optimizer_settings(config), config.clip_gradients)
 
     def use_codec(self, codec: Codec) -> None:
-        """Expect gradients of this codec from the next turn on."""
+        """Expect gradients of this codec from the next turn on.
+
+        Raises NetworkError for a codec with a residual and several parameter groups: with a gradient of one group it
+        would also send what it holds of the others, which are not stepped.
+        """
+        if self._grouped and len(codec.residual(1)):
+            names = ", ".join(group.name for group in self.flat.groups)
+            raise NetworkError(
+                f'gradients.compression = "{codec.name}" cannot send the gradients of {names} separately',
+                hint='use "bf16" or "fp16"',
+            )
         self.codec = codec
         self.accumulator = GradAccumulator.for_slots(
             self.flat.parameter_elements, 1, codec, parameters=self.flat.describe()

@@ -18,6 +18,7 @@ from small_trainer import Arrays, Page, allocate, copies, same_bytes, wrapper_of
 from torch import nn
 
 from hive.config import A2CConfig, AlgorithmConfig, NStepQConfig
+from hive.errors import NetworkError
 from hive.gradients import (
     CAUSE,
     CAUSES,
@@ -542,6 +543,13 @@ def test_a_turn_steps_the_groups_that_have_a_gradient() -> None:
     assert state.learn(ACTOR, CRITIC) == ([2, 3], [True, True])
     assert state.learn(ACTOR, samples=0) == ([2, 3], [False, False])
     assert state.optimizer_state["counters"][Count.updates] == 4
+
+
+def test_a_codec_with_a_residual_is_refused_with_several_groups() -> None:
+    learner = AgentState(NStepQConfig()).learner
+    learner.use_codec(codec_for("bf16"))
+    with pytest.raises(NetworkError, match='"top-k" cannot send the gradients of actor, critic separately'):
+        learner.use_codec(codec_for("top-k"))
 
 
 def test_the_target_follows_the_updates_of_the_first_group() -> None:
