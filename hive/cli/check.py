@@ -33,6 +33,7 @@ from hive.config import Config, load_config
 from hive.errors import ActorFailed, UsageError
 from hive.records import Summary, read_jsonl
 from hive.runtime.actor.error_location import place_in
+from hive.runtime.process.limits import check_limits
 from hive.runtime.topology.plan import Plan
 
 if TYPE_CHECKING:  # imports NumPy and Gymnasium
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # imports NumPy and Gymnasium
 __all__ = ["add_check", "memory_lines"]
 
 STEPS = 200  # environment steps of a trial: enough for every actor to do its work once
+NO_WARMUP = ("algorithm.learning_starts=0",)  # with a replay memory: updates from the first round on
 LIMIT_S = 8.0  # maximum duration of a trial: with the start and EXAMINED_S, the command takes about 12 seconds at most
 EXAMINED_STEPS = 1000  # steps of one environment with random actions: an episode of most environments
 EXAMINED_S = 2.0  # maximum duration of these steps
@@ -92,7 +94,10 @@ def run_check(options: argparse.Namespace) -> int:
         print(
             "\n".join([*lines_of(plan), *([] if lags is None else [*lag_lines(lags, config), *memory_lines(config)])])
         )
-    tried = None if options.draw else _run_trial(options.config, sets)
+    tried = None
+    if not options.draw:
+        check_limits(plan)
+        tried = _run_trial(options.config, [*sets, *(NO_WARMUP if config.replay_shape else ())])
     examined = None if tried is None or lags is None else _examine(config)
     if options.json:
         lag = {"lag": None if lags is None else lag_data(lags)}

@@ -71,6 +71,8 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     name = f"run.name={json.dumps(before.run.name)}"
     after = load_config(given or directory.resolved_file, [name, *sets]) if given or sets else before
     changes, breaking = _change(directory, before, after, exact)
+    if chosen.has_replay:
+        _check_replay(directory, chosen, before, after)
     if state == "finished":
         _check_goal(directory, chosen, after, changes)
     same = chosen.scheduled and not breaking and _is_undisturbed(directory, chosen)
@@ -151,6 +153,23 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
             hint="without --exact it continues with them and is marked as not exact",
         )
     return changes, breaking
+
+
+def _check_replay(directory: RunDirectory, chosen: Checkpoint, before: Config, after: Config) -> None:
+    """Raise UsageError if the rows of the replay memory would have other collectors or environments."""
+    if (mine := before.replay_shape) == (theirs := after.replay_shape) or mine is None or theirs is None:
+        return
+    changes = [
+        f"{what} ({old} -> {new})"
+        for old, new, what in zip(mine, theirs, ("collectors", "environments of each collector"), strict=True)
+        if old != new
+    ]
+    raise UsageError(
+        f"{directory.name} cannot continue with another number of {' and of '.join(changes)}: its replay memory has "
+        "rows of each of them",
+        hint="undo the change of collection.workers, collection.envs or gradients.workers, or start a new run from "
+        f"these weights: -s run.init_from={chosen.path}",
+    )
 
 
 def _shown(config: Config, key: str) -> str:

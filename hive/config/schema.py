@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hive.config.algorithms import AlgorithmConfig
+from hive.config.algorithms import AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
@@ -479,6 +479,17 @@ class Config:
     def asynchronous(self) -> bool:
         """Whether some actor takes any ready message instead of waiting for a specific number."""
         return "asynchronous" in (self.collection.communication, self.gradients.communication)
+
+    @property
+    def collectors(self) -> int:
+        """Number of collectors: without dedicated ones, that of the gradient workers or of the learner."""
+        return self.collection.workers or max(self.gradients.workers, 1)
+
+    @property
+    def replay_shape(self) -> tuple[int, int] | None:
+        """Collectors and their environments, which the rows of a replay memory belong to; None without a memory."""
+        replays = isinstance(self.algorithm, ReplayConfig)
+        return (self.collectors, self.collection.envs) if replays else None
 
     @property
     def evaluation_env(self) -> EnvConfig:

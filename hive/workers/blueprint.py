@@ -70,7 +70,7 @@ class Blueprint:
         self.environment: EnvironmentSpec = configured_spec(config.env)
         check_evaluation(config, self.environment)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
-        self.collectors = collection.workers or max(config.gradients.workers, 1)
+        self.collectors = config.collectors
         self.gradient_workers = max(config.gradients.workers, 1)
         algorithm = self.algorithm()
         self.distribution: ActionDistribution = algorithm.distribution
@@ -315,17 +315,20 @@ class Blueprint:
         for key, (is_set, instead) in refused.items():
             if is_set:
                 raise TopologyError(f"{name}, which learns from a replay memory, requires {key} = {instead}")
-        if config.batch_size % self.gradient_workers:
+        share, rest = divmod(config.batch_size, self.gradient_workers)
+        if rest:
+            below, above = (whole * self.gradient_workers for whole in (share, share + 1))
             raise TopologyError(
                 f"algorithm.batch_size = {config.batch_size} cannot be divided among {self.gradient_workers} gradient "
                 "workers",
-                hint=f"set it to {-(-config.batch_size // self.gradient_workers) * self.gradient_workers}",
+                hint=f"set it to {f'{below} or {above}' if below else above}",
             )
-        columns = self.collectors * self.config.collection.envs
-        if config.replay_capacity < columns * config.n_step:
+        least = self.collectors * self.config.collection.envs * config.n_step
+        if config.replay_capacity < least:
             raise TopologyError(
-                f"algorithm.replay_capacity = {config.replay_capacity} holds less than {config.n_step} steps of each "
-                f"of {columns} environments"
+                f"algorithm.replay_capacity = {config.replay_capacity} has no room for algorithm.n_step = "
+                f"{config.n_step} steps of every environment",
+                hint=f"set it to {least} or more",
             )
         if self.warmup is not None and self.warmup * self.round_steps >= self.config.run.steps:
             raise TopologyError(

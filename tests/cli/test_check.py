@@ -85,6 +85,15 @@ def test_it_runs_two_hundred_steps_of_everything(place: Place, more: str) -> Non
     assert os.environ.get("HIVE_HOME") == before
 
 
+def test_a_trial_with_a_replay_memory_makes_updates_at_once(place: Place) -> None:
+    text = '[run]\nscheme = "dqn"\n[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_starts = 5_000\n'
+    assert json.loads(place.hive("check", place.config(text), "--json").out)["tried"]["updates"] > 0
+    done = place.hive("check", place.config(text), "-s", "algorithm.replay_capacity=100_000_000_000")
+    assert re.search(r"error: this run needs .* GiB of shared memory.*\n.*replay_capacity", done.err, re.DOTALL), (
+        done.err
+    )
+
+
 def test_the_trial_is_part_of_the_json(place: Place) -> None:
     done = place.hive("check", place.config(SMALL), "--json")
     tried = json.loads(done.out)["tried"]

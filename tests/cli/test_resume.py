@@ -230,6 +230,30 @@ def test_keys_that_the_weights_depend_on_cannot_change(run: RunDirectory, change
     assert run.resolved_file.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("collection.workers=2", r"collectors \(1 -> 2\)"),
+        ("collection.envs=4", r"environments of each collector \(1 -> 4\)"),
+        ("gradients.workers=2", ""),
+        ("algorithm.batch_size=16", ""),
+    ],
+)
+def test_the_rows_of_a_replay_memory_keep_their_collectors(run: RunDirectory, change: str, text: str) -> None:
+    config = load_config("cart.toml", ["run.scheme=dqn"], text='run.name = "cart"\nenv.id = "CartPole-v1"\n')
+    run.resolved_file.write_text(render(config))
+    before = run.resolved_file.read_bytes()
+    for checkpoint in list_checkpoints(run.checkpoints):
+        (checkpoint.path / "replay").mkdir()
+    if not text:
+        prepare("cart-1", exact=False, sets=[change])
+        return
+    with pytest.raises(UsageError, match=f"another number of {text}: its replay memory has rows"):
+        prepare("cart-1", exact=False, sets=[change])
+    assert run.resolved_file.read_bytes() == before
+    assert not run.resume_file.exists()
+
+
 def test_a_config_of_another_name_is_the_same_run_with_its_values(run: RunDirectory, tmp_path: Path) -> None:
     given = tmp_path / "other.toml"
     given.write_text('[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_rate = 0.5\n')

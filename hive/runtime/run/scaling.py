@@ -40,8 +40,8 @@ FREE_CHECKPOINTS = 3  # free disk space required for scaling, in sizes of the la
 def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
     """Return the config with the changes `sets` ("key=value"), for the next stage.
 
-    Raises UsageError for other keys than SCALABLE, for values that are already set, and for a disk that is too full;
-    ConfigError for invalid values.
+    Raises UsageError for other keys than SCALABLE, for values that are already set, for another number of collectors of
+    a run whose checkpoints hold a replay memory, and for a disk that is too full; ConfigError for invalid values.
     """
     for text in sets:
         key = text.partition("=")[0].strip()
@@ -50,6 +50,13 @@ def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str])
     changed = load_config(directory.resolved_file, sets)
     if not config.differences(changed):
         raise UsageError(f"{directory.name} already has these values: {description(None, changed)}")
+    if config.checkpoint.replay and config.replay_shape != changed.replay_shape:
+        raise UsageError(
+            f"{directory.name} cannot have {changed.collectors} collectors instead of {config.collectors}: its replay "
+            "memory has rows of each of them",
+            hint="start a new run with this number; gradient workers can be changed where collectors have processes of "
+            "their own",
+        )
     needed = FREE_CHECKPOINTS * max((_size(folder) for folder in directory.checkpoints.iterdir()), default=0)
     free = shutil.disk_usage(directory.path).free
     if free < needed:

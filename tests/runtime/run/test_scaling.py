@@ -81,6 +81,18 @@ def test_invalid_changes_are_refused(run: RunDirectory, sets: list[str], error: 
         changed_config(run, config_of(run), sets)
 
 
+REPLAY = ["run.scheme=dqn", "collection.workers=2"]
+
+
+def test_the_rows_of_a_replay_memory_keep_their_collectors(run: RunDirectory) -> None:
+    text = '[env]\nid = "CartPole-v1"\n'
+    for more, count in (["checkpoint.replay=false"], "collection.workers=4"), ([], "gradients.workers=2"):
+        run.resolved_file.write_text(render(load_config("run.toml", [*REPLAY, *more], text=text)))
+        changed_config(run, config_of(run), [count])
+    with pytest.raises(UsageError, match="cannot have 4 collectors instead of 2: its replay memory has rows of each"):
+        changed_config(run, config_of(run), ["collection.workers=4"])
+
+
 def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
     before = config_of(run)
     after = live_change(run, before, ["algorithm.learning_rate=1e-4", "algorithm.entropy_weight = 0.02"])
