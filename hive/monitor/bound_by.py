@@ -163,12 +163,14 @@ def _at_work(snapshot: Snapshot, name: str, rows: Sequence[ActorRow], first: Act
     if others and first.own - sum(others) / len(others) >= ONE_ACTOR:
         what, share = _most([first])
         sentence = f"{first.name} ({what}{_percent(share)} of its time, while the others wait)"
-        key = "collection.fraction_workers" if first.role == "collector" else ""
+        key = "collection.fraction_workers" if first.role == "collector" and not snapshot.replay else ""
     else:
         what, share = _most(rows)
         whose = "their" if name.endswith("s") else "its"
         sentence = f"{name} ({what}{_percent(share)} of {whose} time)"
         key = KEYS.get((first.role, what.split()[0]), KEYS.get((first.role, ""), ""))
+        if snapshot.replay and first.role == "learner":
+            key = "algorithm.updates_per_step"
         if snapshot.cores_busy is not None and snapshot.cores_busy >= FULL * snapshot.cores:
             return f"{sentence}, and all {snapshot.cores} cores are busy"
     return f"{sentence} - {key}" if key else sentence

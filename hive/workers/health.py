@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from hive.config import Config
+from hive.config import Config, ReplayConfig
 from hive.envs import Box, EnvironmentSpec, choices_of
 from hive.networks.spaces import simple_actions
 from hive.records.run_warnings import RunWarning
@@ -78,10 +78,16 @@ class Facts:
     dimensions: int = 0  # number of dimensions of continuous actions
     info: tuple[str, ...] = ()  # env.info
     log_range: float = 0.0  # mean logarithm of half the width of their bounds; 0 where they are infinite
+    replays: bool = False  # whether it learns from a replay memory
 
     @classmethod
     def of(cls, config: Config, environment: EnvironmentSpec, collectors: int) -> Facts:
         """Return the facts of a run with this number of collectors."""
+        facts = cls._of_actions(config, environment, collectors)
+        return replace(facts, replays=isinstance(config.algorithm, ReplayConfig))
+
+    @classmethod
+    def _of_actions(cls, config: Config, environment: EnvironmentSpec, collectors: int) -> Facts:
         run, action, environments = config.run, environment.action, collectors * config.collection.envs
         given = run.steps, run.stop_at_return, environments, environment.max_episode_steps
         info = config.env.info
@@ -131,6 +137,10 @@ class Kind:
     advice: str
     long: bool = False  # whether it must last for LONG_STEPS, or LONG_SHARE of the run
     turns: int = 0  # least number of turns for which it must last
+    replay_advice: str = ""  # instead of `advice` with a replay memory, where it differs: rewards are not normalised
+
+    def advice_for(self, facts: Facts) -> str:
+        return (facts.replays and self.replay_advice) or self.advice
 
 
 def _collapsed(line: Line) -> str:
@@ -247,12 +257,15 @@ KINDS: tuple[Kind, ...] = (
         "return not finite",
         _not_finite,
         "the rewards overflow: scale them, or set network.normalize_rewards = true",
+        replay_advice="the rewards overflow: scale them in a wrapper (env.wrappers)",
     ),
     Kind(
         "return constant",
         _constant,
         "no action has made a difference yet: explore more (algorithm.entropy_weight, or nstep-q's "
         "algorithm.exploration_steps), set network.normalize_observations = true, or reward progress",
+        replay_advice="no action has made a difference yet: explore more (algorithm.learning_starts, and with action "
+        "values algorithm.exploration_steps), or reward progress",
     ),
     Kind(
         "entropy gone",
@@ -285,12 +298,15 @@ KINDS: tuple[Kind, ...] = (
         "network.normalize_observations = true",
         long=True,
         turns=SOME_TURNS,
+        replay_advice="lower algorithm.learning_rate, or scale observations and rewards in wrappers (env.wrappers)",
     ),
     Kind(
         "rewards too large",
         _large_rewards,
         "set network.normalize_rewards = true",
         turns=SOME_TURNS,
+        replay_advice="scale the rewards in a wrapper (env.wrappers); if they are small, the values diverge: lower "
+        "algorithm.learning_rate, or change the target network more slowly (algorithm.target_interval, target_rate)",
     ),
     Kind(
         "rewards too small",
@@ -298,6 +314,7 @@ KINDS: tuple[Kind, ...] = (
         "set network.normalize_rewards = true, or check that rewards arrive",
         long=True,
         turns=SOME_TURNS,
+        replay_advice="scale the rewards in a wrapper (env.wrappers), or check that rewards arrive",
     ),
     Kind(
         "updates skipped",
@@ -305,6 +322,8 @@ KINDS: tuple[Kind, ...] = (
         "lower algorithm.learning_rate, set algorithm.clip_gradients, or network.normalize_rewards = true for large "
         "rewards",
         turns=SKIPPED_TURNS,
+        replay_advice="lower algorithm.learning_rate, set algorithm.clip_gradients, or scale large rewards in a "
+        "wrapper (env.wrappers)",
     ),
     Kind(
         "info missing",
@@ -367,7 +386,7 @@ class Health:
                 since_s = round(seconds, 3) - self._began_s.get(kind.name, -math.inf)
                 if since_s >= QUIET_S:
                     self._began_s[kind.name] = round(seconds, 3)  # rounded as in metrics.jsonl
-                    self.active[kind.name] = RunWarning(kind.name, cause, kind.advice, steps)
+                    self.active[kind.name] = RunWarning(kind.name, cause, kind.advice_for(self.facts), steps)
                     began.append(self.active[kind.name])
         self._totals = steps, updates, int(_number(known.get("learner/skipped")))
         return began, ended

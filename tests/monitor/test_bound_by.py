@@ -52,6 +52,12 @@ def test_a_slow_learner() -> None:
     assert bound == "learner (update 97 % of its time) - gradients.bootstrap_rounds"
 
 
+def test_a_slow_learner_of_a_replay_memory() -> None:
+    of_rollouts = snapshot(collectors=(IDLE_COLLECTOR,) * 2, worker=WAITS_FOR_ROOM, learner=SLOW_LEARNER)
+    bound = bound_by(dataclasses.replace(of_rollouts, replay={"replay/fill": 0.5}))
+    assert bound == "learner (update 97 % of its time) - algorithm.updates_per_step"
+
+
 def test_a_slow_gradient_worker() -> None:
     worker = {"gradient": 0.96, "wait rollouts": 0.02, "runtime": 0.02}
     bound = said(collectors=({"env": 0.4, "wait rollouts:out": 0.6},) * 2, worker=worker)

@@ -338,12 +338,16 @@ def test_every_row_of_the_table_is_tried_above() -> None:
     assert tried == {kind.name for kind in KINDS}
 
 
+def test_advice_of_a_run_with_a_replay_memory_names_no_key_that_it_refuses() -> None:
+    assert not [kind.name for kind in KINDS if "normalize" in kind.advice_for(replace(FACTS, replays=True))]
+
+
 def test_every_key_in_the_advice_exists() -> None:
     """Advice that names a key that was renamed is worse than none."""
     from hive.config.algorithms import ALGORITHMS
     from hive.config.schema import Config
 
-    words = {word.strip(",;().'\"") for kind in KINDS for word in kind.advice.split()}
+    words = {word.strip(",;().'\"") for kind in KINDS for word in f"{kind.advice} {kind.replay_advice}".split()}
     named = {word for word in words if word.partition(".")[0] in Config.__dataclass_fields__ and "." in word}
     assert len(named) > 8
     for key in named:
