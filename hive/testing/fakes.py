@@ -60,6 +60,7 @@ class Faults:
 
     deaths: int = 0  # number of processes killed
     stops: int = 0  # number of processes stopped
+    victims: tuple[str, ...] = ()  # the processes that are killed or stopped, by the beginning of their names; (): any
     after: int = 2_000  # deaths and stops happen within the first `after` callbacks of all processes
     torn: float = 0.3  # fraction of deaths that happen within a slot's transition or an account's entry
     preempted: float = 0.02  # chance, per callback, that the process loses the processor first

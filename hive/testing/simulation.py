@@ -251,6 +251,8 @@ class _World:
 
     def _end_here(self, simulated: SimulatedProcess) -> int:
         """Stop or kill the process of this callback; return the number of the callback at which to do so again."""
+        if not self._may_end(simulated):
+            return self.loop.ran + 1
         _, how, torn = self.ends.pop()
         if how == "stop":
             simulated.stopped = True
@@ -264,9 +266,16 @@ class _World:
     def _next_end(self) -> int:
         return self.ends[-1][0] if self.ends else NEVER
 
+    def _may_end(self, simulated: SimulatedProcess) -> bool:
+        """Return whether the faults may kill or stop this process."""
+        victims = self.faults.victims
+        return not victims or simulated.name.startswith(victims)
+
     def dies_torn(self) -> bool:
         simulated = current_process()
-        return self.torn_due and simulated is not None and not simulated.dead and self.chance.random() < 0.5
+        if not self.torn_due or simulated is None or simulated.dead or not self._may_end(simulated):
+            return False
+        return self.chance.random() < 0.5
 
     def tear(self, what: str, half: Half) -> NoReturn:
         """Kill the current process within a transition, an entry in an account, or a store of a board."""

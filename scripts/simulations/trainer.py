@@ -39,7 +39,7 @@ from hive.workers.learner import Count, LearnerStep
 from hive.workers.messages import CheckpointDue, Improved, Metrics, OptimizerState, Weights
 from hive.workers.pinned_blocks import held_block
 
-__all__ = ["Schedule", "run", "schedule"]
+__all__ = ["KILLED_AT_THE_END", "Schedule", "SilentRecorder", "run", "schedule"]
 
 KILLED_AT_THE_END = "recorder failed at the end: it was killed before it had finished"
 ROUNDS = 2
@@ -231,7 +231,7 @@ class _Learner(Learner):
             self.world.wrong.append(f"the target after update {updates} does not follow its schedule")
 
 
-class _Recorder(Actor):
+class SilentRecorder(Actor):
     """Receives the recorder's messages and unpins the blocks that the learner holds for it, without writing files."""
 
     role = "recorder"
@@ -330,7 +330,7 @@ def run(planned: Schedule) -> Simulation:
     world = World({}, [])
     blueprint = SimulatedBlueprint(config, planned.gradients_per_round, planned.moments, world)
     topology = assemble(blueprint, Path())
-    topology["recorder"].cls = _Recorder
+    topology["recorder"].cls = SilentRecorder
     topology["gradient-workers"].cls = _GradientWorkerActor
     simulation = simulate(topology, planned.seed, planned.faults)
     simulation.wrong += world.wrong

@@ -1,0 +1,1 @@
+"""Simulations of the built-in trainer, which scripts/simulate runs."""
