@@ -14,7 +14,7 @@ from small_trainer import Trainer, allocate, config_of
 
 from hive.config import Config
 from hive.envs import Box, Discrete, MultiDiscrete
-from hive.errors import ConfigError, EnvironmentMissing, NetworkError, RecordError, UsageError
+from hive.errors import ConfigError, EnvironmentMissing, NetworkError, RecordError, TopologyError, UsageError
 from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, ValueHead, aligned_block, build_network
 from hive.networks.configured import load_module
 from hive.networks.network import NetworkPerHead
@@ -343,3 +343,92 @@ def test_an_optimizer_state_of_other_numbers_of_workers_is_restored(
     assert now["counters"][[Count.updates, Count.rollouts, Count.episodes]].tolist() == [6, rollouts, 40]
     np.testing.assert_array_equal(now["returns"], np.arange(100))
     assert (now["moments"] == 0.5).all()
+
+
+# --- with a replay memory
+
+
+def replaying(**values: Any) -> Blueprint:
+    """The blueprint of a run of DQN with rounds of 16 steps."""
+    small = {"run__scheme": '"dqn"', "run__steps": 1_000, "algorithm__learning_starts": 0}
+    return Blueprint(config(**{**small, **values}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("gradients.bootstrap_rounds", 2, "1: raise algorithm.batch_size instead"),
+        ("gradients.decentralised", "true", "false"),
+        ("gradients.communication", '"asynchronous"', '"synchronous" or "pipelined"'),
+        ("collection.fraction_workers", 0.5, "1"),
+        ("network.normalize_observations", "true", "false"),
+        ("network.normalize_rewards", "true", "false"),
+        ("network.novelty_weight", 0.5, "0"),
+    ],
+)
+def test_what_cannot_be_combined_with_a_replay_memory_is_refused(key: str, value: Any, instead: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        replaying(**{key.replace(".", "__"): value})
+    assert str(caught.value) == f"dqn, which learns from a replay memory, requires {key} = {instead}"
+
+
+def test_a_batch_must_be_divisible_among_the_gradient_workers() -> None:
+    with pytest.raises(TopologyError, match="batch_size = 32 cannot be divided among 3 gradient workers") as caught:
+        replaying(gradients__workers=3)
+    assert caught.value.hint == "set it to 33"
+    assert replaying(gradients__workers=3, algorithm__batch_size=33).replay_size.batch == 11
+
+
+def test_a_replay_memory_must_hold_a_transition_of_each_environment() -> None:
+    sizes = {"collection__workers": 2, "collection__envs": 2, "algorithm__n_step": 3}
+    with pytest.raises(TopologyError, match="replay_capacity = 11 holds less than 3 steps of each of 4 environments"):
+        replaying(**sizes, algorithm__replay_capacity=11)
+    assert replaying(**sizes, algorithm__replay_capacity=12).replay_size.kept == 3
+
+
+@pytest.mark.parametrize(("starts", "warmup"), [(0, 0), (1, 1), (16, 1), (17, 2), (984, 62)])
+def test_the_warmup_is_whole_rounds(starts: int, warmup: int) -> None:
+    assert replaying(algorithm__learning_starts=starts).warmup == warmup
+
+
+def test_a_run_that_ends_in_its_warmup_is_refused() -> None:
+    with pytest.raises(TopologyError, match=r"learning_starts = 1000 leaves no updates in run\.steps = 1000") as caught:
+        replaying(algorithm__learning_starts=1_000)
+    assert caught.value.hint == "raise run.steps, or lower algorithm.learning_starts"
+
+
+@pytest.mark.parametrize(("ratio", "updates"), [("1/16", 1), ("1/4", 4), ("1", 16), ("20", 320), ("3/8", 6)])
+def test_updates_of_a_round_follow_from_the_ratio(ratio: str, updates: int) -> None:
+    assert replaying(algorithm__updates_per_step=f'"{ratio}"').algorithm().gradients_per_round == updates
+
+
+@pytest.mark.parametrize(
+    ("ratio", "made", "legal", "steps"),
+    [
+        ("1/6", "2.66667", '"1/8" or "3/16"', 48),
+        ("1/32", "0.5", '"1/16"', 32),
+        ("5/3", "26.6667", '"13/8" or "27/16"', 48),
+    ],
+)
+def test_a_fraction_of_an_update_is_refused_with_the_nearest_values(
+    ratio: str, made: str, legal: str, steps: int
+) -> None:
+    with pytest.raises(
+        TopologyError, match=f"{ratio} makes {made} updates of a round of 16 environment steps"
+    ) as caught:
+        replaying(algorithm__updates_per_step=f'"{ratio}"')
+    hint = str(caught.value.hint)
+    assert hint.startswith(f"set it to {legal}, or make a round a multiple of {steps} steps")
+
+
+@pytest.mark.parametrize(
+    ("lag", "updates", "mode", "ahead"),
+    [(0, 1, "synchronous", 1), (3, 1, "pipelined", 4), (3, 2, "pipelined", 3), (3, 4, "pipelined", 2)],
+)
+def test_the_ring_has_room_for_the_rounds_that_a_lag_lets_ahead(lag: int, updates: int, mode: str, ahead: int) -> None:
+    lagging = {"gradients__max_lag": lag} if lag else {}
+    made = replaying(
+        gradients__communication=f'"{mode}"', algorithm__updates_per_step=f'"{updates}/16"', **lagging
+    ).replay_size
+    assert made.rounds_ahead == ahead
+    assert made.rows > made.kept + ahead * (made.steps + 1) + made.n_step + made.stack - 2

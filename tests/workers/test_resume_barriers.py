@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,3 +81,29 @@ def test_an_asynchronous_run_has_no_barrier() -> None:
     barriers = NoBarriers(every=10, per_round=1, per_turn=1, interval=1, lag=4, resumed_at=7)
     assert not any(barriers.is_barrier(number) for number in range(100))
     assert {barriers.last(number) for number in range(100)} == {7}
+
+
+@given(ANY, st.integers(0, 7))
+def test_with_a_warmup_all_barriers_come_later_and_gradients_are_counted_after_it(
+    barriers: ResumeBarriers, warmup: int
+) -> None:
+    later = dataclasses.replace(barriers, warmup=warmup)
+    for number in range(3 * barriers.period + barriers.delay + 1):
+        assert later.is_barrier(warmup + number) == barriers.is_barrier(number)
+        last = barriers.last(number)
+        assert later.last(warmup + number) == (warmup + last if last else 0)
+        assert later.version(warmup + number) == barriers.version(number) == number // barriers.interval
+        assert later.first_gradient(warmup + number) == barriers.first_gradient(number) == number * barriers.per_round
+    for gradient in range(3 * barriers.per_round):
+        assert later.round_of(gradient) == warmup + gradient // barriers.per_round
+    for turn in range(1, 2 * (barriers.period + barriers.delay) * barriers.per_round // barriers.per_turn + 2):
+        assert later.is_checkpoint(turn) == barriers.is_checkpoint(turn)
+
+
+def test_rounds_of_a_warmup_have_no_gradient_no_version_and_no_barrier() -> None:
+    barriers = ResumeBarriers(every=4, per_round=2, per_turn=1, interval=1, lag=1, warmup=5)
+    assert [barriers.first_gradient(number) for number in range(8)] == [0, 0, 0, 0, 0, 0, 2, 4]
+    assert [barriers.version(number) for number in range(8)] == [0, 0, 0, 0, 0, 0, 1, 2]
+    assert [number for number in range(14) if barriers.is_barrier(number)] == [8, 10, 12]
+    assert [barriers.last(number) for number in (0, 5, 7, 8, 9, 10)] == [0, 0, 0, 8, 8, 10]
+    assert [turn for turn in range(16) if barriers.is_checkpoint(turn)] == [6, 10, 14]

@@ -263,3 +263,34 @@ def test_a_rollout_ends_early_once_enough_collectors_are_done() -> None:
     partial = PartialRounds(collectors=2, steps=4)
     assert not partial.over(3, unread), "peers are not counted before the least steps are done"
     assert [partial.over(4, lambda done=done: done) for done in (1, 2, 3)] == [False, True, True]
+
+
+# --- the warm-up of a replay memory
+
+
+def replaying(collectors: int, workers: int, warmup: int | None, **values: Any) -> Schedule:
+    config = config_of("small_environments:Drift", **values)
+    return Schedule.of(config, 2, collectors, workers, 0, warmup)
+
+
+@pytest.mark.parametrize("mode", ["synchronous", "pipelined"])
+def test_versions_are_counted_from_the_end_of_the_warmup(mode: str) -> None:
+    modes = {"collection__communication": f'"{mode}"', "gradients__communication": f'"{mode}"'}
+    at_once, later = (replaying(2, 2, warmup, **modes, checkpoint__every="{updates=5}") for warmup in (0, 3))
+    plain = schedule_of(per_round=2, **modes, checkpoint__every="{updates=5}")
+    for rollout in range(40):
+        version = plain.collection.behaviour_version(rollout)
+        assert at_once.collection.behaviour_version(rollout) == version
+        assert later.collection.behaviour_version(3 + rollout) == version
+    for gradient in range(80):
+        version = plain.gradients.state_version(gradient)
+        assert at_once.gradients.state_version(gradient) == later.gradients.state_version(gradient) == version
+    assert [later.collection.behaviour_version(rollout) for rollout in range(4)] == [0, 0, 0, 0]
+
+
+def test_versions_of_a_replay_memory_wait_for_every_worker() -> None:
+    """Each of them makes gradients, also those beyond the number of collectors."""
+    schedule, plain = replaying(1, 3, 0), schedule_of(1, 3, 2)
+    finished = {0: 4, 1: 4, 2: 2}
+    assert plain.collection.version_due(0, finished.__getitem__, lambda: 0) == 2
+    assert schedule.collection.version_due(0, finished.__getitem__, lambda: 0) == 1
