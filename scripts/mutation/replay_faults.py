@@ -1,4 +1,4 @@
-"""The mutants of the replay memory and of DQN: each pitfall that another library has had, and what belongs to it.
+"""The mutants of the replay memory, of its part of the trainer, and of DQN: each pitfall that another library has had.
 
 Each names the file of tests of which one must fail. Examples of such faults in other libraries:
 
@@ -20,6 +20,7 @@ __all__ = ["REPLAYS"]
 
 GATHER, TREE = "src/replay.cpp", "src/priority_tree.cpp"
 MEMORY, BUFFER, PRIORITIES = "storage/replay.py", "storage/replay_buffer.py", "storage/priorities.py"
+TRAINER = "workers/replay_memory.py"
 DQN, REPLAYING, LOSS = "algorithms/dqn.py", "algorithms/replaying.py", "losses/q_learning.py"
 TESTS = {
     GATHER: "tests/test_replay.cpp",
@@ -27,6 +28,7 @@ TESTS = {
     MEMORY: "storage/test_replay.py",
     BUFFER: "storage/test_replay_buffer.py",
     PRIORITIES: "storage/test_priorities.py",
+    TRAINER: "workers/test_replay_memory.py",
     DQN: "algorithms/test_replayed_values.py",
     REPLAYING: "algorithms/test_replayed_values.py",
     LOSS: "algorithms/test_replayed_values.py",
@@ -118,4 +120,35 @@ TARGETS = [
     ),
 ]
 
-REPLAYS = [*GATHERED, *DRAWS, *TARGETS]
+FIRST_TO_KEEP = "self._fill(source, max(kept, before), now, leaf)"
+
+TRAINED = [
+    fault(DRAW, "old rows of a trainer's memory", TRAINER, "self._fill(source, oldest, min(kept, before), 0)", "pass"),
+    fault(
+        DRAW, "old rows of a long rollout", TRAINER, FIRST_TO_KEEP, FIRST_TO_KEEP.replace("max(kept, before)", "before")
+    ),
+    fault(DRAW, "rows before the steps after them", TRAINER, "row - self.size.n_step + 1) for", "row) for"),
+    fault(DRAW, "rows without a step in a trainer's memory", TRAINER, "if len(skipped):", "if False:"),
+    fault(DRAW, "rows by an early error of an actor", TRAINER, "max(first, drawable.stop)", "first + len(errors)"),
+    fault(DRAW, "evicted rows, by a late error", TRAINER, " & (self.tree.leaves[positions] > 0)", ""),
+    fault(DRAW, "the same rows for every worker", TRAINER, "(self.seed, worker, number", "(self.seed, 0, number"),
+    fault(DRAW, "the same rows for every plan", TRAINER, "worker, number, size.batch", "worker, 0, size.batch"),
+    fault(DRAW, "weights relative to the least of a worker", TRAINER, ", least or None)", ", None)"),
+    fault(DRAW, "rows of a memory that is almost empty", TRAINER, "if held >= self.least_steps and", "if"),
+    fault(
+        DRAW, "rows that are overwritten meanwhile", TRAINER, "(self.rounds_ahead + 1) *", "(self.rounds_ahead - 1) *"
+    ),
+    fault(
+        *(DRAW, "rows that several rollouts of a collector share", TRAINER),
+        *('first = int(after["written"][source])', 'first = int(before["written"][source])'),
+    ),
+    fault(
+        DRAW,
+        "leaves of another moment in a checkpoint",
+        TRAINER,
+        '["held_leaves"][:] = self.arrays["leaves"]',
+        '["held_leaves"][:] = 0',
+    ),
+]
+
+REPLAYS = [*GATHERED, *DRAWS, *TARGETS, *TRAINED]

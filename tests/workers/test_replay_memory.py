@@ -186,15 +186,16 @@ ROUND = st.tuples(
     n_step=st.integers(1, 4),
     stack=st.integers(1, 3),
     alpha=st.sampled_from([0.0, 0.6]),
+    lag=st.integers(0, 2),
     rounds=st.lists(ROUND, min_size=1, max_size=9),
 )
 def test_exactly_the_live_rows_can_be_drawn_also_after_kills(
-    seed: int, kept: int, n_step: int, stack: int, alpha: float, rounds: list[Any]
+    seed: int, kept: int, n_step: int, stack: int, alpha: float, lag: int, rounds: list[Any]
 ) -> None:
     size = dataclasses.replace(SIZE, kept=kept, n_step=n_step, stack=stack)
     collectors, killed, undisturbed = Collectors(size, seed), Learner(size, alpha), Learner(size, alpha)
     leaf_of: dict[tuple[int, int, int], int] = {}
-    largest, admitted = killed.memory.first_leaf, [0, 0]
+    largest, admitted, plans = killed.memory.first_leaf, [0, 0], list[dict[str, NDArray[Any]]]()
     for number, (lengths, begins, in_admit, in_learn) in enumerate(rounds):
         rollouts = collectors.round(lengths, begins)
         cut_short(killed.memory, in_admit, lambda: killed.admit(rollouts, largest))  # noqa: B023
@@ -225,20 +226,37 @@ def test_exactly_the_live_rows_can_be_drawn_also_after_kills(
         assert (plan["leaves"][:, :drawn] > 0).all()
         assert least == (plan["leaves"].min() if drawn else 0)
 
-        errors = np.abs(collectors.chance.normal(size=(size.workers, size.batch))).astype(np.float32)
-        errors[0, 0] = np.nan
-        each = list(errors)
-        cut_short(killed.memory, in_learn, lambda: killed.memory.learn(plan, each))  # noqa: B023
-        killed.succeed()
-        found = [learner.memory.learn(plan, each) for learner in (killed, undisturbed)]
-        assert found[0] == found[1]
-        largest = max(largest, found[0][0])
-        if alpha:
-            learn_slowly(size, collectors, leaf_of, positions, errors)
+        plans.append(plan)
+        if len(plans) > lag:
+            plan = plans.pop(0)  # some of its rows may be evicted by now
+            errors = np.abs(collectors.chance.normal(size=(size.workers, size.batch))).astype(np.float32)
+            errors[0, 0] = np.nan
+            each = list(errors)
+            cut_short(killed.memory, in_learn, lambda: killed.memory.learn(plan, each))  # noqa: B023
+            killed.succeed()
+            found = [learner.memory.learn(plan, each) for learner in (killed, undisturbed)]
+            assert found[0] == found[1]
+            largest = max(largest, found[0][0])
+            if alpha:
+                learn_slowly(size, collectors, leaf_of, plan["positions"][:, : plan["header"][0]], errors)
         assert np.array_equal(leaves, drawable(size, collectors, leaf_of))
         assert killed.block.tobytes() == undisturbed.block.tobytes()
         grown = undisturbed.memory.tree
         assert grown.sums.tobytes() == PriorityTree(grown.leaves.copy()).sums.tobytes()
+
+
+def test_several_rollouts_of_a_collector_may_be_admitted_at_once() -> None:
+    learners, collectors = [Learner(SIZE), Learner(SIZE)], Collectors(SIZE, 4)
+    for _ in range(6):
+        rounds = [collectors.whole_round(), collectors.whole_round(begins=True)]
+        for rollouts in rounds:
+            learners[0].admit(rollouts, 7)
+            learners[0].commit()
+        learners[1].admit([*rounds[0], *rounds[1]], 7)
+        learners[1].commit()
+        for name, array in learners[0].before.items():
+            assert np.array_equal(array, learners[1].before[name]), name
+        assert learners[0].block.tobytes() == learners[1].block.tobytes()
 
 
 def learn_slowly(
