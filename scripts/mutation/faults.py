@@ -212,8 +212,8 @@ SHIFTS = [
         "log probabilities",
         (*PPO, *IMPALA),
         COLLECTOR,
-        "= chosen.numpy()",
-        "= np.roll(chosen.numpy(), 1, 0)",
+        "distribution.log_prob(torch.from_numpy(outputs), actions).numpy()",
+        "np.roll(distribution.log_prob(torch.from_numpy(outputs), actions).numpy(), 1, 0)",
     ),
     Mutant(
         "shifted row",
