@@ -49,6 +49,7 @@ __all__ = ["Schedule", "run", "schedule"]
 
 ROUNDS = 7  # of full rollouts
 EXACT = 0.6  # share of schedules that change no byte
+CONTINUOUS = 0.25  # share of schedules with continuous actions, of algorithms that may make two gradients of a batch
 SHORT = 0.2  # share of rollouts that are shorter
 # Chance that a process that is to be killed within an operation is killed in the next change of rows or leaves. It is
 # small, because one rollout makes dozens of changes before its ledger is published.
@@ -68,6 +69,12 @@ class Numbered(gymnasium.Env[Any, Any]):
 
     observation_space: Any = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space: Any = spaces.Discrete(2)
+
+
+class Continuous(Numbered):
+    """The same with one continuous action."""
+
+    action_space: Any = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
 @dataclass(frozen=True)
@@ -112,8 +119,8 @@ def schedule(seed: int, *, exact: bool | None = None) -> Schedule:
         f"algorithm.priority_exponent={chance.choice((0.0, 0.6, 0.6))}",
         f"algorithm.replay_capacity={columns * envs * chance.randint(n_step, 2 * rollout + n_step)}",
         f"algorithm.target_interval={chance.randint(1, 5)}",
-        f"algorithm.initial_errors={chance.choice(('false', 'true'))}",
     ]
+    initial_errors = chance.choice(("false", "true"))
     victims: tuple[str, ...] = ()
     if exact and not collectors:  # a killed process would take its collector with it
         victims = ("learner", "recorder") if workers else ("recorder",)
@@ -127,6 +134,11 @@ def schedule(seed: int, *, exact: bool | None = None) -> Schedule:
         full=chance.choice((0.0, 0.1)),
         victims=victims,
     )
+    if chance.random() < CONTINUOUS:
+        sets += [f"run.scheme={chance.choice(('sac', 'td3'))}", "env.id=simulations.replay:Continuous"]
+        sets.append(f"algorithm.critic_first={chance.choice(('false', 'true'))}")
+    else:
+        sets += ["run.scheme=dqn", "env.id=simulations.replay:Numbered", f"algorithm.initial_errors={initial_errors}"]
     return Schedule(seed, tuple(sets), faults, exact)
 
 
@@ -204,7 +216,7 @@ class World:
         for index, place in enumerate(places):
             found = (
                 float(batch.observations[index, 1]),
-                int(batch.actions[index]),
+                int(batch.actions[index].item()),
                 round(float(batch.returns[index]), 4),
                 round(float(batch.discounts[index]), 4),
             )
@@ -239,7 +251,7 @@ def _step(rollout: Rollout, t: int, env: int) -> Step:
     following = rollout.final_observations[final, 1] if final >= 0 else rollout.observations[t + 1, env, 1]
     return Step(
         float(rollout.observations[t, env, 1]),
-        int(rollout.actions[t, env]),
+        int(rollout.actions[t, env].item()),
         float(rollout.rewards[t, env]),
         bool(rollout.terminated[t, env]),
         bool(rollout.truncated[t, env]),
@@ -461,7 +473,7 @@ def run(planned: Schedule) -> Simulation:
 @functools.lru_cache(8)
 def _undisturbed(sets: tuple[str, ...]) -> tuple[SimulatedBlueprint, World, Simulation]:
     """Simulate a config without faults. Raises RuntimeError if that breaks a promise."""
-    text = '[run]\nscheme = "dqn"\n[env]\nid = "simulations.replay:Numbered"\n[network]\nmiddleware = [4]\n'
+    text = "[network]\nmiddleware = [4]\n"
     blueprint = SimulatedBlueprint(load_config("simulated.toml", sets, text=text))
     calm = Faults(preempted=0.0, slow=0.0, lost=0.0)
     simulation, world = _simulate(blueprint, 0, calm)
