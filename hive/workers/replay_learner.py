@@ -63,6 +63,8 @@ class ReplayLearnerActor(LearnerActor):
         if board.latest < 0:
             version = self.blueprint.initialize_replay(self.replay, self.ledger_layout.views(board.begin()))
             board.publish(version)
+        else:
+            self.replay.forget_unfinished(self._ledger())
         await super().setup()
 
     async def _retire_applied(self) -> None:

@@ -177,6 +177,15 @@ class ReplayMemory:
             infos = rollout.episode_infos() if "infos" in after else None
             count_episodes(rollout.episodes()[0], infos, after)
 
+    def forget_unfinished(self, ledger: Arrays) -> None:
+        """Let no row be drawn that is not in the ledger, after a call of `admit` that may have been cut short.
+
+        With asynchronous collectors the next call may have other rollouts, and would leave such rows as they are.
+        """
+        for source, written in enumerate(ledger["written"].tolist()):
+            end = max(0, written - self.size.n_step + 1)
+            self._fill(source, end, max(0, end - self.size.kept) + self.size.rows, 0)
+
     def draw(self, number: int, ledger: Arrays, plan: Arrays) -> None:
         """Draw plan `number`: rows for each worker, or none while the memory holds too few."""
         size, least, drawn = self.size, [], 0

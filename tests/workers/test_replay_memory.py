@@ -259,6 +259,29 @@ def test_several_rollouts_of_a_collector_may_be_admitted_at_once() -> None:
         assert learners[0].block.tobytes() == learners[1].block.tobytes()
 
 
+@pytest.mark.parametrize("changes", range(0, 24, 3))  # the last ones before the ledger is published
+def test_rollouts_that_a_killed_learner_had_half_admitted_are_not_drawn(changes: int) -> None:
+    """With asynchronous collectors its successor may begin with another of them."""
+    learner, collectors = Learner(SIZE), Collectors(SIZE, 6)
+    for _ in range(5):
+        learner.admit(collectors.whole_round(), 7)
+        learner.commit()
+    before, rollouts = learner.memory.arrays["leaves"].copy(), collectors.whole_round()
+    cut_short(learner.memory, changes, lambda: learner.admit(rollouts, 7))
+    learner.succeed().forget_unfinished(learner.before)
+    leaves = learner.memory.arrays["leaves"]
+    assert not leaves[before == 0].any()
+    learner.memory.admit(rollouts[1:], learner.before, learner.after, 7)
+    whole = Learner(SIZE)
+    collectors = Collectors(SIZE, 6)
+    for _ in range(5):
+        whole.admit(collectors.whole_round(), 7)
+        whole.commit()
+    whole.admit(collectors.whole_round()[1:], 7)
+    assert np.array_equal(leaves[1], whole.memory.arrays["leaves"][1])
+    assert learner.memory.tree.sums.tobytes() == PriorityTree(leaves.reshape(-1).copy()).sums.tobytes()
+
+
 def learn_slowly(
     size: ReplaySize,
     collectors: Collectors,
