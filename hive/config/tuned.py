@@ -5,7 +5,8 @@ trains with Stable-Baselines3. Settings that it leaves out have the defaults of 
 too, so that no entry changes its meaning when a default of hive changes.
 
 The zoo's n_envs and n_steps are `collection.envs` and `collection.rollout` with one collector, and its batch_size is
-envs * rollout / minibatches. Rounds of more than LONG_ROUND steps are halved, because a pipelined run has two rounds in
+envs * rollout / minibatches. With a replay memory, its train_freq is `collection.rollout` and its gradient_steps are
+the updates of a round. Rounds of more than LONG_ROUND steps are halved, because a pipelined run has two rounds in
 flight and one round of lag is then half as long: LunarLander-v3 ended higher after 300,000 steps (README, "What lag
 costs"). The entries do not use gSDE (`action_distribution = "gsde"`); the sources say where the zoo does.
 """
@@ -134,6 +135,49 @@ def _nstep_q(source: str, *, steps: int, envs: int, rollout: int, **algorithm: A
     return _shared(source, algorithm, {}, False, steps=steps, envs=envs, rollout=rollout)
 
 
+def _replay(
+    source: str,
+    *,
+    steps: int,
+    rollout: int = 1,
+    layers: tuple[int, ...] = (256, 256),
+    **algorithm: Any,
+) -> Tuned:
+    """Return settings of a scheme with a replay memory; those not given are the defaults of Stable-Baselines3."""
+    defaults = {
+        "learning_rate_schedule": "constant",
+        "optimizer": "adam",
+        "optimizer_epsilon": 1e-8,
+        "discount": 0.99,
+        "n_step": 1,
+        "priority_exponent": 0.0,
+    }
+    keys = {
+        "run.steps": steps,
+        "collection.workers": 1,
+        "collection.envs": 1,
+        "collection.rollout": rollout,
+        "gradients.workers": 1,
+        **{f"algorithm.{name}": value for name, value in (defaults | algorithm).items()},
+        "network.middleware": layers,
+        "network.activation": "relu",
+        "network.initialization": "uniform",
+    }
+    return Tuned(source, keys)
+
+
+def _dqn(source: str, **settings: Any) -> Tuned:
+    """Return settings of the scheme dqn. target_interval: in updates, of which the zoo's series have several."""
+    defaults = {"target_rate": 1.0, "exploration_start": 1.0, "double": False, "huber_loss": True, "dueling": 0}
+    return _replay(source, **{**defaults, "clip_gradients": 10.0, **settings})
+
+
+def _agent(source: str, **settings: Any) -> Tuned:
+    """Return settings of the schemes sac and td3."""
+    each_step = {"updates_per_step": "1", "batch_size": 256, "target_interval": 1, "target_rate": 0.005}
+    return _replay(source, **{**each_step, "clip_gradients": 0.0, **settings})
+
+
 def _zoo(task: str, note: str = "") -> str:
     """Return the source line of PPO settings from rl-baselines3-zoo."""
     return f"rl-baselines3-zoo, ppo.yml, {task}{note and f', {note}'}"
@@ -177,6 +221,19 @@ CLASSIC: Mapping[str, Mapping[str, Tuned]] = {
             clip_range_schedule="linear",
         ),
         "a2c": _a2c(_zoo_a2c("CartPole-v1"), steps=500_000, envs=8),
+        "dqn": _dqn(
+            "rl-baselines3-zoo, dqn.yml, CartPole-v1",
+            steps=50_000,
+            rollout=256,
+            learning_rate=2.3e-3,
+            batch_size=64,
+            updates_per_step="1/2",
+            replay_capacity=100_000,
+            learning_starts=1_000,
+            target_interval=128,
+            exploration_end=0.04,
+            exploration_steps=8_000,
+        ),
         "nstep-q": _nstep_q(
             "measured with hive",
             steps=600_000,
@@ -221,6 +278,29 @@ CLASSIC: Mapping[str, Mapping[str, Tuned]] = {
             discount=0.9,
             learning_rate=1e-3,
         ),
+        "sac": _agent(
+            "rl-baselines3-zoo, sac.yml, Pendulum-v1",
+            steps=20_000,
+            learning_rate=1e-3,
+            replay_capacity=1_000_000,
+            learning_starts=100,
+            temperature=1.0,
+            learn_temperature=True,
+            target_entropy=-1.0,
+        ),
+        "td3": _agent(
+            "rl-baselines3-zoo, td3.yml, Pendulum-v1",
+            steps=20_000,
+            layers=(400, 300),
+            learning_rate=1e-3,
+            discount=0.98,
+            replay_capacity=200_000,
+            learning_starts=10_000,
+            exploration_noise=0.1,
+            policy_delay=2,
+            target_noise=0.2,
+            target_noise_clip=0.5,
+        ),
     },
 }
 
@@ -235,6 +315,19 @@ BOX2D: Mapping[str, Mapping[str, Tuned]] = {
             learning_rate=8.3e-4,
             learning_rate_schedule="linear",
             entropy_weight=1e-5,
+        ),
+        "dqn": _dqn(
+            "rl-baselines3-zoo, dqn.yml, LunarLander-v3",
+            steps=100_000,
+            rollout=4,
+            learning_rate=6.3e-4,
+            batch_size=128,
+            updates_per_step="1",
+            replay_capacity=50_000,
+            learning_starts=0,
+            target_interval=250,
+            exploration_end=0.1,
+            exploration_steps=12_000,
         ),
     },
     "LunarLanderContinuous-v3": {"ppo": _ppo(_zoo("LunarLanderContinuous-v3"), **LUNAR)},

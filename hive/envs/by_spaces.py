@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, Setting
+from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, ReplayConfig, Setting
 from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
 from hive.envs.observation import MASK_KEY, ArraySpec, ObservationPart
 from hive.envs.spec import EnvironmentSpec
@@ -17,6 +17,7 @@ from hive.envs.spec import EnvironmentSpec
 __all__ = ["described", "settings_by_spaces"]
 
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
+NORMALIZING = ("network.normalize_observations", "network.normalize_rewards")
 
 
 def settings_by_spaces(
@@ -37,6 +38,8 @@ def settings_by_spaces(
         reason = "the deviation of continuous actions explores without it"
         settings.append(Setting("algorithm.entropy_weight", 0.0, reason))
     settings += _network(spec)
+    if issubclass(algorithm, ReplayConfig):  # whose steps would be normalised by statistics of another time
+        settings = [setting for setting in settings if setting.name not in NORMALIZING]
     if preset == "atari":  # it makes signs of the rewards, so that their scale is known
         settings = [setting for setting in settings if setting.name != "network.normalize_rewards"]
         settings.append(Setting("env.preset", preset, "the usual frames, starts and rewards of these games"))
