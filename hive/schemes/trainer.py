@@ -8,6 +8,7 @@ training process.
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 from hive.config import Config, PPOConfig
@@ -56,6 +57,8 @@ def trainer(config: Config, directory: Path) -> Topology:
 def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     """Build the topology of a blueprint. Raises TopologyError for workers that would wait for each other forever."""
     _check_progress(blueprint)
+    if blueprint.replays and blueprint.resume is None:
+        _check_disk(blueprint, directory)
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     processes = ["learner-0"] if not gradients.workers else [f"gradient-worker-{w}" for w in range(gradients.workers)]
     # Collectors without a dedicated process share those of the gradient workers.
@@ -143,6 +146,25 @@ def _connect_state(
     t.connect(learner.behaviour, collector.behaviour, Board(blueprint.flat.block_bytes, keep=collection.max_lag + 1))
     if collection.communication == "asynchronous" and not blueprint.replays:
         t.connect(learner.behaviour, worker.behaviour)
+
+
+def _check_disk(blueprint: Blueprint, directory: Path) -> None:
+    """Raise TopologyError if the disk has no room for a checkpoint of the replay memory when it is full."""
+    config, size, layout = blueprint.config, blueprint.replay_size, blueprint.memory_layout
+    if not config.checkpoint.replay:
+        return
+    stored = {name: field for name, field in layout.fields.items() if name not in ("finals", "held_leaves")}
+    each = sum(dtype.itemsize * math.prod(shape[3:]) for dtype, shape in stored.values())  # of [S, R, B, ...]
+    needed = each * min(config.run.steps, size.saved * size.sources * size.envs)
+    existing = next(folder for folder in (directory, *directory.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise TopologyError(
+            f"a checkpoint of the full replay memory has {needed / 2**30:.1f} GiB, and the disk of {existing} has "
+            f"{free / 2**30:.1f} GiB left",
+            hint="lower algorithm.replay_capacity, or leave the memory out of checkpoints: checkpoint.replay = false "
+            "(a resumed run is then not exact)",
+        )
 
 
 def _connect_replay(t: Topology, blueprint: Blueprint, worker: Group, learner: Group, recorder: Group) -> None:

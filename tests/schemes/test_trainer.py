@@ -262,3 +262,17 @@ def test_moments_within_one_update_are_refused(scheme: str, own: dict[str, Any],
         {other.replace(".", "__").split(" = ")[0]: other.split(" = ")[1]},
     ):
         assert plan_of(**{**values, **allowed}).actors
+
+
+def test_a_replay_memory_that_no_checkpoint_has_room_for_is_refused() -> None:
+    full = {
+        "run__scheme": '"dqn"',
+        "run__steps": 10**15,
+        "algorithm__replay_capacity": 10**12,
+        "algorithm__learning_starts": 0,
+    }
+    with pytest.raises(TopologyError, match=r"full replay memory has .* GiB, and the disk of .* GiB left") as caught:
+        plan_of(**full)
+    assert "algorithm.replay_capacity" in str(caught.value.hint)
+    plan_of(**full, checkpoint__replay="false")
+    plan_of(**{**full, "run__steps": 10_000})  # which never fills it
