@@ -39,7 +39,7 @@ class QLearning:
         if not isinstance(distribution, Categorical):
             raise TopologyError(
                 f"{config.name} learns a value for every action, so it needs a single discrete action",
-                hint="use ppo, a2c or impala for this environment",
+                hint="use ppo, a2c or impala, or for box actions sac, td3 or ddpg",
             )
         rollouts = math.ceil(config.exploration_steps / round_steps)
         start, end = config.exploration_start, config.exploration_end

@@ -237,7 +237,7 @@ class Segment:
                 os.posix_fallocate(file.fileno(), 0, size)
                 return cls(os.dup(file.fileno()), size)
         except OSError as error:
-            cause = f"cannot create a file of {size / 2**30:.1f} GiB for {name} in {folder}: {error.strerror}"
+            cause = f"cannot create a file of {size / 2**20:,.1f} MiB for {name} in {folder}: {error.strerror}"
             raise PlatformError(cause, hint="choose another folder, or less memory") from None
 
     @classmethod
