@@ -157,7 +157,7 @@ def _replay(values: Mapping[str, float]) -> list[Line]:
     if not values.get("steps"):
         return []
     held, drawn = f"{amount(values['steps'])} ({values['fill']:.0%})", f"{values['draws_per_step']:.3g}"
-    line: Line = [(" replay      ", PLAIN), (f" {held:>7}", BOLD), (f"  drawn ×{drawn}", DIM)]
+    line: Line = [(" replay ", PLAIN), (held, BOLD), (f"  drawn ×{drawn}", DIM)]
     spread = f"   priorities {values['priority_share']:.0%}" if values["priority_share"] < 1 else ""
     return [line, [(f"   age {amount(values['age_steps'])} steps{spread}", DIM)]]
 

@@ -52,6 +52,13 @@ def test_a_run_at_work() -> None:
     assert "lag 1   dropped 0" in text
 
 
+def test_a_replay_memory_fits_beside_the_chart() -> None:
+    values = {"steps": 123_456, "fill": 1.0, "draws_per_step": 0.03125, "age_steps": 61_234.5, "priority_share": 0.36}
+    text = drawn(dataclasses.replace(lively(), replay=values), width=80)
+    assert " replay 123.5k (100%)  drawn ×0.0312\n" in text
+    assert "   age 61.23k steps   priorities 36%\n" in text
+
+
 def states() -> dict[str, Snapshot]:
     return {
         "whole": lively(),

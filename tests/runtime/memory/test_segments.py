@@ -126,7 +126,7 @@ def test_a_segment_in_a_folder_is_a_file_without_a_name(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_refuses_a_segment_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PlatformError, match=rf"file of 0.0 GiB for replay in {tmp_path}/none: No such file"):
+    with pytest.raises(PlatformError, match=rf"file of 0.0 MiB for replay in {tmp_path}/none: No such file"):
         Segment.create("replay", PAGE, f"{tmp_path}/none")
 
 
