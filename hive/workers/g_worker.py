@@ -191,7 +191,7 @@ class GWorker:
     broadcast_interval: collection steps between two broadcasts of the weights.
     algorithm: default: the blueprint's, sharing no rounds with other workers. status: the status page for its phases.
 
-    Raises TopologyError for an invalid combination of modes.
+    Raises TopologyError for an invalid combination of modes, and for an algorithm that learns from a replay memory.
     """
 
     def __init__(
@@ -216,6 +216,12 @@ class GWorker:
         self.compress_grads_to_send = compress_grads_to_send
         self.col_workers = col_workers_factory(device, initial_weights, index_worker)
         self.blueprint = self.col_workers.blueprint
+        if self.blueprint.replays:
+            raise TopologyError(
+                f"{self.blueprint.config.algorithm.name} learns from a replay memory, and a GWorker from rollouts",
+                hint="start a run (hive.run, hive up), whose gradient workers are hive.workers.ReplayWorker; or use "
+                "hive.storage.ReplayBuffer in a script",
+            )
         self._collection = col_fraction_workers, col_communication, col_execution, broadcast_interval
         self._collector: CollectionTask | None = None
         if not isinstance(self.col_workers, CollectorsElsewhere):

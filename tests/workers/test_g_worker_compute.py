@@ -22,7 +22,7 @@ from small_trainer import (
 )
 
 from hive.approximation import Part
-from hive.errors import NetworkError
+from hive.errors import NetworkError, TopologyError
 from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, gradient_layout
 from hive.losses import VALUE_FIT
 from hive.networks import aligned_block
@@ -305,3 +305,9 @@ def test_a_gradient_that_is_not_finite_is_reported_and_leaves_the_residual() -> 
     assert out["header"][CAUSE] != 0
     assert not out["values"].any()
     assert np.array_equal(worker.slot.residual, waiting)
+
+
+def test_an_algorithm_with_a_replay_memory_is_refused() -> None:
+    config = config_of("CartPole-v1", run__scheme='"dqn"', collection__rollout=4, collection__envs=1)
+    with pytest.raises(TopologyError, match="dqn learns from a replay memory, and a GWorker from rollouts"):
+        GWorker.of_run(Blueprint(config), 0)
