@@ -153,6 +153,16 @@ class NetworkWrapper:
         elif self.global_network is not None:
             self.online_network.copy_weights_from(self.global_network, rate)
 
+    def bind(self, block: npt.NDArray[np.uint8]) -> None:
+        """Makes the global, online and target networks those of a block of a run's state, which is read in place.
+
+        Raises NetworkError if the wrapper was not made with the `state` of a run.
+        """
+        if not isinstance(self.global_network, SharedNetwork):
+            raise NetworkError("only networks of a run can be bound to a block", hint="pass state=... to the wrapper")
+        self.global_network.at(block)
+        self.update_online_network()
+
     def _shared(self, state: StateLayout) -> SharedNetwork:
         parameters = self.network_parameters
         limit, method = parameters.clip_gradients or 0.0, parameters.gradients_clipping_method

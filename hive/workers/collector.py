@@ -28,7 +28,6 @@ from hive.networks.distributions import ActionDistribution
 from hive.networks.exploration import EpsilonGreedy
 from hive.networks.memory import Memory
 from hive.networks.noisy import acting
-from hive.networks.shared_network import SharedNetwork
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
 from hive.storage import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seed, stream_seeds
@@ -101,9 +100,7 @@ class Collector:
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Act with these weights from now on: uint8 [block_bytes], read in place."""
-        assert isinstance(self.network.global_network, SharedNetwork)
-        self.network.global_network.at(weights)
-        self.network.update_online_network()
+        self.network.bind(weights)
 
     def reset(self, start: int = 0) -> None:
         """Start an episode in every environment, before the first rollout and at a resume barrier.

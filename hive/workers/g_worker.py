@@ -51,7 +51,6 @@ from hive.gradients import (
 )
 from hive.networks.flat import aligned_block
 from hive.networks.normalization import moments_of, observed_elements, scaled_rewards
-from hive.networks.shared_network import SharedNetwork
 from hive.records import JSON, write_checkpoint
 from hive.runtime import Layout, Status
 from hive.storage import Purpose, Rollout, stream, stream_seed
@@ -258,9 +257,7 @@ class GWorker:
 
     def bind(self, state: NDArray[np.uint8]) -> None:
         """Compute with this block of the learner's state from now on: uint8 [state.bytes], read in place."""
-        assert isinstance(self.networks.global_network, SharedNetwork)
-        self.networks.global_network.at(state)
-        self.networks.update_online_network()
+        self.networks.bind(state)
         self.slot.rebound()
 
     def clear_residual(self) -> None:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from hive.algorithms import Batch, Configured, ReplayAlgorithm, batch_of, update_parameter
 from hive.approximation import SharedTarget
 from hive.gradients import clear
-from hive.networks.shared_network import SharedNetwork
 from hive.runtime import Actor, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.storage import Purpose, Replay, stream_seed
 from hive.workers.actors import NanDumps
@@ -54,9 +53,7 @@ class ReplayWorker:
 
     def bind(self, state: NDArray[np.uint8]) -> None:
         """Compute with this block of the learner's state from now on: uint8 [state.bytes], read in place."""
-        assert isinstance(self.networks.global_network, SharedNetwork)
-        self.networks.global_network.at(state)
-        self.networks.update_online_network()
+        self.networks.bind(state)
         self.slot.rebound()
 
     def clear_residual(self) -> None:

@@ -80,6 +80,9 @@ OWN_PARAMETERS = [
     "initialization",
     "hidden_gain",
     "noisy_deviation",
+    "critics",
+    "critic_gain",
+    "temperature",
 ]
 
 REQUIRED = inspect.Parameter.empty
@@ -153,7 +156,7 @@ ADDED = {
     ("TorchArchitecture", "__init__"): ["generator"],
     ("NetworkWrapper", "__init__"): ["generator", "group", "worker", "state"],
     ("NetworkWrapper", "update_target_network"): ["version"],
-    ("NetworkWrapper", "apply_gradients_to_global_network"): ["norm", "step", "learning_rate"],
+    ("NetworkWrapper", "apply_gradients_to_global_network"): ["norm", "step", "learning_rate", "groups"],
 }
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
