@@ -295,6 +295,7 @@ class Blueprint:
                 ledger[name][:] = saved[name]
             self.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
             replay.tree.rebuild()
+            replay.forget_unfinished(ledger)  # also rows that a smaller memory does not keep
         return self.first_round * self.collectors
 
     def _check_replay(self) -> None:
