@@ -141,7 +141,7 @@ RING_SEED = 25  # a seed in which gradients lag far behind
 OTHER_BYTES = "not (as|those) in the run without faults|are not those of the run without faults"
 MUTANTS: list[tuple[type[ReplayLearnerActor], int, str]] = [  # with a seed that finds it, until schedules change
     (PublishesFirst, 6, "was admitted twice, or not at all"),
-    (LearnsAfterTheCommit, 174, OTHER_BYTES),
+    (LearnsAfterTheCommit, 360, OTHER_BYTES),
     (LearnsOfAnotherPlan, 14, OTHER_BYTES),
     (DoesNotWait, 2, "was overwritten before it was saved"),
 ]
