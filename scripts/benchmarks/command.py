@@ -38,6 +38,7 @@ CHECKPOINT_SECONDS, KILLS = 60.0, 5  # duration of each run, and kills of its le
 EXAMPLES = """examples:
   scripts/bench throughput --sketch ../sketch.py --json throughput.json
   scripts/bench throughput --quick --no-peers --only 'python-16/*'
+  scripts/bench throughput --only 'dqn-*' --only 'sac-*'
 """
 CHECKPOINT_EXAMPLE = "example: scripts/bench checkpoint --json checkpoint.json --check"
 
@@ -48,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     one = benches.add_parser(
         "throughput",
         help="environment steps per second trained",
-        description="Environment steps per second trained: hive in its arrangements, a reference and a peer.",
+        description="Environment steps per second trained by A2C, DQN and SAC: hive, a reference and a peer.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -192,7 +193,7 @@ def throughput(options: argparse.Namespace) -> int:
     if not selected:
         raise BenchError(f"no contender matches --only; known: {', '.join(c.name for c in known)}")
     for peer in options.peers:
-        if any(contender.shape == peer for contender in selected):
+        if any(contender.needs(peer) for contender in selected):
             peer_python(peer, options.cache)  # installed before the first measurement, which it would disturb
     machine = _machine()
     results = measure(selected, repetitions, seconds, say)

@@ -8,6 +8,7 @@ requested over its control socket as `hive ps` does. The supervisor reads it fro
 nothing.
 
     share of a phase      of one actor's time between the samples. A collector's busy phases are `policy` and `env`.
+                          The mean over the actors of a group: collectors, gradient workers, learner.
     runtime's CPU share   CPU time of the runtime, divided by the CPU time of all the run's processes (without the view
                           in the foreground). The supervisor, the fork server and the recorder count fully, every other
                           process by the part
@@ -79,13 +80,16 @@ class Look:
     cpu: Mapping[int, float]
 
 
-def measure_run(config: str, seconds: float) -> dict[str, Any]:
-    """Run `config`, a TOML text, for `seconds` after its first update; return its figures. Raises BenchError."""
+def measure_run(config: str, seconds: float, keys: Sequence[str] = ()) -> dict[str, Any]:
+    """Run `config` for `seconds` after its first update; return its figures. Raises BenchError.
+
+    config: a TOML text. keys: `KEY=VALUE`, which override it.
+    """
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
         folder = Path(name)
         (folder / "bench.toml").write_text(config)
         directory = RunDirectory(folder / "runs" / f"{NAME}-1")
-        with started(folder) as process:
+        with started(folder, keys=keys) as process:
             try:
                 first, last = _watch(directory, process, seconds)
                 process.wait(END_S)
@@ -104,9 +108,12 @@ def measure_run(config: str, seconds: float) -> dict[str, Any]:
 
 
 @contextmanager
-def started(folder: Path, variables: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    folder: Path, variables: Mapping[str, str] | None = None, keys: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run `hive up bench.toml` in the foreground with a separate HIVE_HOME. The run always ends with the block."""
     command = [sys.executable, "-P", "-m", "hive", "up", "bench.toml", "--name", NAME]
+    command += [word for key in keys for word in ("--set", key)]
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -211,7 +218,7 @@ def figures_between(first: Look, last: Look) -> dict[str, Any]:
     updates = results_of(last.status)["updates"] - results_of(first.status)["updates"]
     slots, messages = _carried(first.status, last.status)
     return {
-        "collector_share": statistics.mean(kinds["busy"] / sum(kinds.values()) for kinds in collectors),
+        **{f"{group}_share": _busy_share(spent, group) for group in ("collector", "gradient_worker", "learner")},
         "collector_wait_share": statistics.mean(
             (kinds["wait_in"] + kinds["wait_out"]) / sum(kinds.values()) for kinds in collectors
         ),
@@ -240,6 +247,12 @@ def _spent(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, flo
         kind: max(after[kind] * total[1] - before[kind] * total[0], 0.0)
         for kind in ("busy", "wait_in", "wait_out", "runtime")
     }
+
+
+def _busy_share(spent: Mapping[str, Mapping[str, float]], group: str) -> float | None:
+    """Return the mean busy share of the actors of a group; None if there are none."""
+    actors = [kinds for name, kinds in spent.items() if name.rpartition("-")[0].replace("-", "_") == group]
+    return statistics.mean(kinds["busy"] / sum(kinds.values()) for kinds in actors) if actors else None
 
 
 def _runtime_cpu_share(first: Look, last: Look, spent: Mapping[str, Mapping[str, float]]) -> float:

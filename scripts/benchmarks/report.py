@@ -4,9 +4,11 @@ Pure functions of the measurements. These are checked where both sides were meas
 
     hive >= 0.8 x the sketch in the same arrangement           (b), (c), (d)
     the best of hive's arrangements > the sketch's fused rate
-    hive > the peer
+    hive > the peer, with each number of threads that it was measured with
     a collector that is the bottleneck spends >= 85 % of its time in environment + policy   (c)
     the runtime takes <= 5 % of the CPU                                                     (b), (c), (d)
+
+The last two are promises of A2C. Tables of settings with a replay memory show instead how busy each group of actors is.
 
 A collector is the bottleneck of a run if it waits for others less than 10 % of its time. Otherwise its share depends on
 the others' cost and not on its own overhead, and is not checked. The CPU share of the runtime that hive_run.py measures
@@ -20,9 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.contender import Contender, Measurement, Setting
 from benchmarks.figures import Spread, best_of, medians, ratio_of, spread_of
-from benchmarks.table import aligned, number, percent, ratio
-from benchmarks.throughput import SETTINGS, Contender, Measurement, Setting
+from benchmarks.off_policy import ReplaySetting
+from benchmarks.table import NOTHING, aligned, number, percent, ratio, spread_text
+from benchmarks.throughput import SETTINGS
 
 __all__ = ["Check", "checks_of", "document_of", "text_of"]
 
@@ -36,10 +40,11 @@ BINDS_BELOW = 0.10  # share of its time that a collector waits, below which it i
 SHAPES = {"single": "sketch-fused", "1-collector": "sketch-1-collector", "2-collectors": "sketch-2-collectors"}
 """The sketch's arrangement for each of hive's."""
 
-RIVALS = ("sketch-fused", "sb3")  # contenders that the best of hive's arrangements must beat
+RIVALS = ("sketch-fused", "sb3", "sb3-1-thread")  # contenders that the best of hive's arrangements must beat
 
 SCALARS = (
-    *("collector_share", "collector_wait_share", "runtime_cpu_share", "cpu_cores"),
+    *("collector_share", "collector_wait_share", "gradient_worker_share", "learner_share"),
+    *("runtime_cpu_share", "cpu_cores"),
     *("slots_per_s", "messages_per_s", "policy_lag", "gradient_lag", "updates_per_s", "others_cores"),
 )
 
@@ -69,8 +74,7 @@ def hive_rates(results: Results, setting: Setting) -> dict[str, list[float]]:
 def ratios_of(results: Results, setting: Setting) -> dict[Pair, Spread]:
     """Return the ratio of every pair of shapes that were both measured in one setting."""
     ours = hive_rates(results, setting)
-    pairs = [(shape, other) for shape in ours for other in ("bare", SHAPES[shape])]
-    pairs += [(best_of(ours), other) for other in RIVALS] if ours else []
+    pairs = [(shape, other) for shape in ours for other in dict.fromkeys(("bare", SHAPES[shape], *RIVALS))]
     theirs = {other: rates(results, f"{setting.name}/{other}") for _, other in pairs}
     return {(shape, other): ratio_of(ours[shape], theirs[other]) for shape, other in pairs if theirs[other]}
 
@@ -88,18 +92,15 @@ def checks_of(results: Results, cores: int) -> list[Check]:
         for shape, other in SHAPES.items():
             if spread := ratios.get((shape, other)):
                 promise = f"{setting.name}: hive {shape} >= {LEAST_OF_SKETCH} x {other}"
-                found.append(Check(promise, _spread_text(spread), spread.median >= LEAST_OF_SKETCH))
+                found.append(Check(promise, spread_text(spread), spread.median >= LEAST_OF_SKETCH))
         best = best_of(ours) if ours else ""
         for other in RIVALS:
             if spread := ratios.get((best, other)):
                 promise = f"{setting.name}: the best of hive ({best}) > {other}"
-                found.append(Check(promise, _spread_text(spread), spread.median > 1.0))
-        found += _share_checks(results, setting, cores)
+                found.append(Check(promise, spread_text(spread), spread.median > 1.0))
+        if not isinstance(setting, ReplaySetting):
+            found += _share_checks(results, setting, cores)
     return found
-
-
-def _spread_text(spread: Spread) -> str:
-    return f"{spread.median:.2f} ({spread.least:.2f}..{spread.most:.2f})"
 
 
 def _share_checks(results: Results, setting: Setting, cores: int) -> list[Check]:
@@ -152,22 +153,38 @@ def document_of(
     }
 
 
+REPLAY_HEAD = (
+    *("", "steps/s", "least..most", "updates/s", "x sb3", "x sb3 1 thread"),
+    *("collector", "worker", "learner"),
+)
 HEAD = ("", "steps/s", "least..most", "x bare", "x sketch", "collector", "runtime", "slots/s", "messages/s", "lag")
+
+LEGEND = (
+    "x bare, x sketch: ratio to (a), and to the line below. collector: share of its time in environment + policy.",
+    "runtime: its share of the CPU time. slots/s, messages/s: carried by channels in shared memory, over sockets.",
+    "lag: of the policy / of the gradients, in versions.",
+)
+REPLAY_LEGEND = (
+    "With a replay memory: x sb3: hive / Stable-Baselines3 with torch's default number of threads and with one, median",
+    "and spread. collector, worker, learner: share of its time in which the actor works, over several the mean.",
+)
 
 
 def text_of(measured: Sequence[Contender], results: Results, repetitions: int, seconds: float, cores: int) -> str:
     """Return the tables and the checks as text."""
     lines = [
-        f"Environment steps per second trained: medians of {repetitions} interleaved repetitions, {seconds:g} s each.",
-        "x bare, x sketch: ratio to (a), and to the line below. collector: share of its time in environment + policy.",
-        "runtime: its share of the CPU time. slots/s, messages/s: carried by channels in shared memory, over sockets.",
-        "lag: of the policy / of the gradients, in versions.",
+        f"Environment steps per second trained: medians of {repetitions} interleaved repetitions, {seconds:g} s each."
     ]
+    if any(not isinstance(contender.setting, ReplaySetting) for contender in measured):
+        lines += LEGEND
+    if any(isinstance(contender.setting, ReplaySetting) for contender in measured):
+        lines += REPLAY_LEGEND
     for setting in SETTINGS:
         mine = [contender for contender in measured if contender.setting == setting]
         if mine:
             ratios = ratios_of(results, setting)
-            lines += ["", setting.title, *aligned(HEAD, [_row(c, results, ratios) for c in mine])]
+            head, row = (REPLAY_HEAD, _replay_row) if isinstance(setting, ReplaySetting) else (HEAD, _row)
+            lines += ["", setting.title, *aligned(head, [row(c, results, ratios) for c in mine])]
     checks = checks_of(results, cores)
     if checks:
         words = {True: "pass", False: "FAIL", None: "–"}
@@ -196,4 +213,17 @@ def _row(contender: Contender, results: Results, ratios: Mapping[Pair, Spread]) 
         number(beside["messages_per_s"], 1),
         number(beside["policy_lag"], 2)
         + ("" if beside["policy_lag"] is None else f"/{number(beside['gradient_lag'], 2)}"),
+    ]
+
+
+def _replay_row(contender: Contender, results: Results, ratios: Mapping[Pair, Spread]) -> list[str]:
+    spread, beside = spread_of(rates(results, contender.name)), scalars(results[contender.name])
+    beaten = [ratios.get((contender.shape, peer)) for peer in ("sb3", "sb3-1-thread")]
+    return [
+        contender.title,
+        number(spread.median),
+        f"{number(spread.least)}..{number(spread.most)}",
+        number(beside["updates_per_s"]),
+        *(spread_text(one) if one else NOTHING for one in beaten),
+        *(percent(beside[f"{group}_share"]) for group in ("collector", "gradient_worker", "learner")),
     ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.figures import Spread
 
-__all__ = ["WIDTH", "aligned", "number", "percent", "ratio", "spread_text"]
+__all__ = ["NOTHING", "WIDTH", "aligned", "number", "percent", "ratio", "spread_text"]
 
 WIDTH = 120  # maximum width of a table in columns
 NOTHING = "–"  # cell of a value that was not measured

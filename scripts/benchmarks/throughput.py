@@ -15,6 +15,8 @@ the same network, optimizer and losses. They differ in three ways. In (d) hive m
 rollouts, the sketch one from each. hive counts valid steps only; the sketch and the vectorised environment also count
 resets, one per episode. With CartPole, SB3's policy and value networks share no layer.
 
+`benchmarks.off_policy` has further settings, which train from a replay memory.
+
 Every repetition measures every contender once, in the same order.
 """
 
@@ -26,29 +28,23 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from benchmarks.contender import ENDLESS_STEPS, Contender, Measurement, Setting, sb3
 from benchmarks.hive_run import measure_run
 from benchmarks.machine import CpuMeter
-from benchmarks.peer_environments import peer_python
+from benchmarks.off_policy import OFF_POLICY, off_policy_contenders
 from benchmarks.programs import here, run_program
 
-__all__ = ["SETTINGS", "Contender", "Measurement", "Setting", "chosen", "config_of", "contenders", "measure"]
-
-ENDLESS_STEPS = 10**12  # the bench ends a run, not its budget
-
-Measurement = dict[str, Any]  # steps_per_s, and further figures of the contender
+__all__ = ["ON_POLICY", "SETTINGS", "A2CSetting", "chosen", "config_of", "contenders", "measure"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class A2CSetting(Setting):
     """An environment, how many of them are stepped, for how many steps in a rollout, and the network.
 
     envs: of each collector; of all together if `envs_are_shared`. env, network: further lines of [env] and [network].
     """
 
-    name: str
-    title: str
     envs: int
     env: str
     rollout: int = 32
@@ -57,15 +53,15 @@ class Setting:
 
 
 CARTPOLE = 'id = "CartPole-v1"\nvector = '
-SETTINGS = (
-    Setting("python-16", "16 CartPole-v1 environments in Python per collector", 16, f'{CARTPOLE}"python"'),
-    Setting(
+ON_POLICY = (
+    A2CSetting("python-16", "16 CartPole-v1 environments in Python per collector", 16, f'{CARTPOLE}"python"'),
+    A2CSetting(
         "vector-64",
         "64 CartPole-v1 environments of Gymnasium's NumPy vector class per collector",
         64,
         f'{CARTPOLE}"native"',
     ),
-    Setting(
+    A2CSetting(
         "pong-16",
         "16 games of Pong, 84 x 84 pixels, 4 frames stacked",
         16,
@@ -77,23 +73,10 @@ SETTINGS = (
 )
 
 
-SB3_ENVIRONMENTS = {"python-16": "CartPole-v1", "pong-16": "ALE/Pong-v5"}
-"""The settings that Stable-Baselines3 is measured in too -> its environment."""
+SETTINGS: tuple[Setting, ...] = (*ON_POLICY, *OFF_POLICY)
 
-
-@dataclass(frozen=True)
-class Contender:
-    """One program to measure. `shape`: bare, single, 1-collector, 2-collectors, sketch-fused, ... or sb3."""
-
-    setting: Setting
-    shape: str
-    title: str
-    measure: Callable[[float], Measurement]
-
-    @property
-    def name(self) -> str:
-        return f"{self.setting.name}/{self.shape}"
-
+SB3_ENVIRONMENTS = {"python-16": ("CartPole-v1", 1), "pong-16": ("ALE/Pong-v5", 0)}
+"""The settings of Stable-Baselines3's A2C -> its environment, and threads of torch (0: torch's default)."""
 
 CONFIG = """\
 [run]
@@ -133,7 +116,7 @@ communication = "synchronous"
 """
 
 
-def config_of(setting: Setting, collectors: int, carrier: str = "slots") -> str:
+def config_of(setting: A2CSetting, collectors: int, carrier: str = "slots") -> str:
     """Return the config of a run with this many collectors; 0: scheme `single`. Other keys keep hive's defaults."""
     return CONFIG.format(
         carrier=carrier,
@@ -148,7 +131,7 @@ def config_of(setting: Setting, collectors: int, carrier: str = "slots") -> str:
 def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[Contender]:
     """Return all contenders in the order of measurement: those that are compared follow each other."""
     found = []
-    for setting in SETTINGS:
+    for setting in ON_POLICY:
         found.append(Contender(setting, "bare", "(a) bare loop", _bare(setting)))
         for letter, collectors, arrangement in (("b", 0, "--fused"), ("c", 1, ""), ("d", 2, "")):
             shape = "single" if not collectors else f"{collectors}-collector{'s' * (collectors > 1)}"
@@ -163,8 +146,10 @@ def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[C
                     Contender(setting, "1-collector-zmq", "    over ZeroMQ", _hive(setting, collectors, "zmq"))
                 )
         if "sb3" in peers and setting.name in SB3_ENVIRONMENTS:
-            found.append(Contender(setting, "sb3", "    sb3 A2C", _sb3(setting, cache)))
-    return found
+            environment, threads = SB3_ENVIRONMENTS[setting.name]
+            settings = {"env": environment, "envs": setting.envs, "rollout": setting.rollout}
+            found.append(Contender(setting, "sb3", "    sb3 A2C", sb3(settings, threads, cache)))
+    return [*found, *off_policy_contenders(peers, cache)]
 
 
 def chosen(all_of_them: Sequence[Contender], patterns: Sequence[str]) -> list[Contender]:
@@ -172,7 +157,7 @@ def chosen(all_of_them: Sequence[Contender], patterns: Sequence[str]) -> list[Co
     return [c for c in all_of_them if not patterns or any(fnmatch.fnmatchcase(c.name, p) for p in patterns)]
 
 
-def _bare(setting: Setting) -> Callable[[float], Measurement]:
+def _bare(setting: A2CSetting) -> Callable[[float], Measurement]:
     def measure(seconds: float) -> Measurement:
         with tempfile.NamedTemporaryFile("w", suffix=".toml", prefix="hive-bench-") as config:
             config.write(config_of(setting, 1))
@@ -182,24 +167,15 @@ def _bare(setting: Setting) -> Callable[[float], Measurement]:
     return measure
 
 
-def _hive(setting: Setting, collectors: int, carrier: str = "slots") -> Callable[[float], Measurement]:
+def _hive(setting: A2CSetting, collectors: int, carrier: str = "slots") -> Callable[[float], Measurement]:
     return lambda seconds: measure_run(config_of(setting, collectors, carrier), seconds)
 
 
-def _sketch(sketch: Path, setting: Setting, collectors: int) -> Callable[[float], Measurement]:
+def _sketch(sketch: Path, setting: A2CSetting, collectors: int) -> Callable[[float], Measurement]:
     command = [sys.executable, "-P", sketch.resolve(), "--envs", setting.envs, "--rollout", setting.rollout]
     command += ["--vector"] if setting.name == "vector-64" else []
     command += ["--collectors", collectors] if collectors else ["--fused"]
     return lambda seconds: run_program([*command, "--seconds", seconds], seconds)
-
-
-def _sb3(setting: Setting, cache: Path) -> Callable[[float], Measurement]:
-    def measure(seconds: float) -> Measurement:
-        python, shape = peer_python("sb3", cache), (setting.envs, setting.rollout)
-        environment = SB3_ENVIRONMENTS[setting.name]
-        return run_program([python, "-P", here("peers", "sb3_a2c.py"), environment, *shape, seconds], seconds)
-
-    return measure
 
 
 def measure(

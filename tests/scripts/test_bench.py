@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from benchmarks.command import parser
 from benchmarks.figures import Spread, best_of, medians, ratio_of, spread_of
 from benchmarks.hive_run import Look, figures_between, lags_of
 from benchmarks.machine import cpu_model, taken_cpu_s
+from benchmarks.off_policy import APART, OFF_POLICY, ONE_PROCESS, ReplaySetting, keys
 from benchmarks.peer_environments import REQUIREMENTS, environment_folder
 from benchmarks.programs import BenchError, last_json, run_program
-from benchmarks.report import checks_of, document_of
-from benchmarks.throughput import SETTINGS, chosen, config_of, contenders, measure
+from benchmarks.report import checks_of, document_of, text_of
+from benchmarks.table import WIDTH
+from benchmarks.throughput import ON_POLICY, chosen, config_of, contenders, measure
 
 from hive.config import load_config
 
@@ -95,7 +98,7 @@ def test_other_requirements_get_another_environment() -> None:
 # --- contenders
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", ON_POLICY, ids=lambda setting: setting.name)
 @pytest.mark.parametrize("collectors", [0, 1, 2])
 def test_the_configs_equal_the_settings_of_the_sketch(setting: Any, collectors: int, tmp_path: Path) -> None:
     path = tmp_path / "bench.toml"
@@ -112,19 +115,71 @@ def test_the_configs_equal_the_settings_of_the_sketch(setting: Any, collectors: 
 
 def test_what_is_compared_is_measured_side_by_side() -> None:
     names = [contender.name for contender in ALL]
-    assert len(set(names)) == len(names) == 23
+    assert len(set(names)) == len(names) == 23 + 12
     for ours, theirs in (("single", "fused"), ("1-collector", "1-collector"), ("2-collectors", "2-collectors")):
         assert names.index(f"vector-64/sketch-{theirs}") == names.index(f"vector-64/{ours}") + 1
     assert [contender.shape for contender in contenders(None, [], Path("cache"))] == [
         *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
         *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
         *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
+        *("single", "1-collector") * 3,
     ]
 
 
+@pytest.mark.parametrize("setting", OFF_POLICY, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("arrangement", [ONE_PROCESS, APART], ids=["single", "1-collector"])
+def test_a_run_with_a_replay_memory_has_the_settings_of_its_task(setting: ReplaySetting, arrangement: Any) -> None:
+    config = load_config("bench.toml", keys(setting, arrangement), text="")
+    given: Any = config.algorithm
+    workers = int(arrangement is APART)
+    assert (config.collection.workers, config.gradients.workers) == (workers, workers)
+    assert (config.collection.communication, config.collection.max_lag) == (
+        ("pipelined", 1) if workers else ("synchronous", 0)
+    )
+    assert given.batch_size == {"dqn-lunarlander": 128, "dqn-cartpole": 64, "sac-halfcheetah": 256}[setting.name]
+    assert (config.network.middleware, config.collection.envs) == ((256, 256), 1)
+    assert Fraction(given.updates_per_step) * setting.steps_per_update == 1
+    assert setting.steps_per_update == (2 if setting.name == "dqn-cartpole" else 1)
+    assert given.learning_starts <= 1000
+    assert getattr(given, "exploration_steps", 1000) == 1000, "no decrease while it is measured"
+
+
+def test_the_steps_before_the_first_update_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def measured_run(*given: Any) -> dict[str, float]:
+        seen.append(given)
+        return {"steps_per_s": 9999.0, "updates_per_s": 100.0}
+
+    monkeypatch.setattr("benchmarks.off_policy.measure_run", measured_run)
+    those = {contender.name: contender for contender in contenders(None, [], Path("cache"))}
+    rates = {shape: those[f"dqn-cartpole/{shape}"].measure(1.5)["steps_per_s"] for shape in ("single", "1-collector")}
+    assert rates == {"single": 200.0, "1-collector": 200.0}
+    assert [(config, seconds) for config, seconds, _ in seen] == [("", 1.5)] * 2
+    assert [given[-len(APART) :] for _, _, given in seen] == [[*ONE_PROCESS], [*APART]]
+
+
+def test_sb3_has_one_thread_and_then_as_many_as_torch_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[Any]] = []
+    monkeypatch.setattr("benchmarks.contender.peer_python", lambda peer, cache: f"{cache}/{peer}/python")
+    monkeypatch.setattr("benchmarks.contender.run_program", lambda command, *_: commands.append(command))
+    for contender in chosen(ALL, ["sac-halfcheetah/sb3*", "*-16/sb3"]):
+        contender.measure(1.5)
+    assert {command[0] for command in commands} == {"cache/sb3/python"}
+    assert [(*command[3:5], json.loads(command[5])["env"]) for command in commands] == [
+        *((1.5, 1, "CartPole-v1"), (1.5, 0, "ALE/Pong-v5")),
+        *((1.5, 1, "HalfCheetah-v5"), (1.5, 0, "HalfCheetah-v5")),
+    ]
+    assert (json.loads(commands[2][5])["batch"], json.loads(commands[0][5])["envs"]) == (256, 16)
+
+
 def test_contenders_are_chosen_by_name() -> None:
+    names = {contender.setting.name for contender in chosen(ALL, ["dqn-*", "sac-*"])}
+    assert names == {"dqn-lunarlander", "dqn-cartpole", "sac-halfcheetah"}
+    assert [contender.shape for contender in ALL if contender.needs("sb3")] == ["sb3"] * 2 + ["sb3-1-thread", "sb3"] * 3
     assert [contender.name for contender in chosen(ALL, ["*/bare", "*/sb3"])] == [
         *("python-16/bare", "python-16/sb3", "vector-64/bare", "pong-16/bare", "pong-16/sb3"),
+        *("dqn-lunarlander/sb3", "dqn-cartpole/sb3", "sac-halfcheetah/sb3"),
     ]
     assert chosen(ALL, []) == ALL
     assert chosen(ALL, ["nothing"]) == []
@@ -191,6 +246,7 @@ def test_the_figures_of_a_run_are_differences_of_two_samples() -> None:
     found = figures_between(first, last)
     assert found["collector_share"] == pytest.approx(0.8)
     assert found["collector_wait_share"] == pytest.approx(0.1)
+    assert (found["learner_share"], found["gradient_worker_share"]) == (pytest.approx(0.1), None)
     assert (found["slots_per_s"], found["messages_per_s"]) == (10.0, 0.5)
     assert found["cpu_cores"] == pytest.approx((0.5 + 9.0 + 2.5) / 10.0)
     assert found["cpu_cores_of"] == {
@@ -258,6 +314,30 @@ def test_every_promise_is_judged_where_it_was_measured() -> None:
         "python-16: the runtime of hive single takes <= 5% of the CPU": ("4.0%", True),
         "python-16: the runtime of hive 1-collector takes <= 5% of the CPU": ("4.0%", True),
     }
+
+
+REPLAY_RESULTS = {
+    "dqn-cartpole/single": run(60.0),
+    "dqn-cartpole/1-collector": measured(90.0, updates_per_s=45.0, gradient_worker_share=0.8, learner_share=0.25),
+    "dqn-cartpole/sb3-1-thread": measured(100.0),
+    "dqn-cartpole/sb3": [{"steps_per_s": 30.0, "others_cores": 0.0}] * 3,
+}
+
+
+def test_with_a_replay_memory_both_peers_are_rivals_and_the_busy_actors_are_shown() -> None:
+    assert verdicts(REPLAY_RESULTS) == {
+        "dqn-cartpole: the best of hive (1-collector) > sb3": ("3.00 (1.50..3.75)", True),
+        "dqn-cartpole: the best of hive (1-collector) > sb3-1-thread": ("0.90 (0.90..0.90)", False),
+    }
+    those = [contender for contender in ALL if contender.name in REPLAY_RESULTS]
+    lines = text_of(those, REPLAY_RESULTS, 3, 6.0, CORES).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert not any("x sketch" in line for line in lines)
+    (shown,) = (line.split("  ") for line in lines if line.startswith("hive 1 collector"))
+    assert [cell.strip() for cell in shown if cell] == [
+        *("hive 1 collector", "90", "45..112", "45"),
+        *("3.00 (1.50..3.75)", "0.90 (0.90..0.90)", "–", "80.0%", "25.0%"),
+    ]
 
 
 def test_a_collector_that_waits_for_others_is_not_checked() -> None:
