@@ -70,7 +70,7 @@ class Count(enum.IntEnum):
     env_steps = 2  # valid environment steps in the gradients of all turns
     episodes = 3  # finished episodes
     skipped = 4  # turns whose gradient or new weights were not finite
-    first_ns = 5  # monotonic time at the end of the first turn, in nanoseconds
+    first_ns = 5  # monotonic time at the end of the first turn (with a replay memory: at the start), in nanoseconds
     last_ns = 6  # monotonic time at the end of the latest turn, in nanoseconds
     stale = 7  # gradients dropped because they were too old
     largest_leaf = 8  # of a replay memory: the highest priority so far, that of new steps

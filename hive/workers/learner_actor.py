@@ -74,6 +74,7 @@ class LearnerActor(Actor):
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.skipped = 0  # consecutive turns that were not finite
         self.last_cause = ""  # `cause` of the last skipped turn
+        self.begun_ns = 0  # time of the first steps, if they are counted as trained; 0: that of the first turn
         resume = blueprint.resume
         self.first_turn = resume.update if resume else 0
         self.first_updates = int(resume.state.get("updates", 0)) if resume else 0
@@ -215,12 +216,12 @@ class LearnerActor(Actor):
         return StepRecord(step, parts, max(used, default=0), policy_lag)
 
     def _count_time(self, counters: NDArray[np.int64]) -> None:
-        """Update the times of the first and the last turn; training time excludes the pauses in between."""
+        """Update the times of the beginning and of the last turn; training time excludes the pauses in between."""
         first, last = counters.item(Count.first_ns), counters.item(Count.last_ns)
         resumed, now_ns = self.actor_context.resumed_ns, self.clock.now_ns()
         if 0 < last < resumed:
             first += resumed - last
-        counters[Count.first_ns], counters[Count.last_ns] = first or now_ns, now_ns
+        counters[Count.first_ns], counters[Count.last_ns] = first or self.begun_ns or now_ns, now_ns
 
     def _call_hook(self, hook: UpdateHook, record: StepRecord) -> None:
         """Pass an update to the user's hook, and keep the numbers that it returns for the metrics."""

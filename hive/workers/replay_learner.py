@@ -66,6 +66,7 @@ class ReplayLearnerActor(LearnerActor):
         else:
             self.replay.forget_unfinished(self._ledger())
         await super().setup()
+        self.begun_ns = self.clock.now_ns()  # the steps before the first update are among those that rates count
 
     async def _retire_applied(self) -> None:
         await super()._retire_applied()
