@@ -215,12 +215,6 @@ class GWorker:
         self.compress_grads_to_send = compress_grads_to_send
         self.col_workers = col_workers_factory(device, initial_weights, index_worker)
         self.blueprint = self.col_workers.blueprint
-        if self.blueprint.replays:
-            raise TopologyError(
-                f"{self.blueprint.config.algorithm.name} learns from a replay memory, and a GWorker from rollouts",
-                hint="start a run (hive.run, hive up), whose gradient workers are hive.workers.ReplayWorker; or use "
-                "hive.storage.ReplayBuffer in a script",
-            )
         self._collection = col_fraction_workers, col_communication, col_execution, broadcast_interval
         self._collector: CollectionTask | None = None
         if not isinstance(self.col_workers, CollectorsElsewhere):
@@ -232,6 +226,12 @@ class GWorker:
         self.flat = self.networks.online_network.flat
         self.slot = GradientSlot(self.flat, self.codec)
         self.algo: Algorithm = algorithm or cast(Algorithm, self.blueprint.algorithm(alone=True))
+        if not hasattr(self.algo, "gradients"):
+            raise TopologyError(
+                f"{self.blueprint.config.algorithm.name} learns from a replay memory, and a GWorker from rollouts",
+                hint="start a run (hive.run, hive up), whose gradient workers are hive.workers.ReplayWorker; or use "
+                "hive.storage.ReplayBuffer in a script",
+            )
         target = self.networks.target_network
         self.algo.connect(self.actor, self.slot, SharedTarget(self.actor, target.module) if target else None)
         self.status = status
