@@ -6,12 +6,14 @@ import ast
 
 import dqn
 import numpy as np
+import pytest
 from short_runs import EXAMPLES
 
 LEARNED = 100.0  # four times what chance gives; seeds 0 to 2 reach 157 to 220
 LINES_OF_CODE = 45
 
 
+@pytest.mark.full(reason="the DQN of runs is compared with others number by number")
 def test_a_short_form_learns() -> None:
     returns = dqn.train(6_000, seed=0)
     assert np.mean(returns[:20]) < 40.0

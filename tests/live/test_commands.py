@@ -46,6 +46,7 @@ def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
     assert house.ps("quiet-1")["learner-0"]["state"] == "stopped"
 
 
+@pytest.mark.full(reason="three runs to their goals")
 def test_a_finished_run_is_judged_goes_on_with_another_goal_and_is_judged_again(house: House) -> None:
     normalised = "[network]\nnormalize_observations = true\n"
     done = house.hive("up", house.cartpole(6400, more=normalised))

@@ -30,6 +30,7 @@ def lines_of(house: House) -> list[dict[str, Any]]:
     return list(read_jsonl(house.home / "cart-1" / "evaluations.jsonl"))
 
 
+@pytest.mark.full(reason="other actors that come back are in test_death")
 def test_a_killed_evaluator_comes_back_and_evaluates_what_falls_due_then(house: House) -> None:
     started(house, OFTEN)
     house.until(lambda: len(lines_of(house)) >= 2)

@@ -172,6 +172,7 @@ def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     assert (kept.learning_rate, kept.entropy_weight) == (1e-5, 0.5)
 
 
+@pytest.mark.full(reason="stacks and histories of fakes are in tests/runtime")
 def test_stacks_and_histories_of_a_live_run(house: House) -> None:
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 1_000)

@@ -35,7 +35,7 @@ from hive.testing import Faults, Simulation, simulate, simulated_process  # noqa
 
 MODES = ("synchronous", "pipelined", "asynchronous")
 SEEDS = range(1_000)  # seeds that CI simulates
-FIRST = 200  # number of these seeds in the everyday tier
+FIRST = 100  # number of these seeds in the everyday tier
 PATIENCE_S = 20.0  # timeout in virtual seconds; a run that ends takes less than 2
 LIMIT_S = 3_600  # timeout of a program, in seconds; only a hung program reaches it
 
