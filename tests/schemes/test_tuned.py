@@ -17,7 +17,11 @@ LIMIT_S = 120.0  # time limit of a run that takes about a second
 EVERY = [(env_id, scheme) for env_id, schemes in TUNED.items() for scheme in schemes]
 OLD = "Pusher-v4"  # needs an older MuJoCo than the extra installs
 VERSIONS = [*EVERY, *((env_id.replace("-v5", "-v4"), scheme) for env_id, scheme in EVERY if env_id.endswith("-v5"))]
-SHORT = ("algorithm.epochs", 1), ("algorithm.minibatches", 2), ("collection.rollout", 16)  # a round of tens of updates
+# A round of tens of updates; with a replay memory, the first of them at once.
+SHORT = (
+    *(("algorithm.epochs", 1), ("algorithm.minibatches", 2)),
+    *(("collection.rollout", 16), ("algorithm.learning_starts", 0)),
+)
 
 
 @pytest.mark.full(reason="needs the extras `box2d` and `mujoco`")
