@@ -153,7 +153,7 @@ def _rates(snapshot: Snapshot) -> list[Line]:
 
 
 def _replay(values: Mapping[str, float]) -> list[Line]:
-    """Draw how full the replay memory is, how often a step is drawn, and the age and priorities of what is drawn."""
+    """Draw how full the replay memory is, how often a step is drawn, and the ages and priorities of drawn steps."""
     if not values.get("steps"):
         return []
     held, drawn = f"{amount(values['steps'])} ({values['fill']:.0%})", f"{values['draws_per_step']:.3g}"

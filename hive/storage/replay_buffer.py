@@ -81,7 +81,7 @@ class ReplayBuffer:
         return int(np.count_nonzero(self.tree.leaves))
 
     def begin(self, observations: ArrayLike) -> None:
-        """Set the first observations [B, ...] of new episodes. Those before stay as they are, without an end."""
+        """Set the first observations [B, ...] of new episodes. Earlier episodes stay without an end."""
         self._step["observations"][0] = observations
         self._step["header"][BEGINS] = 1
 

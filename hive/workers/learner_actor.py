@@ -369,10 +369,11 @@ class LearnerActor(Actor):
         return info_means(names, self._optimizer_state()["infos"][: min(episodes, RETURNS_KEPT)]) if names else {}
 
     def _stop_reason(self) -> str | None:
-        """Return why the run has reached its goal, or None. It depends on the optimizer state alone."""
-        if not self.schedule.gradients.may_end(
-            self.turn
-        ):  # also a successor within the last round makes its other turns
+        """Return why the run has reached its goal, or None. It depends on the optimizer state alone.
+
+        A successor within the last round also makes the other turns of this round first.
+        """
+        if not self.schedule.gradients.may_end(self.turn):
             return None
         run, totals = self.config.run, self.totals
         mean_return_100 = totals["mean_return_100"]

@@ -11,7 +11,7 @@ A learner that is killed is followed by one that repeats its last step. So each 
 depend on committed numbers alone, and may be written twice, or reads them only after all of these writes: first the
 rollouts of a round are admitted, then the plan is drawn, and the errors of a turn are written at its end.
 
-Why nobody reads a row while it is overwritten: a plan names rows that could be drawn when it was drawn. Until its
+No row is overwritten while it is read. A plan names rows that could be drawn when it was drawn. Until its
 gradients have arrived, the rollouts of at most `rounds_ahead` rounds are appended. The ring has room for these, besides
 the rows that can be drawn, their stacks of observations and the steps that follow them.
 """

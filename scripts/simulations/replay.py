@@ -203,7 +203,7 @@ class World:
                 self.fail(f"plan {number} has row {row} of collector {source}, in which no step was made")
 
     def save(self, source: int, row: int, found: Arrays) -> None:
-        """Compare a row that is saved with what was made of it."""
+        """Compare a saved row with the steps that were made of it."""
         for env, step in enumerate(self.rows[source][row]):
             observation = float(found["observations"][env, 1]) if step.valid else step.observation
             if (observation, bool(found["valid"][env])) != (step.observation, step.valid):

@@ -79,7 +79,7 @@ def ddpg_value(loop: AgentLoop, observation: Tensor, noise: Tensor, temperature:
 def test_targets_and_errors_are_those_of_each_row(
     scheme: str, id: str, value: Callable[..., Tensor], factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A discount is 0 where an episode terminated, and positive where it was truncated or goes on."""
+    """A discount is 0 where an episode terminated, and positive where it was truncated or continues."""
     loop = loop_of(scheme, id, algorithm__critic_first="true")
     for number in range(3):  # then the target differs from the network, and the temperature from 1
         with torch.enable_grad():

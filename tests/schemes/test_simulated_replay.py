@@ -77,7 +77,7 @@ def test_the_schedules_of_ci_break_no_promise() -> None:
     assert re.fullmatch(rf"{len(SEEDS):,} schedules, [\d,]+ callbacks in [\d.]+ s: 0 failed\n", done.stdout)
 
 
-# --- faults of the trainer, and what they look like
+# --- faults of the trainer, and their symptoms
 
 
 class PublishesFirst(ReplayLearnerActor):
