@@ -1,5 +1,5 @@
 """hive._native, the C++ part: slots, boards, status pages, gradient reduction and codecs, optimizers, returns, rows,
-priorities.
+priorities, compiled environments.
 
 The headers under native/include/hive document each unit; this file declares the types. Numeric functions take
 C-contiguous arrays and never convert them. Another dtype raises TypeError; another shape, a read-only output or an
@@ -237,7 +237,7 @@ def value_fit(
 # Rows (rows.hpp). These keep the GIL, because a row takes microseconds.
 
 class Row:
-    """The fields of a StepRow except its observations and finals; arrays are [B]."""
+    """The arrays of a StepRow, [B] each; observations and finals are those that compiled environments write."""
 
     def __init__(
         self,
@@ -248,6 +248,8 @@ class Row:
         episode_returns: NDArray[np.float32],
         episode_lengths: NDArray[np.int32],
         final_index: NDArray[np.int32],
+        observations: NDArray[Any] | None = None,
+        finals: NDArray[Any] | None = None,
     ) -> None: ...
 
 class Episodes:
@@ -505,3 +507,121 @@ class ReplayRows:
         discounts: NDArray[np.float32],
     ) -> None:
         """Write the transitions that begin at `positions` [N]: stacks uint8 [N, k, bytes], actions uint8 [N, bytes]."""
+
+def dense_instructions() -> str: ...
+
+_F = NDArray[np.float32]
+
+class DenseNetwork:
+    def __init__(self, branches: Sequence[Sequence[Mapping[str, Any]]], parameters: int) -> None: ...
+    def forward(
+        self,
+        block: _F,
+        observations: _F,
+        outputs: Sequence[_F],
+        *,
+        keep: bool = False,
+    ) -> None: ...
+    def backward(
+        self,
+        block: _F,
+        observations: _F,
+        to_outputs: Sequence[_F | None],
+        gradient: _F | None,
+        *,
+        to_observations: _F | None = None,
+    ) -> None: ...
+
+class PolicyLosses:
+    def __init__(self, choices: Sequence[int], dimensions: int = 0) -> None: ...
+    def log_probs(self, outputs: _F, actions: NDArray[Any], sizes: Sequence[int], log_probs: _F) -> None: ...
+    def actor_critic(
+        self,
+        outputs: _F,
+        values: _F,
+        actions: NDArray[Any],
+        sizes: Sequence[int],
+        advantages: _F,
+        returns: _F,
+        weights: _F,
+        value_weight: float,
+        entropy_weight: float,
+        to_outputs: _F,
+        to_values: _F,
+    ) -> tuple[float, float, float, float, float]: ...
+    def ppo(
+        self,
+        outputs: _F,
+        values: _F,
+        actions: NDArray[Any],
+        behaviour_log_probs: _F,
+        advantages: _F,
+        returns: _F,
+        behaviour_values: _F | None,
+        clip_range: float,
+        value_weight: float,
+        entropy_weight: float,
+        value_clip_range: float,
+        to_outputs: _F,
+        to_values: _F,
+    ) -> tuple[float, float, float, float, float, float]: ...
+
+def q_loss(
+    values: _F,
+    actions: NDArray[Any],
+    targets: _F,
+    weights: _F | None,
+    importance: _F | None,
+    errors: _F | None,
+    huber: bool,
+    to_values: _F,
+) -> tuple[float, float, float, float]: ...
+
+# Compiled environments (compiled.hpp, classic_control.hpp, hive/env.h).
+
+ENV_VERSION: int
+"""HIVE_ENV_VERSION of hive/env.h."""
+
+class CompiledEnvironment:
+    """A hive_environment of hive/env.h."""
+
+    @staticmethod
+    def load(path: str, name: str) -> CompiledEnvironment:
+        """Load a shared library, which stays loaded.
+
+        Raises KeyError if it has no constant `name`, and ValueError if it cannot be loaded or has another version.
+        """
+    @staticmethod
+    def classic_control(name: str) -> CompiledEnvironment | None:
+        """Return the compiled form of a class of Gymnasium's classic control, such as "CartPoleEnv"."""
+    def describe(self, options: Mapping[str, float | str]) -> dict[str, Any]:
+        """Return its sizes: shape, dtype, elements, choices, low, high and max_episode_steps.
+
+        Raises ValueError for options that it refuses, and for sizes that cannot be used.
+        """
+
+class CompiledVector:
+    """`count` environments of one kind, with their episodes. Raises ValueError if they cannot be created."""
+
+    def __init__(self, environment: CompiledEnvironment, options: Mapping[str, float | str], count: int) -> None: ...
+    def reset(self, seeds: NDArray[np.uint64], observations: NDArray[Any]) -> bool:
+        """Start an episode in every environment and write `observations` [B, ...]. False: see `fault`."""
+    def step(self, actions: NDArray[Any], row: Row, finals: int) -> int:
+        """Step every environment, reset those that ended, and write the row, whose first `finals` finals are kept.
+
+        Returns the number of finals after the step; -1 if something went wrong (`fault`); and -2, with nothing done, if
+        `actions` are not a contiguous array [B] or [B, k] of int64 or, for continuous actions, float32.
+        """
+    def reset_one(self, index: int, seed: int | None, observation: NDArray[Any]) -> bool:
+        """Start an episode in one environment and write `observation` [1, ...]. False: see `fault`."""
+    def step_all(self, actions: NDArray[Any], row: Row) -> int:
+        """Step every environment without an account of episodes and without resets; 0, or -1 or -2 as `step`."""
+    @property
+    def fault(self) -> tuple[str, int, str]:
+        """What went wrong in the last call: its kind, the environment (-1: unknown), and a text.
+
+        The kinds are "failed", "action", "reward", "observation" and "final observation".
+        """
+
+def sines_cosines(angles: NDArray[np.float64], sines: NDArray[np.float64], cosines: NDArray[np.float64]) -> None:
+    """Write sines and cosines [N] as compiled environments compute them."""

@@ -21,7 +21,7 @@ from types import ModuleType
 
 from hive.errors import PlatformError
 
-__all__ = ["check_native", "load_native", "source_folder", "sources_digest"]
+__all__ = ["check_native", "include_folder", "load_native", "source_folder", "sources_digest"]
 
 HOME = Path(__file__).resolve().parent
 SOURCES = HOME.parent / "native"  # the C++ files; exists in the source folder only
@@ -51,6 +51,11 @@ def check_native() -> ModuleType:
     if source_folder() and built_from != sources_digest(SOURCES):
         raise PlatformError(f"the native part of hive in {HOME} was built from other sources", hint=BUILD)
     return module
+
+
+def include_folder() -> str:
+    """Return the folder for a compiler's option -I, so that it finds hive/env.h."""
+    return str(HOME.parent)
 
 
 def source_folder() -> Path | None:
@@ -90,13 +95,17 @@ def _installed() -> Path | None:
 
 
 def sources_digest(folder: Path) -> str:
-    """Return the SHA-256 of the SHA-256 digests of the C++ files in `include` and `src`, in the order of their paths.
+    """Return the SHA-256 of the SHA-256 digests of the C++ files in `include` and `src`, and of hive/env.h.
 
-    Hidden files are skipped, because editors create some. native/CMakeLists.txt computes the same digest.
+    Files are in the order of their paths. Hidden files are skipped, because editors create some. native/CMakeLists.txt
+    computes the same digest.
     """
     parts = []
     for name in FOLDERS:
         found = (folder / name).rglob("*.[ch]pp")
         files = sorted((path for path in found if not path.name.startswith(".")), key=str)
         parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    interface = folder.parent / "hive" / "env.h"
+    if interface.exists():
+        parts.append(hashlib.sha256(interface.read_bytes()).hexdigest())
     return hashlib.sha256("".join(parts).encode()).hexdigest()

@@ -7,8 +7,7 @@
 #include <array>
 #include <cstring>
 
-#include "arrays.hpp"
-#include "hive/rows.hpp"
+#include "checked_row.hpp"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -155,23 +154,6 @@ py::object columns(const py::list& results) {
   return py::make_tuple(kept[0], kept[1], kept[2], kept[3]);
 }
 
-// A row whose arrays are checked once and kept alive.
-struct CheckedRow {
-  Arrays arrays{1};
-  Row row;
-
-  CheckedRow(const py::object& rewards, const py::object& terminated, const py::object& truncated,
-             const py::object& valid, const py::object& episode_returns, const py::object& episode_lengths,
-             const py::object& final_index)
-      : row{arrays.output<float>(rewards, "rewards"),
-            arrays.output<std::uint8_t>(terminated, "terminated"),
-            arrays.output<std::uint8_t>(truncated, "truncated"),
-            arrays.output<std::uint8_t>(valid, "valid"),
-            arrays.output<float>(episode_returns, "episode_returns"),
-            arrays.output<std::int32_t>(episode_lengths, "episode_lengths"),
-            arrays.output<std::int32_t>(final_index, "final_index")} {}
-};
-
 py::object finish(Episodes& episodes, const py::object& rewards, const py::object& terminated,
                   const py::object& truncated, const CheckedRow& checked) {
   const Row& row = checked.row;
@@ -197,9 +179,10 @@ py::object finish(Episodes& episodes, const py::object& rewards, const py::objec
 
 void bind_rows(py::module_& m) {
   using Object = const py::object&;
-  py::class_<CheckedRow>(m, "Row", "All of a row of B environments but its observations; arrays are [B].")
-      .def(py::init<Object, Object, Object, Object, Object, Object, Object>(), "rewards"_a, "terminated"_a,
-           "truncated"_a, "valid"_a, "episode_returns"_a, "episode_lengths"_a, "final_index"_a);
+  py::class_<CheckedRow>(m, "Row", "A row of B environments; arrays but the last two are [B].")
+      .def(py::init<Object, Object, Object, Object, Object, Object, Object, Object, Object>(), "rewards"_a,
+           "terminated"_a, "truncated"_a, "valid"_a, "episode_returns"_a, "episode_lengths"_a, "final_index"_a,
+           "observations"_a = py::none(), "finals"_a = py::none());
   py::class_<Episodes>(m, "Episodes", "The current episodes of B environments.")
       .def(py::init<std::size_t, bool, std::int64_t>(), "envs"_a, "resets_in_next_step"_a, "limit"_a = 0)
       .def("reset", &Episodes::reset, "Start an episode in every environment and discard the current ones.")

@@ -2,9 +2,12 @@
 #include <pybind11/pybind11.h>
 
 namespace hive {
+void bind_losses(pybind11::module_& m);
 void bind_memory(pybind11::module_& m);
 void bind_accumulator(pybind11::module_& m);
 void bind_codec(pybind11::module_& m);
+void bind_dense(pybind11::module_& m);
+void bind_compiled(pybind11::module_& m);
 void bind_gather(pybind11::module_& m);
 void bind_optimizers(pybind11::module_& m);
 void bind_priority_tree(pybind11::module_& m);
@@ -15,11 +18,14 @@ void bind_rows(pybind11::module_& m);
 
 PYBIND11_MODULE(_native, m) {
   m.doc() = "The native part of hive: slots, boards, status pages, reduction, codecs, optimizers, returns, rows,"
-            " priorities.";
+            " priorities, compiled environments.";
   m.attr("SOURCES") = HIVE_SOURCES;
+  hive::bind_losses(m);
   hive::bind_memory(m);
   hive::bind_accumulator(m);
   hive::bind_codec(m);
+  hive::bind_dense(m);
+  hive::bind_compiled(m);
   hive::bind_gather(m);
   hive::bind_optimizers(m);
   hive::bind_priority_tree(m);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "hive/finite.hpp"
+#include "hive/simd.hpp"
 
 namespace hive {
 namespace {
@@ -28,14 +29,43 @@ bool store_matrix(const Matrix<T>& from, float* to) {
   return !bad;
 }
 
+// What every step of an episode adds to it, before the ends are handled. Few types per loop, so that each vectorises.
+HIVE_SIMD void count_step(const Row& row, double* returns, std::int32_t* lengths) {
+  const std::size_t envs = row.rewards.size();
+  const float* const rewards = row.rewards.data();
+  HIVE_INDEPENDENT
+  for (std::size_t b = 0; b < envs; ++b) returns[b] += static_cast<double>(rewards[b]);
+  HIVE_INDEPENDENT
+  for (std::size_t b = 0; b < envs; ++b) lengths[b] += 1;
+}
+
+// Makes both flags 0 or 1, never both, and truncates episodes of `limit` steps.
+HIVE_SIMD void set_flags(const Row& row, const std::int32_t* lengths, std::int32_t limit) {
+  const std::size_t envs = row.rewards.size();
+  std::uint8_t *const terminated = row.terminated.data(), *const truncated = row.truncated.data();
+  HIVE_INDEPENDENT
+  for (std::size_t b = 0; b < envs; ++b) {
+    const std::uint8_t cut = lengths[b] >= limit;
+    truncated[b] = cut | (truncated[b] != 0);
+  }
+  HIVE_INDEPENDENT
+  for (std::size_t b = 0; b < envs; ++b) {
+    const std::uint8_t ends = terminated[b] != 0;
+    terminated[b] = ends;
+    truncated[b] = truncated[b] & (ends ^ 1);
+  }
+}
+
 }  // namespace
+
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int32_t>::max();
 
 Episodes::Episodes(std::size_t envs, bool resets_in_next_step, std::int64_t limit)
     : returns_(envs),
       lengths_(envs),
       resetting_(envs),
       resets_in_next_step_(resets_in_next_step),
-      limit_(limit > 0 ? limit : std::numeric_limits<std::int64_t>::max()) {}
+      limit_(static_cast<std::int32_t>(limit > 0 ? std::min(limit, kUnlimited) : kUnlimited)) {}
 
 void Episodes::reset() {
   std::fill(returns_.begin(), returns_.end(), 0.0);
@@ -47,26 +77,32 @@ std::ptrdiff_t Episodes::finish(const Row& row) {
   std::uint32_t bad = 0;
   for (const float reward : row.rewards) bad |= not_finite(reward);
   if (bad) return -1;
+  if (resets_in_next_step_) {
+    for (std::size_t b = 0; b < envs(); ++b) {
+      if (!resetting_[b]) continue;
+      row.rewards[b] = 0.0F;
+      row.terminated[b] = row.truncated[b] = 0;
+      lengths_[b] = -1;  // this step is not counted
+    }
+  }
+  count_step(row, returns_.data(), lengths_.data());
+  set_flags(row, lengths_.data(), limit_);
+  std::fill(row.valid.begin(), row.valid.end(), std::uint8_t{1});
+  std::fill(row.episode_returns.begin(), row.episode_returns.end(), 0.0F);
+  std::fill(row.episode_lengths.begin(), row.episode_lengths.end(), 0);
+  std::fill(row.final_index.begin(), row.final_index.end(), -1);
   std::ptrdiff_t ended = 0;
   for (std::size_t b = 0; b < envs(); ++b) {
-    const bool valid = !resetting_[b];
-    const std::int32_t length = lengths_[b] + valid;
-    const bool terminated = valid && row.terminated[b];
-    const bool truncated = valid && !terminated && (row.truncated[b] || length >= limit_);
-    const bool ends = terminated || truncated;
-    const float reward = valid ? row.rewards[b] : 0.0F;
-    const double total = returns_[b] + static_cast<double>(reward);
-    row.rewards[b] = reward;
-    row.terminated[b] = terminated;
-    row.truncated[b] = truncated;
-    row.valid[b] = valid;
-    row.episode_returns[b] = ends ? static_cast<float>(total) : 0.0F;
-    row.episode_lengths[b] = ends ? length : 0;
-    row.final_index[b] = -1;
-    returns_[b] = ends ? 0.0 : total;
-    lengths_[b] = ends ? 0 : length;
-    resetting_[b] = ends && resets_in_next_step_;
-    ended += ends;
+    if (resets_in_next_step_) {
+      row.valid[b] = !resetting_[b];
+      resetting_[b] = row.terminated[b] | row.truncated[b];
+    }
+    if (!(row.terminated[b] | row.truncated[b])) continue;
+    row.episode_returns[b] = static_cast<float>(returns_[b]);
+    row.episode_lengths[b] = lengths_[b];
+    returns_[b] = 0.0;
+    lengths_[b] = 0;
+    ++ended;
   }
   return ended;
 }

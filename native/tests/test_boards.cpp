@@ -455,7 +455,7 @@ void the_latest_is_always_there(std::int64_t last) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
+  const double scale = argc > 1 ? std::atof(argv[1]) : 1;
   a_version_from_begin_to_overwritten();
   wrong_memory_is_refused();
   for (int readers = 0; readers <= 3; ++readers)

@@ -515,7 +515,7 @@ struct Hammer {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
+  const double scale = argc > 1 ? std::atof(argv[1]) : 1;
   one_slot_can_be_asked_for();
   the_legal_transitions_and_no_others();
   wrong_arguments_change_nothing();

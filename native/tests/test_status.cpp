@@ -283,7 +283,7 @@ void a_killed_process_leaves_a_pair_that_adds_up(int kills) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
+  const double scale = argc > 1 ? std::atof(argv[1]) : 1;
   names_are_given_once();
   time_goes_to_the_phase_that_was();
   a_death_at_any_store_leaves_both_or_neither();

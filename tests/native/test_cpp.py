@@ -1,5 +1,7 @@
 """The C++ tests of native/tests, each built by one compiler call and run; three of them under TSan too.
 
+The everyday tier has those of lock-free code, because tests in Python check the results of the other sources.
+
 A program is test_<unit>.cpp with src/<unit>.cpp and the sources that it needs. HIVE_SANITIZE=<n>, which scripts/
 sanitize sets, runs each plain and under both sanitizers, and the hammers n times as long.
 """
@@ -27,15 +29,23 @@ SANITIZERS = {
 }
 LENGTH = os.environ.get("HIVE_SANITIZE", "")
 SANITIZED = ("boards", "slots", "status")  # lock-free code, which only ThreadSanitizer judges
+BUILT = pytest.mark.full(reason="slow to build")
+SHORT = {"plain": "1", "thread": "0.2"}  # how long the hammers are if HIVE_SANITIZE is not set
 CASES: list[Any] = (
     [(unit, sanitizer) for sanitizer in SANITIZERS for unit in UNITS]
     if LENGTH
     else [
-        *((unit, "plain") for unit in UNITS),
-        *(pytest.param(unit, "thread", marks=pytest.mark.full(reason="slow to build")) for unit in SANITIZED),
+        *((unit, "plain") for unit in SANITIZED),
+        *(pytest.param(unit, "plain", marks=BUILT) for unit in UNITS if unit not in SANITIZED),
+        *(pytest.param(unit, "thread", marks=BUILT) for unit in SANITIZED),
     ]
 )
-NEEDS = {"gather": ("accumulator",), "priority_tree": ("priorities",)}  # sources that a unit calls besides its own
+NEEDS = {  # sources that a unit calls besides its own
+    "compiled": ("classic_control", "rows", "sines"),
+    "dense": ("dense/choice", "dense/plain"),
+    "gather": ("accumulator",),
+    "priority_tree": ("priorities",),
+}
 LIMIT_S = 240 * int(LENGTH or 1)  # for one program; a few seconds are normal, ten times that on a busy machine
 # TSan cannot live with addresses that are randomised by more than 28 bits (vm.mmap_rnd_bits), so its programs
 # get fixed ones (ADDR_NO_RANDOMIZE). Where a container forbids that, they run all the same: 28 is common.
@@ -66,7 +76,8 @@ def build(folder: Path, unit: str, sanitizer: str) -> Path:
     program = folder / f"{unit}-{sanitizer}"
     sources = [NATIVE / "src" / f"{needed}.cpp" for needed in (unit, *NEEDS.get(unit, ()))]
     sources.append(NATIVE / "tests" / f"test_{unit}.cpp")
-    run([COMPILER, *FLAGS, *SANITIZERS[sanitizer], f"-I{NATIVE / 'include'}", *sources, "-o", program])
+    include = [f"-I{folder}" for folder in (NATIVE / "include", NATIVE.parent)]  # the last: for hive/env.h
+    run([COMPILER, *FLAGS, *SANITIZERS[sanitizer], *include, *sources, "-o", program])
     return program
 
 
@@ -74,4 +85,4 @@ def build(folder: Path, unit: str, sanitizer: str) -> Path:
 def test_unit(tmp_path: Path, unit: str, sanitizer: str) -> None:
     program = build(tmp_path, unit, sanitizer)
     launcher = [sys.executable, "-P", "-c", FIXED_ADDRESSES] if sanitizer == "thread" else []
-    run([*launcher, program, LENGTH or "1"])
+    run([*launcher, program, LENGTH or SHORT[sanitizer]])

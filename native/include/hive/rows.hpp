@@ -53,7 +53,7 @@ class Episodes {
   std::vector<std::int32_t> lengths_;
   std::vector<std::uint8_t> resetting_;
   bool resets_in_next_step_;
-  std::int64_t limit_;
+  std::int32_t limit_;
 };
 
 // A matrix whose element (i, j) lies at data + i * row_step + j * column_step.

@@ -1,0 +1,110 @@
+// Dense networks over a flat block of weights: forward and backward passes of one or several branches of linear layers.
+//
+//     observations [N, inputs] -> branch 0: layer, layer, .., layer -> outputs [N, width 0]
+//                              -> branch 1: ..                      -> outputs [N, width 1]
+//
+// A layer is a linear map, an optional layer norm (Ba et al. 2016) and an activation. Its weights [outputs, inputs] and
+// biases are floats of the block of parameters, as FlatParameters lays them out: each array begins at a multiple of 64
+// bytes, with zeros up to the next one. A gradient is written into a block of the same layout.
+//
+// Every sum has one order, that of the index it sums over, and no sum depends on how rows or columns are grouped. So the
+// outputs of a row are the same in every batch, and a gradient has the same bytes in every process. Products are fused
+// with sums, so processors without such an instruction give other last bits; those with it (AVX2 with FMA, AVX-512,
+// NEON) give the same, whatever their vectors' width. The version is chosen when the module loads.
+//
+// NaN and infinities pass through as in torch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hive {
+
+enum class Activation : std::uint8_t { none, tanh, relu, silu };
+
+// Offsets count floats from the start of the block. `scale` and `shift` are those of a layer norm; -1: none.
+struct DenseLayer {
+  std::size_t inputs;
+  std::size_t outputs;
+  std::ptrdiff_t weight;
+  std::ptrdiff_t bias;
+  std::ptrdiff_t scale = -1;
+  std::ptrdiff_t shift = -1;
+  float epsilon = 1e-5F;
+  Activation activation = Activation::none;
+};
+
+using Branch = std::vector<DenseLayer>;
+
+// A network, and the memory for one pass through it. Calls from several threads follow each other; a pass with `keep` and
+// its `backward` belong to one thread.
+class DenseNetwork {
+ public:
+  // Throws std::invalid_argument unless layers fit each other and a block of `parameters` floats.
+  DenseNetwork(std::vector<Branch> branches, std::size_t parameters);
+
+  std::size_t branches() const { return branches_.size(); }
+  std::size_t parameters() const { return parameters_; }
+  std::size_t inputs() const { return branches_.front().front().inputs; }
+  std::size_t outputs(std::size_t branch) const { return branches_[branch].back().outputs; }
+
+  // Computes the outputs [rows, width] of the first `outputs.size()` branches for `observations` [rows, inputs]. With
+  // `keep`, what `backward` needs is kept until the next such pass.
+  void forward(std::span<const float> block, std::span<const float> observations, std::size_t rows,
+               std::span<float* const> outputs, bool keep);
+
+  // Writes the gradients of all layers of the branches with a gradient of their outputs [rows, width] (others: null)
+  // into `gradient`, a block of the layout of the parameters, for the last pass with `keep`; other floats of it stay.
+  // Empty: only to_observations is computed.
+  // to_observations: [rows, inputs], receives the gradient of the observations; empty: it is not computed.
+  void backward(std::span<const float> block, std::span<const float> observations,
+                std::span<const float* const> to_outputs, std::span<float> gradient, std::span<float> to_observations);
+
+  // The rows of the last pass with `keep`.
+  std::size_t kept_rows() const { return kept_rows_; }
+
+ private:
+  struct Layer : DenseLayer {
+    std::size_t stride;                // floats between rows of its results
+    std::size_t packed;                // offset of its transposed weight in packed_
+    bool keeps_sums, has_norm, swaps;  // swaps: the gradient of its weight is computed transposed
+    std::vector<float> results;        // [rows, stride]: what its activation returned
+    std::vector<float> sums;           // [rows, stride]: the argument of silu
+    std::vector<float> normalised;     // [rows, stride]
+    std::vector<float> inverse;        // [rows]: inverse deviations of a layer norm
+    std::vector<float> transposed;     // [inputs, padded outputs]: the gradient of its weight
+    std::vector<float> weight_rows;    // [outputs, padded inputs]: its weight, where inputs are no multiple of 16
+  };
+  using Layers = std::vector<Layer>;
+
+  Layer prepared(const DenseLayer& layer, bool last);
+  void check(const DenseLayer& layer) const;
+  void pack(std::span<const float> block, std::size_t branches);
+  void reserve(std::size_t rows);
+  void forward_rows(Layers& layers, const float* block, const float* observations, std::size_t first, std::size_t rows,
+                    float* output, bool keep);
+  void backward_rows(Layers& layers, const float* block, const float* observations, std::size_t first,
+                     std::size_t rows, const float* to_output, float* gradient, float* to_observations, bool add);
+  void weight_gradient(Layer& layer, const float* slopes, const Layer* before, const float* observations,
+                       std::size_t first, std::size_t rows, float* gradient);
+
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
+
+  std::vector<Layers> branches_;
+  std::size_t parameters_;
+  std::size_t widest_ = 0;
+  std::size_t kept_rows_ = 0;
+  std::size_t capacity_ = 0;    // rows that the results have memory for
+  std::vector<float> packed_;   // all weights, transposed: [inputs, padded outputs] each
+  std::vector<float> scratch_;  // three blocks of rows, [kBlock, padded widest] each
+};
+
+// The instruction set that was chosen: "avx512", "avx2" or "plain".
+std::string dense_instructions();
+
+}  // namespace hive
