@@ -5,6 +5,8 @@
 
 Live tests start whole runs, kill them and wait for what comes of it: they follow each other in one process, which
 begins with them, for they take longest. The others share the rest of the processes file by file.
+
+    pytest -m full     what the everyday tier leaves out; it loads only files in which `mark.full` occurs
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import pytest
 LIVE = Path(__file__).parent / "live"
 MOST_PROCESSES = 4  # live tests alone take longer than all the others do in three
 
+gc.disable()  # until the tests are collected: what is loaded stays, and looking for garbage takes a third of the time
+
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """What `-n auto` of pyproject.toml means."""
@@ -27,11 +31,22 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(MOST_PROCESSES, max(2, len(os.sched_getaffinity(0))))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip files without tests of the full tier, because importing all files takes longer than most of its tests."""
+    if config.option.markexpr != "full" or not collection_path.match("test_*.py"):
+        return None
+    return True if "mark.full" not in collection_path.read_text() else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LIVE not in item.path.parents)
     for item in items:
         group = "live" if LIVE in item.path.parents else str(item.path.relative_to(LIVE.parent))
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,13 +1,17 @@
-"""Every example config loads and gives a valid topology, and Pendulum is learned. (cartpole.toml trains in
+"""Every example config loads and gives a valid topology, and Pendulum and Catch are learned. (cartpole.toml trains in
 tests/live.)"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from hive.config import SCHEMES, load_config
+from hive.envs import include_folder
 from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline
@@ -65,7 +69,7 @@ def test_a_short_form_of_it_learns(scheme: str, tmp_path: Path) -> None:
 @pytest.mark.full(reason="tests/probes learn with a memory too, in a tenth of the time")
 def test_cartpole_without_velocities_is_learned(tmp_path: Path) -> None:
     """Without a memory the mean return is 45 after 100,000 steps."""
-    config = load_config(ROOT / "examples" / "cartpole-memory.toml", ["run.stop_at_return=100", "run.steps=60_000"])
+    config = load_config(ROOT / "examples" / "cartpole-memory.toml", ["run.stop_at_return=75", "run.steps=60_000"])
     directory = RunDirectory.create(tmp_path, "test")
     outcome = run_inline(build(config, directory.path), seconds=LIMIT_S)
     assert outcome.reason.startswith("mean return"), outcome.reason
@@ -79,3 +83,30 @@ def test_pendulum_is_learned(tmp_path: Path) -> None:
     outcome = run_inline(build(config, directory.path), seconds=LIMIT_S)
     assert outcome.reason.startswith("mean return"), outcome.reason
     assert outcome.results["mean_return_100"] >= HALF_WAY
+
+
+CATCH = """
+[env]
+id = "./catch.so:Catch"
+options = { rows = 5, columns = 3 }
+[collection]
+rollout = 8
+[algorithm]
+learning_rate = 3e-3
+[run]
+steps = 60_000
+stop_at_return = 0.9
+"""
+
+
+def test_catch_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled environment takes 7,000 steps; by chance the mean return is -0.3."""
+    compiler = os.environ.get("CC", "cc")
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no C compiler `{compiler}`: set CC")
+    monkeypatch.chdir(tmp_path)
+    command = [compiler, "-shared", "-fPIC", f"-I{include_folder()}", str(ROOT / "examples" / "catch.c")]
+    subprocess.run([*command, "-o", "catch.so"], check=True)
+    directory = RunDirectory.create(tmp_path, "test")
+    outcome = run_inline(build(load_config("run.toml", text=CATCH), directory.path), seconds=LIMIT_S)
+    assert outcome.reason.startswith("mean return"), outcome.reason

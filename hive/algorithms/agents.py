@@ -145,7 +145,7 @@ class DeterministicAgent(ActorWithCritics):
 
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         actions = self.noisy.scaled_mode(self.actor(batch.observations))
-        loss = -self.critic(batch.observations, actions, 1).mean()
+        loss = -self.critic.fixed(batch.observations, actions, 1).mean()
         return [(self.actor, loss)], {"actor_loss": loss.item()}
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients
 from hive.algorithms.rows import STACKS, flat
-from hive.approximation import GradientReceiver, Part, TargetNetwork
+from hive.approximation import GradientReceiver, NativePart, Part, TargetNetwork
 from hive.errors import NetworkError
 from hive.networks.novelty import Novelty
 from hive.storage import Rollout
@@ -95,7 +95,7 @@ class _Teacher:
         """Mark outputs as `receiver` does."""
         return self.receiver.watch(outputs)
 
-    def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
+    def reinforce(self, parts: Sequence[Part | NativePart], samples: int | None, statistics: Sequence[float]) -> None:
         """Write the gradient of the algorithm's parts and of the predictor's loss over as many observations."""
         if not parts or not samples:
             self.receiver.reinforce(parts, samples, statistics)

@@ -40,6 +40,7 @@ from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS
 from hive.networks.inputs import state_width_of
 from hive.networks.memory import Memory
+from hive.networks.network import compute_natively
 from hive.networks.off_policy_actions import NoisyActions
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
@@ -204,6 +205,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
         )
     module = _network(observation, action, network, heads)
     flat = FlatParameters(module)
+    compute_natively(module, flat, network.backend)
     block = aligned_block(flat.block_bytes)
     copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))
     flat.bind(block, read_only=True)

@@ -89,7 +89,7 @@ class SAC(ActorWithCritics):
         outputs = self.actor(batch.observations)
         if isinstance(self.distribution, SoftActions):
             actions, log_probs = self.distribution.scaled_sample(outputs, self._noise(batch.observations))
-            loss = (weight * log_probs - self.critic(batch.observations, actions).amin(0)).mean()
+            loss = (weight * log_probs - self.critic.fixed(batch.observations, actions).amin(0)).mean()
         else:
             log_policy = outputs.log_softmax(-1)
             policy, values = log_policy.exp(), self.critic.no_grad(batch.observations).amin(0)

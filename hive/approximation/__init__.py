@@ -23,7 +23,7 @@ from hive.approximation.distributional import QDist
 from hive.approximation.features import CACHE_SIZE, FeatureNetwork
 from hive.approximation.identity import Identity
 from hive.approximation.joint import accumulate_jointly, jointly, reinforce_jointly
-from hive.approximation.receivers import GradientReceiver, Part
+from hive.approximation.receivers import GradientReceiver, NativePart, Part
 from hive.approximation.stepping import STAGES, StepReport
 from hive.approximation.targets import FixedTarget, PolyakTarget, SharedTarget, TargetNetwork, TrivialTarget
 from hive.approximation.values import QContinuous, QNetwork, SingleOutput, VNetwork
@@ -42,6 +42,7 @@ __all__ = [
     "FixedTarget",
     "GradientReceiver",
     "Identity",
+    "NativePart",
     "Part",
     "PeriodicCheckpointer",
     "PolyakTarget",

@@ -25,6 +25,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
 
@@ -36,7 +37,8 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from hive.approximation.checkpointers import Checkpointer, DummyCheckpointer, PeriodicCheckpointer
 from hive.approximation.means import GradientMean
 from hive.approximation.modes import evaluating
-from hive.approximation.receivers import GradientReceiver, Part
+from hive.approximation.native_passes import NativePasses, native_passes
+from hive.approximation.receivers import GradientReceiver, NativePart, Part
 from hive.approximation.stepping import (
     StepReport,
     clip_gradients,
@@ -48,7 +50,7 @@ from hive.approximation.stepping import (
 from hive.approximation.targets import SharedTarget, TargetNetwork, TrivialTarget
 from hive.approximation.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
-from hive.losses import Loss
+from hive.losses import Loss, LossSlopes
 from hive.networks.field_rules import Rule, Rules
 
 __all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
@@ -140,6 +142,8 @@ class Approximation:
         """The inputs of the last forward pass with a graph, for reports of non-finite values."""
         self._given_device = None if device is None else torch.device(device)
         self._was_scaled = False
+        self._native: NativePasses | None = None
+        self._parameters: Sequence[nn.Parameter] | None = None
         self._mean = GradientMean()  # mean gradient of the backward passes since the last step
         self._refuse_contradictions()
         self.target_network.init(model)
@@ -164,10 +168,33 @@ class Approximation:
         assert found is not None
         return found
 
+    @property
+    def parameters(self) -> Sequence[nn.Parameter]:
+        """The parameters of the model. In a run they never change, so that they are listed once."""
+        if self.receiver is None:
+            return list(self.model.parameters())
+        if self._parameters is None:
+            self._parameters = list(self.model.parameters())
+        return self._parameters
+
     def no_grad(self, *inputs: Any) -> Any:
         """Calls the model without a graph, in its current mode, and returns its outputs."""
         with torch.no_grad():
             return self.model(*inputs)
+
+    def fixed(self, *inputs: Any) -> Any:
+        """Calls the model with a graph of its inputs, not of its parameters, and returns its outputs.
+
+        Its backward pass is shorter than that of a call, for losses that this approximation does not learn from.
+        """
+        learning = [parameter for parameter in self.parameters if parameter.requires_grad]
+        for parameter in learning:
+            parameter.requires_grad_(False)
+        try:
+            return self(*inputs)
+        finally:
+            for parameter in learning:
+                parameter.requires_grad_(True)
 
     def eval(self, *inputs: Any) -> Any:
         """Calls the model without a graph in evaluation mode, then restores the mode of every module."""
@@ -195,12 +222,12 @@ class Approximation:
             if self.receiver is not None:
                 self.receiver.reinforce([], 0, ())
             return self
-        if self.receiver is None:
-            self.refuse_untrainable()
-        value = None if loss is None else self.value_of(loss, statistics)
         if self.receiver is not None:
-            self.receiver.reinforce([self.part_of(value)], samples, self.statistics)
+            part = self._native_part(loss) or self.part_of(None if loss is None else self.value_of(loss, statistics))
+            self.receiver.reinforce([part], samples, self.statistics)
             return self
+        self.refuse_untrainable()
+        value = None if loss is None else self.value_of(loss, statistics)
         self._backward(value)
         return self.finish_backward(*[] if value is None else [value])
 
@@ -214,6 +241,20 @@ class Approximation:
         value = loss(self.model(loss.inputs))
         self.statistics = value.statistics
         return value.total
+
+    def _native_part(self, loss: Tensor | Loss | None) -> NativePart | None:
+        """Returns the backward pass of a typed loss if hive._native can make it, and stores the loss's statistics."""
+        if self.loss_scaling != 1 or not getattr(loss, "is_native", False):
+            return None
+        made: Any = loss
+        if self._native is None:
+            self._native = native_passes(self.model)
+        outputs = self._native.outputs(made.inputs)
+        if outputs is None:
+            return None
+        found: LossSlopes = made.differentiate(outputs)
+        self.inputs, self.statistics = (made.inputs,), found.statistics
+        return NativePart(found.total, self.inputs, partial(self._native.differentiate, found.slopes))
 
     def part_of(self, loss: Tensor | None, parameters: Sequence[nn.Parameter] | None = None) -> Part:
         """Returns the Part of this loss for a GradientReceiver. Raises NetworkError for the same losses as `scaled`."""

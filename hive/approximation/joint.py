@@ -94,7 +94,7 @@ def _own_parameters(approximations: Sequence[Approximation]) -> dict[Approximati
     owners: dict[int, Approximation] = {}
     groups = {}
     for approximation in approximations:
-        group = [parameter for parameter in approximation.model.parameters() if parameter.requires_grad]
+        group = [parameter for parameter in approximation.parameters if parameter.requires_grad]
         if not group:
             raise NetworkError(f"`{approximation.name}` has no parameter that can learn", hint="leave it out")
         for parameter in group:

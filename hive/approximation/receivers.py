@@ -7,13 +7,15 @@ thus works in both cases: in a script its approximations have torch optimizers, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["GradientReceiver", "Part"]
+__all__ = ["GradientReceiver", "NativePart", "Part"]
 
 Outputs = TypeVar("Outputs")
 
@@ -30,6 +32,19 @@ class Part:
     parameters: Sequence[nn.Parameter] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NativePart:
+    """One backward pass by hive._native, which needs no graph. `loss` is its value; `inputs` are as in a Part.
+
+    differentiate: writes the gradient into float32 [parameter_elements] and returns the mask of its parameters, uint8
+    [parameters]; it leaves the others as they are.
+    """
+
+    loss: float
+    inputs: tuple[Any, ...]
+    differentiate: Callable[[NDArray[np.float32]], NDArray[np.uint8]]
+
+
 @runtime_checkable
 class GradientReceiver(Protocol):
     """The interface of an object that receives the gradients of approximations on one network."""
@@ -37,7 +52,7 @@ class GradientReceiver(Protocol):
     def watch(self, outputs: Outputs) -> Outputs:
         """Marks and returns outputs of the bound weights. Once other weights are bound, a loss on these is refused."""
 
-    def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
+    def reinforce(self, parts: Sequence[Part | NativePart], samples: int | None, statistics: Sequence[float]) -> None:
         """Computes one gradient from the parts, a mean over `samples`; an empty list is a gradient of 0 samples.
 
         statistics: means over the samples, for the metrics. Raises NetworkError without `samples`, and for a loss of

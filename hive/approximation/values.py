@@ -35,6 +35,11 @@ class SingleOutput(nn.Module):
         super().__init__()
         self.network = network
 
+    @property
+    def computes_as(self) -> nn.Module:
+        """The module whose only output this module returns."""
+        return self.network
+
     def forward(self, observations: Any) -> Any:
         outputs = self.network(observations)
         return outputs[0] if isinstance(outputs, tuple) else outputs
@@ -57,6 +62,11 @@ class QModule(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
+
+    @property
+    def computes_as(self) -> nn.Module:
+        """The module whose output this module returns for rows of observations."""
+        return self.model
 
     def forward(self, states: States, actions: Tensor | Sequence[Any] | None = None) -> Tensor:
         values, leading = over_live_states(self.model, states), leading_shape(states)

@@ -154,7 +154,7 @@ def _examine(config: Config) -> Examination | None:
     from hive.envs import examine, takes_native, wrappers_of
 
     env = config.env
-    if env.preset == "none" and takes_native(env.id, env.vector, wrappers_of(env)):
+    if env.preset == "none" and takes_native(env.id, env.vector, wrappers_of(env), options=env.options):
         return None
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()

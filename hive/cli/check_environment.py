@@ -11,13 +11,14 @@ import argparse
 import dataclasses
 import json
 import shlex
+import time
 from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hive.config import Config, load_config, reasoned, tuned
+from hive.config import Config, EnvConfig, load_config, reasoned, tuned
 from hive.config.values import toml_text
 from hive.printable import printable
 
@@ -28,6 +29,8 @@ __all__ = ["check_environment", "frames_text"]
 
 STEPS = 1000  # steps of random actions
 REPEATED_STEPS = 200  # of each equally seeded environment
+VECTOR = 256  # compiled environments that are stepped at once to measure their cost
+VECTOR_S = 0.1  # duration of that
 LIMIT_S = 5.0  # maximum duration of each of the two
 DEFAULT_SCHEME = "ppo"  # that of `hive init` for an environment without tuned settings
 TUNED = "tuned: "  # begins the origin of tuned settings, which suit the environment's rewards
@@ -48,7 +51,7 @@ def check_environment(options: argparse.Namespace) -> int:
     config, origin = (given, str(options.config)) if options.config else _chosen(spec, options.env, sets)
     facts: dict[str, Any] = _spaces(spec)
     warnings: list[str] = []
-    if env.preset == "none" and takes_native(env.id, env.vector, wrappers_of(env)):
+    if env.preset == "none" and takes_native(env.id, env.vector, wrappers_of(env), options=env.options):
         warnings.append(f"`{env.id}` is only stepped as a vectorised class, so its episodes were not examined")
     else:
         asked = env.id, env.options, wrappers_of(env), env.preset
@@ -56,6 +59,7 @@ def check_environment(options: argparse.Namespace) -> int:
         facts |= _played(done, spec)
         warnings += done.warnings(env.id) + _reward_warnings(done, config, origin)
         if not done.failure:
+            facts |= _compiled(env, spec)
             differs = unrepeatable(*asked, steps=REPEATED_STEPS, limit_s=LIMIT_S)
             facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
             warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
@@ -124,6 +128,27 @@ def _played(done: Examination, spec: EnvironmentSpec) -> dict[str, str]:
     step, reset = done.step_s / done.steps, done.reset_s / done.resets
     lines["cost"] = f"{_duration(step)} a step, {_duration(reset)} a reset: at most {1 / step:,.0f} steps/s a collector"
     return lines
+
+
+def _compiled(env: EnvConfig, spec: EnvironmentSpec) -> dict[str, str]:
+    """Return the line about the cost of a compiled environment, which a run steps many at once; none for others."""
+    from hive.envs import StepRow, configured_vector
+    from hive.envs.compiled_vector import CompiledVector
+
+    vector = configured_vector(env, VECTOR)
+    if not isinstance(vector, CompiledVector):
+        return {}
+    row = StepRow.allocate(spec.observation, VECTOR)
+    vector.reset(range(VECTOR), row.observations)
+    actions = np.zeros((VECTOR, *spec.action.shape), spec.action.dtype)
+    steps, began = 0, time.perf_counter()
+    while (took := time.perf_counter() - began) < VECTOR_S:
+        row.finals.count = 0
+        vector.step(actions, row)
+        steps += VECTOR
+    vector.close()
+    rate = f"at most {steps / took:,.0f} steps/s a collector"
+    return {"cost": f"{took / steps * 1e9:,.3g} ns a step, compiled, {VECTOR} at once: {rate}"}
 
 
 def _episodes(done: Examination) -> str:

@@ -139,7 +139,7 @@ class EnvConfig:
 
     id: str = key(
         REQUIRED,
-        'Gymnasium id of the environment, or "package.module:Class"',
+        'Gymnasium id of the environment, "package.module:Class", or "./library.so:Name" (hive/env.h)',
         accepts=lambda id: id.isprintable() and id != "",
         expected="the name of an environment",
     )
@@ -171,7 +171,7 @@ class EnvConfig:
     )
     vector: str = key(
         "auto",
-        '"python": hive steps single environments; "native": its own vector class; "auto": python where possible',
+        '"python": single environments; "native": compiled or vectorised; "auto": compiled if bit-equal',
         choices=("auto", "python", "native"),
     )
 
@@ -229,8 +229,8 @@ class GradientsConfig:
     """[gradients]: how gradient workers and the learner turn rollouts into updates."""
 
     workers: int = key(
-        1,
-        "number of gradient workers; 0: the learner computes the gradients",
+        0,
+        "number of gradient workers; 0: the learner makes the gradients itself",
         minimum=0,
         maximum=WORKERS,
     )
@@ -325,6 +325,11 @@ class NetworkConfig:
         0.0,
         "initial deviation of the noise in the weights of dense layers (NoisyNet; its authors have 0.5); 0: none",
         minimum=0,
+    )
+    backend: str = key(
+        "auto",
+        'what computes dense layers: "native" code of hive, "torch", or "auto": native where it knows all layers',
+        choices=("auto", "torch", "native"),
     )
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")

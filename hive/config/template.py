@@ -20,7 +20,7 @@ __all__ = ["Setting", "reasoned", "template"]
 ALWAYS = {
     "run.scheme": "algorithm, and how the processes work together",
     "run.steps": "environment steps after which the run is finished",
-    "env.id": "Gymnasium id, or package.module:Class",
+    "env.id": "Gymnasium id, package.module:Class, or ./library.so:Name",
 }
 
 # Reasons for tuned values: what the key does to learning. Keys that are not listed have the text of `hive config`.

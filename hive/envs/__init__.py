@@ -22,6 +22,7 @@ from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.spec import EnvironmentSpec
 from hive.envs.vector import VectorEnvironment, make_vector
+from hive.native import include_folder
 
 __all__ = [
     "ActionSpec",
@@ -47,6 +48,7 @@ __all__ = [
     "difference",
     "each_action",
     "examine",
+    "include_folder",
     "make_environment",
     "make_vector",
     "preset_for",

@@ -95,6 +95,14 @@ class Checks:
             return EnvironmentFailed(f"{error} {self._place(index)}", hint=error.hint, permanent=error.permanent)
         return EnvironmentFailed(f"{self._id} raised {named(error)} in {method} {self._place(index)}")
 
+    def refused_action(self, text: str, index: int) -> EnvironmentFailed:
+        """Return the error for an action that is not among the choices of a compiled environment."""
+        return EnvironmentFailed(f"{self._id} cannot take the action {text} {self._place(index)}", permanent=True)
+
+    def failed(self, text: str, index: int | None = None) -> EnvironmentFailed:
+        """Return the error for a compiled environment that failed, with the `text` that says where and why."""
+        return EnvironmentFailed(f"{self._id} failed {text} {self._place(index)}")
+
     def wrong_result(self, result: Any, method: str, index: int | None = None) -> EnvironmentFailed:
         """Return the error for a `method` that did not return Gymnasium's tuple."""
         got = f"an object of type {type(result).__name__}"

@@ -18,7 +18,7 @@ __all__ = ["check_evaluation", "configured_spec", "configured_vector", "differen
 
 def configured_spec(env: EnvConfig) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`."""
-    spec = describe(env.id, env.options, env.vector, wrappers_of(env), env.preset)
+    spec = describe(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info)
     return replace(spec, observation=replace(spec.observation, stack=env.frame_stack))
 
 

@@ -4,6 +4,7 @@ An id is one of
     CartPole-v1             registered with Gymnasium; for a namespace in PACKAGES its package is imported first
     package.module:Class    a callable that returns a gymnasium.Env; called with the config's options
     package.module:Name-v0  a registered id after the colon; the module is imported first to register it
+    ./library.so:Name       a constant of a shared library that was compiled with hive/env.h (hive.envs.compiled)
 
 Gymnasium's own environment checker is disabled, because the vectors check every row themselves at a lower cost. Ids
 must include a version, because the newest version would change the meaning of a config over time.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -30,9 +32,20 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
     from gymnasium.vector import VectorEnv
 
+    from hive._native import CompiledEnvironment
     from hive.envs.atari import AtariOptions, Games
+    from hive.envs.compiled_vector import CompiledVector
 
-__all__ = ["PACKAGES", "describe", "make_environment", "make_games", "make_native", "preset_for", "takes_native"]
+__all__ = [
+    "PACKAGES",
+    "describe",
+    "make_compiled",
+    "make_environment",
+    "make_games",
+    "make_native",
+    "preset_for",
+    "takes_native",
+]
 
 PACKAGES = {
     "ALE": ("ale_py", ""),
@@ -45,6 +58,8 @@ PACKAGES = {
 SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
 SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
 VERSION = re.compile(r"-v\d+$")
+LIBRARY = re.compile(r"\.(?:so|dylib)(?::\w+)?$")
+NO_OPTIONS: Mapping[str, Any] = {}
 
 
 def make_environment(
@@ -100,6 +115,24 @@ def make_native(id: str, options: Mapping[str, Any], count: int) -> VectorEnv[An
     return vector
 
 
+def make_compiled(
+    id: str, options: Mapping[str, Any], count: int, kind: str, info: Sequence[str] = ()
+) -> CompiledVector | None:
+    """Build `count` environments in their compiled form; None if `kind` does not select one.
+
+    "auto" selects the compiled form of Gymnasium's environments if it has their bits. Compiled environments have no
+    `info`, so "auto" selects none of these if `info` names values, which would be NaN. Raises ConfigError for other
+    compiled environments with `info`, and the errors of `hive.envs.compiled.load_library`.
+    """
+    from hive.envs.compiled_vector import CompiledVector
+
+    form = _compiled_form(id, options, kind, info)
+    if form is None:
+        return None
+    spec = describe(id, options, "python")
+    return CompiledVector(id, *form, count, spec.observation, spec.action.dtype)
+
+
 def make_games(id: str, options: AtariOptions, count: int) -> Games:
     """Build `count` games of the preset "atari". Raises what `game_of` and `Games` raise."""
     from hive.envs.atari import Games, game_of
@@ -107,12 +140,18 @@ def make_games(id: str, options: AtariOptions, count: int) -> Games:
     return Games(game_of(id, _find(id)), count, options)
 
 
-def takes_native(id: str, kind: str, wrappers: Sequence[WrapperConfig] = (), preset: str = "none") -> bool:
+def takes_native(
+    id: str,
+    kind: str,
+    wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
+    options: Mapping[str, Any] = NO_OPTIONS,
+) -> bool:
     """Whether `kind` ("auto", "python" or "native") selects the environment's own vectorised class.
 
     "auto" selects it only if the environment has no single form, because vectorised classes spend steps on resets and
-    share one random generator; and for the preset "atari" without wrappers. Raises ConfigError for "native" with
-    wrappers, which are put around single environments.
+    share one random generator; and for the preset "atari" without wrappers. "native" selects it if there is no compiled
+    form for `options`. Raises ConfigError for "native" with wrappers, which are put around single environments.
     """
     native = kind == "native"
     if kind == "auto":
@@ -122,7 +161,7 @@ def takes_native(id: str, kind: str, wrappers: Sequence[WrapperConfig] = (), pre
             f"`{id}` is built as a vectorised class; env.wrappers and env.action_mask need single environments",
             hint='leave them out, or set env.vector = "python"',
         )
-    return native
+    return native and (preset != "none" or _compiled_form(id, options, kind) is None)
 
 
 def describe(
@@ -131,6 +170,7 @@ def describe(
     kind: str = "auto",
     wrappers: Sequence[WrapperConfig] = (),
     preset: str = "none",
+    info: Sequence[str] = (),
 ) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it.
 
@@ -138,11 +178,13 @@ def describe(
     (Atari's has stacked frames of 84 x 84). Raises the errors of `make_vector`, and EnvironmentFailed for spaces that
     hive does not support.
     """
-    if takes_native(id, kind, wrappers, preset) and preset == "none":
+    if takes_native(id, kind, wrappers, preset, options) and preset == "none":
         environment: Any = make_native(id, options, 1)
         observations, actions = environment.single_observation_space, environment.single_action_space
         limit, skip = _limit(environment.spec), 1
     else:
+        if not wrappers and preset == "none":
+            _compiled_form(id, options, kind, info)  # compares bits now: processes that are forked inherit the result
         environment = make_environment(id, options, wrappers, preset)
         observations, actions = environment.observation_space, environment.action_space
         limit, skip = limit_of(environment), skip_of(environment)
@@ -160,6 +202,30 @@ def preset_for(id: str) -> str:
     return "atari" if getattr(found, "entry_point", None) == ENTRY_POINT else "none"
 
 
+def _compiled_form(
+    id: str, options: Mapping[str, Any], kind: str, info: Sequence[str] = ()
+) -> tuple[CompiledEnvironment, Mapping[str, Any]] | None:
+    """Return the compiled form that `kind` selects, and its options; None without one. Raises as `make_compiled`."""
+    from hive.envs.compiled import bit_equal, classic_control, load_library, with_limit
+
+    if kind == "python":
+        return None
+    if LIBRARY.search(id):
+        form = load_library(id), options
+    else:
+        found = _find(id)
+        classic = classic_control(found, options)
+        if classic is None or (kind == "auto" and (info or not bit_equal(found))):
+            return None
+        form = classic, with_limit(found, options)
+    if info:
+        raise ConfigError(
+            f"env.info names values of `info`, and the compiled environment `{id}` has none",
+            hint="leave env.info out",
+        )
+    return form
+
+
 def _limit(spec: EnvSpec | None) -> int | None:
     """Return the time limit of a vectorised class, which is one of its arguments."""
     return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
@@ -171,6 +237,10 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
 
     if not id:  # a run with a custom topology may leave it out
         raise EnvironmentMissing("the config names no environment", hint="add --set env.id=CartPole-v1, for example")
+    if LIBRARY.search(id):
+        from hive.envs.compiled import library_environment
+
+        return functools.partial(library_environment, id)
     module, _, name = id.rpartition(":")
     imported = import_module("environment", id, module) if module else _register(id)
     target = getattr(imported, name, None)

@@ -96,7 +96,9 @@ class StepRow(_NativeRow):
     def __post_init__(self) -> None:
         flags = self.terminated, self.truncated, self.valid
         episodes = self.episode_returns, self.episode_lengths
-        object.__setattr__(self, "native", _native.Row(self.rewards, *flags, *episodes, self.final_index))
+        observations = self.observations, self.finals.observations
+        native = _native.Row(self.rewards, *flags, *episodes, self.final_index, *observations)
+        object.__setattr__(self, "native", native)
 
     @property
     def ended(self) -> NDArray[np.bool_]:

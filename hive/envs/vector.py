@@ -1,8 +1,9 @@
 """Vectors of B environments, which collectors step.
 
-There are two kinds, which write the same rows (`hive.envs.rows`): `PythonVector` steps B single environments in a loop,
-and `NativeVector` calls an environment's own vectorised class. Which is faster depends on the environment. Only
-`NativeVector` can have steps that are not valid.
+There are three kinds, which write the same rows (`hive.envs.rows`). `PythonVector` steps B single environments in a
+loop, `CompiledVector` steps environments in C or C++ by one native call, and `NativeVector` calls an environment's own
+vectorised class. Which of the first and the last is faster depends on the environment. Only `NativeVector` can have
+steps that are not valid.
 
 Environments of a vector do not run in parallel; collectors do.
 """
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from hive.envs.make import make_environment, make_games, make_native, takes_native
+from hive.envs.make import make_compiled, make_environment, make_games, make_native, takes_native
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.envs.rows import StepRow
@@ -57,11 +58,12 @@ def make_vector(
 ) -> VectorEnvironment:
     """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
 
-    `kind` is "python", "native", or "auto": native only if the environment exists only as a vectorised class, and for
-    the preset "atari" without wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if
-    there is no vectorised class or if there are wrappers, and for wrong options of a preset.
+    `kind` is "python"; "native": compiled, or the environment's vectorised class; or "auto": compiled if no number
+    depends on it, vectorised only if the environment exists in no other form, and for the preset "atari" without
+    wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is neither form or if
+    there are wrappers, and for wrong options of a preset.
     """
-    native = takes_native(id, kind, wrappers, preset)
+    native = takes_native(id, kind, wrappers, preset, options)
     if preset == "atari":
         from hive.envs.atari import AtariOptions, AtariVector
 
@@ -71,6 +73,8 @@ def make_vector(
             return AtariVector(NativeVector(id, games, info), games, settings)
     elif native:
         return NativeVector(id, make_native(id, options, count), info)
+    elif not wrappers and (compiled := make_compiled(id, options, count, kind, info)):
+        return compiled
     environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
     vector = PythonVector(with_names(id, wrappers), environments, info)
     return AtariVector(vector, environments, settings) if preset == "atari" else vector

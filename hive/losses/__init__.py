@@ -4,10 +4,11 @@ loss            the interface of a loss
 actor_critic    losses of a policy and a value: A2C, PPO, IMPALA
 q_learning      the loss of action values
 return_distributions   the losses of distributions of returns
+native          shared parts of the losses that hive._native computes
 """
 
 from hive.losses.actor_critic import A2CLoss, PPOLoss, VTraceLoss
-from hive.losses.loss import VALUE_FIT, Floats, Loss, LossValue, acted_rows, value_fit, weighted_mean
+from hive.losses.loss import VALUE_FIT, Floats, Loss, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
 from hive.losses.q_learning import QLoss
 from hive.losses.return_distributions import CategoricalQLoss, QuantileQLoss
 
@@ -17,6 +18,7 @@ __all__ = [
     "CategoricalQLoss",
     "Floats",
     "Loss",
+    "LossSlopes",
     "LossValue",
     "PPOLoss",
     "QLoss",

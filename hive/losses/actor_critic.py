@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from hive.losses.loss import Floats, LossValue, acted_rows, value_fit, weighted_mean
+from hive.losses.loss import Floats, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
+from hive.losses.native import policy_losses
 from hive.networks.distributions import ActionDistribution
 from hive.networks.sequences import Sequences
 
@@ -53,6 +55,16 @@ class A2CLoss:
         terms = policy_losses, value_losses, entropies, predicted
         factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0)
         return weighted_mean(terms, self.weights, factors, value_fit(predicted, returns, self.weights))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return policy_losses(self.distribution) is not None
+
+    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
+        """Return the loss and its gradients, from NumPy outputs."""
+        advantages, returns = self.targets(outputs[1])
+        return _differentiated(self, outputs, advantages, returns)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -90,6 +102,49 @@ class VTraceLoss:
         terms = policy_losses, value_losses, entropies, predicted, rhos
         factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0)
         return weighted_mean(terms, self.weights, factors, value_fit(predicted, targets, self.weights))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return policy_losses(self.distribution) is not None
+
+    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
+        """Return the loss and its gradients, from NumPy outputs."""
+        log_ratios = np.empty(len(self.weights), np.float32)
+        losses = policy_losses(self.distribution)
+        assert losses is not None
+        losses.log_probs(outputs[0], self.actions.numpy(), list(self.sizes), log_ratios)
+        log_ratios -= self.behaviour_log_probs.numpy()
+        advantages, targets = self.targets(outputs[1], log_ratios)
+        weights = self.weights.numpy()
+        with np.errstate(over="ignore"):
+            rhos = np.minimum(
+                np.exp(log_ratios), np.float32(self.rho_clip), where=weights > 0, out=np.zeros_like(weights)
+            )
+        return _differentiated(self, outputs, advantages, targets, float(rhos @ weights))
+
+
+def _differentiated(
+    loss: A2CLoss | VTraceLoss, outputs: tuple[Floats, ...], advantages: Floats, targets: Floats, *further: float
+) -> LossSlopes:
+    """Return the loss of a policy and a value, and its gradients. further: statistics before those of `value_fit`."""
+    losses, sizes, weights = policy_losses(loss.distribution), list(loss.sizes), loss.weights.numpy()
+    assert losses is not None
+    slopes = np.empty_like(outputs[0]), np.empty_like(outputs[1])
+    total, *means = losses.actor_critic(
+        outputs[0],
+        outputs[1],
+        loss.actions.numpy(),
+        sizes,
+        advantages,
+        targets,
+        weights,
+        loss.value_loss_weight,
+        loss.entropy_weight,
+        *slopes,
+    )
+    fit = value_fit(acted_rows(torch.from_numpy(outputs[1]), sizes), targets, loss.weights)
+    return LossSlopes(total, (*means, *further, *fit), slopes)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -137,3 +192,29 @@ class PPOLoss:
         weights = torch.full_like(kl, 1.0 / max(len(kl), 1))
         factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0)
         return weighted_mean(terms, weights, factors, self.fit)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return policy_losses(self.distribution) is not None
+
+    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
+        """Return the loss and its gradients, from NumPy outputs."""
+        losses = policy_losses(self.distribution)
+        assert losses is not None
+        slopes = np.empty_like(outputs[0]), np.empty_like(outputs[1])
+        total, *means = losses.ppo(
+            outputs[0],
+            outputs[1],
+            self.actions.numpy(),
+            self.behaviour_log_probs.numpy(),
+            self.advantages.numpy(),
+            self.returns.numpy(),
+            None if self.behaviour_values is None else self.behaviour_values.numpy(),
+            self.clip_range,
+            self.value_loss_weight,
+            self.entropy_weight,
+            self.value_clip_range,
+            *slopes,
+        )
+        return LossSlopes(total, (*means, *self.fit), slopes)

@@ -5,8 +5,10 @@
     value = loss(outputs)                     a scalar with a graph, and its statistics
 
 A loss holds arrays and numbers, never the network. So torch can make the forward and backward pass, as here, or
-compiled code that is specialised for the type of the loss. Targets may be constants computed from the outputs of the
-same forward pass: such a loss takes a function from NumPy outputs to NumPy targets.
+hive._native: a loss with `differentiate` computes itself and the gradients of the outputs from NumPy arrays, and
+hive.networks.dense computes the gradients of the weights from these (`hive.losses.native` has what such losses share).
+Targets may be constants computed from the outputs of the same forward pass: such a loss takes a function from NumPy
+outputs to NumPy targets.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from torch import Tensor
 
 from hive import _native
 
-__all__ = ["VALUE_FIT", "Floats", "Loss", "LossValue", "acted_rows", "value_fit", "weighted_mean"]
+__all__ = ["VALUE_FIT", "Floats", "Loss", "LossSlopes", "LossValue", "acted_rows", "value_fit", "weighted_mean"]
 
 Floats = NDArray[np.float32]
 
@@ -37,6 +39,15 @@ class LossValue:
 
     total: Tensor
     statistics: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LossSlopes:
+    """A loss without a graph. `slopes`: its gradients with respect to the outputs, float32 of their shapes."""
+
+    total: float
+    statistics: tuple[float, ...]
+    slopes: tuple[Floats, ...]
 
 
 class Loss(Protocol):

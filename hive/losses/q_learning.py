@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 
-from hive.losses.loss import LossValue, weighted_mean
+from hive import _native
+from hive.losses.loss import Floats, LossSlopes, LossValue, weighted_mean
 
 __all__ = ["QLoss"]
 
@@ -45,3 +46,18 @@ class QLoss:
             losses = losses * self.importance
         weights = torch.full_like(errors, 1.0 / max(len(errors), 1)) if self.weights is None else self.weights
         return weighted_mean((losses, values.detach(), largest, errors), weights, (1.0, 0.0, 0.0, 0.0))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return True
+
+    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
+        """Return the loss and its gradient, from NumPy outputs."""
+        (values,) = outputs
+        slopes = np.empty_like(values)
+        weights, importance = (None if each is None else each.numpy() for each in (self.weights, self.importance))
+        total, *means = _native.q_loss(
+            *(values, self.actions.numpy(), self.targets.numpy(), weights, importance, self.errors, self.huber, slopes)
+        )
+        return LossSlopes(total, (total, *means), (slopes,))

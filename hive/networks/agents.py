@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hive.networks.dense import Dense
 from hive.networks.inputs import ACTION_INPUT
 
 __all__ = ["AGENT_PARTS", "AgentNetwork", "Critics", "Temperature"]
@@ -35,6 +36,7 @@ class Critics(nn.Module):
         super().__init__()
         self.branches = nn.ModuleList(branches)
         self.takes_actions = takes_actions
+        self.dense: Dense | None = None  # set by hive.networks.network.compute_natively
 
     def forward(self, observations: Any, actions: Tensor | None = None, count: int | None = None) -> Tensor:
         """Return the values of the first `count` critics, float32 [count, N] or [count, N, A]; None: of all.
@@ -42,6 +44,10 @@ class Critics(nn.Module):
         actions: float32 [N, *shape], scaled to -1 ... 1; None if the action is no input.
         """
         inputs = {"observation": observations, ACTION_INPUT: actions} if self.takes_actions else observations
+        if self.dense is not None and (found := self.dense(inputs, count)) is not None:
+            branches: Any = self.branches
+            pairs = zip(branches, found, strict=False)
+            return torch.stack([branch.from_columns(columns)[0] for branch, columns in pairs])
         return torch.stack([branch(inputs)[0] for branch in self.branches[:count]])
 
 

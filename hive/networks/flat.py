@@ -68,6 +68,7 @@ class _Bound:
 
     block: Bytes | memoryview
     data: Bytes
+    weights: Floats
     parameters: list[Tensor]
     buffers: list[Tensor]
 
@@ -78,8 +79,8 @@ class FlatParameters:
     `parameters` and `buffers` are the fields of the block in the module's order; a tied parameter is one
     field. `names`, `shapes` and `offsets` (bytes) are those of the parameters. `parameter_bytes` is a
     multiple of 64, `parameter_elements` a quarter of it (padding included), `block_bytes` includes the
-    buffers. `block` is the bound block. `groups` are the parameter groups (hive.networks.groups). The names of
-    `module.state_dict()` do not change.
+    buffers. `block` is the bound block, `weights` its parameters, float32 [parameter_elements]. `groups` are the
+    parameter groups (hive.networks.groups). The names of `module.state_dict()` do not change.
 
     Raises NetworkError for parameters that are not dense float32 in host memory, and for buffers of a dtype
     other than float32, float64, int64, uint8 or bool, and for parameter groups that do not fit the parameters.
@@ -103,6 +104,7 @@ class FlatParameters:
             tuple(getattr(module, "parameter_groups", ())), self.names, starts, self.parameter_elements
         )
         self._parameters: list[Tensor] = [parameter for _, parameter in named_parameters]
+        self._fields = {id(own): field for own, field in zip(self._parameters, self.parameters, strict=True)}
         self._buffers = [buffer for _, buffer in named_buffers]
         self._private_buffers = [torch.empty_like(buffer) for buffer in self._buffers]
         self._bound: dict[tuple[int, bool], _Bound] = {}
@@ -111,6 +113,15 @@ class FlatParameters:
         block = aligned_block(self.block_bytes)
         self.initialize_into(block)
         self.bind(block)
+        for child in module.modules():
+            if (
+                dense := getattr(child, "dense", None)
+            ) is not None:  # it computes with an earlier FlatParameters' block
+                child.dense = dense.over(self)
+
+    def field_of(self, parameter: nn.Parameter) -> FlatField:
+        """Returns the place of a parameter. Raises KeyError for one that is not of this module."""
+        return self._fields[id(parameter)]
 
     def describe(self) -> list[tuple[str, tuple[int, ...]]]:
         """Returns the name and shape of every parameter, in the order of the block."""
@@ -151,7 +162,7 @@ class FlatParameters:
                 buffers = self._private_buffers
             for tensor, view in zip(self._buffers, buffers, strict=True):
                 tensor.data = view
-        self.block = bound.data
+        self.block, self.weights = bound.data, bound.weights
 
     def initialize_into(self, block: Bytes | memoryview) -> None:
         """Copies the present values into a writable `block`, uint8 [>= block_bytes], and zeros into its padding."""
@@ -182,6 +193,11 @@ class FlatParameters:
                 torch._foreach_copy_(targets, sources)
         return mask
 
+    def clear_gradient(self, out: Floats) -> None:
+        """Sets a gradient block, float32 [parameter_elements], to zero. Raises NetworkError as `gradient` does."""
+        self._gradient_views_of(out)
+        out[:] = 0
+
     def release_gradients(self) -> None:
         """Sets every `.grad` to None, so that the next backward pass assigns tensors instead of adding to them."""
         for parameter in self._parameters:
@@ -198,7 +214,7 @@ class FlatParameters:
         data = self._bytes_of(block)
         if read_only:
             data.flags.writeable = False
-        bound = _Bound(block, data, *self._views_of(data))
+        bound = _Bound(block, data, data[: self.parameter_bytes].view(np.float32), *self._views_of(data))
         _remember(self._bound, (id(block), read_only), bound)
         return bound
 

@@ -25,7 +25,9 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
+from hive.networks.dense import Dense
 from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
+from hive.networks.flat import FlatParameters
 from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import ACTION_INPUT, RECURRENT_STATE, state_width_of
@@ -55,8 +57,10 @@ __all__ = [
     "Network",
     "NetworkPerHead",
     "Observations",
+    "acting_alone",
     "buffers_that_training_changes",
     "build_network",
+    "compute_natively",
     "from_module",
     "heads_of",
 ]
@@ -127,12 +131,22 @@ class Network(nn.Module):
         self._head_calls: tuple[Callable[..., Tensor], ...] = tuple(head.forward for head in heads)
         self._widths = tuple(head.width for head in heads)
         self._take_features = takes_features(heads, width)
+        self.dense: Dense | None = None  # set by `compute_natively`
 
     def forward(self, observations: Observations) -> tuple[Tensor, ...]:
+        if self.dense is not None and (found := self.dense(observations)) is not None:
+            return self.from_columns(found[0])
         columns: Any = observations
         features: Any = None
         for function, arguments in self._steps:
             features, columns = columns, function(columns, **arguments)
+        return self.from_columns(columns, features)
+
+    def from_columns(self, columns: Tensor, features: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Return the outputs of the heads from the columns of their common layer, float32 [N, width].
+
+        features: the input of that layer, float32 [N, features], if a head takes it.
+        """
         pieces = columns.split_with_sizes(self._widths, -1)
         if not any(self._take_features):
             return tuple(map(call, self._head_calls, pieces))
@@ -146,9 +160,15 @@ class NetworkPerHead(nn.Module):
     def __init__(self, branches: Sequence[nn.Module]) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches)
+        self.dense: Dense | None = None  # set by `compute_natively`
+        self.used: int | None = None  # how many of the branches are computed; None: all
 
     def forward(self, observations: Observations) -> tuple[Tensor, ...]:
-        return tuple([output for branch in self.branches for output in branch(observations)])
+        branches: Any = self.branches[: self.used]
+        if self.dense is not None and (found := self.dense(observations, self.used)) is not None:
+            pairs = zip(branches, found, strict=True)
+            return tuple([output for branch, columns in pairs for output in branch.from_columns(columns)])
+        return tuple([output for branch in branches for output in branch(observations)])
 
 
 def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
@@ -171,6 +191,47 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     (observation,) = spaces.observations.values() if observations else (None,)
     novelty = _novelty(parameters, spaces, generator) if parameters.novelty else None
     return NormalizedNetwork(observation, network, rewards, novelty)
+
+
+def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "auto") -> None:
+    """Lets the networks in `module` that are made of dense layers compute by hive._native, see hive.networks.dense.
+
+    flat: binds the parameters of `module`. backend: that of NetworkParameters. Raises NetworkError for "native" if
+    torch has to compute some of the networks.
+    """
+    if backend == "torch":
+        return
+    found = _nets_in(module)
+    for network, branches in found:
+        network.dense = Dense.of(flat, [(list(one.trunk), heads_of(one) or []) for one in branches])
+    if backend == "native" and not (found and all(network.dense for network, _ in found)):
+        raise NetworkError(
+            'backend = "native" cannot compute this network',
+            hint='it computes linear layers with tanh, relu or silu, and LayerNorm; "auto" uses torch for all others',
+        )
+
+
+def acting_alone(module: nn.Module) -> nn.Module:
+    """Lets the networks in `module` compute the policy, their first output, without separate other networks."""
+    for network in module.modules():
+        if isinstance(network, NetworkPerHead):
+            network.used = 1
+    return module
+
+
+def _nets_in(module: nn.Module) -> list[tuple[Any, list[Network]]]:
+    """Returns the modules that compute one or several Networks of the same input, and these."""
+    found: list[tuple[Any, list[Network]]] = []
+    within: set[nn.Module] = set()
+    for network in module.modules():
+        if isinstance(network, NetworkPerHead | Critics):
+            branches = [one for one in network.branches if isinstance(one, Network)]
+            if len(branches) == len(network.branches):
+                found.append((network, branches))
+                within |= set(branches)
+        elif isinstance(network, Network) and network not in within:
+            found.append((network, [network]))
+    return found
 
 
 def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:

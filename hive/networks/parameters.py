@@ -196,6 +196,8 @@ class NetworkParameters(CheckedFields):
         values of torch's layers; see `layers`.
     hidden_gain: the gain of orthogonal dense and convolutional layers; that of the last layer is a field of each head.
     noisy_deviation: the initial deviation of the noise in the weights of dense layers (hive.networks.noisy); 0: none.
+    backend: what computes dense layers: `"torch"`; `"native"`: hive.networks.dense, with an error for a network that it
+        cannot compute; `"auto"`: the latter where it can.
     critics: number of critics beside the heads, each with separate layers, see `agents`; 0: none. critic_gain: the gain
         of their last layer, as `gain` of a head. temperature: whether the agent has a temperature beside its critics.
     """
@@ -236,6 +238,7 @@ class NetworkParameters(CheckedFields):
         "initialization": Rule.choice(("orthogonal", "uniform")),
         "hidden_gain": Rule.number(above=0),
         "noisy_deviation": Rule.number(0),
+        "backend": Rule.choice(("torch", "native", "auto")),
         "critics": Rule.whole(0),
         "critic_gain": Rule.number(0).or_none(),
         "temperature": Rule.flag(),
@@ -276,6 +279,7 @@ class NetworkParameters(CheckedFields):
     initialization: str = "orthogonal"
     hidden_gain: float = HIDDEN_GAIN
     noisy_deviation: float = 0.0
+    backend: Literal["torch", "native", "auto"] = "torch"
     critics: int = 0
     critic_gain: float | None = None
     temperature: bool = False

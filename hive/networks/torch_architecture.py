@@ -41,7 +41,7 @@ from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import make_head
 from hive.networks.layers import seeded
 from hive.networks.losses import as_array, l2_loss, weighted_losses
-from hive.networks.network import Observations, build_network, heads_of
+from hive.networks.network import Observations, build_network, compute_natively, heads_of
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
 from hive.networks.parallel import predict_in_parallel
 from hive.networks.polyak import polyak_step
@@ -76,6 +76,7 @@ class TorchArchitecture(Architecture):
         parameters = self.network_parameters
         self.module = build_network(parameters, spaces, generator or torch.Generator().manual_seed(0))
         self.flat = FlatParameters(self.module)
+        compute_natively(self.module, self.flat, parameters.backend)
         self.heads = heads_of(self.module) or self._heads_for_outputs()
         self.inputs = network_inputs(parameters, spaces)
         self.state_width = int(getattr(self.module, "state_width", 0))

@@ -21,12 +21,15 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from hive.algorithms.initial_errors import n_step_errors
 from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment
+from hive.networks.dense import Dense
 from hive.networks.distributions import ActionDistribution
 from hive.networks.exploration import EpsilonGreedy
 from hive.networks.memory import Memory
+from hive.networks.network import acting_alone
 from hive.networks.noisy import acting
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
@@ -81,7 +84,7 @@ class Collector:
     ) -> None:
         self.vector = vector
         self.network = network
-        self.policy = acting(network.online_network.module)
+        self.policy = acting_alone(acting(network.online_network.module))
         self.distribution = distribution
         self.seed = seed
         self.source = source
@@ -156,14 +159,14 @@ class Collector:
         self._store_remembered(rollout)
         finals.count, length = 0, steps
         kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None  # outputs of each step
-        policy, sample, step = memory or self.policy, distribution.sample_numpy, self.vector.step
+        sample, step = distribution.sample_numpy, self.vector.step
         with torch.inference_mode():
             for t in range(steps):
                 if finals.room < envs:
                     length = t
                     break
                 enter(policy_phase)
-                outputs = policy(prepared.observations[t] if stack is None else stack.seen)[0].numpy()
+                outputs = self._outputs(prepared, t)
                 actions[t] = sample(outputs, noise[t])
                 if kept is not None:
                     kept.append(outputs)
@@ -188,6 +191,16 @@ class Collector:
         self.begins = False
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def _outputs(self, prepared: _Prepared, t: int) -> NDArray[np.float32]:
+        """Return the policy's outputs for row t, float32 [B, ...], of this step alone."""
+        if self.memory is None and self.stack is None:
+            dense: Dense | None = getattr(self.policy, "dense", None)
+            if dense is not None and (outputs := dense.act(prepared.arrays["observations"][t])) is not None:
+                return outputs
+        seen = prepared.observations[t] if self.stack is None else self.stack.seen
+        found: Tensor = (self.memory or self.policy)(seen)[0]
+        return found.numpy()
 
     def _store_outputs(self, rollout: Arrays, distribution: ActionDistribution, outputs: NDArray[np.float32]) -> None:
         """Write what follows from the network's outputs [T, B, ...]; one call for all steps is cheaper than T."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive import _native
-from hive.approximation import Part
+from hive.approximation import NativePart, Part
 from hive.errors import NetworkError
 from hive.gradients import CAUSE, CAUSES, SAMPLES, Codec
 from hive.networks.flat import FlatParameters, aligned_block
@@ -80,7 +80,7 @@ class GradientSlot:
                 tensor.register_hook(check)
         return outputs
 
-    def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
+    def reinforce(self, parts: Sequence[Part | NativePart], samples: int | None, statistics: Sequence[float]) -> None:
         """Write the gradient of the sum of the parts' losses into the open slot.
 
         samples: the number of samples that the losses are means of; 0 leaves a gradient of zero samples. statistics: no
@@ -105,16 +105,17 @@ class GradientSlot:
         if samples > 0:
             self._differentiate(out, parts, samples, statistics)
 
-    def _differentiate(self, out: Arrays, parts: Sequence[Part], samples: int, statistics: Sequence[float]) -> None:
-        self.flat.release_gradients()
-        for part in parts:
-            inputs = None if part.parameters is None else list(part.parameters)
-            torch.autograd.backward(part.loss, inputs=inputs)
+    def _differentiate(
+        self, out: Arrays, parts: Sequence[Part | NativePart], samples: int, statistics: Sequence[float]
+    ) -> None:
         gradient = out["gradient"] if self.codec.in_place else self._gradient
-        out["mask"][:] = self.flat.gradient(gradient)
+        losses = self._by_torch([part for part in parts if isinstance(part, Part)], out["mask"], gradient)
+        for part in parts:
+            if isinstance(part, NativePart):
+                self._by_native(part, out["mask"], gradient, alone=len(parts) == 1)
+                losses.append(part.loss)
         out["statistics"][: len(statistics)] = statistics
         out["header"][SAMPLES] = samples
-        losses = [part.loss.item() for part in parts]
         if not (_native.norm_and_finite(gradient)[1] and all(map(math.isfinite, losses))):
             seen = [tensor for part in parts for tensor in _tensors(part.inputs)]
             finding = find(self.flat, self._rollouts, seen, losses, gradient)
@@ -123,6 +124,30 @@ class GradientSlot:
             self.on_not_finite(finding, out["header"])
         elif not self.codec.in_place:
             self.codec.encode(gradient, out, self.residual)
+
+    def _by_torch(self, parts: Sequence[Part], mask: NDArray[np.uint8], gradient: NDArray[np.float32]) -> list[float]:
+        """Write the gradient of the parts with a graph and its mask, zeros without parts; return their losses."""
+        if not parts:
+            self.flat.clear_gradient(gradient)
+            mask[:] = 0
+            return []
+        self.flat.release_gradients()
+        for part in parts:
+            inputs = None if part.parameters is None else list(part.parameters)
+            torch.autograd.backward(part.loss, inputs=inputs)
+        mask[:] = self.flat.gradient(gradient)
+        return [part.loss.item() for part in parts]
+
+    def _by_native(
+        self, part: NativePart, mask: NDArray[np.uint8], gradient: NDArray[np.float32], *, alone: bool
+    ) -> None:
+        """Add the gradient of a part without a graph, and its mask. alone: `gradient` is zero."""
+        if alone:
+            mask[:] = part.differentiate(gradient)
+            return
+        own = np.zeros_like(gradient)
+        mask |= part.differentiate(own)
+        gradient += own
 
 
 def _tensors(value: Any) -> list[Tensor]:

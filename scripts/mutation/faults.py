@@ -24,8 +24,10 @@ FILES = {name: f"algorithms/{name.replace('-', '_')}.py" for name in ALL}
 
 
 def of_loss(kind: str, text: str, algorithm: str, old: str, new: str) -> Mutant:
-    """Return a mutant of the loss of one algorithm."""
-    return Mutant(kind, f"{text} of {algorithm}", (algorithm,), LOSSES, old, new, CLASSES[algorithm])
+    """Return a mutant of the loss of one algorithm, which its native form is compared with."""
+    return Mutant(
+        kind, f"{text} of {algorithm}", (), LOSSES, old, new, CLASSES[algorithm], tests="losses/test_native.py"
+    )
 
 
 def of_algorithm(kind: str, text: str, algorithm: str, old: str, new: str) -> Mutant:
@@ -51,7 +53,16 @@ SIGNS = [
         of_loss("wrong weight", "no entropy", name, FACTORS, FACTORS.replace("-self.entropy_weight", "0.0"))
         for name in POLICIES
     ),
-    Mutant("wrong sign", "loss of action values", ACTION_VALUES, "losses/q_learning.py", "(1.0, 0.0", "(-1.0, 0.0"),
+    Mutant(
+        *("wrong sign", "loss of action values", (), "losses/q_learning.py", "(1.0, 0.0", "(-1.0, 0.0"),
+        tests="losses/test_native.py",
+    ),
+    *(
+        Mutant("wrong sign", f"native {text}", (*A2C, *IMPALA), LOSSES, old, f"-{old}")
+        for text, old in (("value loss", "loss.value_loss_weight,"), ("entropy", "loss.entropy_weight,"))
+    ),
+    Mutant("wrong weight", "no native entropy", (*A2C, *IMPALA), LOSSES, "loss.entropy_weight,", "0.0,"),
+    Mutant("wrong sign", "native loss of action values", ACTION_VALUES, "losses/q_learning.py", "(slope", "(-slope"),
 ]
 
 # --- bootstraps
@@ -156,10 +167,11 @@ DETACHMENTS = [
     Mutant(
         "missing detach",
         "target is the value",
-        ACTION_VALUES,
+        (),
         "losses/q_learning.py",
         "mse_loss)(values, self.targets",
         "mse_loss)(values, self.targets + values - values.detach()",
+        tests="losses/test_native.py",
     ),
     of_algorithm(
         "missing detach",
@@ -261,6 +273,10 @@ AXES = [
 # --- probabilities of the acting policy
 
 RATIOS = [
+    Mutant(
+        *("stale log-probability", "of the learning policy, native", IMPALA, LOSSES),
+        *("log_ratios -= self.behaviour_log_probs.numpy()", "log_ratios[:] = 0.0"),
+    ),
     of_loss(
         "stale log-probability",
         "of the learning policy",

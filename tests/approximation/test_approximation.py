@@ -460,3 +460,13 @@ def test_parameters_in_a_flat_block_are_parameters() -> None:
     a.reinforce(loss(a, 1.0))
     assert float(flat.arrays(flat.block)["weight"].item()) == 0.5
     assert float(a.target(torch.ones(1, 1))) == 0.75
+
+
+def test_a_fixed_call_has_a_graph_of_its_inputs_alone() -> None:
+    model = nn.Linear(2, 1)
+    approximation = Approximation(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    rows = torch.ones(3, 2, requires_grad=True)
+    approximation.fixed(rows).sum().backward()
+    assert rows.grad is not None
+    torch.testing.assert_close(rows.grad, model.weight.detach().expand(3, 2))
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())

@@ -135,7 +135,7 @@ def test_an_environment_is_examined_without_a_config(place: Place) -> None:
     assert facts["rewards"] == "always 1 (1,000 steps of random actions)"
     assert re.fullmatch(r"\d\d ended, after .* \(mean 2\d\), with returns .*; limited to 500 steps", facts["episodes"])
     assert facts["same seed"] == "gives the same observations, rewards and ends"
-    assert re.fullmatch(r".* [um]s a step, .* [um]s a reset: at most [\d,]+ steps/s a collector", facts["cost"])
+    assert re.fullmatch(r".* ns a step, compiled, 256 at once: at most [\d,]+ steps/s a collector", facts["cost"])
     assert facts["settings"].startswith("scheme ppo, tuned: rl-baselines3-zoo, ppo.yml, CartPole-v1: ")
     assert facts["storage"].endswith("KiB a rollout of 32 x 8 steps")
     assert facts["network"] == "4 dense layers, heads policy and value, 9,155 parameters"
@@ -148,6 +148,8 @@ def test_the_environment_of_a_config_is_examined_with_its_keys(place: Place) -> 
     path = place.config(SMALL + "[env.options]\n")
     found = json.loads(place.hive("check", path, "--env", "careless_in_check:Env", "--json").out)
     assert found["facts"]["settings"] == f"scheme a2c, {path}: collection.envs = 2, collection.rollout = 16"
+    cost = r".* [um]s a step, .* [um]s a reset: at most [\d,]+ steps/s a collector"
+    assert re.fullmatch(cost, found["facts"]["cost"])
     assert [text.partition(": ")[0] for text in found["warnings"]] == ["`careless_in_check:Env`"] * 3
     refused = place.hive("check", "--env", "CartPol-v1")
     assert (refused.code, "did you mean `CartPole-v1`" in refused.err) == (2, True)

@@ -210,7 +210,7 @@ def test_every_problem_of_a_config_is_reported(place: Place, command: str) -> No
 
 # --- check
 
-ALONE = {name: [name] for name in ("collector-0", "gradient-worker-0", "learner-0", "recorder")}
+ALONE = {"collector-0": ["collector-0"], "learner-0": ["gradient-worker-0", "learner-0"], "recorder": ["recorder"]}
 TOGETHER = {"learner-0": ["collector-0", "gradient-worker-0", "learner-0"], "recorder": ["recorder"]}
 
 CHANNEL = re.compile(

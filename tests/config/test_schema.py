@@ -48,7 +48,7 @@ DEFAULTS = {
     "collection.fraction_samples": 1.0,
     "collection.broadcast_interval": 1,
     "collection.slots": 3,
-    "gradients.workers": 1,
+    "gradients.workers": 0,
     "gradients.communication": "synchronous",
     "gradients.bootstrap_rounds": 1,
     "gradients.max_lag": 0,
@@ -89,6 +89,7 @@ DEFAULTS = {
     "network.initial_deviation": 1.0,
     "network.layer_norm": False,
     "network.noisy_deviation": 0.0,
+    "network.backend": "auto",
     "network.module": None,
     "network.normalize_rewards": False,
     "network.novelty_weight": 0.0,
@@ -505,7 +506,7 @@ def test_configs_are_frozen() -> None:
 def test_entries_tell_all() -> None:
     entry = next(entry for entry in load_config("a.toml", text=ENV).entries() if entry.name == "env.id")
     assert (entry.value, entry.origin) == ("CartPole-v1", "a.toml:2")
-    assert entry.doc == 'Gymnasium id of the environment, or "package.module:Class"'
+    assert entry.doc == 'Gymnasium id of the environment, "package.module:Class", or "./library.so:Name" (hive/env.h)'
 
 
 def test_the_config_needs_no_torch() -> None:

@@ -225,7 +225,8 @@ def test_auto_means_native_only_where_there_is_nothing_else() -> None:
     assert not takes_native("CartPole-v1", "auto")
     assert not takes_native(COUNTING, "auto")
     assert takes_native("OnlyVectorised-v0", "auto")
-    assert takes_native("CartPole-v1", "native")
+    assert not takes_native("CartPole-v1", "native"), "its compiled form is preferred"
+    assert takes_native("OnlyVectorised-v0", "native")
     assert not takes_native("OnlyVectorised-v0", "python")
     assert describe("OnlyVectorised-v0", {}).action == Discrete(2)
 

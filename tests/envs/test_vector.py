@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hive.envs import StepRow, describe, make_vector
+from hive.envs.compiled_vector import CompiledVector
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.errors import ConfigError, EnvironmentMissing
@@ -27,10 +28,11 @@ def _only_vectorised() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_only_vectorised")
 def test_kinds() -> None:
-    assert isinstance(make_vector("CartPole-v1", {}, 3), PythonVector)
+    assert isinstance(make_vector("CartPole-v1", {}, 3), CompiledVector)
     assert isinstance(make_vector("CartPole-v1", {}, 3, "python"), PythonVector)
-    assert isinstance(make_vector("CartPole-v1", {}, 3, "native"), NativeVector)
+    assert isinstance(make_vector("CartPole-v1", {}, 3, "native"), CompiledVector)
     assert isinstance(make_vector("OnlyVectorised-v0", {}, 3), NativeVector)
+    assert isinstance(make_vector("fake_environments:Counting", {}, 3), PythonVector)
     assert make_vector("fake_environments:Counting", {"truncates": 3}, 5).count == 5
     with pytest.raises(ConfigError, match="`fake_environments:Counting` has no vectorised class"):
         make_vector("fake_environments:Counting", {}, 3, "native")
@@ -38,13 +40,14 @@ def test_kinds() -> None:
         make_vector("CartPol-v1", {}, 3)
 
 
+@pytest.mark.usefixtures("_only_vectorised")
 def test_both_kinds_write_the_same_cartpole() -> None:
     """Same rows; under random actions the same mean length of an episode, which is about 22."""
     lengths = {}
-    for kind in ("python", "native"):
-        spec = describe("CartPole-v1", {}, kind)
-        assert spec == describe("CartPole-v1", {})
-        vector = make_vector("CartPole-v1", {}, 16, kind)
+    for kind, id in (("python", "CartPole-v1"), ("native", "OnlyVectorised-v0")):
+        spec = describe(id, {}, kind)
+        assert spec.observation == describe("CartPole-v1", {}).observation
+        vector = make_vector(id, {}, 16, kind)
         row = StepRow.allocate(spec.observation, 16)
         vector.reset(range(16), row.observations)
         assert (np.abs(row.observations) <= 0.05).all()

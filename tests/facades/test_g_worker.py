@@ -19,6 +19,7 @@ from hive.records import checkpoint_at
 every_mode = pytest.mark.parametrize(("workers", "execution", "communication"), MODES)
 synchronous = pytest.mark.parametrize(("workers", "execution"), [mode[:2] for mode in MODES[:2]])
 asynchronous = pytest.mark.parametrize(("workers", "execution"), [mode[:2] for mode in MODES[2:]])
+OTHER = pytest.mark.full(reason="the other compressions")
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "a2c": {"algorithm__learning_rate_schedule": '"linear"'},
@@ -42,7 +43,7 @@ def trained(worker: GWorker, steps: int) -> float:
 
 
 @synchronous
-@pytest.mark.parametrize("compress", [False, True, "fp16", "top-k"])
+@pytest.mark.parametrize("compress", [False, "top-k", *(pytest.param(kind, marks=OTHER) for kind in (True, "fp16"))])
 def test_it_learns(workers: int, execution: str, compress: bool | str) -> None:
     """Guessing earns 0.5; the last episodes must earn more."""
     made = worker_of(workers, execution, compress_grads_to_send=compress, **LEARN)

@@ -25,13 +25,21 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "compressed": {"gradients__compression": '"top-k"', "network__middleware": [32, 32]},
 }
 
+OTHER = pytest.mark.full(reason="the other combinations")
+
 
 # --- the bytes of a run
 
 
 @distributed_or_not
-@pytest.mark.parametrize(("workers", "collectors"), [(0, 0), (1, 0), (2, 0), (2, 2)])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("name", "workers", "collectors"),
+    [
+        *(("a2c", workers, 0) for workers in (0, 1, 2)),
+        *((name, 2, 2) for name in ALGORITHMS),
+        *(pytest.param(name, workers, 0, marks=OTHER) for name in list(ALGORITHMS)[1:] for workers in (0, 1, 2)),
+    ],
+)
 def test_it_is_the_run_of_the_config_byte_for_byte(
     workers: int, collectors: int, name: str, distributed: bool, tmp_path: Path
 ) -> None:
@@ -77,8 +85,13 @@ def test_with_one_worker_it_is_a_g_worker() -> None:
         assert sha256(made.local_worker().get_weights()) == sha256(alone.get_weights())
 
 
-@distributed_or_not
-@pytest.mark.parametrize("compress", [False, "bf16", "top-k"])
+@pytest.mark.parametrize(
+    ("distributed", "compress"),
+    [
+        *((False, False), (True, "top-k")),
+        *(pytest.param(*both, marks=OTHER) for both in ((False, "bf16"), (True, False), (True, "bf16"))),
+    ],
+)
 def test_it_learns(distributed: bool, compress: bool | str) -> None:
     """Guessing earns 0.5."""
     values = {"collection__envs": 8, "algorithm__learning_rate": 0.01}

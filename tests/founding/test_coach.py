@@ -80,6 +80,7 @@ OWN_PARAMETERS = [
     "initialization",
     "hidden_gain",
     "noisy_deviation",
+    "backend",
     "critics",
     "critic_gain",
     "temperature",

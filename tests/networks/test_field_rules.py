@@ -92,6 +92,7 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "initialization": ["normal", None, 1],
         "hidden_gain": [*NUMBERS, None, 0.0, -1.0],
         "noisy_deviation": [*NUMBERS, None, -1.0],
+        "backend": ["cuda", None, 1],
         "critics": WHOLE,
         "critic_gain": [*NUMBERS, -1.0],
         "temperature": FLAGS,

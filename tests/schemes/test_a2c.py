@@ -68,4 +68,4 @@ def test_a_learning_rate_near_nothing_learns_nothing(tmp_path: Path) -> None:
 def test_it_is_the_trainer(tmp_path: Path) -> None:
     config = config_of("small_environments:Bandit", collection__workers=2)
     plan = build(config, tmp_path).plan()
-    assert list(plan.processes) == ["collector-0", "collector-1", "gradient-worker-0", "learner-0", "recorder"]
+    assert list(plan.processes) == ["collector-0", "collector-1", "learner-0", "recorder"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from small_runs import STEPS, Run, check_end, modes, train
-from small_trainer import LIMIT_S, config_of
+from small_trainer import LIMIT_S
 
 import hive
-from hive.records import RunDirectory, list_checkpoints, remove_folder, write_json
+from hive.records import list_checkpoints, remove_folder, write_json
 from hive.schemes import build
 from hive.testing import run_inline
 
@@ -49,31 +49,23 @@ def recurrent(folder: Path, scheme: str, **values: Any) -> Run:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_run_is_the_same_run(tmp_path: Path, name: str) -> None:
+    """With either carrier, and resumed: at a resume barrier every environment is reset, and every state is zeros."""
     scheme, values = RUNS[name]
-    digests = [
-        recurrent(tmp_path, scheme, **values, run__carrier=f'"{carrier}"').outcome.digest
-        for carrier in ("slots", "slots", "zmq")
-    ]
-    assert len(set(digests)) == 1
-    assert digests[0] != recurrent(tmp_path, scheme, run__seed=2, **values).outcome.digest
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> None:
-    """At a resume barrier every environment is reset, and every state is zeros."""
-    scheme, values = RUNS[name]
-    options = {"run__scheme": f'"{scheme}"', "run__steps": 8 * STEPS, **MEMORY, **values}
-    config = config_of("small_environments:Drift", **options, checkpoint__every="{updates=8}", checkpoint__keep=1000)
-    directory = RunDirectory.create(tmp_path, "test")
-    whole = run_inline(build(config, directory.path), seconds=LIMIT_S)
-    first, *later = [found for found in list_checkpoints(directory.checkpoints) if found.scheduled]
+    values = {"run__steps": 4 * STEPS, **MEMORY, **values, "checkpoint__every": "{updates=4}", "checkpoint__keep": 1000}
+    whole = train(tmp_path, scheme, **values)
+    digest = whole.outcome.digest
+    assert digest != ""
+    assert digest == train(tmp_path, scheme, **values, run__carrier='"zmq"').outcome.digest
+    assert digest != train(tmp_path, scheme, run__seed=2, **values).outcome.digest
+    checkpoints = whole.directory.checkpoints
+    first, *later = [found for found in list_checkpoints(checkpoints) if found.scheduled]
     assert later
-    for checkpoint in list_checkpoints(directory.checkpoints):
+    for checkpoint in list_checkpoints(checkpoints):
         if checkpoint.update > first.update:
             remove_folder(checkpoint.path)
-    write_json(directory.resume_file, {"update": first.update, "exact": True})
-    resumed = run_inline(build(config, directory.path), seconds=LIMIT_S)
-    assert resumed.digest == whole.digest != ""
+    write_json(whole.directory.resume_file, {"update": first.update, "exact": True})
+    resumed = run_inline(build(whole.config, whole.directory.path), seconds=LIMIT_S)
+    assert resumed.digest == digest
 
 
 @pytest.mark.full(reason="the states travel in rollouts whatever the mode")

@@ -70,14 +70,14 @@ FULL = pytest.mark.full(reason="the noise of a rollout is drawn in the same way"
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] if "dictionary" in name else []) for name in RUNS])
 def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> None:
-    """From each of its cuts: schedules and the end of a round depend on nothing that a checkpoint does not hold."""
+    """From its first cut and a late one: a checkpoint holds all that schedules and the ends of rounds depend on."""
     options = {"run__scheme": '"ppo"', "algorithm__learning_rate": 0.05, **PPO, **RUNS[name]}
     config = config_of("small_environments:Drift", **options, checkpoint__every="{updates=20}", checkpoint__keep=1000)
     directory = RunDirectory.create(tmp_path, "test")
     whole = run_inline(build(config, directory.path), seconds=LIMIT_S)
     scheduled = [found.update for found in list_checkpoints(directory.checkpoints) if found.scheduled]
     assert len(scheduled) >= 3
-    for update in reversed(scheduled[:-1]):
+    for update in (scheduled[-2], scheduled[0]):
         for checkpoint in list_checkpoints(directory.checkpoints):
             if checkpoint.update > update:
                 remove_folder(checkpoint.path)

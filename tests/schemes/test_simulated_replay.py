@@ -24,7 +24,7 @@ from hive.workers import ReplayLearnerActor  # noqa: E402
 from hive.workers.replay_memory import ReplaySize  # noqa: E402
 
 LONG = pytest.mark.full(reason="many runs of the simulator with real gradients")
-SEEDS = range(300)  # seeds that CI simulates in the full tier
+SEEDS = range(100)  # seeds that CI simulates in the full tier
 FIRST = range(4)  # those of the everyday tier
 PATIENCE_S = 20.0  # timeout in virtual seconds
 LIMIT_S = 3_600  # timeout of a program, in seconds; only a hung program reaches it
@@ -56,7 +56,7 @@ def test_the_schedules_cover_the_modes_and_sizes() -> None:
         "algorithm.critic_first": {None, "false", "true"},
     }.items():
         assert {sets.get(key) for sets in settings} == values, key
-    assert 100 < sum(one.exact for one in planned) < 250
+    assert 40 < sum(one.exact for one in planned) < 90
     assert all(one.faults.victims == () for one in planned if not one.exact)
     assert not any("collector" in one.faults.victims for one in planned)
     assert schedule(17) == schedule(17)

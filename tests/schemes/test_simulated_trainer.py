@@ -34,8 +34,8 @@ from hive.runtime.memory.segments import Bytes, SlabView  # noqa: E402
 from hive.testing import Faults, Simulation, simulate, simulated_process  # noqa: E402
 
 MODES = ("synchronous", "pipelined", "asynchronous")
-SEEDS = range(1_000)  # seeds that CI simulates
-FIRST = 100  # number of these seeds in the everyday tier
+SEEDS = range(300)  # seeds that CI simulates
+FIRST = 40  # number of these seeds in the everyday tier
 PATIENCE_S = 20.0  # timeout in virtual seconds; a run that ends takes less than 2
 LIMIT_S = 3_600  # timeout of a program, in seconds; only a hung program reaches it
 
@@ -75,16 +75,16 @@ def counted(key: Callable[[Schedule, dict[str, str]], Any]) -> Counter[Any]:
 def test_every_pair_of_modes_occurs_often() -> None:
     pairs = counted(lambda _, sets: (sets["collection.communication"], sets["gradients.communication"]))
     assert set(pairs) == {(one, other) for one in MODES for other in MODES}
-    assert min(pairs.values()) > 50
+    assert min(pairs.values()) > 15
 
 
 def test_every_placement_and_ownership_occurs() -> None:
     counts = counted(lambda _, sets: tuple(sets[f"{t}.workers"] == "0" for t in ("collection", "gradients")))
-    assert min(counts[True, False], counts[False, True]) > 20, (
+    assert min(counts[True, False], counts[False, True]) > 10, (
         "collectors in their gradient workers, all in the learner"
     )
     owners = counted(lambda _, sets: sets.get("collection.ownership"))
-    assert min(owners["gradient_worker"], owners[None]) > 100
+    assert min(owners["gradient_worker"], owners[None]) > 30
 
 
 @pytest.mark.parametrize("table", ["collection", "gradients"])
@@ -92,8 +92,8 @@ def test_from_one_to_64_workers_occur(table: str) -> None:
     counts = counted(lambda _, sets: int(sets[f"{table}.workers"]))
     assert min(counts) == 0
     assert 60 <= max(counts) <= MOST == 64
-    assert counts[1] > 50, "small ones are the common ones: they cost less, and no less goes wrong in them"
-    assert sum(n for workers, n in counts.items() if workers >= 32) > 100
+    assert counts[1] > 15, "small ones are the common ones: they cost less, and no less goes wrong in them"
+    assert sum(n for workers, n in counts.items() if workers >= 32) > 30
 
 
 def test_all_kinds_of_faults_and_barriers_occur() -> None:
@@ -101,7 +101,7 @@ def test_all_kinds_of_faults_and_barriers_occur() -> None:
     assert set(counted(lambda planned, _: planned.faults.stops)) == {0, 1}
     for fault in ("preempted", "full"):
         rates = [getattr(planned.faults, fault) for planned, _ in configs()]
-        assert min(rates.count(0.0), len(rates) - rates.count(0.0)) > 100, fault
+        assert min(rates.count(0.0), len(rates) - rates.count(0.0)) > 30, fault
     assert set(counted(lambda planned, _: planned.moments)) == {False, True}
     assert {1, 2, 4} <= set(counted(lambda planned, _: planned.gradients_per_round))
     for key in (
@@ -109,12 +109,12 @@ def test_all_kinds_of_faults_and_barriers_occur() -> None:
         *("collection.broadcast_interval", "collection.fraction_workers", "collection.max_lag", "run.carrier"),
     ):
         present = sum(key in sets for _, sets in configs())
-        assert 100 < present < len(SEEDS) - 100, key
+        assert 30 < present < len(SEEDS) - 30, key
     assert {"{}", "{updates=1}", "{updates=2}", "{updates=3}"} == set(counted(lambda _, sets: sets["checkpoint.every"]))
 
 
 def test_every_schedule_is_a_config_that_hive_takes() -> None:
-    for planned, _ in configs()[:200]:
+    for planned, _ in configs()[:100]:
         load_config("simulated.toml", planned.sets, text='[env]\nid = "none"')
 
 
@@ -231,7 +231,7 @@ def verdict(seed: int) -> tuple[list[str], tuple[Any, ...]]:
     return simulation.wrong, told(simulation)
 
 
-DOZENS = range(60)
+DOZENS = range(30)
 
 
 def test_sound_slots_break_no_promise(quick: pytest.MonkeyPatch) -> None:
@@ -422,11 +422,11 @@ def with_target(seed: int) -> Schedule:
 def test_a_learner_may_die_between_any_two_stores_of_a_target(quick: pytest.MonkeyPatch) -> None:
     """Weights, target and optimizer_state are the state by one store: whatever was written before it does not exist."""
     torn = 0
-    for seed in range(120):
+    for seed in range(60):
         simulation = run(with_target(seed))
         assert simulation.wrong == [], f"with_target({seed})"
         torn += sum("torn a store of learner-0" in line for line in simulation.history)
-    assert torn >= 10
+    assert torn >= 5
 
 
 def stale(layout: StateLayout, before: Any, after: Any, rate: float, version: int) -> None:
@@ -493,16 +493,20 @@ class LastWords(_native.Slab):
         self.fail(super().retire, *args)
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+BOOTSTRAP = ("gradients.bootstrap_rounds=2",)
+PIPELINED = ("collection.communication=pipelined", "collection.max_lag=3")
+
+
 @pytest.mark.parametrize(
-    ("sets", "per_round"),
+    ("sets", "per_round", "after"),
     [
-        (("gradients.bootstrap_rounds=2",), 2),
-        (("collection.communication=pipelined", "collection.max_lag=3"), 1),
-        pytest.param(("gradients.communication=asynchronous",), 1, marks=LONG),
-        pytest.param(("gradients.decentralised=true",), 2, marks=LONG),
+        pytest.param(BOOTSTRAP, 2, True, id="bootstrap, after"),
+        pytest.param(PIPELINED, 1, False, id="pipelined, before"),
+        pytest.param(BOOTSTRAP, 2, False, marks=LONG, id="bootstrap, before"),
+        pytest.param(PIPELINED, 1, True, marks=LONG, id="pipelined, after"),
+        pytest.param(("gradients.communication=asynchronous",), 1, True, marks=LONG, id="asynchronous, after"),
+        pytest.param(("gradients.decentralised=true",), 2, False, marks=LONG, id="decentralised, before"),
     ],
-    ids=["bootstrap", "pipelined", "asynchronous", "decentralised"],
 )
 def test_a_failure_at_any_transition_does_not_stop_the_run(
     sets: tuple[str, ...], per_round: int, after: bool, quick: pytest.MonkeyPatch
@@ -534,13 +538,11 @@ def simulated(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
 
 
-@pytest.mark.parametrize(
-    "schedules", [FIRST, pytest.param(len(SEEDS), marks=pytest.mark.full(reason="all schedules: over a minute"))]
-)
-def test_the_schedules_of_ci_break_no_promise(schedules: int) -> None:
-    done = simulated("--schedules", str(schedules))
+@LONG
+def test_the_schedules_of_ci_break_no_promise() -> None:
+    done = simulated("--schedules", str(len(SEEDS)))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert re.fullmatch(rf"{schedules:,} schedules, [\d,]+ callbacks in [\d.]+ s: 0 failed\n", done.stdout)
+    assert re.fullmatch(rf"{len(SEEDS):,} schedules, [\d,]+ callbacks in [\d.]+ s: 0 failed\n", done.stdout)
 
 
 def test_one_seed_is_described_in_full() -> None:
@@ -574,6 +576,11 @@ def program(quick: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     yield call
     gc.unfreeze()
     gc.set_threshold(*threshold)
+
+
+def test_the_first_schedules_break_no_promise(program: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert program("--schedules", str(FIRST), "--jobs", "1") == 0
+    assert re.fullmatch(rf"{FIRST} schedules, [\d,]+ callbacks in [\d.]+ s: 0 failed\n", capsys.readouterr().out)
 
 
 def test_failing_seeds_are_named_and_can_be_had_again(

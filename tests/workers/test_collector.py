@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -279,9 +280,18 @@ def test_noise_in_the_weights_explores_and_follows_from_the_number() -> None:
     assert (first["actions"] != means["actions"]).any()
 
 
+@pytest.fixture
+def _vectorised() -> Iterator[None]:
+    vector = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
+    gymnasium.register("Vectorised-v0", vector_entry_point=vector)
+    yield
+    del gymnasium.registry["Vectorised-v0"]
+
+
+@pytest.mark.usefixtures("_vectorised")
 def test_steps_that_only_reset_are_marked() -> None:
     """Gymnasium's own vectorised CartPole resets in the step after an end."""
-    blueprint = Blueprint(config_of("CartPole-v1", env__vector='"native"', collection__rollout=100))
+    blueprint = Blueprint(config_of("Vectorised-v0", collection__rollout=100))
     rollout = Rollout(collected(collector_of(blueprint), blueprint, [0])[0])
     ended = (rollout.terminated | rollout.truncated)[:-1].astype(bool)
     assert ended.any()

@@ -113,7 +113,7 @@ def test_finite_rewards_whose_loss_is_infinite() -> None:
 
 
 def test_a_gradient_of_a_finite_loss_is_named_by_its_parameter() -> None:
-    scene = Scene()
+    scene = Scene(network__backend='"torch"')
     parameter = dict(scene.worker.actor.named_parameters())[name := scene.blueprint.flat.names[1]]
     parameter.register_hook(lambda gradient: torch.full_like(gradient, math.inf))
     finding, out = scene.look()

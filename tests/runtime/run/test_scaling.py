@@ -55,7 +55,7 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
     after = changed_config(run, before, ["collection.workers=4", "gradients.workers = 2"])
     assert before.differences(after) == ["collection.workers", "gradients.workers"]
     assert (after.collection.workers, after.gradients.workers) == (4, 2)
-    assert description(before, after) == "collection.workers 2 -> 4, gradients.workers 1 -> 2"
+    assert description(before, after) == "collection.workers 2 -> 4, gradients.workers 0 -> 2"
     assert config_of(run) == before  # nothing is written yet
 
 
@@ -72,7 +72,7 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
         (
             ["collection.workers=2"],
             UsageError,
-            "already has these values: collection.workers = 2, gradients.workers = 1",
+            "already has these values: collection.workers = 2, gradients.workers = 0",
         ),
     ],
 )

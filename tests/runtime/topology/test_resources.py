@@ -16,6 +16,7 @@ from hive.runtime.topology.topology import Topology
 from hive.testing import run_inline
 
 THERE = sorted(os.sched_getaffinity(0))
+LOADED_LATER = pytest.mark.full(reason="one more import of torch")
 
 
 class Worker(Actor):
@@ -51,7 +52,7 @@ def test_unavailable_resources_are_refused(
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(("loaded", "threads"), [("", 1), ("import torch", 3)])
+@pytest.mark.parametrize(("loaded", "threads"), [pytest.param("", 1, marks=LOADED_LATER), ("import torch", 3)])
 def test_a_process_applies_its_resources(loaded: str, threads: int) -> None:
     code = f"""
 import os
