@@ -77,6 +77,7 @@ envs = 4
 rollout = 4
 communication = "{kind.name}"
 [gradients]
+workers = 1
 communication = "{kind.name}"
 [algorithm]
 name = "impala"
@@ -131,10 +132,10 @@ def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: f
         first_update(client, process)
         time.sleep(seconds)
         for _ in range(kills):
-            begun = results_of(client.status())["updates"]
             pid = next(a["pid"] for a in client.status()["actors"] if a["name"] == "learner-0")
             killed.append(time.monotonic_ns())
             os.kill(pid, signal.SIGKILL)
+            begun = results_of(client.status())["updates"]  # read before the kill, it would be far behind
             _until_updates(client, begun + SETTLE_TURNS + WARM_TURNS)
         client.down("the bench")
     return killed

@@ -2,10 +2,9 @@
 
     hive up ...  ->  first update  ->  sample  ->  `seconds` later: sample, end the run  ->  summary.json, metrics.jsonl
 
-The rate is that of summary.json: the steps that updates applied over the time from the first to the last update. All
-other figures are differences of the two samples, so they exclude start and end. A sample is the supervisor's status,
-requested over its control socket as `hive ps` does. The supervisor reads it from status pages, which costs the actors
-nothing.
+All figures are differences of the two samples, so they exclude start and end. The rate is that of the steps that
+updates applied. A sample is the supervisor's status, requested over its control socket as `hive ps` does. The
+supervisor reads it from status pages, which costs the actors nothing.
 
     share of a phase      of one actor's time between the samples. A collector's busy phases are `policy` and `env`.
                           The mean over the actors of a group: collectors, gradient workers, learner.
@@ -44,7 +43,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.programs import START_S, BenchError, tail
+from benchmarks.programs import START_S, BenchError, importing, tail
 from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
 from hive.runtime.run.control import ControlClient, open_control
@@ -89,7 +88,7 @@ def measure_run(config: str, seconds: float, keys: Sequence[str] = ()) -> dict[s
         folder = Path(name)
         (folder / "bench.toml").write_text(config)
         directory = RunDirectory(folder / "runs" / f"{NAME}-1")
-        with started(folder, keys=keys) as process:
+        with started(folder, importing(), keys) as process:
             try:
                 first, last = _watch(directory, process, seconds)
                 process.wait(END_S)
@@ -97,11 +96,10 @@ def measure_run(config: str, seconds: float, keys: Sequence[str] = ()) -> dict[s
                 records = [json.loads(line) for line in directory.metrics_file.read_text().splitlines()]
             except (HiveError, BenchError, subprocess.TimeoutExpired) as error:
                 raise BenchError(f"hive up: {error}\n{last_output(folder, directory)}") from error
-    if not summary.steps_per_s or summary.state != "stopped" or any(summary.restarts.values()):
+    if not summary.updates or summary.state != "stopped" or any(summary.restarts.values()):
         raise BenchError(f"the run was {summary.state} ({summary.stop_reason}), restarts: {summary.restarts}")
     return {
-        "steps_per_s": summary.steps_per_s,
-        "updates_per_s": summary.updates / summary.train_s,
+        **rates_between(first, last),
         **figures_between(first, last),
         **lags_of(records),
     }
@@ -207,6 +205,16 @@ def results_of(status: Mapping[str, Any]) -> Mapping[str, float]:
 
 
 # --- figures
+
+
+def rates_between(first: Look, last: Look) -> dict[str, float]:
+    """Return the environment steps and the updates per second between two samples.
+
+    The summary's rate would count the steps of the first round, but not the time in which they were made.
+    """
+    names = {"steps_per_s": "env_steps", "updates_per_s": "updates"}
+    before, after = results_of(first.status), results_of(last.status)
+    return {rate: (after[name] - before[name]) / (last.at - first.at) for rate, name in names.items()}
 
 
 def figures_between(first: Look, last: Look) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The settings of `bench throughput` that learn from a replay memory: tasks of `scripts/parity`, measured for speed.
 
     single         hive in one training process, synchronous
-    1 collector    hive: 1 collector + 1 gradient worker + learner, pipelined; the defaults of the schemes
+    1 collector    hive: 1 collector and a learner that makes the gradients, pipelined; the defaults of the schemes
+    2 workers      hive: 1 collector, 2 gradient workers with half of a batch each, and a learner
     sb3 1 thread   Stable-Baselines3 with one thread of torch
     sb3            the same with torch's default, as many threads as cores
 
@@ -9,8 +10,7 @@ Network, batch and the order of steps and updates are those of the task (compari
 Three numbers differ from the task. The budget has no end. The first update comes after at most START_STEPS steps. The
 probability of random actions is at its end after as many steps: during the decrease SB3 would save the policy's cost.
 
-The rate is updates/s times steps per update, from the first update on. The rate of hive's summary would also count the
-steps before it.
+The rate of hive is updates/s times steps per update: steps that wait in front of the learner do not count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = ["OFF_POLICY", "ReplaySetting", "keys", "off_policy_contenders"]
 START_STEPS = 1000  # environment steps before the first update, and until the final probability of random actions
 
 ONE_PROCESS = ("collection.workers=0", "collection.communication=synchronous", "gradients.workers=0")
-APART = ("collection.workers=1", "collection.communication=pipelined", "gradients.workers=1")
+APART = ("collection.workers=1", "collection.communication=pipelined", "gradients.workers=0")
+TWO = (*APART[:2], "gradients.workers=2")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def off_policy_contenders(peers: Sequence[str], cache: Path) -> list[Contender]:
     for setting in OFF_POLICY:
         found.append(Contender(setting, "single", "hive single", _hive(setting, ONE_PROCESS)))
         found.append(Contender(setting, "1-collector", "hive 1 collector", _hive(setting, APART)))
+        found.append(Contender(setting, "2-workers", "hive 2 workers", _hive(setting, TWO)))
         if "sb3" in peers:
             settings = setting.task.settings
             found.append(Contender(setting, "sb3-1-thread", "sb3 1 thread", sb3(settings, 1, cache)))

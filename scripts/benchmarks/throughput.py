@@ -2,18 +2,19 @@
 
     (a) bare loop       environments + policy in one process, without learning: the limit of a collector
     (b) single          hive, scheme `single`: one training process
-    (c) 1 collector     hive: 1 collector + 1 gradient worker + learner, pipelined
+    (c) 1 collector     hive: 1 collector, and a learner that makes the gradients, pipelined
         over ZeroMQ     the same with run.carrier = "zmq"
-    (d) 2 collectors    hive: 2 collectors + 1 gradient worker + learner, pipelined
+    (d) 2 collectors    hive: 2 collectors, and a learner that makes the gradients, pipelined
     sketch              --sketch FILE: a program of the same shape without supervision, checks, versions and metrics,
                         in the arrangements of (b), (c) and (d); it prints one JSON line with steps_per_s
     sb3 A2C             Stable-Baselines3's A2C, one process, one thread
 
 Each is measured with 16 environments in Python and with 64 of Gymnasium's vectorised CartPole, per collector, on
-rollouts of 32 steps; hive and SB3 also with 16 games of Pong together, on rollouts of 5 steps. All train by A2C with
-the same network, optimizer and losses. They differ in three ways. In (d) hive makes one update from both collectors'
-rollouts, the sketch one from each. hive counts valid steps only; the sketch and the vectorised environment also count
-resets, one per episode. With CartPole, SB3's policy and value networks share no layer.
+rollouts of 32 steps; hive also with 1,024 that are compiled into it, on rollouts of 16; hive and SB3 also with 16 games
+of Pong together, on rollouts of 5. All train by A2C with the same network, optimizer and losses. They differ in three
+ways. In (d) hive makes one update from both collectors' rollouts, the sketch one from each. hive counts valid steps
+only; the sketch and the vectorised environment also count resets, one per episode. With CartPole, SB3's policy and
+value networks share no layer.
 
 `benchmarks.off_policy` has further settings, which train from a replay memory.
 
@@ -33,7 +34,7 @@ from benchmarks.contender import ENDLESS_STEPS, Contender, Measurement, Setting,
 from benchmarks.hive_run import measure_run
 from benchmarks.machine import CpuMeter
 from benchmarks.off_policy import OFF_POLICY, off_policy_contenders
-from benchmarks.programs import here, run_program
+from benchmarks.programs import here, importing, run_program
 
 __all__ = ["ON_POLICY", "SETTINGS", "A2CSetting", "chosen", "config_of", "contenders", "measure"]
 
@@ -53,14 +54,11 @@ class A2CSetting(Setting):
 
 
 CARTPOLE = 'id = "CartPole-v1"\nvector = '
+NUMPY = 'id = "benchmarks.numpy_cartpole:NumPyCartPole-v1"\nvector = "native"'
 ON_POLICY = (
     A2CSetting("python-16", "16 CartPole-v1 environments in Python per collector", 16, f'{CARTPOLE}"python"'),
-    A2CSetting(
-        "vector-64",
-        "64 CartPole-v1 environments of Gymnasium's NumPy vector class per collector",
-        64,
-        f'{CARTPOLE}"native"',
-    ),
+    A2CSetting("vector-64", "64 CartPole-v1 environments of Gymnasium's NumPy vector class per collector", 64, NUMPY),
+    A2CSetting("compiled-1024", "1,024 CartPole-v1 environments compiled into hive", 1024, f'{CARTPOLE}"native"', 16),
     A2CSetting(
         "pong-16",
         "16 games of Pong, 84 x 84 pixels, 4 frames stacked",
@@ -111,7 +109,6 @@ communication = "pipelined"
 max_lag = 1
 slots = 3
 [gradients]
-workers = 1
 communication = "synchronous"
 """
 
@@ -137,7 +134,7 @@ def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[C
             shape = "single" if not collectors else f"{collectors}-collector{'s' * (collectors > 1)}"
             title = f"({letter}) hive {shape.replace('-', ' ')}"
             found.append(Contender(setting, shape, title, _hive(setting, collectors)))
-            if sketch is not None and setting.env.startswith(CARTPOLE):
+            if sketch is not None and setting.name in ("python-16", "vector-64"):
                 shape = "fused" if arrangement else shape
                 measure = _sketch(sketch, setting, collectors)
                 found.append(Contender(setting, f"sketch-{shape}", f"    sketch {shape.replace('-', ' ')}", measure))
@@ -162,7 +159,8 @@ def _bare(setting: A2CSetting) -> Callable[[float], Measurement]:
         with tempfile.NamedTemporaryFile("w", suffix=".toml", prefix="hive-bench-") as config:
             config.write(config_of(setting, 1))
             config.flush()
-            return run_program([sys.executable, "-P", here("bare_loop.py"), config.name, seconds], seconds)
+            command = [sys.executable, "-P", here("bare_loop.py"), config.name, seconds]
+            return run_program(command, seconds, importing())
 
     return measure
 

@@ -104,7 +104,7 @@ def test_the_configs_equal_the_settings_of_the_sketch(setting: Any, collectors: 
     path = tmp_path / "bench.toml"
     path.write_text(config_of(setting, collectors))
     config = load_config(path)
-    assert (config.collection.workers, config.gradients.workers) == (collectors, min(collectors, 1))
+    assert (config.collection.workers, config.gradients.workers) == (collectors, 0)
     envs = setting.envs // 2 if setting.envs_are_shared and collectors == 2 else setting.envs
     assert (config.collection.envs, config.collection.rollout) == (envs, setting.rollout)
     assert config.collection.communication == ("pipelined" if collectors else "synchronous")
@@ -115,14 +115,15 @@ def test_the_configs_equal_the_settings_of_the_sketch(setting: Any, collectors: 
 
 def test_what_is_compared_is_measured_side_by_side() -> None:
     names = [contender.name for contender in ALL]
-    assert len(set(names)) == len(names) == 23 + 12
+    assert len(set(names)) == len(names) == 28 + 15
     for ours, theirs in (("single", "fused"), ("1-collector", "1-collector"), ("2-collectors", "2-collectors")):
         assert names.index(f"vector-64/sketch-{theirs}") == names.index(f"vector-64/{ours}") + 1
     assert [contender.shape for contender in contenders(None, [], Path("cache"))] == [
         *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
         *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
         *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
-        *("single", "1-collector") * 3,
+        *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
+        *("single", "1-collector", "2-workers") * 3,
     ]
 
 
@@ -132,7 +133,7 @@ def test_a_run_with_a_replay_memory_has_the_settings_of_its_task(setting: Replay
     config = load_config("bench.toml", keys(setting, arrangement), text="")
     given: Any = config.algorithm
     workers = int(arrangement is APART)
-    assert (config.collection.workers, config.gradients.workers) == (workers, workers)
+    assert (config.collection.workers, config.gradients.workers) == (workers, 0)
     assert (config.collection.communication, config.collection.max_lag) == (
         ("pipelined", 1) if workers else ("synchronous", 0)
     )
@@ -178,7 +179,7 @@ def test_contenders_are_chosen_by_name() -> None:
     assert names == {"dqn-lunarlander", "dqn-cartpole", "sac-halfcheetah"}
     assert [contender.shape for contender in ALL if contender.needs("sb3")] == ["sb3"] * 2 + ["sb3-1-thread", "sb3"] * 3
     assert [contender.name for contender in chosen(ALL, ["*/bare", "*/sb3"])] == [
-        *("python-16/bare", "python-16/sb3", "vector-64/bare", "pong-16/bare", "pong-16/sb3"),
+        *("python-16/bare", "python-16/sb3", "vector-64/bare", "compiled-1024/bare", "pong-16/bare", "pong-16/sb3"),
         *("dqn-lunarlander/sb3", "dqn-cartpole/sb3", "sac-halfcheetah/sb3"),
     ]
     assert chosen(ALL, []) == ALL
