@@ -113,11 +113,14 @@ class Tuner(hive.Actor):
 
     @hive.endpoint
     async def report(self, index: int, generation: int, score: float) -> None:
+        if index not in self.rates:
+            return  # from a worker whose restart was asked for and has not happened yet
         scores = self.scores.setdefault(generation, [])
         scores.append(score)
         if len(scores) > 1 and score < np.median(scores):
             if self.restarted == RESTARTS:
-                self.end_run("tuned")
+                if len(self.rates) == len(self.workers):  # the last one restarted is back
+                    self.end_run("tuned")
                 return
             self.restarted += 1
             self.restart_actor(self.workers[index], f"score {score:.1f} with {self.rates.pop(index):.1e}")
