@@ -59,9 +59,8 @@ def tenants(folder: Path) -> list[str]:
 
 
 @pytest.mark.full(reason="half a minute of kills; test_death.py kills each once")
-@pytest.mark.parametrize("carrier", ["slots", "zmq"])
-def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_target(house: House, carrier: str) -> None:
-    run = chaos(house, house.cartpole(), "--seconds", "30", "--seed", "1", "--set", f"run.carrier={carrier}")
+def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_target(house: House) -> None:
+    run = chaos(house, house.cartpole(), "--seconds", "30", "--seed", "1")
     assert {strike["role"] for strike in run["strikes"]} == ROLES
     assert {strike["signal"] for strike in run["strikes"]} == {"SIGKILL", "SIGSTOP"}
     assert run["summary"]["env_steps"] >= run["target_steps"]
@@ -70,9 +69,7 @@ def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_targ
 
 
 @pytest.mark.full(reason="ten kills and a run beside; test_death.py kills the learner once")
-@pytest.mark.parametrize(
-    "sets", [("scheme=a2c",), ("scheme=nstep-q",), ("scheme=nstep-q", "carrier=zmq")], ids=" ".join
-)
+@pytest.mark.parametrize("sets", [("scheme=a2c",), ("scheme=nstep-q", "carrier=zmq")], ids=" ".join)
 def test_a_learner_that_is_killed_again_and_again_loses_no_update_and_changes_no_weight(
     house: House, sets: tuple[str, ...]
 ) -> None:

@@ -24,12 +24,13 @@ def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
     assert [row["name"] for row in rows] == ["quiet-1"]
     assert rows[0]["state"] == "running"
     assert Path(rows[0]["path"]) == (house.home / "quiet-1").resolve()
-    table = house.ps("quiet")
+    table = {row["name"]: row for row in json.loads(house.hive("ps", "quiet", "--json").stdout)}
     assert set(table) == {"supervisor", "fork-server", "collector-0", "gradient-worker-0", "learner-0", "recorder"}
     assert all(row["pid"] > 0 and row["restarts"] == 0 and row["state"] == "running" for row in table.values())
-    assert len({row["pid"] for row in table.values()}) == 6
+    assert len({row["pid"] for row in table.values()}) == 5
+    assert table["gradient-worker-0"]["pid"] == table["learner-0"]["pid"]
     logs = house.hive("logs", "quiet-1", "supervisor", "-n", "5")
-    assert "running: 4 actors in 4 processes" in logs.stdout
+    assert "running: 4 actors in 3 processes" in logs.stdout
     assert "quiet-1" in house.hive("ps").stdout
     down = house.hive("down", "quiet-1")
     assert down.returncode == 0, down.stderr
@@ -43,7 +44,8 @@ def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
     again = house.hive("down", "quiet-1")
     assert again.returncode == 2
     assert "quiet-1 is not running: it stopped" in again.stderr
-    assert house.ps("quiet-1")["learner-0"]["state"] == "stopped"
+    ended = json.loads(house.hive("ps", "quiet-1", "--json").stdout)
+    assert next(row["state"] for row in ended if row["name"] == "learner-0") == "stopped"
 
 
 @pytest.mark.full(reason="three runs to their goals")
@@ -173,7 +175,7 @@ def test_check_config_and_init(house: House) -> None:
     written = house.hive("init", "CartPole-v1", "-o", "new.toml")
     assert written.returncode == 0, written.stderr
     checked = json.loads(house.hive("check", "new.toml", "--json").stdout)
-    assert checked["processes"]["learner-0"] == ["learner-0"]
+    assert checked["processes"]["learner-0"] == ["gradient-worker-0", "learner-0"]
     assert {channel["name"] for channel in checked["channels"]} == {
         "behaviour",
         "checkpoints",
@@ -184,13 +186,9 @@ def test_check_config_and_init(house: House) -> None:
         "rollouts",
         "weights",
     }
-    assert "collectors.rollouts ══> gradient-workers.rollouts" in house.hive("check", "new.toml").stdout
     keys = json.loads(house.hive("config", "new.toml", "-s", "run.seed=9", "--json").stdout)
     assert keys["run.seed"] == {"value": 9, "origin": "--set"}
     assert keys["env.id"]["origin"].startswith("new.toml:")
     again = house.hive("init", "CartPole-v1", "-o", "new.toml")
     assert again.returncode == 2
     assert "already exists" in again.stderr
-    unknown = house.hive("init", "CartPol-v1", "-o", "other.toml")
-    assert unknown.returncode == 2
-    assert not (house.folder / "other.toml").exists()

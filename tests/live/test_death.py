@@ -34,7 +34,7 @@ ZMQ = pytest.param("zmq", marks=pytest.mark.full(reason="the other carrier"))
 
 @pytest.mark.parametrize("carrier", ["slots", ZMQ])
 def test_killed_actors_come_back_and_nothing_is_lost_uncounted(house: House, carrier: str) -> None:
-    started(house, more=FAST, words=[f"--set=run.carrier={carrier}"])
+    started(house, more=FAST, words=[f"--set=run.carrier={carrier}", "--set=gradients.workers=1"])
     for name in ("collector-0", "gradient-worker-0", "learner-0", "recorder"):
         before = house.ps("cart-1")
         os.kill(before[name]["pid"], signal.SIGKILL)
@@ -119,7 +119,7 @@ def test_whoever_was_forked_and_not_told_of_is_replaced_by_another(house: House)
 
 def test_a_killed_supervisor_leaves_nothing_within_two_seconds(house: House) -> None:
     started(house)
-    assert len(house.processes()) >= 6
+    assert len(house.processes()) >= 5
     assert house.sockets()
     os.kill(house.ps("cart-1")["supervisor"]["pid"], signal.SIGKILL)
     house.until(lambda: not house.processes() and not house.sockets(), limit_s=2.0)
@@ -143,9 +143,10 @@ def test_when_the_fork_server_dies_too_the_next_command_sweeps(house: House) -> 
 
 
 def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
-    up = house.start("up", house.cartpole(more="[supervision]\nrestarts = 0\n"))
+    more = "[supervision]\nrestarts = 0\n[gradients]\nworkers = 1\n"
+    up = house.start("up", house.cartpole(more=more))
     house.until(lambda: (house.home / "cart-1" / "run.json").exists())
-    house.until(lambda: house.hive("ps", "cart-1", "--json").returncode == 0 and "learner-0" in house.ps("cart-1"))
+    house.until(lambda: "learner-0" in house.ps("cart-1"))
     house.until_steps("cart-1", 1_000)
     os.kill(house.ps("cart-1")["gradient-worker-0"]["pid"], signal.SIGKILL)
     _, err = up.communicate()

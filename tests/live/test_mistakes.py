@@ -109,21 +109,18 @@ class Network(nn.Module):
         super().__init__()
         self.body = nn.Linear(-4, 2)
 """
+NO_TOPOLOGY = "the topology cannot be built: own.py:5 raised AttributeError: 'Config' object has"
+NO_NETWORK = "the network cannot be built: own.py:10 raised RuntimeError: "
 
 
 @pytest.mark.parametrize(
-    ("key", "name", "code", "text"),
+    ("key", "name", "code", "text", "inline"),
     [
-        (
-            "run.scheme",
-            "scheme",
-            2,
-            "the topology cannot be built: own.py:5 raised AttributeError: 'Config' object has",
-        ),
-        ("network.module", "Network", 1, "the network cannot be built: own.py:10 raised RuntimeError: "),
+        pytest.param("run.scheme", "scheme", 2, NO_TOPOLOGY, (), marks=AGAIN),
+        ("network.module", "Network", 1, NO_NETWORK, ()),
+        pytest.param("network.module", "Network", 1, NO_NETWORK, ("--inline",), marks=AGAIN),
     ],
 )
-@pytest.mark.parametrize("inline", [(), pytest.param(("--inline",), marks=AGAIN)])
 def test_code_of_ones_own_that_raises_is_told_with_its_line(
     house: House, key: str, name: str, code: int, text: str, inline: tuple[str, ...]
 ) -> None:

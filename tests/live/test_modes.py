@@ -23,7 +23,6 @@ SOLVED = 475.0
 LEARNED = 150.0  # by chance it is 20
 
 MODES = {
-    "synchronous, synchronous": ("a2c", SOLVED),
     "pipelined, pipelined": ("a2c", SOLVED),
     "asynchronous, asynchronous": ("impala", LEARNED),
 }
@@ -32,8 +31,8 @@ MODES = {
 @pytest.mark.parametrize(
     "mode",
     [
-        *(pytest.param(mode, marks=pytest.mark.full(reason="solves CartPole again")) for mode in list(MODES)[:2]),
-        *list(MODES)[2:],
+        *(pytest.param(mode, marks=pytest.mark.full(reason="solves CartPole again")) for mode in list(MODES)[:1]),
+        *list(MODES)[1:],
     ],
 )
 def test_two_collectors_and_two_gradient_workers_learn_cartpole(house: House, mode: str) -> None:

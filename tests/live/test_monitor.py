@@ -36,6 +36,8 @@ options = {{ step_s = {step_s} }}
 workers = {workers}
 envs = 2
 rollout = 16
+[gradients]
+workers = 1
 """
 
 

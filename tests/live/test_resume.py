@@ -1,6 +1,6 @@
 """2 N updates, and N updates, kill -9 of everything, resume, N updates: the same bytes.
 
-Each mode has one undisturbed run, made in this process, and one whose supervisor is killed, once or three times, which
+Each mode has one undisturbed run, made in this process, and one whose supervisor is killed, once or twice, which
 takes every process with it. How many rounds a run makes until its kill is drawn once for each mode, and its environment
 kills at that step (killing_environment.py), so no run ends before its kills however slow the machine is. Where a kill
 falls between two cuts, or into the writing of a checkpoint, is left to chance.
@@ -28,15 +28,10 @@ MODES = {
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
         *("collection.workers=2", "gradients.workers=2", "algorithm.normalize_advantages=true"),
     ],
-    "a2c pipelined": ["collection.communication=pipelined", "gradients.communication=pipelined"],
     "a2c pipelined, 2 x 2, stacks of dictionaries with masks, novelty": [
         *('env.wrappers=["killing_environment:InParts"]', "env.action_mask=action_mask", "env.frame_stack=3"),
         *("network.novelty_weight=0.5", "collection.workers=2", "gradients.workers=2"),
         *("collection.communication=pipelined", "gradients.communication=synchronous"),
-    ],
-    "ppo synchronous": [
-        *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2"),
-        *("collection.communication=synchronous", "gradients.communication=synchronous"),
     ],
     "ppo pipelined, 2 x 2, normalised, decentralised": [
         *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2", "gradients.decentralised=true"),
@@ -51,10 +46,6 @@ MODES = {
         *("gradients.compression=top-k", "collection.workers=2", "gradients.workers=2"),
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
     ],
-    "nstep-q pipelined, 2 x 2": [
-        *("run.scheme=nstep-q", "algorithm.target_interval=7", "algorithm.exploration_steps=10_000"),
-        *("collection.communication=pipelined", "collection.workers=2", "gradients.workers=2"),
-    ],
     "pqn pipelined, 2 x 2": [
         *("run.scheme=pqn", "algorithm.epochs=2", "algorithm.minibatches=2", "algorithm.exploration_steps=10_000"),
         *("collection.communication=pipelined", "collection.workers=2", "gradients.workers=2"),
@@ -68,24 +59,21 @@ MODES = {
         *("network.memory=lstm", "network.memory_size=8", "network.normalize_observations=true"),
         *("collection.communication=pipelined", "collection.workers=2", "gradients.workers=2"),
     ],
-    "impala pipelined": [
-        *("run.scheme=impala", "collection.communication=pipelined", "gradients.communication=pipelined")
-    ],
 }
 SETTINGS = (
     *('env.id="killing_environment:environment"', "collection.envs=8", "collection.rollout=8"),
     "checkpoint.every={updates=30}",
     "record.every_s=0.01",  # many lines: one that is told twice, or lost, shall not go unseen
 )
-ROUNDS = 160  # of a run
+ROUNDS = 110  # of a run
 STEPS_OF_A_ROUND = 64  # of one collector
-KILLS = 3
-KILLED_AFTER = 40  # rounds, at least, before the first kill: there must be a checkpoint to resume from
-KILLED_BEFORE = 120  # rounds, all incarnations together
+KILLS = 2
+KILLED_AFTER = 35  # rounds, at least, before the first kill: there must be a checkpoint to resume from
+KILLED_BEFORE = 80  # rounds, all incarnations together
 EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralised"
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100", "exact")
 SAME_LINES = ("steps", "episodes", "return/mean_100", "learner/learning_rate", "learner/skipped")
-LEAST_LINES = 20  # of one run
+LEAST_LINES = 10  # a run writes at least so many lines of metrics
 
 Lines = list[dict[str, Any]]
 Told = tuple[dict[str, Any], Lines]  # what a run leaves: summary.json and metrics.jsonl
@@ -95,7 +83,11 @@ Told = tuple[dict[str, Any], Lines]  # what a run leaves: summary.json and metri
     ("mode", "kills"),
     [
         (EVERY_DAY, 1),
-        *(pytest.param(mode, KILLS, marks=pytest.mark.full(reason="more kills and modes")) for mode in MODES),
+        *(
+            pytest.param(mode, KILLS, marks=pytest.mark.full(reason="more kills and modes"))
+            for mode in MODES
+            if mode != EVERY_DAY
+        ),
     ],
 )
 def test_a_killed_run_goes_on_as_if_it_had_not_been(
@@ -177,7 +169,7 @@ def test_a_stopped_run_goes_on_from_where_it_was_left(house: House) -> None:
     house.until_steps("cart-1", 2_000)
     assert house.hive("down").returncode == 0
     before = house.summary("cart-1")
-    resumed = house.hive("resume", "cart-1", "-s", f"run.steps={before['env_steps'] + 10_000}")
+    resumed = house.hive("resume", "cart-1", "-s", f"run.steps={before['env_steps'] + 4_000}")
     assert resumed.returncode == 0, resumed.stderr
     after = house.ended("cart-1")
     assert after["state"] == "finished"

@@ -56,7 +56,7 @@ def test_up_and_down_on_a_running_trainer(house: House, mode: str) -> None:
     assert [line["updates"] for line in metrics] == sorted({line["updates"] for line in metrics})
     texts = [event["text"] for event in house.events("cart-1") if event["kind"] == "scaled"]
     assert texts == [
-        "collection.workers 1 -> 3, gradients.workers 1 -> 2",
+        "collection.workers 1 -> 3, gradients.workers 0 -> 2",
         "collection.workers 3 -> 1, gradients.workers 2 -> 1",
         "collection.workers 1 -> 2, gradients.workers 1 -> 0",
     ]
