@@ -42,6 +42,7 @@ __all__ = [
 
 NAME_LENGTH = 64  # maximum characters of a run's name: fits a table column, and a file name (255 bytes) with its number
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
+MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
 WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing error must not fork a million of them
 
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
@@ -265,6 +266,13 @@ class GradientsConfig:
         above=0,
         maximum=1,
         resolve=_top_k,
+    )
+    threads: int = key(
+        0,
+        'threads of each gradient worker; 0 or "auto": free cores, and one for torch, whose sums depend on it',
+        minimum=0,
+        maximum=MOST_THREADS,
+        words={"auto": lambda: 0},
     )
     device: str = key(
         "cpu",

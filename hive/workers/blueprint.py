@@ -48,6 +48,7 @@ from hive.workers.learner import Count, Learner, optimizer_state_layout
 from hive.workers.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
 from hive.workers.replica import Replica
 from hive.workers.schedule import Schedule
+from hive.workers.threads import threads_of
 
 __all__ = ["Blueprint"]
 
@@ -64,6 +65,7 @@ class Blueprint:
     def __init__(self, config: Config, resume: Checkpoint | None = None) -> None:
         # One thread per actor: the processes are parallel already, and the bits of a sum depend on how it is divided.
         torch.set_num_threads(1)
+        self.threads = threads_of(config)
         self.config = config
         self.resume = resume
         collection = config.collection

@@ -224,7 +224,7 @@ class GWorker:
         self.networks = self.blueprint.wrapper()
         self.actor = self.networks.online_network.module
         self.flat = self.networks.online_network.flat
-        self.slot = GradientSlot(self.flat, self.codec)
+        self.slot = GradientSlot(self.flat, self.codec, self.blueprint.threads)
         self.algo: Algorithm = algorithm or cast(Algorithm, self.blueprint.algorithm(alone=True))
         if not hasattr(self.algo, "gradients"):
             raise TopologyError(

@@ -26,6 +26,7 @@ from hive.gradients import CAUSE, CAUSES, SAMPLES, Codec
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.storage import Rollout
 from hive.workers.numerics import Finding, find
+from hive.workers.threads import ONE_THREAD, Threads
 
 __all__ = ["GradientSlot"]
 
@@ -39,9 +40,11 @@ class GradientSlot:
     on_not_finite: a function of (Finding, header of the slot), called while the gradient's inputs still exist.
     """
 
-    def __init__(self, flat: FlatParameters, codec: Codec) -> None:
+    def __init__(self, flat: FlatParameters, codec: Codec, threads: Threads = ONE_THREAD) -> None:
         self.flat = flat
         self.codec = codec
+        self.threads = threads
+        _native.set_threads(threads.native)
         self.residual = codec.residual(flat.parameter_elements)
         """float32 [parameter_elements], or [0]: the part of earlier gradients that the codec has not sent yet."""
         self.on_not_finite: Callable[[Finding, NDArray[np.int64]], None] = lambda finding, header: None
@@ -59,10 +62,14 @@ class GradientSlot:
     def open(self, out: Arrays, rollouts: Sequence[Rollout]) -> None:
         """Write the next gradient, made of these rollouts, into `out`, a cleared slot of zero samples."""
         self._out, self._rollouts, self._made = out, rollouts, False
+        if self.threads.torch > 1:
+            torch.set_num_threads(self.threads.torch)
 
     def close(self) -> None:
         """Refuse gradients until the next `open`."""
         self._out = None
+        if self.threads.torch > 1:  # a collector of this process acts with one, as it does in a process of its own
+            torch.set_num_threads(1)
 
     def watch(self, outputs: Outputs) -> Outputs:
         """Mark outputs with the bound weights. Backpropagating them later, with other weights, raises NetworkError."""

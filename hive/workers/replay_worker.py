@@ -43,7 +43,7 @@ class ReplayWorker:
         self.seed = blueprint.config.run.seed
         self.networks = blueprint.wrapper()
         network = self.networks.online_network
-        self.slot = GradientSlot(network.flat, blueprint.codec)
+        self.slot = GradientSlot(network.flat, blueprint.codec, blueprint.threads)
         self.algo = cast(ReplayAlgorithm, blueprint.algorithm())
         target = self.networks.target_network
         self.algo.connect(network.module, self.slot, SharedTarget(network.module, target.module) if target else None)

@@ -5,6 +5,7 @@
 
 #include "arrays.hpp"
 #include "hive/dense.hpp"
+#include "hive/team.hpp"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -154,6 +155,10 @@ void backward(DenseNetwork& network, const py::object& block, const py::object& 
 void bind_dense(py::module_& m) {
   m.def("dense_instructions", &dense_instructions,
         "Return the instructions that dense networks use: \"avx512\", \"avx2\" or \"plain\".");
+  m.def("set_threads", &set_threads, "count"_a,
+        "Set how many threads of this process compute large passes of dense networks: 1, the default, to 256.\n\n"
+        "No result depends on it. Raises ValueError for other counts.");
+  m.def("threads", &threads, "Return the number of threads that `set_threads` has set.");
   py::class_<DenseNetwork>(m, "DenseNetwork",
                            "Forward and backward passes of branches of linear layers over a flat block of weights.\n\n"
                            "branches: for each its layers, dictionaries with inputs, outputs, weight, bias (offsets in\n"

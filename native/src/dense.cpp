@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "dense/kernels.hpp"
+#include "hive/team.hpp"
 
 namespace hive {
 
@@ -13,9 +14,24 @@ using dense::Rows;
 
 namespace {
 
-// Rows that pass through all layers together, so that what lies between layers stays in the cache. A multiple of the
-// rows of a tile.
+// Rows that pass through all layers together, so that what lies between layers stays in the cache.
 constexpr std::size_t kBlock = 96;
+// Rows of a product are divided at multiples of this, which is one of the rows of every tile, and divides kBlock.
+constexpr std::size_t kGrain = 12;
+// Products of weights and inputs that are worth a part of their own: some 10 us, several times the cost of sharing.
+constexpr std::size_t kPartProducts = 500'000;
+
+struct Range {
+  std::size_t begin, end;
+  std::size_t count() const { return end - begin; }
+};
+
+// The share of one part of `total`, divided at multiples of `grain`.
+Range share_of(std::size_t total, std::size_t grain, std::size_t part, std::size_t parts) {
+  const std::size_t units = (total + grain - 1) / grain;
+  const auto at = [=](std::size_t each) { return std::min(units * each / parts * grain, total); };
+  return {at(part), at(part + 1)};
+}
 
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -85,7 +101,6 @@ DenseNetwork::DenseNetwork(std::vector<Branch> branches, std::size_t parameters)
       layers.push_back(prepared(layer, &layer == &branch.back()));
     }
   }
-  scratch_.resize(3 * kBlock * padded(widest_));
 }
 
 void DenseNetwork::check(const DenseLayer& layer) const {
@@ -117,11 +132,22 @@ DenseNetwork::Layer DenseNetwork::prepared(const DenseLayer& given, bool last) {
   return layer;
 }
 
-void DenseNetwork::pack(std::span<const float> block, std::size_t branches) {
+std::size_t DenseNetwork::parts_for(std::size_t rows, std::size_t branches) const {
+  if (threads() == 1) return 1;
+  std::size_t products = 0;
+  for (std::size_t branch = 0; branch < branches; ++branch) {
+    for (const Layer& layer : branches_[branch]) products += layer.inputs * layer.outputs;
+  }
+  const std::size_t worthwhile = rows * products / kPartProducts;
+  return std::max<std::size_t>(1, std::min({threads(), worthwhile, (rows + kGrain - 1) / kGrain}));
+}
+
+void DenseNetwork::pack(std::span<const float> block, std::size_t branches, std::size_t part, std::size_t parts) {
   for (std::size_t branch = 0; branch < branches; ++branch) {
     for (const Layer& layer : branches_[branch]) {
-      transpose(block.data() + layer.weight, layer.outputs, layer.inputs, layer.inputs, packed_.data() + layer.packed,
-                layer.stride);
+      const Range own = share_of(layer.outputs, kPad, part, parts);
+      transpose(block.data() + layer.weight + own.begin * layer.inputs, own.count(), layer.inputs, layer.inputs,
+                packed_.data() + layer.packed + own.begin, layer.stride);
     }
   }
 }
@@ -144,21 +170,28 @@ void DenseNetwork::reserve(std::size_t rows) {
 void DenseNetwork::forward(std::span<const float> block, std::span<const float> observations, std::size_t rows,
                            std::span<float* const> outputs, bool keep) {
   const std::lock_guard<std::mutex> held(*mutex_);
-  pack(block, outputs.size());
+  const std::size_t parts = parts_for(rows, outputs.size());
   if (keep) {
     reserve(rows);
     kept_rows_ = rows;
   }
-  for (std::size_t first = 0; first < rows; first += kBlock) {
-    const std::size_t count = std::min(kBlock, rows - first);
-    for (std::size_t branch = 0; branch < outputs.size(); ++branch) {
-      forward_rows(branches_[branch], block.data(), observations.data(), first, count, outputs[branch], keep);
+  const std::size_t area = 2 * kBlock * padded(widest_);
+  if (scratch_.size() < parts * area) scratch_.resize(parts * area);
+  share(parts, [&](std::size_t part) { pack(block, outputs.size(), part, parts); });
+  share(parts, [&](std::size_t part) {
+    const Range own = share_of(rows, kGrain, part, parts);
+    for (std::size_t first = own.begin; first < own.end; first += kBlock) {
+      const std::size_t count = std::min(kBlock, own.end - first);
+      for (std::size_t branch = 0; branch < outputs.size(); ++branch) {
+        forward_rows(branches_[branch], block.data(), observations.data(), first, count, outputs[branch],
+                     scratch_.data() + part * area, keep);
+      }
     }
-  }
+  });
 }
 
 void DenseNetwork::forward_rows(Layers& layers, const float* block, const float* observations, std::size_t first,
-                                std::size_t rows, float* output, bool keep) {
+                                std::size_t rows, float* output, float* scratch, bool keep) {
   const dense::Kernels& kernels = chosen_kernels();
   const std::size_t area = kBlock * padded(widest_);
   float inverse[kBlock];
@@ -169,7 +202,7 @@ void DenseNetwork::forward_rows(Layers& layers, const float* block, const float*
     const bool last = &layer == &layers.back();
     const std::size_t at = first * layer.stride;
     float* out = last ? output + first * layer.outputs
-                      : (keep ? layer.results.data() + at : scratch_.data() + (turn++ % 2) * area);
+                      : (keep ? layer.results.data() + at : scratch + (turn++ % 2) * area);
     float* argument = keep && layer.keeps_sums ? layer.sums.data() + at : out;
     const std::size_t out_stride = last ? layer.outputs : layer.stride;
     kernels.product({.rows = rows, .columns = layer.outputs, .depth = layer.inputs, .a = in, .a_row = in_stride,
@@ -187,105 +220,147 @@ void DenseNetwork::forward_rows(Layers& layers, const float* block, const float*
   }
 }
 
-void DenseNetwork::backward(std::span<const float> block, std::span<const float> observations,
-                            std::span<const float* const> to_outputs, std::span<float> gradient,
-                            std::span<float> to_observations) {
-  const std::lock_guard<std::mutex> held(*mutex_);
-  for (std::size_t branch = 0; branch < to_outputs.size(); ++branch) {
-    if (!to_outputs[branch]) continue;
+void DenseNetwork::reserve_back(const Backward& pass, std::size_t group) {
+  if (padded_rows_.size() < group * padded(inputs())) padded_rows_.resize(group * padded(inputs()));
+  for (std::size_t branch = 0; branch < pass.to_outputs.size(); ++branch) {
+    if (!pass.to_outputs[branch]) continue;
     for (Layer& layer : branches_[branch]) {
-      if (!gradient.empty()) {
-        std::fill_n(gradient.data() + layer.weight, layer.inputs * layer.outputs, 0.0F);
+      if (layer.slopes.size() < group * layer.stride) layer.slopes.resize(group * layer.stride);
+      if (pass.gradient) {
         for (const std::ptrdiff_t offset : {layer.bias, layer.scale, layer.shift}) {
-          if (offset >= 0) std::fill_n(gradient.data() + offset, layer.outputs, 0.0F);
+          if (offset >= 0) std::fill_n(pass.gradient + offset, layer.outputs, 0.0F);
         }
-        if (layer.swaps) layer.transposed.assign(layer.inputs * layer.stride, 0.0F);
+        if (layer.swaps) layer.transposed.resize(layer.inputs * layer.stride);
+        if (kept_rows_ == 0) std::fill_n(pass.gradient + layer.weight, layer.inputs * layer.outputs, 0.0F);
       }
-      const bool passes_on = &layer != &branches_[branch].front() || !to_observations.empty();
+      const bool passes_on = &layer != &branches_[branch].front() || pass.to_observations;
       if (passes_on && layer.inputs % kPad) {
         layer.weight_rows.resize(layer.outputs * padded(layer.inputs));
-        copy_rows(block.data() + layer.weight, layer.outputs, layer.inputs, layer.weight_rows.data(),
+        copy_rows(pass.block + layer.weight, layer.outputs, layer.inputs, layer.weight_rows.data(),
                   padded(layer.inputs));
       }
     }
   }
-  for (std::size_t first = 0; first < kept_rows_; first += kBlock) {
-    const std::size_t count = std::min(kBlock, kept_rows_ - first);
-    bool add = false;
-    for (std::size_t branch = 0; branch < to_outputs.size(); ++branch) {
-      if (!to_outputs[branch]) continue;
-      backward_rows(branches_[branch], block.data(), observations.data(), first, count, to_outputs[branch],
-                    gradient.empty() ? nullptr : gradient.data(),
-                    to_observations.empty() ? nullptr : to_observations.data(), add);
-      add = true;
-    }
+}
+
+void DenseNetwork::backward(std::span<const float> block, std::span<const float> observations,
+                            std::span<const float* const> to_outputs, std::span<float> gradient,
+                            std::span<float> to_observations) {
+  const std::lock_guard<std::mutex> held(*mutex_);
+  const Backward pass{block.data(), observations.data(), to_outputs, gradient.empty() ? nullptr : gradient.data(),
+                      to_observations.empty() ? nullptr : to_observations.data()};
+  bool norms = false;  // the gradients of their scales and shifts sum over rows, within a part
+  for (const Layers& layers : branches_) {
+    for (const Layer& layer : layers) norms = norms || layer.has_norm;
   }
-  if (gradient.empty()) return;
-  for (std::size_t branch = 0; branch < to_outputs.size(); ++branch) {
-    if (!to_outputs[branch]) continue;
-    for (const Layer& layer : branches_[branch]) {
-      if (!layer.swaps) continue;
-      transpose(layer.transposed.data(), layer.inputs, layer.outputs, layer.stride, gradient.data() + layer.weight,
-                layer.inputs);
-    }
+  const std::size_t parts = norms ? 1 : parts_for(kept_rows_, to_outputs.size());
+  const std::size_t groups = std::max<std::size_t>(1, (kept_rows_ + kBlock * parts - 1) / (kBlock * parts));
+  const std::size_t even = (kept_rows_ + groups - 1) / groups, unit = kGrain * parts;
+  const std::size_t group = (even + unit - 1) / unit * unit;
+  reserve_back(pass, group);
+  for (std::size_t first = 0; first < kept_rows_; first += group) {
+    backward_group(pass, first, std::min(group, kept_rows_ - first), parts);
   }
 }
 
-void DenseNetwork::backward_rows(Layers& layers, const float* block, const float* observations, std::size_t first,
-                                 std::size_t rows, const float* to_output, float* gradient, float* to_observations,
-                                 bool add) {
+// A group is as many rows as its parts have room for. Its slopes are computed for parts of the rows, then the gradients
+// of weights for parts of their outputs.
+void DenseNetwork::backward_group(const Backward& pass, std::size_t group, std::size_t rows, std::size_t parts) {
+  share(parts, [&](std::size_t part) {
+    const Range own = share_of(rows, kGrain, part, parts);
+    if (pass.gradient && inputs() % kPad) {  // rows of b of a product are read up to a multiple of 16 columns
+      copy_rows(pass.observations + (group + own.begin) * inputs(), own.count(), inputs(),
+                padded_rows_.data() + own.begin * padded(inputs()), padded(inputs()));
+    }
+    bool add = false;
+    for (std::size_t branch = 0; branch < pass.to_outputs.size(); ++branch) {
+      if (!pass.to_outputs[branch] || own.count() == 0) continue;
+      backward_rows(pass, branch, group, own.begin, own.count(), add);
+      add = true;
+    }
+  });
+  if (!pass.gradient) return;
+  share(parts, [&](std::size_t part) {
+    for (std::size_t branch = 0; branch < pass.to_outputs.size(); ++branch) {
+      if (pass.to_outputs[branch]) weight_gradients(pass, branches_[branch], group, rows, part, parts);
+    }
+  });
+}
+
+// Computes the slopes of `rows` rows of one branch, which begin at `first` of the group.
+void DenseNetwork::backward_rows(const Backward& pass, std::size_t branch, std::size_t group, std::size_t first,
+                                 std::size_t rows, bool add) {
   const dense::Kernels& kernels = chosen_kernels();
-  const std::size_t area = kBlock * padded(widest_);
-  float* slopes = scratch_.data();
-  float* below = slopes + area;
-  copy_rows(to_output + first * layers.back().outputs, rows, layers.back().outputs, slopes, layers.back().stride);
+  Layers& layers = branches_[branch];
+  const Layer& top = layers.back();
+  copy_rows(pass.to_outputs[branch] + (group + first) * top.outputs, rows, top.outputs,
+            layers.back().slopes.data() + first * top.stride, top.stride);
   for (std::size_t number = layers.size(); number-- > 0;) {
     Layer& layer = layers[number];
-    const std::size_t at = first * layer.stride;
+    const std::size_t at = (group + first) * layer.stride;
+    float* slopes = layer.slopes.data() + first * layer.stride;
     const Rows shape{rows, layer.outputs, layer.stride};
     if (number + 1 < layers.size()) {
       const float* result = layer.results.data() + at;
       kernels.differentiate(layer.activation, shape, result, layer.keeps_sums ? layer.sums.data() + at : result, slopes);
     }
     if (layer.has_norm) {
-      kernels.normalize_back(shape, block + layer.scale, layer.normalised.data() + at, layer.inverse.data() + first,
-                             slopes, gradient ? gradient + layer.scale : nullptr,
-                             gradient ? gradient + layer.shift : nullptr);
+      kernels.normalize_back(shape, pass.block + layer.scale, layer.normalised.data() + at,
+                             layer.inverse.data() + group + first, slopes,
+                             pass.gradient ? pass.gradient + layer.scale : nullptr,
+                             pass.gradient ? pass.gradient + layer.shift : nullptr);
     }
-    if (gradient) {
-      kernels.sum(shape, slopes, gradient + layer.bias);
-      weight_gradient(layer, slopes, number ? &layers[number - 1] : nullptr, observations, first, rows, gradient);
-    }
-    if (number == 0 && !to_observations) return;
+    if (number == 0 && !pass.to_observations) return;
     const bool plain = layer.inputs % kPad == 0;
     kernels.product({.rows = rows, .columns = layer.inputs, .depth = layer.outputs, .a = slopes,
-                     .a_row = layer.stride, .a_depth = 1, .b = plain ? block + layer.weight : layer.weight_rows.data(),
-                     .b_depth = padded(layer.inputs), .c = number ? below : to_observations + first * layer.inputs,
+                     .a_row = layer.stride, .a_depth = 1,
+                     .b = plain ? pass.block + layer.weight : layer.weight_rows.data(), .b_depth = padded(layer.inputs),
+                     .c = number ? layers[number - 1].slopes.data() + first * padded(layer.inputs)
+                                 : pass.to_observations + (group + first) * layer.inputs,
                      .c_row = number ? padded(layer.inputs) : layer.inputs, .add = !number && add});
-    std::swap(slopes, below);
   }
 }
 
-void DenseNetwork::weight_gradient(Layer& layer, const float* slopes, const Layer* before, const float* observations,
-                                   std::size_t first, std::size_t rows, float* gradient) {
+// Adds the sums over the rows of a group to this part's share of the gradients of weights and biases.
+void DenseNetwork::weight_gradients(const Backward& pass, Layers& layers, std::size_t group, std::size_t rows,
+                                    std::size_t part, std::size_t parts) {
+  for (std::size_t number = 0; number < layers.size(); ++number) {
+    Layer& layer = layers[number];
+    const Range own = share_of(layer.outputs, kPad, part, parts);
+    if (own.count()) {
+      chosen_kernels().sum({rows, own.count(), layer.stride}, layer.slopes.data() + own.begin,
+                           pass.gradient + layer.bias + own.begin);
+    }
+    weight_gradient(pass, layer, number ? &layers[number - 1] : nullptr, group, rows, part, parts);
+  }
+}
+
+void DenseNetwork::weight_gradient(const Backward& pass, Layer& layer, const Layer* before, std::size_t group,
+                                   std::size_t rows, std::size_t part, std::size_t parts) {
+  const Range own = share_of(layer.swaps ? layer.inputs : layer.outputs, kGrain, part, parts);
+  if (own.count() == 0) return;
   const dense::Kernels& kernels = chosen_kernels();
-  std::size_t stride = before ? before->stride : layer.inputs;
-  const float* in = before ? before->results.data() + first * stride : observations + first * stride;
-  if (layer.swaps) {
-    kernels.product({.rows = layer.inputs, .columns = layer.outputs, .depth = rows, .a = in, .a_row = 1,
-                     .a_depth = stride, .b = slopes, .b_depth = layer.stride, .c = layer.transposed.data(),
-                     .c_row = layer.stride, .add = true});
+  const bool add = group > 0;
+  std::size_t stride = before ? before->stride : inputs();
+  const float* in = before ? before->results.data() + group * stride : pass.observations + group * stride;
+  if (!layer.swaps) {
+    if (stride % kPad) {
+      stride = padded(layer.inputs);
+      in = padded_rows_.data();
+    }
+    kernels.product({.rows = own.count(), .columns = layer.inputs, .depth = rows, .a = layer.slopes.data() + own.begin,
+                     .a_row = 1, .a_depth = layer.stride, .b = in, .b_depth = stride,
+                     .c = pass.gradient + layer.weight + own.begin * layer.inputs, .c_row = layer.inputs, .add = add});
     return;
   }
-  if (stride % kPad) {  // rows of b are read up to a multiple of 16 columns
-    stride = padded(layer.inputs);
-    float* padded_rows = scratch_.data() + 2 * kBlock * padded(widest_);
-    copy_rows(in, rows, layer.inputs, padded_rows, stride);
-    in = padded_rows;
+  float* transposed = layer.transposed.data() + own.begin * layer.stride;
+  kernels.product({.rows = own.count(), .columns = layer.outputs, .depth = rows, .a = in + own.begin, .a_row = 1,
+                   .a_depth = stride, .b = layer.slopes.data(), .b_depth = layer.stride, .c = transposed,
+                   .c_row = layer.stride, .add = add});
+  if (group + rows == kept_rows_) {
+    transpose(transposed, own.count(), layer.outputs, layer.stride, pass.gradient + layer.weight + own.begin,
+              layer.inputs);
   }
-  kernels.product({.rows = layer.outputs, .columns = layer.inputs, .depth = rows, .a = slopes, .a_row = 1,
-                   .a_depth = layer.stride, .b = in, .b_depth = stride, .c = gradient + layer.weight,
-                   .c_row = layer.inputs, .add = true});
 }
 
 }  // namespace hive

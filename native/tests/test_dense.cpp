@@ -7,6 +7,7 @@
 
 #include "check.hpp"
 #include "hive/dense.hpp"
+#include "hive/team.hpp"
 
 using hive::Activation;
 using hive::Branch;
@@ -170,6 +171,27 @@ void compare(const std::vector<std::vector<std::size_t>>& widths, Activation act
   CHECK(again == to_rows);
 }
 
+// The outputs and gradients of a network whose passes are large enough for several parts.
+std::vector<std::vector<float>> results(std::size_t threads) {
+  hive::set_threads(threads);
+  state = 7;
+  constexpr std::size_t kRows = 211;
+  std::vector<float> block;
+  const std::vector<Branch> branches{branch(block, {37, 130, 120, 3}, Activation::tanh, false),
+                                     branch(block, {37, 90, 1}, Activation::silu, false)};
+  DenseNetwork network(branches, block.size());
+  std::vector<float> rows(kRows * 37), to_rows(rows.size()), gradient(block.size());
+  std::vector<float> slopes(kRows * 3), values(kRows), out(kRows * 3), out_values(kRows);
+  for (auto* each : {&rows, &slopes, &values}) {
+    for (float& number : *each) number = draw();
+  }
+  const std::vector<float*> to{out.data(), out_values.data()};
+  const std::vector<const float*> from{slopes.data(), values.data()};
+  network.forward(block, rows, kRows, to, true);
+  network.backward(block, rows, from, gradient, to_rows);
+  return {out, out_values, gradient, to_rows};
+}
+
 template <typename F>
 bool refuses(const F& f) {
   try {
@@ -190,6 +212,10 @@ int main() {
   }
   compare({{1, 1}}, Activation::none, false, 1);
   compare({{48, 16, 48}}, Activation::tanh, true, 193);
+  const auto alone = results(1);
+  for (const std::size_t threads : {2, 3, 7}) CHECK(results(threads) == alone);
+  hive::set_threads(3);
+  compare({{40, 130, 120, 3}, {40, 64, 1}}, Activation::tanh, false, 193);
   const DenseLayer layer{.inputs = 2, .outputs = 3, .weight = 0, .bias = 16};
   CHECK(!refuses([&] { DenseNetwork({{layer}}, 32); }));
   CHECK(refuses([&] { DenseNetwork({{layer}}, 31); }));

@@ -56,6 +56,7 @@ DEFAULTS = {
     "gradients.decentralised": False,
     "gradients.compression": "none",
     "gradients.top_k": 1.0,
+    "gradients.threads": 0,
     "gradients.device": "cpu",
     "algorithm.name": "a2c",
     "algorithm.options": {},

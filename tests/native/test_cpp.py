@@ -1,4 +1,4 @@
-"""The C++ tests of native/tests, each built by one compiler call and run; three of them under TSan too.
+"""The C++ tests of native/tests, each built by one compiler call and run; four of them under TSan too.
 
 The everyday tier has those of lock-free code, because tests in Python check the results of the other sources.
 
@@ -28,7 +28,7 @@ SANITIZERS = {
     "address": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
 }
 LENGTH = os.environ.get("HIVE_SANITIZE", "")
-SANITIZED = ("boards", "slots", "status")  # lock-free code, which only ThreadSanitizer judges
+SANITIZED = ("boards", "slots", "status", "team")  # lock-free code, which only ThreadSanitizer judges
 BUILT = pytest.mark.full(reason="slow to build")
 SHORT = {"plain": "1", "thread": "0.2"}  # how long the hammers are if HIVE_SANITIZE is not set
 CASES: list[Any] = (
@@ -42,9 +42,10 @@ CASES: list[Any] = (
 )
 NEEDS = {  # sources that a unit calls besides its own
     "compiled": ("classic_control", "rows", "sines"),
-    "dense": ("dense/choice", "dense/plain"),
+    "dense": ("dense/choice", "dense/plain", "status", "team"),
     "gather": ("accumulator",),
     "priority_tree": ("priorities",),
+    "team": ("status",),
 }
 LIMIT_S = 240 * int(LENGTH or 1)  # for one program; a few seconds are normal, ten times that on a busy machine
 # TSan cannot live with addresses that are randomised by more than 28 bits (vm.mmap_rnd_bits), so its programs

@@ -13,12 +13,16 @@
 // NEON) give the same, whatever their vectors' width. The version is chosen when the module loads.
 //
 // NaN and infinities pass through as in torch.
+//
+// Large passes are shared among the threads of the process (team.hpp): rows are divided among them, and for the
+// gradients of weights, which sum over all rows, the outputs of a layer. So the number of threads changes no byte.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +44,22 @@ struct DenseLayer {
 };
 
 using Branch = std::vector<DenseLayer>;
+
+// Allocates memory that begins at a multiple of 64 bytes, so that no vector lies in two lines of the cache.
+template <typename T>
+struct AlignedAllocator {
+  using value_type = T;
+  AlignedAllocator() = default;
+  template <typename U>
+  AlignedAllocator(const AlignedAllocator<U>&) {}
+  T* allocate(std::size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t{64}));
+  }
+  void deallocate(T* memory, std::size_t) { ::operator delete(memory, std::align_val_t{64}); }
+  bool operator==(const AlignedAllocator&) const = default;
+};
+
+using Floats = std::vector<float, AlignedAllocator<float>>;
 
 // A network, and the memory for one pass through it. Calls from several threads follow each other; a pass with `keep` and
 // its `backward` belong to one thread.
@@ -70,28 +90,44 @@ class DenseNetwork {
 
  private:
   struct Layer : DenseLayer {
-    std::size_t stride;                // floats between rows of its results
-    std::size_t packed;                // offset of its transposed weight in packed_
-    bool keeps_sums, has_norm, swaps;  // swaps: the gradient of its weight is computed transposed
-    std::vector<float> results;        // [rows, stride]: what its activation returned
-    std::vector<float> sums;           // [rows, stride]: the argument of silu
-    std::vector<float> normalised;     // [rows, stride]
-    std::vector<float> inverse;        // [rows]: inverse deviations of a layer norm
-    std::vector<float> transposed;     // [inputs, padded outputs]: the gradient of its weight
-    std::vector<float> weight_rows;    // [outputs, padded inputs]: its weight, where inputs are no multiple of 16
+    std::size_t stride;             // floats between rows of its results
+    std::size_t packed;             // offset of its transposed weight in packed_
+    bool keeps_sums, has_norm;
+    bool swaps;                     // the gradient of its weight is computed transposed
+    Floats results;      // [rows, stride]: what its activation returned
+    Floats sums;         // [rows, stride]: the argument of silu
+    Floats normalised;   // [rows, stride]
+    Floats inverse;      // [rows]: inverse deviations of a layer norm
+    Floats slopes;       // [rows of a group, stride]: the gradient of its sums
+    Floats transposed;   // [inputs, stride]: the gradient of its weight
+    Floats weight_rows;  // [outputs, padded inputs]: its weight, where inputs are no multiple of 16
   };
   using Layers = std::vector<Layer>;
 
+  // What a backward pass is given.
+  struct Backward {
+    const float* block;
+    const float* observations;
+    std::span<const float* const> to_outputs;
+    float* gradient;         // may be null
+    float* to_observations;  // may be null
+  };
+
   Layer prepared(const DenseLayer& layer, bool last);
   void check(const DenseLayer& layer) const;
-  void pack(std::span<const float> block, std::size_t branches);
+  std::size_t parts_for(std::size_t rows, std::size_t branches) const;
+  void pack(std::span<const float> block, std::size_t branches, std::size_t part, std::size_t parts);
   void reserve(std::size_t rows);
+  void reserve_back(const Backward& pass, std::size_t group);
   void forward_rows(Layers& layers, const float* block, const float* observations, std::size_t first, std::size_t rows,
-                    float* output, bool keep);
-  void backward_rows(Layers& layers, const float* block, const float* observations, std::size_t first,
-                     std::size_t rows, const float* to_output, float* gradient, float* to_observations, bool add);
-  void weight_gradient(Layer& layer, const float* slopes, const Layer* before, const float* observations,
-                       std::size_t first, std::size_t rows, float* gradient);
+                    float* output, float* scratch, bool keep);
+  void backward_group(const Backward& pass, std::size_t first, std::size_t rows, std::size_t parts);
+  void backward_rows(const Backward& pass, std::size_t branch, std::size_t group, std::size_t first, std::size_t rows,
+                     bool add);
+  void weight_gradients(const Backward& pass, Layers& layers, std::size_t first, std::size_t rows, std::size_t part,
+                        std::size_t parts);
+  void weight_gradient(const Backward& pass, Layer& layer, const Layer* before, std::size_t first, std::size_t rows,
+                       std::size_t part, std::size_t parts);
 
   std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
 
@@ -99,9 +135,10 @@ class DenseNetwork {
   std::size_t parameters_;
   std::size_t widest_ = 0;
   std::size_t kept_rows_ = 0;
-  std::size_t capacity_ = 0;    // rows that the results have memory for
-  std::vector<float> packed_;   // all weights, transposed: [inputs, padded outputs] each
-  std::vector<float> scratch_;  // three blocks of rows, [kBlock, padded widest] each
+  std::size_t capacity_ = 0;  // rows that the results have memory for
+  Floats packed_;             // all weights, transposed: [inputs, padded outputs] each
+  Floats scratch_;            // two blocks of rows for each part, [kBlock, padded widest] each
+  Floats padded_rows_;        // [rows of a group, padded inputs]: the observations, where a product needs them so
 };
 
 // The instruction set that was chosen: "avx512", "avx2" or "plain".
