@@ -560,6 +560,8 @@ class PolicyLosses:
         advantages: _F,
         returns: _F,
         behaviour_values: _F | None,
+        rows: NDArray[np.int64] | None,
+        normalizes: bool,
         clip_range: float,
         value_weight: float,
         entropy_weight: float,

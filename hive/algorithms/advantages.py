@@ -17,12 +17,10 @@ import numpy as np
 from hive import _native
 from hive.algorithms.algorithm import Moments
 from hive.algorithms.rows import flat, values_of
-from hive.losses import Floats
+from hive.losses import EPSILON, Floats
 from hive.storage import Rollout
 
 __all__ = ["generalised_advantages", "merged", "moments_of", "normalized", "returns_by"]
-
-EPSILON = 1e-8  # keeps the normalisation of constant advantages finite
 
 
 def generalised_advantages(

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.algorithms.advantages import EPSILON, generalised_advantages, merged, moments_of, normalized
+from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
 from hive.algorithms.rows import acted_inputs, batches, evaluated, flat, input_rows, progress_of, sizes
 from hive.algorithms.schedules import scheduled
@@ -87,15 +87,16 @@ class PPO:
         progress = progress_of(rollouts)
         for rows, some in batches(rollouts, observations, config.epochs, config.minibatches, noise):
             loss = self._loss(some, batch, rows, progress, fit)
-            if len(rows) and self._too_far(loss):
+            samples = len(observations) if rows is None else len(rows)
+            if samples and self._too_far(loss):
                 return  # the worker fills the rest of the round with gradients of zero samples
-            yield self.model.reinforce(loss, samples=len(rows))
+            yield self.model.reinforce(loss, samples=samples)
 
     def _loss(
         self,
         inputs: Tensor | Sequences,
         batch: tuple[Tensor, ...],
-        rows: Tensor,
+        rows: Tensor | None,
         progress: float,
         fit: tuple[float, float],
     ) -> PPOLoss:
@@ -104,9 +105,7 @@ class PPO:
         inputs: the network's, for these rows.
         """
         config = self.config
-        actions, log_probs, advantages, returns, values = [column.index_select(0, rows) for column in batch]
-        if config.normalize_advantages and config.normalize_over == "minibatch" and len(rows) > 1:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
+        actions, log_probs, advantages, returns, values = batch
         return PPOLoss(
             inputs,
             actions,
@@ -120,6 +119,8 @@ class PPO:
             values if config.value_clip_range else None,
             config.value_clip_range,
             fit,
+            rows,
+            normalizes=config.normalize_advantages and config.normalize_over == "minibatch",
         )
 
     def _too_far(self, loss: PPOLoss) -> bool:

@@ -96,13 +96,18 @@ def batches(
     epochs: int,
     parts: int,
     noise: np.random.Generator | None = None,
-) -> Iterator[tuple[Tensor, Tensor | Sequences]]:
-    """Yield each minibatch: the numbers of its rows, int64 [M], and the network's input for them.
+) -> Iterator[tuple[Tensor | None, Tensor | Sequences]]:
+    """Yield each minibatch: the numbers of its rows, int64 [M], or None for all, and the network's input for them.
 
     observations: those of all valid acted rows, which the numbers count. A minibatch is a random part of them, or with
     a recurrent policy all of them in a random part of the environments. Other arguments: as for `minibatches`.
     """
     if not remembers(rollouts):
+        if parts == 1:  # their order has no influence
+            everything = together(observations)
+            for _ in range(epochs):
+                yield None, everything
+            return
         for rows in minibatches(len(observations), epochs, parts, noise):
             yield rows, observations.index_select(0, rows)
         return

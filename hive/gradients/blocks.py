@@ -2,6 +2,8 @@
 
     header            [8] int64                      the words of HEADER, see below
     moments           [3] float64                    count, sum and sum of squares of advantages, if requested
+    norm              [1] float64                    that of the gradient before compression, which is then finite;
+                                                     0: the learner computes it and looks for NaN and infinity
     gradient          [parameter_elements] float32   the flat gradient of the mean loss over `samples`; a compressed
                                                      slot has the fields of its codec here (hive.gradients.codecs)
     mask              [parameters] uint8             0: this parameter had no gradient; its range is zero
@@ -88,6 +90,7 @@ def gradient_layout(
         {
             "header": ("int64", (HEADER_WORDS,)),
             "moments": ("float64", (3,)),
+            "norm": ("float64", (1,)),
             **codec.fields(parameter_elements),
             "mask": ("uint8", (parameters,)),
             "statistics": ("float64", (max(statistics, 1),)),
@@ -102,11 +105,9 @@ def gradient_layout(
 
 def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
     """Initialises a slot as gradient `sequence` of its worker, made on state `version`, with zero samples."""
-    arrays["header"][:] = 0
-    arrays["header"][SEQUENCE] = sequence
-    arrays["header"][VERSION] = version
-    arrays["header"][POLICY] = -1
+    arrays["header"][:] = version, 0, 0, 0, 0, -1, sequence, 0
     arrays["moments"][:] = 0.0
+    arrays["norm"][:] = 0.0
     arrays["mask"][:] = 0
     arrays["statistics"][:] = 0.0
     for name in NORMALIZED:

@@ -7,12 +7,13 @@ return_distributions   the losses of distributions of returns
 native          shared parts of the losses that hive._native computes
 """
 
-from hive.losses.actor_critic import A2CLoss, PPOLoss, VTraceLoss
+from hive.losses.actor_critic import EPSILON, A2CLoss, PPOLoss, VTraceLoss
 from hive.losses.loss import VALUE_FIT, Floats, Loss, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
 from hive.losses.q_learning import QLoss
 from hive.losses.return_distributions import CategoricalQLoss, QuantileQLoss
 
 __all__ = [
+    "EPSILON",
     "VALUE_FIT",
     "A2CLoss",
     "CategoricalQLoss",

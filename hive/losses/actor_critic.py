@@ -23,7 +23,10 @@ from hive.losses.native import policy_losses
 from hive.networks.distributions import ActionDistribution
 from hive.networks.sequences import Sequences
 
-__all__ = ["A2CLoss", "PPOLoss", "VTraceLoss"]
+__all__ = ["EPSILON", "A2CLoss", "PPOLoss", "VTraceLoss"]
+
+EPSILON = 1e-8
+"""Added to the deviation of advantages, so that the normalisation of equal ones is finite."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -149,13 +152,16 @@ def _differentiated(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PPOLoss:
-    """PPO's clipped surrogate on N samples of equal weight.
+    """PPO's clipped surrogate on M samples of equal weight, of a batch of N.
 
-    inputs: [N, ...], or Sequences of N rows. actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
+    inputs: [M, ...], or Sequences of M rows. rows: int64 [M], the numbers of these samples in the batch; None: all of
+        it, in order.
+    actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
     clip_range: the distance from 1 at which the ratio of probabilities is clipped.
     behaviour_values: float32 [N], the values before the round's first update; with them a value counts as changed by at
         most `value_clip_range`, as in OpenAI's baselines (without the maximum of both losses) and Stable-Baselines3.
     fit: what `value_fit` returned for the whole round, before its first update; it is only reported.
+    normalizes: whether the advantages of the M samples are normalised to mean 0 and deviation 1, if there are two.
     statistics: policy loss, value loss, entropy, KL divergence from the acting policy, share of clipped ratios, and
         `fit`.
     """
@@ -172,18 +178,27 @@ class PPOLoss:
     behaviour_values: Tensor | None = None
     value_clip_range: float = 0.0
     fit: tuple[float, ...] = ()
+    rows: Tensor | None = None
+    normalizes: bool = False
+
+    def _picked(self, column: Tensor) -> Tensor:
+        return column if self.rows is None else column.index_select(0, self.rows)
 
     def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
         policy, values = outputs[0], outputs[1]
-        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self.actions)
-        log_ratio = log_probs - self.behaviour_log_probs
+        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self._picked(self.actions))
+        log_ratio = log_probs - self._picked(self.behaviour_log_probs)
         ratio, limit = log_ratio.exp(), self.clip_range
         clipped = ratio.clamp(1.0 - limit, 1.0 + limit)
-        policy_losses = -torch.minimum(ratio * self.advantages, clipped * self.advantages)
+        advantages = self._picked(self.advantages)
+        if self.normalizes and len(advantages) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
+        policy_losses = -torch.minimum(ratio * advantages, clipped * advantages)
         if self.behaviour_values is not None:
-            moved = values - self.behaviour_values
-            values = self.behaviour_values + moved.clamp(-self.value_clip_range, self.value_clip_range)
-        value_losses = mse_loss(values, self.returns, reduction="none")
+            before = self._picked(self.behaviour_values)
+            moved = values - before
+            values = before + moved.clamp(-self.value_clip_range, self.value_clip_range)
+        value_losses = mse_loss(values, self._picked(self.returns), reduction="none")
         with torch.no_grad():
             # k3 of Schulman, http://joschu.net/blog/kl-approx.html: unbiased and never negative.
             change = ratio - 1.0
@@ -211,6 +226,8 @@ class PPOLoss:
             self.advantages.numpy(),
             self.returns.numpy(),
             None if self.behaviour_values is None else self.behaviour_values.numpy(),
+            None if self.rows is None else self.rows.numpy(),
+            self.normalizes,
             self.clip_range,
             self.value_loss_weight,
             self.entropy_weight,

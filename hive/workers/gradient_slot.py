@@ -123,14 +123,17 @@ class GradientSlot:
                 losses.append(part.loss)
         out["statistics"][: len(statistics)] = statistics
         out["header"][SAMPLES] = samples
-        if not (_native.norm_and_finite(gradient)[1] and all(map(math.isfinite, losses))):
+        norm, finite = _native.norm_and_finite(gradient)
+        if finite and all(map(math.isfinite, losses)):
+            out["norm"][0] = norm
+            if not self.codec.in_place:
+                self.codec.encode(gradient, out, self.residual)
+        else:
             seen = [tensor for part in parts for tensor in _tensors(part.inputs)]
             finding = find(self.flat, self._rollouts, seen, losses, gradient)
             out["header"][CAUSE] = CAUSES.index(finding.cause)
             self.codec.clear(out)
             self.on_not_finite(finding, out["header"])
-        elif not self.codec.in_place:
-            self.codec.encode(gradient, out, self.residual)
 
     def _by_torch(self, parts: Sequence[Part], mask: NDArray[np.uint8], gradient: NDArray[np.float32]) -> list[float]:
         """Write the gradient of the parts with a graph and its mask, zeros without parts; return their losses."""

@@ -173,7 +173,7 @@ class Learner:
             self.flat.parameter_elements, 1, codec, parameters=self.flat.describe()
         )
         self._mean = self.accumulator.zeros()
-        self.gradient: NDArray[np.float32] = self._mean.block.floats
+        self.gradient: NDArray[np.float32] = self._mean.block.floats  # of the last turn
 
     def views(self, optimizer_state: NDArray[np.uint8]) -> Arrays:
         """Return the fields of a block of optimizer state, uint8 [layout.bytes], as views. They are cached."""
@@ -258,7 +258,16 @@ class Learner:
     def _reduce(
         self, gradients: Sequence[Arrays], headers: Sequence[Sequence[int]], factors: Sequence[float] | None
     ) -> ReductionReport:
-        """Write the mean of the gradients, weighted by samples, to `self.gradient`."""
+        """Make `self.gradient` the mean of the gradients, weighted by samples.
+
+        A single one is its own mean: it is read where it lies, and its worker has computed the norm.
+        """
+        if self.codec.in_place and len(gradients) == 1 and (factors is None or factors[0] == 1.0):
+            slot, samples = gradients[0], headers[0][SAMPLES]
+            if (norm := slot["norm"].item()) > 0.0:
+                self.gradient = slot["gradient"]
+                return ReductionReport(1, 1, float(samples), norm, True, "", -1, samples)
+        self.gradient = self._mean.block.floats
         accumulator = self.accumulator
         accumulator.bootstrap_rounds = len(gradients)  # the accumulator reduces after this many gradients
         try:

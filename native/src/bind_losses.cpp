@@ -106,23 +106,33 @@ py::tuple actor_critic(const Policy& policy, const py::object& outputs, const py
 
 py::tuple ppo(const Policy& policy, const py::object& outputs, const py::object& values, const py::object& actions,
               const py::object& behaviour_log_probs, const py::object& advantages, const py::object& returns,
-              const std::optional<py::object>& behaviour_values, float clip_range, float value_weight,
-              float entropy_weight, float value_clip_range, const py::object& to_outputs,
-              const py::object& to_values) {
+              const std::optional<py::object>& behaviour_values, const std::optional<py::object>& rows, bool normalizes,
+              float clip_range, float value_weight, float entropy_weight, float value_clip_range,
+              const py::object& to_outputs, const py::object& to_values) {
   Call call(policy);
-  const PPOSettings settings{clip_range, value_weight, entropy_weight, behaviour_values.has_value(), value_clip_range};
+  const PPOSettings settings{clip_range,       value_weight, entropy_weight, behaviour_values.has_value(),
+                             value_clip_range, normalizes};
   const auto of_policy = call.outputs(outputs);
   const auto of_values = call.rows(values, "values");
   Call::expect(of_values.size(), of_policy.size() / policy.width(), "elements of values");
-  const auto taken = call.actions(actions, of_values.size());
-  const auto behaviour = call.rows(behaviour_log_probs, "behaviour_log_probs");
-  const auto gains = call.rows(advantages, "advantages");
-  const auto targets = call.rows(returns, "returns");
-  const auto old = behaviour_values ? call.rows(*behaviour_values, "behaviour_values") : std::span<const float>{};
+  PPOBatch batch{};
+  batch.behaviour_log_probs = call.acted(behaviour_log_probs, "behaviour_log_probs");
+  const std::size_t count = batch.behaviour_log_probs.size();
+  batch.actions = call.actions(actions, count);
+  batch.advantages = call.acted(advantages, "advantages");
+  batch.returns = call.acted(returns, "returns");
+  if (behaviour_values) batch.behaviour_values = call.acted(*behaviour_values, "behaviour_values");
+  Arrays picked(1);
+  const auto numbers = rows ? picked.input<std::int64_t>(*rows, "rows") : std::span<const std::int64_t>{};
+  Call::expect(of_values.size(), rows ? numbers.size() : count, "elements of values");
+  for (const std::int64_t number : numbers) {
+    if (number < 0 || static_cast<std::size_t>(number) >= count) {
+      throw py::value_error("the batch has no row " + std::to_string(number));
+    }
+  }
   const auto policy_slopes = call.to_outputs(to_outputs);
   const auto value_slopes = call.to_rows(to_values, "to_values");
-  const PPOLoss loss = ppo_loss(policy, settings, of_policy, of_values, taken, behaviour, gains, targets, old,
-                                policy_slopes, value_slopes);
+  const PPOLoss loss = ppo_loss(policy, settings, of_policy, of_values, batch, numbers, policy_slopes, value_slopes);
   return py::make_tuple(loss.total, loss.policy, loss.value, loss.entropy, loss.divergence, loss.clipped);
 }
 
@@ -167,10 +177,12 @@ void bind_losses(py::module_& m) {
            "outputs: [N, width], values: [N]; sizes: for each rollout its acted rows, and those that only bootstrap;\n"
            "the rest is float32 [M], of acted rows. Source: Mnih et al. 2016.")
       .def("ppo", &ppo, "outputs"_a, "values"_a, "actions"_a, "behaviour_log_probs"_a, "advantages"_a, "returns"_a,
-           "behaviour_values"_a, "clip_range"_a, "value_weight"_a, "entropy_weight"_a, "value_clip_range"_a,
+           "behaviour_values"_a, "rows"_a, "normalizes"_a, "clip_range"_a, "value_weight"_a, "entropy_weight"_a, "value_clip_range"_a,
            "to_outputs"_a, "to_values"_a,
            "Return (loss, policy loss, value loss, entropy, KL divergence, share clipped); write the gradients.\n\n"
-           "Arrays are float32 [N]. behaviour_values: None: values are not clipped. Source: Schulman et al. 2017.");
+           "outputs: [M, width], values: [M], of the rows of the batch that `rows`, int64 [M] or None for all, names.\n"
+           "The batch is float32 [N]. behaviour_values: None: values are not clipped. normalizes: the advantages of\n"
+           "these rows, to mean 0 and deviation 1. Source: Schulman et al. 2017.");
   m.def("q_loss", &q, "values"_a, "actions"_a, "targets"_a, "weights"_a, "importance"_a, "errors"_a, "huber"_a,
         "to_values"_a,
         "Return (loss, mean value taken, mean largest value, mean absolute error); write the gradient of the values.\n\n"

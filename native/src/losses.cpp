@@ -175,35 +175,68 @@ ActorCriticLoss actor_critic_loss(const Policy& policy, std::span<const float> o
   return sum;
 }
 
+namespace {
+
+// Keeps the normalisation of equal advantages finite.
+constexpr double kEpsilon = 1e-8;
+
+// advantage -> (advantage - mean) * factor, for those of some rows: to mean 0 and deviation 1, if there are two or more.
+struct Normalisation {
+  double mean = 0.0, factor = 1.0;
+
+  template <typename Row>
+  static Normalisation of(std::span<const float> advantages, std::size_t count, const Row& row) {
+    if (count < 2) return {};
+    double sum = 0.0, squares = 0.0;
+    for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(advantages[row(i)]);
+    const double mean = sum / static_cast<double>(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double distance = static_cast<double>(advantages[row(i)]) - mean;
+      squares += distance * distance;
+    }
+    return {mean, 1.0 / (std::sqrt(squares / static_cast<double>(count - 1)) + kEpsilon)};
+  }
+
+  float operator()(float advantage) const {
+    return static_cast<float>((static_cast<double>(advantage) - mean) * factor);
+  }
+};
+
+}  // namespace
+
 PPOLoss ppo_loss(const Policy& policy, const PPOSettings& settings, std::span<const float> outputs,
-                 std::span<const float> values, Actions actions, std::span<const float> behaviour_log_probs,
-                 std::span<const float> advantages, std::span<const float> returns,
-                 std::span<const float> behaviour_values, std::span<float> to_outputs, std::span<float> to_values) {
+                 std::span<const float> values, const PPOBatch& batch, std::span<const std::int64_t> rows,
+                 std::span<float> to_outputs, std::span<float> to_values) {
   const std::size_t width = policy.width(), count = values.size();
   const float weight = 1.0F / static_cast<float>(std::max<std::size_t>(count, 1));
+  const auto number = [rows](std::size_t i) { return rows.empty() ? i : static_cast<std::size_t>(rows[i]); };
+  Normalisation normalised;
+  if (settings.normalizes) normalised = Normalisation::of(batch.advantages, count, number);
   PPOLoss sum{};
   for (std::size_t row = 0; row < count; ++row) {
     const float* output = outputs.data() + row * width;
-    const Policy::Terms terms = policy.terms(output, actions, row);
-    const float log_ratio = terms.log_probability - behaviour_log_probs[row];
-    const float ratio = std::exp(log_ratio), advantage = advantages[row];
+    const std::size_t of = number(row);
+    const Policy::Terms terms = policy.terms(output, batch.actions, of);
+    const float log_ratio = terms.log_probability - batch.behaviour_log_probs[of];
+    const float ratio = std::exp(log_ratio);
+    const float advantage = settings.normalizes ? normalised(batch.advantages[of]) : batch.advantages[of];
     const float clipped = std::clamp(ratio, 1.0F - settings.clip_range, 1.0F + settings.clip_range);
     // NaN compares false here and passes on through `ratio`.
     const bool bounded = clipped * advantage < ratio * advantage;
     float value = values[row], value_factor = 1.0F;
     if (settings.clips_values) {
-      const float moved = value - behaviour_values[row];
+      const float moved = value - batch.behaviour_values[of];
       const float limited = std::clamp(moved, -settings.value_clip_range, settings.value_clip_range);
       value_factor = limited == moved || moved != moved ? 1.0F : 0.0F;
-      value = behaviour_values[row] + limited;
+      value = batch.behaviour_values[of] + limited;
     }
-    const float error = value - returns[row], change = ratio - 1.0F;
+    const float error = value - batch.returns[of], change = ratio - 1.0F;
     sum.policy -= static_cast<double>(bounded ? clipped * advantage : ratio * advantage);
     sum.value += static_cast<double>(error) * error;
     sum.entropy += static_cast<double>(terms.entropy);
     sum.divergence += static_cast<double>(change - log_ratio);
     sum.clipped += std::fabs(change) > settings.clip_range ? 1.0 : 0.0;
-    policy.slopes(output, actions, row, terms, bounded ? 0.0F : -advantage * ratio * weight,
+    policy.slopes(output, batch.actions, of, terms, bounded ? 0.0F : -advantage * ratio * weight,
                   -settings.entropy_weight * weight, to_outputs.data() + row * width);
     to_values[row] = settings.value_weight * 2.0F * error * value_factor * weight;
   }

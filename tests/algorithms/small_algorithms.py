@@ -23,6 +23,7 @@ from hive.networks.configured import network_parameters
 from hive.networks.state import StateLayout
 from hive.storage import FINALS, LENGTH, VERSION, Rollout, rollout_layout
 from hive.workers import CollectorsElsewhere, GWorker
+from hive.workers.threads import ONE_THREAD
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -273,6 +274,7 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
     wrapper = wrapper_for(network, **options)
     config = SimpleNamespace(run=SimpleNamespace(seed=5))
     blueprint: Any = SimpleNamespace(
+        threads=ONE_THREAD,
         config=config, codec=PLAIN, wrapper=lambda: wrapper, rounds=math.inf, schedule_start=0.0
     )
     worker = GWorker(source, lambda *_: CollectorsElsewhere(blueprint), algorithm=algorithm)

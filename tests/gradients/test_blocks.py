@@ -41,6 +41,7 @@ def test_a_layout_has_the_fields_that_the_module_draws() -> None:
     assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {
         "header": ("int64", (8,)),
         "moments": ("float64", (3,)),
+        "norm": ("float64", (1,)),
         "gradient": ("float32", (64,)),
         "mask": ("uint8", (5,)),
         "statistics": ("float64", (4,)),

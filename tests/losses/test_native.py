@@ -89,13 +89,18 @@ def test_actor_critic(distribution: ActionDistribution, sizes: list[tuple[int, i
     distribution=st.sampled_from(DISTRIBUTIONS),
     rows=st.integers(1, 40),
     clips=st.booleans(),
+    normalizes=st.booleans(),
+    picked=st.one_of(st.none(), st.integers(1, 30)),
     seed=st.integers(0, 1000),
 )
-def test_ppo(distribution: ActionDistribution, rows: int, clips: bool, seed: int) -> None:
+def test_ppo(
+    distribution: ActionDistribution, rows: int, clips: bool, normalizes: bool, picked: int | None, seed: int
+) -> None:
     draws = Draws(seed)
     policy, values = draws.normal(rows, distribution.width), draws.normal(rows)
     actions = draws.actions(distribution, rows)
     behaviour = distribution.log_prob(policy, actions) + 0.3 * draws.normal(rows)
+    picks = None if picked is None else torch.randperm(rows, generator=draws.generator)[:picked]
     loss = PPOLoss(
         policy,
         actions,
@@ -106,7 +111,11 @@ def test_ppo(distribution: ActionDistribution, rows: int, clips: bool, seed: int
         behaviour_values=values + 0.3 * draws.normal(rows) if clips else None,
         value_clip_range=0.2 if clips else 0.0,
         fit=(0.5, 1.0),
+        rows=picks,
+        normalizes=normalizes,
     )
+    if picks is not None:
+        policy, values = policy[picks], values[picks]
     compare(loss, policy, values)
 
 
@@ -158,6 +167,14 @@ def test_an_output_that_is_not_finite_makes_the_loss_not_finite(value: float) ->
     assert not np.isfinite(loss.differentiate((policy.numpy(), values.numpy())).total)
     q_loss = QLoss(policy, torch.ones(4, dtype=torch.int64), numbers)
     assert not np.isfinite(q_loss.differentiate((policy.numpy(),)).total)
+
+
+def test_a_row_outside_of_the_batch_is_refused() -> None:
+    zeros, actions = torch.zeros(2), torch.zeros(2, dtype=torch.int64)
+    for row in (-1, 2):
+        loss = PPOLoss(zeros, actions, zeros, zeros, zeros, Categorical(3), rows=torch.tensor([0, row]))
+        with pytest.raises(ValueError, match=f"the batch has no row {row}"):
+            loss.differentiate((np.zeros((2, 3), np.float32), np.zeros(2, np.float32)))
 
 
 def test_an_unknown_action_is_refused() -> None:

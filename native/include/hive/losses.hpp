@@ -75,17 +75,23 @@ struct PPOSettings {
   float clip_range, value_weight, entropy_weight;
   bool clips_values;
   float value_clip_range;
+  bool normalizes;  // the advantages of the rows, to mean 0 and deviation 1
 };
 
 struct PPOLoss {
   double total, policy, value, entropy, divergence, clipped;
 };
 
-// Schulman et al. 2017, means over all rows. behaviour_values is read if values are clipped.
+// What a round of PPO holds of its rows. behaviour_values is read if values are clipped.
+struct PPOBatch {
+  Actions actions;
+  std::span<const float> behaviour_log_probs, advantages, returns, behaviour_values;
+};
+
+// Schulman et al. 2017, means over all rows of the outputs. rows: their numbers in the batch; empty: the batch in order.
 PPOLoss ppo_loss(const Policy& policy, const PPOSettings& settings, std::span<const float> outputs,
-                 std::span<const float> values, Actions actions, std::span<const float> behaviour_log_probs,
-                 std::span<const float> advantages, std::span<const float> returns,
-                 std::span<const float> behaviour_values, std::span<float> to_outputs, std::span<float> to_values);
+                 std::span<const float> values, const PPOBatch& batch, std::span<const std::int64_t> rows,
+                 std::span<float> to_outputs, std::span<float> to_values);
 
 struct QLoss {
   double total, mean, largest, error;
