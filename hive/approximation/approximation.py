@@ -23,6 +23,7 @@ A script can make an update in three ways:
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -142,7 +143,6 @@ class Approximation:
         """The inputs of the last forward pass with a graph, for reports of non-finite values."""
         self._given_device = None if device is None else torch.device(device)
         self._was_scaled = False
-        self._native: NativePasses | None = None
         self._parameters: Sequence[nn.Parameter] | None = None
         self._mean = GradientMean()  # mean gradient of the backward passes since the last step
         self._refuse_contradictions()
@@ -180,7 +180,13 @@ class Approximation:
     def no_grad(self, *inputs: Any) -> Any:
         """Calls the model without a graph, in its current mode, and returns its outputs."""
         with torch.no_grad():
-            return self.model(*inputs)
+            found = self.native.evaluate(*inputs) if len(inputs) == 1 else None
+            return self.model(*inputs) if found is None else found
+
+    @functools.cached_property
+    def native(self) -> NativePasses:
+        """The native passes of the model."""
+        return native_passes(self.model)
 
     def fixed(self, *inputs: Any) -> Any:
         """Calls the model with a graph of its inputs, not of its parameters, and returns its outputs.
@@ -247,14 +253,12 @@ class Approximation:
         if self.loss_scaling != 1 or not getattr(loss, "is_native", False):
             return None
         made: Any = loss
-        if self._native is None:
-            self._native = native_passes(self.model)
-        outputs = self._native.outputs(made.inputs)
+        outputs = self.native.outputs(made.inputs)
         if outputs is None:
             return None
         found: LossSlopes = made.differentiate(outputs)
         self.inputs, self.statistics = (made.inputs,), found.statistics
-        return NativePart(found.total, self.inputs, partial(self._native.differentiate, found.slopes))
+        return NativePart(found.total, self.inputs, partial(self.native.differentiate, found.slopes))
 
     def part_of(self, loss: Tensor | None, parameters: Sequence[nn.Parameter] | None = None) -> Part:
         """Returns the Part of this loss for a GradientReceiver. Raises NetworkError for the same losses as `scaled`."""

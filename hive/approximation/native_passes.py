@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from hive.losses import Floats
 from hive.networks.dense import Dense
+from hive.networks.network import Network, NetworkPerHead
 from hive.networks.normalization import NormalizedNetwork, Normalizer
 
 __all__ = ["NativePasses", "native_passes"]
@@ -37,6 +39,17 @@ class NativePasses:
         found = dense.outputs(inputs if self._normalizer is None else self._normalizer(inputs))
         return None if found is None or (self._single and len(found) != 1) else found
 
+    def evaluate(self, inputs: Any) -> Any:
+        """Return what the model returns for rows of observations, without a graph; None if torch makes the pass."""
+        dense: Dense | None = getattr(self._network, "dense", None)
+        if dense is None or not isinstance(inputs, Tensor):
+            return None
+        found = dense.outputs(inputs if self._normalizer is None else self._normalizer(inputs), keep=False)
+        if found is None or (self._single and len(found) != 1):
+            return None
+        tensors = tuple(map(torch.from_numpy, found))
+        return tensors[0] if self._single else tensors
+
     def differentiate(self, slopes: Sequence[Floats], gradient: Floats) -> NDArray[np.uint8]:
         """Write the gradient of the weights from those of the last outputs; see hive.networks.dense."""
         dense: Dense = self._network.dense  # type: ignore[union-attr, assignment]
@@ -52,4 +65,5 @@ def native_passes(model: nn.Module) -> NativePasses:
         elif (inner := getattr(network, "computes_as", None)) is not None:
             network, single = inner, True
         else:
-            return NativePasses(network, normalizer, single=single)
+            known = isinstance(network, Network | NetworkPerHead)
+            return NativePasses(network if known else None, normalizer, single=single)

@@ -126,17 +126,20 @@ class Dense:
         columns = self._forward(rows, 1)[0]
         return _output(head, columns if len(self._heads[0]) == 1 else columns[:, : head.width])
 
-    def outputs(self, inputs: Any) -> tuple[Floats, ...] | None:
-        """Return the outputs of all heads, float32 [N, ...] each, and keep what `differentiate` needs.
+    def outputs(self, inputs: Any, *, keep: bool = True) -> tuple[Floats, ...] | None:
+        """Return the outputs of all heads, float32 [N, ...] each; with `keep` also keep what `differentiate` needs.
 
-        None if the gradient cannot be computed without a graph: for inputs that are not rows of numbers, frozen
-        parameters, and heads with layers of their own.
+        None if torch has a part in it: for inputs that are not rows of numbers, heads with layers of their own, and
+        with `keep` for frozen parameters.
         """
         rows = self._rows(inputs) if self._direct else None
-        if rows is None or not all(parameter.requires_grad for parameter in self._everything):
+        if rows is None or (keep and not all(parameter.requires_grad for parameter in self._everything)):
             return None
         outputs: list[Floats] = []
-        self._last, found = self.keep(rows.detach().numpy(), len(self._widths))
+        if keep:
+            self._last, found = self.keep(rows.detach().numpy(), len(self._widths))
+        else:
+            found = self._forward(rows.detach().numpy(), len(self._widths))
         for columns, heads in zip(found, self._heads, strict=True):
             for head, own in zip(heads, _split(columns, heads), strict=True):
                 outputs.append(_output(head, own))

@@ -50,14 +50,11 @@ from hive.networks.normalization import MOMENTS_OF, merge
 from hive.networks.optimizers import OptimizerSettings
 from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.wrapper import NetworkWrapper
-from hive.runtime import Layout, Status
+from hive.runtime import CachedViews, Layout, Status
 
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "LearnerStep", "mean_statistics", "optimizer_state_layout"]
 
 RETURNS_KEPT = 100  # episodes in the mean return, as is usual in the RL literature
-# Maximum blocks whose views are cached: more than the board of optimizer states has. In library use each turn may bring
-# new memory, so a full cache is cleared.
-VIEWED_BLOCKS = 8
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -147,7 +144,8 @@ class Learner:
         )
         self.total_steps = total_steps
         self.use_codec(codec)
-        self._views: dict[int, tuple[NDArray[np.uint8], Arrays]] = {}
+        self.views = CachedViews(self.layout)
+        """Returns the fields of a block of optimizer state, uint8 [layout.bytes], as views."""
         self.status = status
         self.phase = status.phase("update") if status else 0
 
@@ -174,15 +172,6 @@ class Learner:
         )
         self._mean = self.accumulator.zeros()
         self.gradient: NDArray[np.float32] = self._mean.block.floats  # of the last turn
-
-    def views(self, optimizer_state: NDArray[np.uint8]) -> Arrays:
-        """Return the fields of a block of optimizer state, uint8 [layout.bytes], as views. They are cached."""
-        cached = self._views.get(id(optimizer_state))
-        if cached is None or cached[0] is not optimizer_state:
-            if len(self._views) >= VIEWED_BLOCKS:
-                self._views.clear()
-            cached = self._views[id(optimizer_state)] = (optimizer_state, self.layout.views(optimizer_state))
-        return cached[1]
 
     def shift_times(self, optimizer_state: NDArray[np.uint8]) -> None:
         """Shift the stored times to the present, so that training time excludes the time between save and resume."""
@@ -216,37 +205,33 @@ class Learner:
         if self.status:
             self.status.enter(self.phase)
         before, after = self.views(optimizer_state), self.views(optimizer_state_out)
-        for name in ("counters", "applied", "returns", "infos", "group_updates"):
-            if name in after:
-                after[name][:] = before[name]
-        counters = after["counters"]
-        if collected is not None:
-            counters[COLLECTED] = collected["counters"][COLLECTED]
-            for name in ("returns", "infos"):
-                if name in after:
-                    after[name][:] = collected[name]
+        counts = self._counts(before, after, collected)
         headers: list[list[int]] = [gradient["header"].tolist() for gradient in gradients]
         report = self._reduce(gradients, headers, factors)
         samples = report.samples
         cause, bad = _first_not_finite(headers, report)
         # The steps of this round are included, as in Stable-Baselines3: the last round of a run has a rate of 0.
-        counters[Count.env_steps] += sum(header[ENV_STEPS] for header in headers)
-        rate = self.learning_rate(int(counters[Count.env_steps]))
+        counts[Count.env_steps] += sum(header[ENV_STEPS] for header in headers)
+        rate = self.learning_rate(counts[Count.env_steps])
         self.shared.between(Version(weights, list(before["moments"])), Version(weights_out, list(after["moments"])))
+        groups: list[GroupUpdate] = []
         if samples and not cause:
             groups = self._group_updates(gradients, headers, before["group_updates"], rate) if self._grouped else []
-            cause = self._step(report.norm, int(counters[Count.updates]) + 1, rate, groups)
-            if groups and not cause:
-                after["group_updates"][:] += [group.step > 0 for group in groups]
+            cause = self._step(report.norm, counts[Count.updates] + 1, rate, groups)
         applied = samples > 0 and not cause
+        if self._grouped:
+            after["group_updates"][:] = before["group_updates"]
+            if applied:
+                after["group_updates"][:] += [group.step > 0 for group in groups]
         if not applied:
             self.shared.keep()
-        counters[Count.updates] += applied
-        counters[Count.skipped] += cause != ""
+        counts[Count.updates] += applied
+        counts[Count.skipped] += cause != ""
+        counts[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
+        after["counters"][:] = counts
         if not cause:
             self._merge_statistics(gradients, weights_out)
-        self._update_target(int(counters[Count.updates]), self._followed(before, after))
-        counters[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
+        self._update_target(counts[Count.updates], self._followed(before, after))
         for gradient, header in zip(gradients, headers, strict=True):
             if ended := header[EPISODES]:
                 infos = gradient["episode_infos"][:ended] if "infos" in after else None
@@ -254,6 +239,20 @@ class Learner:
         if self.status:
             self.status.enter(self.status.runtime)
         return LearnerStep(applied, samples, report.norm, rate, cause, bad)
+
+    def _counts(self, before: Arrays, after: Arrays, collected: Arrays | None) -> list[int]:
+        """Copy what a turn may leave as it is, and return the counters before the turn, with those of `collected`."""
+        after["applied"][:] = before["applied"]
+        counts: list[int] = before["counters"].tolist()
+        latest = before
+        if collected is not None:
+            latest, made = collected, collected["counters"].tolist()
+            for count in COLLECTED:
+                counts[count] = made[count]
+        for name in ("returns", "infos"):
+            if name in after:
+                after[name][:] = latest[name]
+        return counts
 
     def _reduce(
         self, gradients: Sequence[Arrays], headers: Sequence[Sequence[int]], factors: Sequence[float] | None

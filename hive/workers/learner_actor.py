@@ -69,6 +69,7 @@ class LearnerActor(Actor):
         self.status_counters = {name: self.status.counter(name) for name in RESULTS}
         self.info_counters = {name: self.status.counter(name) for name in info_counters(config.env.info)}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
+        self.mean_return, self.averaged = math.nan, 0  # of the latest episodes; episodes when it was computed
         self.report = TurnMetrics(self.algorithm.statistics, 4 * blueprint.flat.parameter_elements)
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
@@ -342,6 +343,9 @@ class LearnerActor(Actor):
     def _counters(self) -> dict[str, float]:
         views = self._optimizer_state()
         counters: list[int] = views["counters"].tolist()
+        if counters[Count.episodes] != self.averaged:  # most turns of a replay memory end no episode
+            self.averaged = counters[Count.episodes]
+            self.mean_return = mean_return(views["returns"], self.averaged)
         return {
             "updates": counters[Count.updates],
             "env_steps": counters[Count.env_steps],
@@ -349,7 +353,7 @@ class LearnerActor(Actor):
             "episodes": counters[Count.episodes],
             "skipped": counters[Count.skipped],
             "train_s": (counters[Count.last_ns] - counters[Count.first_ns]) / 1e9,
-            "mean_return_100": mean_return(views["returns"], counters[Count.episodes]),
+            "mean_return_100": self.mean_return,
         }
 
     def _update_totals(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.runtime import WAIT_OUT, Publication, SharedIn, SharedOut, Slot, SlotInlet
+from hive.runtime import WAIT_OUT, CachedViews, Publication, SharedIn, SharedOut, Slot, SlotInlet
 from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
 from hive.workers.learner import Count
@@ -50,7 +50,7 @@ class ReplayLearnerActor(LearnerActor):
         self.rounds_early = collection.max_lag if self.as_ready else 0  # rounds that are appended before their turns
         self.replay: ReplayMemory = blueprint.replay_memory(self.memory.memory)
         self.size = blueprint.replay_size
-        self.ledger_layout, self.plan_layout = blueprint.ledger_layout, blueprint.plan_layout
+        self.ledger_views, self.plan_views = CachedViews(blueprint.ledger_layout), CachedViews(blueprint.plan_layout)
         self.phase = self.status.phase("replay")
         self.waits = self.status.phase("wait ledger", WAIT_OUT)
         self.held: tuple[int, list[int]] | None = None  # ledger last held for the recorder, and the first rows it needs
@@ -61,7 +61,7 @@ class ReplayLearnerActor(LearnerActor):
         """Publish the first ledger, or continue from the last one."""
         board = self.ledger.board
         if board.latest < 0:
-            version = self.blueprint.initialize_replay(self.replay, self.ledger_layout.views(board.begin()))
+            version = self.blueprint.initialize_replay(self.replay, self.ledger_views(board.begin()))
             board.publish(version)
         else:
             self.replay.forget_unfinished(self._ledger())
@@ -95,7 +95,7 @@ class ReplayLearnerActor(LearnerActor):
             await self._until_saved(rollouts)
             self.status.enter(self.phase)
             board = self.ledger.board
-            before, after = self._ledger(), self.ledger_layout.views(board.begin())
+            before, after = self._ledger(), self.ledger_views(board.begin())
             self.replay.admit(rollouts, before, after, self._largest_leaf())
             board.publish(admitted + len(slots))
             for slot in slots:
@@ -137,7 +137,7 @@ class ReplayLearnerActor(LearnerActor):
         schedule, board = self.schedule.gradients, self.plans.board
         number = max(board.latest + 1, self.turn // self.per_batch)
         while schedule.state_version(number * self.per_batch) <= self.turn:
-            self.replay.draw(number, self._ledger(), self.plan_layout.views(board.begin()))
+            self.replay.draw(number, self._ledger(), self.plan_views(board.begin()))
             board.publish(number)
             number += 1
 
@@ -146,7 +146,7 @@ class ReplayLearnerActor(LearnerActor):
 
     def _learned(self, claimed: list[Slot], after: Arrays) -> None:
         """Set the priorities of the rows that the gradients were made of."""
-        plan = self.plan_layout.views(self.plans.board.read(self.turn // self.per_batch))
+        plan = self.plan_views(self.plans.board.read(self.turn // self.per_batch))
         largest, saturated = self.replay.learn(plan, [slot.arrays["errors"] for slot in claimed])
         counters = after["counters"]
         counters[Count.largest_leaf] = max(int(counters[Count.largest_leaf]), largest, self.replay.first_leaf)
@@ -155,7 +155,7 @@ class ReplayLearnerActor(LearnerActor):
     def _more_values(self) -> dict[str, float]:
         board = self.plans.board
         draws = (self.turn // self.per_batch) * self.blueprint.replay_config.batch_size
-        plan = self.plan_layout.views(board.read(board.latest))
+        plan = self.plan_views(board.read(board.latest))
         values = self.replay.describe(self._ledger(), plan, draws)
         for name, value in values.items():
             self.status.set(self.replay_counters[name], value)
@@ -163,7 +163,7 @@ class ReplayLearnerActor(LearnerActor):
 
     def _ledger(self) -> Arrays:
         board = self.ledger.board
-        return self.ledger_layout.views(board.read(board.latest))
+        return self.ledger_views(board.read(board.latest))
 
     def _largest_leaf(self) -> int:
         return int(self._optimizer_state()["counters"][Count.largest_leaf])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hive.algorithms import Batch, Configured, ReplayAlgorithm, batch_of, update_parameter
 from hive.approximation import SharedTarget
 from hive.gradients import clear
-from hive.runtime import Actor, SharedIn, SlotOutlet, Status, Subscription, endpoint
+from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.storage import Purpose, Replay, stream_seed
 from hive.workers.actors import NanDumps
 from hive.workers.blueprint import Blueprint
@@ -105,7 +105,7 @@ class ReplayWorkerActor(Actor):
         self.worker = ReplayWorker(blueprint, self.index, self.memory.memory, self.status)
         self.per_batch = self.worker.algo.gradients_per_batch
         self.importance_exponent = blueprint.replay_config.importance_exponent
-        self.plan_layout = blueprint.plan_layout
+        self.plan_views = CachedViews(blueprint.plan_layout)
         self.worker.slot.on_not_finite = NanDumps(self, directory)
 
     async def run(self) -> None:
@@ -118,7 +118,7 @@ class ReplayWorkerActor(Actor):
                 barrier = barriers.last(barriers.round_of(number))
                 self.worker.clear_residual()
             _, plan = await self.plans.pin(number // self.per_batch)
-            drawn = DrawnRows.of(self.plan_layout.views(plan), self.index, self.importance_exponent)
+            drawn = DrawnRows.of(self.plan_views(plan), self.index, self.importance_exponent)
             self.plans.unpin()
             batch = self.worker.gather(drawn, slot.arrays, number)
             version, weights = await self.state.pin(self.schedule.gradients.state_version(number))

@@ -34,11 +34,11 @@ from hive.gradients import (
     gradient_layout,
 )
 from hive.networks import aligned_block
+from hive.runtime import CachedViews
 from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.workers import Learner
 from hive.workers.learner import (
     RETURNS_KEPT,
-    VIEWED_BLOCKS,
     Count,
     LearnerStep,
     deviation_of_returns,
@@ -453,21 +453,21 @@ def test_cached_blocks_are_released() -> None:
     learner = Learner(A2CConfig(), wrapper_of(Network()), 1000, workers=2)
     weights, optimizer_state = np.zeros(4 * ELEMENTS, np.uint8), np.zeros(learner.layout.bytes, np.uint8)
     seen = []
-    for _ in range(4 * VIEWED_BLOCKS):
+    for _ in range(4 * CachedViews.MOST_BLOCKS):
         following = np.zeros(learner.layout.bytes, np.uint8)
         learner.turn([gradient(8)], weights, optimizer_state, weights.copy(), following)
         optimizer_state = following
         seen.append(weakref.ref(following))
     del following
     gc.collect()
-    assert sum(ref() is not None for ref in seen) <= VIEWED_BLOCKS
-    assert learner.views(optimizer_state)["counters"][Count.updates] == 4 * VIEWED_BLOCKS
+    assert sum(ref() is not None for ref in seen) <= CachedViews.MOST_BLOCKS
+    assert learner.views(optimizer_state)["counters"][Count.updates] == 4 * CachedViews.MOST_BLOCKS
 
 
 def test_views_of_a_block_are_made_once() -> None:
     """A run has a few blocks, and passes the same arrays for them every time."""
     learner = Learner(A2CConfig(), wrapper_of(Network()), 1000)
-    blocks = [np.zeros(learner.layout.bytes, np.uint8) for _ in range(VIEWED_BLOCKS)]
+    blocks = [np.zeros(learner.layout.bytes, np.uint8) for _ in range(CachedViews.MOST_BLOCKS)]
     first = [learner.views(block) for block in blocks]
     assert all(learner.views(block) is views for block, views in zip(blocks, first, strict=True))
 

@@ -145,6 +145,28 @@ class Layout:
         return {name: np.ndarray(shape, dtype, block, offsets[name]) for name, (dtype, shape) in self.fields.items()}
 
 
+class CachedViews:
+    """The views of a layout in blocks that are used again and again, such as those of a board.
+
+    A call returns what `layout.views` returned for the same array of bytes. A full cache is cleared: callers that bring
+    new memory every time lose only time.
+    """
+
+    MOST_BLOCKS = 8  # more than a board of the trainer has
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._views: dict[int, tuple[Bytes, Arrays]] = {}
+
+    def __call__(self, block: Bytes) -> Arrays:
+        cached = self._views.get(id(block))
+        if cached is None or cached[0] is not block:
+            if len(self._views) >= self.MOST_BLOCKS:
+                self._views.clear()
+            cached = self._views[id(block)] = (block, self.layout.views(block))
+        return cached[1]
+
+
 @dataclass(frozen=True)
 class SlabPlan:
     """The sizes of a slab: `slots` slots of `slot_bytes` bytes each. Its first commit gets the sequence `first`."""
