@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from hive.config import Config, ReplayConfig
+from hive.config import Config
 
 __all__ = ["ONE_THREAD", "Threads", "threads_of"]
 
@@ -29,14 +29,12 @@ ONE_THREAD = Threads(1, 1)
 
 
 def threads_of(config: Config) -> Threads:
-    """Return the threads of a gradient worker; with "auto" its share of the cores on which no collector works.
+    """Return the threads of a gradient worker; with "auto" its share of the cores.
 
-    The collectors of a replay memory and those that wait for the newest policy idle while gradients are made.
+    Collectors need some of these cores. But where gradients take longer than collecting, collectors wait for them, and
+    otherwise the run waits for collectors, and gradients only need the cores now and then.
     """
     if given := config.gradients.threads:
         return Threads(given, given)
-    free = len(os.sched_getaffinity(0))
-    idle = isinstance(config.algorithm, ReplayConfig) or config.collection.communication == "synchronous"
-    if not idle:
-        free -= config.collection.workers
-    return Threads(1, min(max(1, free // max(1, config.gradients.workers)), MOST_CHOSEN))
+    share = len(os.sched_getaffinity(0)) // max(1, config.gradients.workers)
+    return Threads(1, min(max(1, share), MOST_CHOSEN))

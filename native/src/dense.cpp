@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kBlock = 96;
 // Rows of a product are divided at multiples of this, which is one of the rows of every tile, and divides kBlock.
 constexpr std::size_t kGrain = 12;
-// Products of weights and inputs that are worth a part of their own: some 10 us, several times the cost of sharing.
-constexpr std::size_t kPartProducts = 500'000;
+// Products of weights and inputs that are worth a part of their own: some 40 us, as long as it takes to wake a thread.
+constexpr std::size_t kPartProducts = 2'000'000;
 
 struct Range {
   std::size_t begin, end;

@@ -13,10 +13,6 @@
 
 namespace hive {
 
-namespace {
-constexpr std::uint64_t kSpinNs = 100'000;  // spin before a sleep: longer than copying a megabyte takes
-}
-
 void Notifier::notify() noexcept {
   word.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0) {
@@ -24,9 +20,8 @@ void Notifier::notify() noexcept {
   }
 }
 
-bool Notifier::wait(std::uint32_t seen_word, std::uint64_t limit_ns) noexcept {
-  // Spins first: if a peer is about to notify, sleeping and waking costs more, above all in a virtual machine.
-  for (const auto until = monotonic_ns() + std::min(limit_ns, kSpinNs); monotonic_ns() < until; sched_yield()) {
+bool Notifier::wait(std::uint32_t seen_word, std::uint64_t limit_ns, std::uint64_t spin_ns) noexcept {
+  for (const auto until = monotonic_ns() + std::min(limit_ns, spin_ns); monotonic_ns() < until; sched_yield()) {
     if (seen() != seen_word) return true;
   }
   timespec limit{static_cast<time_t>(limit_ns / 1'000'000'000), static_cast<long>(limit_ns % 1'000'000'000)};

@@ -15,14 +15,17 @@ namespace hive {
 namespace {
 
 constexpr std::uint64_t kSleepNs = 1'000'000'000;  // the limit of one sleep; the condition is then checked again
+// How long a thread looks before it sleeps. The shares of one pass follow each other within microseconds. The next pass
+// comes later, and until then a collector may need the core.
+constexpr std::uint64_t kSpinNs = 20'000;
 
-// Waits until `ready()`. Notifier::wait looks for some microseconds before it sleeps.
+// Waits until `ready()`.
 template <typename Ready>
 void await(Notifier& notifier, const Ready& ready) {
   while (true) {
     const std::uint32_t seen = notifier.seen();
     if (ready()) return;
-    notifier.wait(seen, kSleepNs);
+    notifier.wait(seen, kSleepNs, kSpinNs);
   }
 }
 

@@ -175,7 +175,7 @@ void compare(const std::vector<std::vector<std::size_t>>& widths, Activation act
 std::vector<std::vector<float>> results(std::size_t threads) {
   hive::set_threads(threads);
   state = 7;
-  constexpr std::size_t kRows = 211;
+  constexpr std::size_t kRows = 611;
   std::vector<float> block;
   const std::vector<Branch> branches{branch(block, {37, 130, 120, 3}, Activation::tanh, false),
                                      branch(block, {37, 90, 1}, Activation::silu, false)};
@@ -215,7 +215,7 @@ int main() {
   const auto alone = results(1);
   for (const std::size_t threads : {2, 3, 7}) CHECK(results(threads) == alone);
   hive::set_threads(3);
-  compare({{40, 130, 120, 3}, {40, 64, 1}}, Activation::tanh, false, 193);
+  compare({{40, 130, 120, 3}, {40, 64, 1}}, Activation::tanh, false, 293);
   const DenseLayer layer{.inputs = 2, .outputs = 3, .weight = 0, .bias = 16};
   CHECK(!refuses([&] { DenseNetwork({{layer}}, 32); }));
   CHECK(refuses([&] { DenseNetwork({{layer}}, 31); }));

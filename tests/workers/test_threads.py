@@ -16,8 +16,6 @@ from hive.networks import FlatParameters
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.threads import Threads, threads_of
 
-DQN = {"run__scheme": '"dqn"'}
-
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Any:
@@ -29,17 +27,14 @@ def one_thread() -> Any:
 @pytest.mark.parametrize(
     ("cores", "values", "expected"),
     [
-        (2, {}, 2),  # synchronous collectors idle
-        (2, {"collection__communication": '"pipelined"'}, 1),
-        (8, {"collection__communication": '"pipelined"', "collection__workers": 5}, 3),
-        (8, {"collection__communication": '"pipelined"', "collection__workers": 0}, 4),
-        (64, {"gradients__workers": 20}, 3),
-        (4, {"collection__communication": '"asynchronous"', "collection__workers": 16}, 1),
-        (2, DQN | {"collection__communication": '"pipelined"'}, 2),
-        (64, DQN, 4),
+        (2, {}, 2),
+        (64, {}, 4),
+        (8, {"gradients__workers": 1}, 4),
+        (8, {"gradients__workers": 3}, 2),
+        (4, {"gradients__workers": 5}, 1),
     ],
 )
-def test_auto_takes_free_cores(
+def test_auto_is_a_share_of_the_cores(
     monkeypatch: pytest.MonkeyPatch, cores: int, values: dict[str, Any], expected: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))

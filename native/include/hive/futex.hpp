@@ -20,7 +20,9 @@ struct Notifier {
   void notify() noexcept;
   // Sleeps until the word differs from `seen` or `limit_ns` have passed; returns whether it was notified. May return
   // early, after a signal or a delayed wake-up of an earlier notify: the caller checks its condition again.
-  bool wait(std::uint32_t seen, std::uint64_t limit_ns) noexcept;
+  // Spins for `spin_ns` first: if a peer is about to notify, sleeping and waking costs more, above all in a virtual
+  // machine. 100 us is longer than copying a megabyte takes.
+  bool wait(std::uint32_t seen, std::uint64_t limit_ns, std::uint64_t spin_ns = 100'000) noexcept;
 };
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);

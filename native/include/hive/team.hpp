@@ -4,8 +4,7 @@
 //
 // The caller computes parts too, so nothing waits for a thread that has not woken yet. A part may be computed by any
 // thread, so it writes only what no other part reads or writes. Helpers are started by the first pass that has parts for
-// them. They look for parts for some microseconds after each pass, because in training the next one follows at once, and
-// then sleep. Where another thread of the process is inside `share`, the caller computes all parts itself.
+// them, look for more parts for some microseconds after each, and then sleep. Where another thread of the process is inside `share`, the caller computes all parts itself.
 //
 // A process that was forked has no helpers and starts its own.
 #pragma once
