@@ -269,7 +269,7 @@ class GradientsConfig:
     )
     threads: int = key(
         0,
-        'threads of a gradient worker; 0 or "auto": a share of the cores, but one of torch, whose sums depend on it',
+        'threads of a gradient worker; 0 or "auto": a share of the cores, and one for torch (same bits)',
         minimum=0,
         maximum=MOST_THREADS,
         words={"auto": lambda: 0},
