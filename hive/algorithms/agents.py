@@ -12,24 +12,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.replaying import Batch, updates_in_round
-from hive.approximation import Approximation, SingleOutput, TargetNetwork, jointly
+from hive.approximation import Approximation, NativePart, SingleOutput, TargetNetwork, jointly
 from hive.config import AgentConfig
 from hive.errors import TopologyError
+from hive.losses import CriticLoss, DeterministicActorLoss
 from hive.networks.agents import AgentNetwork
 from hive.networks.distributions import ActionDistribution
+from hive.networks.inputs import ACTION_INPUT
 from hive.networks.off_policy_actions import NoisyActions
-from hive.networks.squashed import SquashedGaussian
+from hive.networks.squashed import BoundedColumns, SquashedGaussian
 
 __all__ = ["ActorWithCritics", "DeterministicAgent", "unserved"]
 
-Losses = list[tuple[Approximation, Tensor]]
+Losses = list[tuple[Approximation, Tensor | NativePart]]
 Statistics = dict[str, float]
 
 UNKNOWN = float("nan")  # a statistic of a network that this gradient does not have
@@ -104,15 +106,23 @@ class ActorWithCritics:
         """Return normal noise float32 [*shape] from torch's generator, which is seeded for each gradient."""
         return torch.randn(shape)
 
-    def fit(self, values: Tensor, targets: Tensor, batch: Batch, factor: float) -> tuple[Losses, Statistics]:
-        """Return the squared errors of values [critics, N] to targets [N], times `factor`, and fill the errors."""
-        errors = values - targets
-        loss = (errors.square() * batch.importance).sum() * (factor / len(batch))
-        with torch.no_grad():
-            absolute = errors.abs().mean(0)
-            batch.errors[:] = absolute.numpy()
-            numbers = torch.stack([loss.detach(), values.mean(), absolute.mean()]).tolist()
-        return [(self.critic, loss)], dict(zip(("critic_loss", "q_mean", "td_error"), numbers, strict=True))
+    def fit(
+        self, inputs: Any, targets: Tensor, batch: Batch, *, factor: float, actions: Tensor | None = None
+    ) -> tuple[Losses, Statistics]:
+        """Return the squared errors of the critics to targets [N], times `factor`, and fill the errors of the batch.
+
+        inputs: those of the critics. actions: int64 [N], if they return the values of all actions.
+        """
+        loss = CriticLoss(inputs, targets, batch.importance, batch.errors, factor, actions)
+        computed = self.critic.computed(loss)
+        return [(self.critic, computed)], dict(
+            zip(("critic_loss", "q_mean", "td_error"), self.critic.statistics, strict=True)
+        )
+
+    def taken(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the inputs of critics that take the actions of the batch, scaled to -1 ... 1."""
+        scaled = cast(BoundedColumns, self.distribution).scaled(batch.actions)
+        return {"observation": batch.observations, ACTION_INPUT: scaled}
 
 
 class DeterministicAgent(ActorWithCritics):
@@ -137,16 +147,15 @@ class DeterministicAgent(ActorWithCritics):
             actions = self.target_actions(self.noisy.scaled_mode(self.actor.target(batch.next_observations)))
             following = self.critic.target(batch.next_observations, actions).amin(0)
             targets = batch.returns + batch.discounts * following
-        return self.fit(self.critic(batch.observations, self.noisy.scaled(batch.actions)), targets, batch, factor=1.0)
+        return self.fit(self.taken(batch), targets, batch, factor=1.0)
 
     def target_actions(self, actions: Tensor) -> Tensor:
         """Return the actions, scaled to -1 ... 1, at which the target critics are evaluated."""
         return actions
 
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
-        actions = self.noisy.scaled_mode(self.actor(batch.observations))
-        loss = -self.critic.fixed(batch.observations, actions, 1).mean()
-        return [(self.actor, loss)], {"actor_loss": loss.item()}
+        loss = self.actor.computed(DeterministicActorLoss(batch.observations, self.noisy, self.critic))
+        return [(self.actor, loss)], {"actor_loss": self.actor.statistics[0]}
 
 
 def unserved(algorithm: str, needed: str) -> TopologyError:

@@ -23,6 +23,7 @@ from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.replaying import Batch, warmup_rounds
 from hive.approximation import Approximation, TargetNetwork
 from hive.config import SACConfig
+from hive.losses import SoftActorLoss
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.off_policy_actions import SoftActions, SoftChoices
 from hive.networks.squashed import SquashedGaussian
@@ -78,25 +79,23 @@ class SAC(ActorWithCritics):
             following = self._soft_values(batch.next_observations)
             targets = batch.returns + batch.discounts * following
         if isinstance(self.distribution, SoftActions):
-            values = self.critic(batch.observations, self.distribution.scaled(batch.actions))
-        else:
-            every = self.critic(batch.observations)
-            values = every.gather(-1, batch.actions.expand(every.shape[:-1]).unsqueeze(-1)).squeeze(-1)
-        return self.fit(values, targets, batch, factor=0.5)
+            return self.fit(self.taken(batch), targets, batch, factor=0.5)
+        return self.fit(batch.observations, targets, batch, factor=0.5, actions=batch.actions)
 
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         weight = self.weight()
-        outputs = self.actor(batch.observations)
         if isinstance(self.distribution, SoftActions):
-            actions, log_probs = self.distribution.scaled_sample(outputs, self._noise(batch.observations))
-            loss = (weight * log_probs - self.critic.fixed(batch.observations, actions).amin(0)).mean()
+            noise = self._noise(batch.observations)
+            typed = SoftActorLoss(batch.observations, noise, self.distribution, weight, self.critic)
+            losses: Losses = [(self.actor, self.actor.computed(typed))]
+            reported, mean = self.actor.statistics
         else:
-            log_policy = outputs.log_softmax(-1)
+            log_policy = self.actor(batch.observations).log_softmax(-1)
             policy, values = log_policy.exp(), self.critic.no_grad(batch.observations).amin(0)
             log_probs = (policy * log_policy).sum(-1)
             loss = (weight * log_probs - (policy * values).sum(-1)).mean()
-        losses: Losses = [(self.actor, loss)]
-        mean, reported = torch.stack([log_probs.detach().mean(), loss.detach()]).tolist()
+            losses = [(self.actor, loss)]
+            mean, reported = torch.stack([log_probs.detach().mean(), loss.detach()]).tolist()
         if self.temperature is not None:
             losses.append((self.temperature, -self.temperature() * (mean + self.target_entropy)))
         return losses, {"actor_loss": reported, "entropy": -mean, "temperature": weight}

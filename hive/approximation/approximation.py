@@ -25,7 +25,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
@@ -51,7 +51,7 @@ from hive.approximation.stepping import (
 from hive.approximation.targets import SharedTarget, TargetNetwork, TrivialTarget
 from hive.approximation.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
-from hive.losses import Loss, LossSlopes
+from hive.losses import Floats, Loss, LossSlopes
 from hive.networks.field_rules import Rule, Rules
 
 __all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
@@ -180,7 +180,7 @@ class Approximation:
     def no_grad(self, *inputs: Any) -> Any:
         """Calls the model without a graph, in its current mode, and returns its outputs."""
         with torch.no_grad():
-            found = self.native.evaluate(*inputs) if len(inputs) == 1 else None
+            found = self.native.evaluate(*inputs) if len(inputs) in (1, 2) else None
             return self.model(*inputs) if found is None else found
 
     @functools.cached_property
@@ -253,12 +253,25 @@ class Approximation:
         if self.loss_scaling != 1 or not getattr(loss, "is_native", False):
             return None
         made: Any = loss
-        outputs = self.native.outputs(made.inputs)
-        if outputs is None:
+        begun = self.native.begin(made.inputs)
+        if begun is None:
             return None
-        found: LossSlopes = made.differentiate(outputs)
+        found: LossSlopes | None = made.differentiate(begun.outputs)
+        if found is None:
+            return None
         self.inputs, self.statistics = (made.inputs,), found.statistics
-        return NativePart(found.total, self.inputs, partial(self.native.differentiate, found.slopes))
+        return NativePart(found.total, self.inputs, begun.mask, partial(begun.differentiate, found.slopes))
+
+    def computed(self, loss: Loss) -> Tensor | NativePart:
+        """Computes a typed loss for `jointly`, and stores its statistics: in a run without a graph where it can be."""
+        part = None if self.receiver is None else self._native_part(loss)
+        return self.value_of(loss) if part is None else part
+
+    def climb(
+        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
+    ) -> tuple[Floats, Floats] | None:
+        """Returns the values of critics and the gradient of the actions; see hive.losses.CriticOfActions."""
+        return self.native.climb(observations, actions, count, slopes)
 
     def part_of(self, loss: Tensor | None, parameters: Sequence[nn.Parameter] | None = None) -> Part:
         """Returns the Part of this loss for a GradientReceiver. Raises NetworkError for the same losses as `scaled`."""

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from hive.approximation.approximation import Approximation
 from hive.approximation.identity import Identity
-from hive.approximation.receivers import GradientReceiver, Part
+from hive.approximation.receivers import GradientReceiver, NativePart, Part
 from hive.approximation.stepping import refuse_weight
 from hive.errors import NetworkError
 from hive.losses import Loss
@@ -40,7 +40,9 @@ Losses = Sequence[tuple[Approximation, Tensor]]
 
 
 def jointly(
-    *parts: tuple[Approximation, Tensor | Loss], samples: int | None = None, statistics: Sequence[float] = ()
+    *parts: tuple[Approximation, Tensor | Loss | NativePart],
+    samples: int | None = None,
+    statistics: Sequence[float] = (),
 ) -> tuple[Approximation, ...]:
     """Makes a backward pass for each (approximation, loss), then the step of each; in a run, one gradient of all.
 
@@ -64,9 +66,12 @@ def jointly(
     if receiver is None:
         _refuse_untrainable(approximations)
     values: defaultdict[Approximation, list[Tensor]] = defaultdict(list)
-    passes: list[Part] = []
+    passes: list[Part | NativePart] = []
     reported: list[float] = []
     for approximation, loss in parts:
+        if isinstance(loss, NativePart):  # of `computed`, in a run
+            passes.append(loss)
+            continue
         value = approximation.value_of(loss)
         values[approximation].append(value)
         passes.append(approximation.part_of(value, groups[approximation]))
@@ -75,6 +80,7 @@ def jointly(
         receiver.reinforce(passes, samples, statistics or reported)
         return approximations
     for part in passes:
+        assert isinstance(part, Part)
         torch.autograd.backward(part.loss, inputs=list(part.parameters or ()))
     for approximation in approximations:
         approximation.finish_backward(*values[approximation])

@@ -6,16 +6,17 @@ any other model, `outputs` returns None, and torch makes the passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.losses import Floats
-from hive.networks.dense import Dense
+from hive.networks.agents import Critics
+from hive.networks.dense import Dense, DensePass
+from hive.networks.inputs import ACTION_INPUT
 from hive.networks.network import Network, NetworkPerHead
 from hive.networks.normalization import NormalizedNetwork, Normalizer
 
@@ -31,29 +32,56 @@ class NativePasses:
         self._normalizer = normalizer
         self._single = single
 
-    def outputs(self, inputs: Any) -> tuple[Floats, ...] | None:
-        """Return the outputs of the network for these inputs, and keep what `differentiate` needs, or return None."""
-        dense: Dense | None = getattr(self._network, "dense", None)
-        if dense is None:
-            return None
-        found = dense.outputs(inputs if self._normalizer is None else self._normalizer(inputs))
-        return None if found is None or (self._single and len(found) != 1) else found
+    @property
+    def _dense(self) -> Dense | None:
+        return getattr(self._network, "dense", None)
 
-    def evaluate(self, inputs: Any) -> Any:
-        """Return what the model returns for rows of observations, without a graph; None if torch makes the pass."""
-        dense: Dense | None = getattr(self._network, "dense", None)
-        if dense is None or not isinstance(inputs, Tensor):
+    def _normalized(self, inputs: Any) -> Any:
+        return inputs if self._normalizer is None else self._normalizer(inputs)
+
+    def begin(self, inputs: Any) -> DensePass | None:
+        """Begin a pass for these inputs that is differentiated later; None if torch makes it."""
+        dense = self._dense
+        found = None if dense is None else dense.begin(self._normalized(inputs))
+        return None if found is None or (self._single and len(found.outputs) != 1) else found
+
+    def evaluate(self, observations: Any, actions: Tensor | None = None) -> Any:
+        """Return what the model returns for rows of observations, without a graph; None if torch makes the pass.
+
+        actions: those of critics that take them.
+        """
+        dense = self._dense
+        if dense is None or not isinstance(observations, Tensor):
             return None
-        found = dense.outputs(inputs if self._normalizer is None else self._normalizer(inputs), keep=False)
+        critics = isinstance(self._network, Critics)
+        if critics and actions is not None:
+            found = dense.outputs({"observation": observations, ACTION_INPUT: actions})
+        else:
+            found = None if actions is not None else dense.outputs(self._normalized(observations))
         if found is None or (self._single and len(found) != 1):
             return None
+        if critics:
+            return torch.from_numpy(np.stack(found))
         tensors = tuple(map(torch.from_numpy, found))
         return tensors[0] if self._single else tensors
 
-    def differentiate(self, slopes: Sequence[Floats], gradient: Floats) -> NDArray[np.uint8]:
-        """Write the gradient of the weights from those of the last outputs; see hive.networks.dense."""
-        dense: Dense = self._network.dense  # type: ignore[union-attr, assignment]
-        return dense.differentiate(slopes, gradient)
+    def climb(
+        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
+    ) -> tuple[Floats, Floats] | None:
+        """Return the values of critics and the gradient of the actions; see hive.losses.CriticOfActions."""
+        dense = self._dense
+        if dense is None or not isinstance(self._network, Critics):
+            return None
+        with torch.enable_grad():
+            given = actions.detach().requires_grad_()
+            rows = dense.rows({"observation": observations, ACTION_INPUT: given})
+        if rows is None or not rows.requires_grad:
+            return None
+        made = DensePass(dense, rows.detach().numpy(), count or len(dense.heads))
+        values = np.stack(made.outputs)
+        to_rows = made.to_rows(tuple(slopes(values)))
+        (gradient,) = torch.autograd.grad(rows, given, torch.from_numpy(to_rows))
+        return values, gradient.numpy()
 
 
 def native_passes(model: nn.Module) -> NativePasses:
@@ -65,5 +93,5 @@ def native_passes(model: nn.Module) -> NativePasses:
         elif (inner := getattr(network, "computes_as", None)) is not None:
             network, single = inner, True
         else:
-            known = isinstance(network, Network | NetworkPerHead)
+            known = isinstance(network, Network | NetworkPerHead | Critics)
             return NativePasses(network if known else None, normalizer, single=single)

@@ -36,13 +36,14 @@ class Part:
 class NativePart:
     """One backward pass by hive._native, which needs no graph. `loss` is its value; `inputs` are as in a Part.
 
-    differentiate: writes the gradient into float32 [parameter_elements] and returns the mask of its parameters, uint8
-    [parameters]; it leaves the others as they are.
+    mask: uint8 [parameters], 1 for those that it has a gradient of. differentiate: writes this gradient into float32
+    [parameter_elements] and leaves the others as they are.
     """
 
     loss: float
     inputs: tuple[Any, ...]
-    differentiate: Callable[[NDArray[np.float32]], NDArray[np.uint8]]
+    mask: NDArray[np.uint8]
+    differentiate: Callable[[NDArray[np.float32]], None]
 
 
 @runtime_checkable

@@ -105,7 +105,7 @@ class SharedTarget(TargetNetwork):
 
     def __call__(self, *inputs: Any) -> Any:
         with torch.no_grad():
-            found = self._native.evaluate(*inputs) if self._native is not None and len(inputs) == 1 else None
+            found = self._native.evaluate(*inputs) if self._native is not None and len(inputs) in (1, 2) else None
             return _known(self._model)(*inputs) if found is None else found
 
     def init(self, model: nn.Module) -> None:

@@ -8,6 +8,7 @@ native          shared parts of the losses that hive._native computes
 """
 
 from hive.losses.actor_critic import EPSILON, A2CLoss, PPOLoss, VTraceLoss
+from hive.losses.agents import CriticLoss, CriticOfActions, DeterministicActorLoss, SoftActorLoss
 from hive.losses.loss import VALUE_FIT, Floats, Loss, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
 from hive.losses.q_learning import QLoss
 from hive.losses.return_distributions import CategoricalQLoss, QuantileQLoss
@@ -17,6 +18,9 @@ __all__ = [
     "VALUE_FIT",
     "A2CLoss",
     "CategoricalQLoss",
+    "CriticLoss",
+    "CriticOfActions",
+    "DeterministicActorLoss",
     "Floats",
     "Loss",
     "LossSlopes",
@@ -24,6 +28,7 @@ __all__ = [
     "PPOLoss",
     "QLoss",
     "QuantileQLoss",
+    "SoftActorLoss",
     "VTraceLoss",
     "acted_rows",
     "value_fit",

@@ -41,9 +41,11 @@ class Critics(nn.Module):
     def forward(self, observations: Any, actions: Tensor | None = None, count: int | None = None) -> Tensor:
         """Return the values of the first `count` critics, float32 [count, N] or [count, N, A]; None: of all.
 
-        actions: float32 [N, *shape], scaled to -1 ... 1; None if the action is no input.
+        actions: float32 [N, *shape], scaled to -1 ... 1; None if the action is no input, or among the observations.
         """
-        inputs = {"observation": observations, ACTION_INPUT: actions} if self.takes_actions else observations
+        inputs = observations
+        if self.takes_actions and actions is not None:
+            inputs = {"observation": observations, ACTION_INPUT: actions}
         if self.dense is not None and (found := self.dense(inputs, count)) is not None:
             branches: Any = self.branches
             pairs = zip(branches, found, strict=False)

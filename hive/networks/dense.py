@@ -27,10 +27,11 @@ from torch import Tensor, nn
 from hive import _native
 from hive.networks.flat import FlatParameters
 from hive.networks.heads import Head, PolicyHead, ValueHead
-from hive.networks.policy_heads import PPOHead
+from hive.networks.policy_heads import DeterministicPolicyHead, PPOHead, SquashedPolicyHead
+from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
 from hive.networks.value_heads import QHead
 
-__all__ = ["Dense"]
+__all__ = ["Dense", "DensePass"]
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -80,16 +81,15 @@ class Dense:
         self._before = programs[0].before
         self._layers = [program.layers for program in programs]
         self._kept = [self._room()]
-        self._heads = [heads for _, heads in networks]
-        self._widths = [sum(head.width for head in own) for own in self._heads]
+        self.heads = [heads for _, heads in networks]
+        self._widths = [sum(head.width for head in own) for own in self.heads]
         self._parameters = [program.parameters for program in programs]
         self._everything = [parameter for own in self._parameters for parameter in own]
         self._fields = {id(parameter): flat.field_of(parameter) for parameter in self._everything}
         self._inputs = int(self._layers[0][0]["inputs"])
         self._passes = 0
-        self._last = self._kept[0]  # the pass of the last `outputs`
         self._mask: NDArray[np.uint8] | None = None
-        self._direct = all(_is_direct(head) for own in self._heads for head in own)
+        self._direct = all(_is_direct(head) for own in self.heads for head in own)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         """Return None: the copy of a module computes by torch."""
@@ -108,7 +108,7 @@ class Dense:
 
     def __call__(self, inputs: Any, count: int | None = None) -> tuple[Tensor, ...] | None:
         """Return the columns of the first `count` networks, float32 [N, width] each; None for inputs for torch."""
-        rows = self._rows(inputs)
+        rows = self.rows(inputs)
         if rows is None:
             return None
         count = count or len(self._widths)
@@ -116,61 +116,46 @@ class Dense:
         if learns:
             parameters = [parameter for own in self._parameters[:count] for parameter in own]
             return tuple(_Pass.apply(self, count, rows, *parameters))  # type: ignore[no-untyped-call]
-        return tuple(map(torch.from_numpy, self._forward(rows.detach().numpy(), count)))
+        return tuple(map(torch.from_numpy, self.columns(rows.detach().numpy(), count)))
 
     def act(self, rows: Floats) -> Floats | None:
         """Return the first output for rows float32 [N, inputs], without torch; None if torch has a part in it."""
         if self._before or not self._direct or rows.ndim != 2 or rows.dtype != np.float32:
             return None
-        head = self._heads[0][0]
-        columns = self._forward(rows, 1)[0]
-        return _output(head, columns if len(self._heads[0]) == 1 else columns[:, : head.width])
+        head = self.heads[0][0]
+        (columns,) = self.columns(rows, 1)
+        return _output(head, columns if len(self.heads[0]) == 1 else columns[:, : head.width])
 
-    def outputs(self, inputs: Any, *, keep: bool = True) -> tuple[Floats, ...] | None:
-        """Return the outputs of all heads, float32 [N, ...] each; with `keep` also keep what `differentiate` needs.
+    def outputs(self, inputs: Any, count: int | None = None) -> tuple[Floats, ...] | None:
+        """Return the outputs of all heads of the first `count` networks, float32 [N, ...] each.
 
-        None if torch has a part in it: for inputs that are not rows of numbers, heads with layers of their own, and
-        with `keep` for frozen parameters.
+        None if torch has a part in it: for inputs that are not rows of numbers, and heads with layers of their own.
         """
-        rows = self._rows(inputs) if self._direct else None
-        if rows is None or (keep and not all(parameter.requires_grad for parameter in self._everything)):
+        rows = self.rows(inputs) if self._direct else None
+        return (
+            None if rows is None else self.of_columns(self.columns(rows.detach().numpy(), count or len(self._widths)))
+        )
+
+    def begin(self, inputs: Any) -> DensePass | None:
+        """Begin a pass that is differentiated later; None where `outputs` is, and for frozen parameters."""
+        rows = self.rows(inputs) if self._direct else None
+        if rows is None or not all(parameter.requires_grad for parameter in self._everything):
             return None
-        outputs: list[Floats] = []
-        if keep:
-            self._last, found = self.keep(rows.detach().numpy(), len(self._widths))
-        else:
-            found = self._forward(rows.detach().numpy(), len(self._widths))
-        for columns, heads in zip(found, self._heads, strict=True):
-            for head, own in zip(heads, _split(columns, heads), strict=True):
-                outputs.append(_output(head, own))
-        return tuple(outputs)
+        return DensePass(self, rows.detach().numpy(), len(self._widths))
 
-    def differentiate(self, slopes: Sequence[Floats], gradient: Floats) -> NDArray[np.uint8]:
-        """Write the gradient of the last `outputs` into `gradient`, float32 [flat.parameter_elements].
-
-        slopes: the gradients of these outputs. Returns uint8 [parameters], 1 for those of these networks; other
-        elements of `gradient` stay as they are.
-        """
-        left = list(slopes)
-        columns: list[Floats] = []
-        for heads in self._heads:
-            own = []
-            for head in heads:
-                to_columns, to_log_std = _to_columns(head, left.pop(0))
-                own.append(to_columns)
-                if to_log_std is not None:
-                    place = self.flat.field_of(head.log_std)  # type: ignore[arg-type]
-                    gradient[place.offset // 4 :][: len(to_log_std)] = to_log_std
-            columns.append(own[0] if len(own) == 1 else np.concatenate(own, 1))
-        self._last.backward(columns, gradient)
-        return self.mask
+    def of_columns(self, columns: Sequence[Floats]) -> tuple[Floats, ...]:
+        """Return the outputs of all heads from the columns of their networks."""
+        pairs = zip(columns, self.heads, strict=False)  # those of the first networks
+        return tuple(
+            [_output(head, own) for each, heads in pairs for head, own in zip(heads, _split(each, heads), strict=True)]
+        )
 
     @property
     def mask(self) -> NDArray[np.uint8]:
         """uint8 [parameters of `flat`]: 1 for those of these networks and their heads."""
         if self._mask is None:
             own = {place.name for place in self._fields.values()}
-            own |= {self.flat.field_of(p).name for heads in self._heads for head in heads for p in head.parameters()}
+            own |= {self.flat.field_of(p).name for heads in self.heads for head in heads for p in head.parameters()}
             self._mask = np.array([name in own for name in self.flat.names], np.uint8)
         return self._mask
 
@@ -182,7 +167,7 @@ class Dense:
         kept = free or min(self._kept, key=lambda kept: kept.number)
         self._passes += 1
         kept.number, kept.waits, kept.weights, kept.rows = self._passes, True, self.flat.weights, rows
-        return kept, self._forward(rows, count, kept)
+        return kept, self.columns(rows, count, kept)
 
     def _room(self) -> Kept:
         return Kept(_native.DenseNetwork(self._layers, self.flat.parameter_elements))
@@ -192,7 +177,7 @@ class Dense:
         place = self._fields[id(parameter)]
         return slice(place.offset // 4, (place.offset + place.nbytes) // 4)
 
-    def _rows(self, inputs: Any) -> Tensor | None:
+    def rows(self, inputs: Any) -> Tensor | None:
         """Return the input of the first linear layer, float32 [N, inputs]; None if torch should compute."""
         rows = inputs
         if not isinstance(inputs, Tensor | Mapping):
@@ -202,11 +187,66 @@ class Dense:
         usual = isinstance(rows, Tensor) and rows.dtype == torch.float32 and rows.shape[1:] == (self._inputs,)
         return rows.contiguous() if usual and rows.device.type == "cpu" else None
 
-    def _forward(self, rows: Floats, count: int, kept: Kept | None = None) -> list[Floats]:
+    def columns(self, rows: Floats, count: int, kept: Kept | None = None) -> list[Floats]:
+        """Return the columns of the first `count` networks for rows float32 [N, inputs], in the memory of `kept`."""
         outputs = [np.empty((len(rows), width), np.float32) for width in self._widths[:count]]
         network = (kept or self._kept[0]).network
         network.forward(self.flat.weights, rows, outputs, keep=kept is not None)
         return outputs
+
+
+class DensePass:
+    """A pass of a Dense whose gradients are computed later. `outputs`: those of all heads, float32 [N, ...] each."""
+
+    def __init__(self, dense: Dense, rows: Floats, count: int) -> None:
+        self._dense, self._rows, self._count = dense, rows, count
+        self._kept, self._columns = dense.keep(rows, count)
+        self._number = self._kept.number
+        self.outputs = dense.of_columns(self._columns)
+
+    @property
+    def mask(self) -> NDArray[np.uint8]:
+        """uint8 [parameters of `flat`]: 1 for those that `differentiate` writes."""
+        return self._dense.mask
+
+    def differentiate(self, slopes: Sequence[Floats], gradient: Floats) -> None:
+        """Write the gradient into `gradient`, float32 [flat.parameter_elements]; other elements of it stay as they are.
+
+        slopes: the gradients of the outputs.
+        """
+        flat = self._dense.flat
+        columns, deviations = self._to_columns(slopes)
+        for head, to_log_std in deviations:
+            place = flat.field_of(head.log_std)  # type: ignore[arg-type]
+            gradient[place.offset // 4 :][: len(to_log_std)] = to_log_std
+        self._memory().backward(columns, gradient)
+
+    def to_rows(self, slopes: Sequence[Floats]) -> Floats:
+        """Return the gradient of the rows, float32 [N, inputs], from those of the outputs."""
+        gradient = np.empty_like(self._rows)
+        self._memory().backward(self._to_columns(slopes)[0], None, gradient)
+        return gradient
+
+    def _memory(self) -> Kept:
+        if self._kept.number != self._number:  # it was needed for later passes
+            self._kept, _ = self._dense.keep(self._rows, self._count)
+            self._number = self._kept.number
+        return self._kept
+
+    def _to_columns(self, slopes: Sequence[Floats]) -> tuple[list[Floats], list[tuple[Head, Floats]]]:
+        """Return the gradients of each network's columns, and those of deviations that are parameters of a head."""
+        left = list(slopes)
+        columns: list[Floats] = []
+        deviations: list[tuple[Head, Floats]] = []
+        for each, heads in zip(self._columns, self._dense.heads, strict=False):
+            own = []
+            for head, given in zip(heads, _split(each, heads), strict=True):
+                to_columns, to_log_std = _to_columns(head, left.pop(0), given)
+                own.append(to_columns)
+                if to_log_std is not None:
+                    deviations.append((head, to_log_std))
+            columns.append(own[0] if len(own) == 1 else np.concatenate(own, 1))
+        return columns, deviations
 
 
 class _Pass(torch.autograd.Function):
@@ -276,6 +316,8 @@ def _is_norm(layer: nn.LayerNorm) -> bool:
 
 def _is_direct(head: Head) -> bool:
     """Whether the gradients of the head's columns follow from those of its output by `_to_columns`."""
+    if type(head) in (SquashedPolicyHead, DeterministicPolicyHead):
+        return True
     if type(head) in (PolicyHead, PPOHead):
         assert isinstance(head, PolicyHead)
         as_they_are = head.output_shape == (head.width,) and not head.outputs_log_std  # these are clamped
@@ -299,16 +341,24 @@ def _output(head: Head, columns: Floats) -> Floats:
     """Return the output of a direct head."""
     if isinstance(head, ValueHead):
         return columns.reshape(-1)
+    if isinstance(head, SquashedPolicyHead):
+        return clamp_log_std(torch.from_numpy(columns)).numpy()
     if not _has_log_std(head):
         return columns
     deviations = head.log_std.detach().numpy()  # type: ignore[operator]
     return np.concatenate([columns, np.broadcast_to(deviations, columns.shape)], 1)
 
 
-def _to_columns(head: Head, slopes: Floats) -> tuple[Floats, Floats | None]:
+def _to_columns(head: Head, slopes: Floats, columns: Floats) -> tuple[Floats, Floats | None]:
     """Return the gradients of the columns and of the log standard deviation from those of the output."""
     if isinstance(head, ValueHead):
-        return slopes.reshape(-1, 1), None
+        return np.ascontiguousarray(slopes).reshape(-1, 1), None
+    if isinstance(head, SquashedPolicyHead):  # a clamped deviation has no gradient
+        least, most = LOG_STD_BOUNDS
+        half = columns.shape[1] // 2
+        slopes = slopes.copy()
+        slopes[:, half:][(columns[:, half:] < least) | (columns[:, half:] > most)] = 0.0
+        return slopes, None
     if not _has_log_std(head):
         return slopes, None
     return np.ascontiguousarray(slopes[:, : head.width]), slopes[:, head.width :].sum(0)

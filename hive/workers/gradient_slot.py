@@ -119,7 +119,7 @@ class GradientSlot:
         losses = self._by_torch([part for part in parts if isinstance(part, Part)], out["mask"], gradient)
         for part in parts:
             if isinstance(part, NativePart):
-                self._by_native(part, out["mask"], gradient, alone=len(parts) == 1)
+                self._by_native(part, out["mask"], gradient)
                 losses.append(part.loss)
         out["statistics"][: len(statistics)] = statistics
         out["header"][SAMPLES] = samples
@@ -148,16 +148,15 @@ class GradientSlot:
         mask[:] = self.flat.gradient(gradient)
         return [part.loss.item() for part in parts]
 
-    def _by_native(
-        self, part: NativePart, mask: NDArray[np.uint8], gradient: NDArray[np.float32], *, alone: bool
-    ) -> None:
-        """Add the gradient of a part without a graph, and its mask. alone: `gradient` is zero."""
-        if alone:
-            mask[:] = part.differentiate(gradient)
-            return
-        own = np.zeros_like(gradient)
-        mask |= part.differentiate(own)
-        gradient += own
+    def _by_native(self, part: NativePart, mask: NDArray[np.uint8], gradient: NDArray[np.float32]) -> None:
+        """Add the gradient of a part without a graph, and its mask."""
+        if not (mask & part.mask).any():  # `gradient` is zero where it writes
+            part.differentiate(gradient)
+        else:
+            own = np.zeros_like(gradient)
+            part.differentiate(own)
+            gradient += own
+        mask |= part.mask
 
 
 def _tensors(value: Any) -> list[Tensor]:

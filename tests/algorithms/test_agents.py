@@ -29,6 +29,7 @@ from hive.records import write_checkpoint
 
 CARTPOLE = "CartPole-v1"
 ACTOR, CRITIC, TEMPERATURE = range(3)
+BACKENDS = ("torch", "native")
 
 
 def loop_of(scheme: str, id: str = PENDULUM, **values: Any) -> AgentLoop:
@@ -107,6 +108,28 @@ def test_targets_and_errors_are_those_of_each_row(
     assert statistics["critic_loss"] == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
     np.testing.assert_allclose(batch.errors, torch.stack(errors), rtol=1e-5, atol=1e-5)
     assert math.isnan(statistics["actor_loss"])
+
+
+@pytest.mark.parametrize("first", ["true", "false"])
+@pytest.mark.parametrize("scheme", ["sac", "td3", "ddpg"])
+def test_native_gradients_are_those_of_torch(scheme: str, first: str) -> None:
+    """Also where a deviation is clamped, and with the memory of several passes at once."""
+    loops = [loop_of(scheme, network__backend=f'"{backend}"', algorithm__critic_first=first) for backend in BACKENDS]
+    for loop, backend in zip(loops, BACKENDS, strict=True):
+        dense = [module for module in loop.network.modules() if getattr(module, "dense", None) is not None]
+        assert len(dense) == (2 if backend == "native" else 0)
+        loop.network.actor.trunk[-1].bias.data[-1] = 2.0  # type: ignore[union-attr, operator]
+    for number in range(4):
+        seen = []
+        for loop in loops:
+            batch = dataclasses.replace(
+                batch_for(loop.blueprint, 32, seed=number, number=number), importance=torch.linspace(0.3, 1.0, 32)
+            )
+            loop.make(batch)
+            seen.append({name: loop.gradient[name].copy() for name in ("gradient", "statistics", "mask", "norm")})
+            seen[-1]["errors"] = batch.errors.copy()
+        for name, expected in seen[0].items():
+            np.testing.assert_allclose(seen[1][name], expected, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
 def parts(loop: AgentLoop) -> list[bytes]:
