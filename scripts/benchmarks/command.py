@@ -16,19 +16,21 @@ from benchmarks import accumulator_report, channel_report, checkpoint_report, re
 from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
 from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
+from benchmarks.contender import PEERS, Pythons
+from benchmarks.ladder import append_rows, check_ladder, rows_of
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import BenchError
 from benchmarks.replay_memory import bytes_of_a_row, measure_rows
-from benchmarks.report import Check, checks_of, document_of, text_of
+from benchmarks.report import Check, best_pairs, checks_of, document_of, text_of
+from benchmarks.settings import SETTINGS
 from benchmarks.throughput import chosen, contenders, measure
 from benchmarks.tree import measure_trees
 from benchmarks.tree import ways as tree_ways
 
 __all__ = ["main"]
 
-REPETITIONS, SECONDS = 3, 8.0
-QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
+REPEATS, SECONDS = 4, 8.0
 ACCUMULATOR_REPETITIONS = 15
 CHANNEL_REPETITIONS, CHANNEL_SECONDS = 5, 3.0
 TREE_REPETITIONS, TREE_SECONDS = 5, 2.0
@@ -36,9 +38,10 @@ REPLAY_ROWS = 200_000
 CHECKPOINT_SECONDS, KILLS = 60.0, 5  # duration of each run, and kills of its learner
 
 EXAMPLES = """examples:
-  scripts/bench throughput --sketch ../sketch.py --json throughput.json
-  scripts/bench throughput --quick --no-peers --only 'python-16/*'
-  scripts/bench throughput --only 'dqn-*' --only 'sac-*'
+  scripts/bench throughput --json throughput.json --check
+  scripts/bench throughput --only 'a2c-python-16/*' --only 'ppo-*' --no-peers --seconds 4 --repeats 1
+  scripts/bench throughput --only ppo-cartpole --python sample-factory=~/sf/bin/python
+  scripts/bench throughput --ladder examples/results/ladder.csv --change 'native dense networks'
 """
 CHECKPOINT_EXAMPLE = "example: scripts/bench checkpoint --json checkpoint.json --check"
 
@@ -46,37 +49,60 @@ CHECKPOINT_EXAMPLE = "example: scripts/bench checkpoint --json checkpoint.json -
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="bench", description="Measures hive on this machine.")
     benches = top.add_subparsers(dest="bench", required=True, metavar="BENCH")
-    one = benches.add_parser(
-        "throughput",
-        help="environment steps per second trained",
-        description="Environment steps per second trained by A2C, DQN and SAC: hive, a reference and a peer.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    one.add_argument(
-        "--sketch", type=Path, help="a program to compare with; its arguments: see benchmarks/throughput.py"
-    )
-    one.add_argument("--peers", nargs="+", choices=["sb3"], default=["sb3"], help="default: all")
-    one.add_argument(
-        "--no-peers", dest="peers", action="store_const", const=[], help="neither install nor measure peers"
-    )
-    one.add_argument(
-        "--cache", type=Path, default=cache_folder(), help="where peers are installed (default %(default)s)"
-    )
-    one.add_argument(
-        "--only", action="append", default=[], metavar="PATTERN", help="contenders whose name matches, as python-16/*"
-    )
-    one.add_argument("--repetitions", type=_count, help=f"measurements of each contender (default {REPETITIONS})")
-    one.add_argument("--seconds", type=_seconds, help=f"duration of each measurement (default {SECONDS:g})")
-    one.add_argument("--quick", action="store_true", help=f"{QUICK_REPETITIONS} repetition of {QUICK_SECONDS:g} s")
-    _add_outputs(one)
-    one.set_defaults(run=throughput)
+    _add_throughput(benches)
     _add_accumulator(benches)
     _add_checkpoint(benches)
     _add_channel(benches)
     _add_tree(benches)
     _add_replay(benches)
     return top
+
+
+def _add_throughput(benches: Any) -> None:
+    one = benches.add_parser(
+        "throughput",
+        help="environment steps per second trained",
+        description="Environment steps per second trained by A2C, PPO, IMPALA, PQN, DQN and SAC: hive and its peers.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    one.add_argument("--list", action="store_true", help="print settings and contenders, and measure nothing")
+    one.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="default: all")
+    one.add_argument(
+        "--no-peers", dest="peers", action="store_const", const=[], help="neither install nor measure peers"
+    )
+    one.add_argument(
+        "--only", action="append", default=[], metavar="PATTERN", help="contenders or settings whose name matches"
+    )
+    one.add_argument("--repeats", type=_count, default=REPEATS, help="measurements of each (default %(default)d)")
+    one.add_argument("--seconds", type=_seconds, default=SECONDS, help="duration of each (default %(default)g)")
+    _add_pythons(one)
+    one.add_argument("--ladder", type=Path, metavar="FILE", help="append a row per setting and peer to this CSV file")
+    one.add_argument("--change", metavar="TEXT", help="with --ladder: what was changed before these measurements")
+    _add_outputs(one)
+    one.set_defaults(run=throughput)
+
+
+def _add_pythons(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--cache", type=Path, default=cache_folder(), help="where peers are installed (default %(default)s)"
+    )
+    one.add_argument(
+        "--python",
+        action="append",
+        type=_python,
+        default=[],
+        metavar="PEER=PATH",
+        help="Python of an environment that has the peer; Sample Factory is measured only with this",
+    )
+
+
+def _python(text: str) -> tuple[str, Path]:
+    peer, _, path = text.partition("=")
+    found = Path(path).expanduser().absolute()
+    if peer not in ("sb3", "sample-factory") or not found.is_file():
+        raise argparse.ArgumentTypeError(f"expected sb3=PATH or sample-factory=PATH of a Python, got `{text}`")
+    return peer, found
 
 
 def _add_outputs(one: argparse.ArgumentParser) -> None:
@@ -183,26 +209,36 @@ def say(line: str) -> None:
 
 
 def throughput(options: argparse.Namespace) -> int:
-    if options.sketch is not None and not options.sketch.is_file():
-        raise BenchError(f"the sketch `{options.sketch}` does not exist")
-    _check_folder(options)
-    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
-    seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
-    known = contenders(options.sketch, options.peers, options.cache)
-    selected = chosen(known, options.only)
+    pythons = Pythons(dict(options.python), options.cache)
+    selected = chosen(contenders(options.peers, pythons), options.only)
+    if "sample-factory" not in pythons.given and any(one.peer == "sample-factory" for one in selected):
+        say("sample-factory is left out: it needs an environment of its own, --python sample-factory=PATH")
+        selected = [one for one in selected if one.peer != "sample-factory"]
     if not selected:
-        raise BenchError(f"no contender matches --only; known: {', '.join(c.name for c in known)}")
-    for peer in options.peers:
-        if any(contender.needs(peer) for contender in selected):
-            peer_python(peer, options.cache)  # installed before the first measurement, which it would disturb
+        raise BenchError(f"no contender matches --only; settings: {', '.join(SETTINGS)} (--list shows all contenders)")
+    if options.list:
+        for setting in dict.fromkeys(one.setting.name for one in selected):
+            shapes = [one.shape for one in selected if one.setting.name == setting]
+            print(f"{setting}\n    {SETTINGS[setting].title}\n    {' '.join(shapes)}")
+        return 0
+    _check_folder(options)
+    if (options.ladder is None) != (options.change is None):
+        raise BenchError("--ladder and --change need each other")
+    if options.ladder is not None:
+        check_ladder(options.ladder)
+    for peer in {one.peer for one in selected if one.peer is not None}:
+        pythons.of(peer)  # installed before the first measurement, which it would disturb
     machine = _machine()
-    results = measure(selected, repetitions, seconds, say)
+    results = measure(selected, options.repeats, options.seconds, say)
+    if options.ladder is not None:
+        pairs = [pair for setting in SETTINGS.values() for pair in best_pairs(results, setting)]
+        append_rows(options.ladder, rows_of(pairs, options.change, machine))
     return _ended(
         options,
         machine,
-        lambda: document_of(selected, results, repetitions, seconds, machine),
-        text_of(selected, results, repetitions, seconds, cores()),
-        checks_of(results, cores()),
+        lambda: document_of(selected, results, options.repeats, options.seconds, machine),
+        text_of(selected, results, options.repeats, options.seconds),
+        checks_of(results),
     )
 
 
