@@ -12,11 +12,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks import accumulator_report, channel_report, checkpoint_report, replay_memory_report, tree_report
+from benchmarks import (
+    accumulator_report,
+    channel_report,
+    checkpoint_report,
+    goal_report,
+    replay_memory_report,
+    tree_report,
+)
 from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
 from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
 from benchmarks.contender import PEERS, Pythons
+from benchmarks.goal import race, racers
 from benchmarks.ladder import append_rows, check_ladder, rows_of
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import cache_folder, peer_python
@@ -24,7 +32,7 @@ from benchmarks.programs import BenchError
 from benchmarks.replay_memory import bytes_of_a_row, measure_rows
 from benchmarks.report import Check, best_pairs, checks_of, document_of, text_of
 from benchmarks.settings import SETTINGS
-from benchmarks.throughput import chosen, contenders, measure
+from benchmarks.throughput import chosen, contenders, matches, measure
 from benchmarks.tree import measure_trees
 from benchmarks.tree import ways as tree_ways
 
@@ -34,6 +42,7 @@ REPEATS, SECONDS = 4, 8.0
 ACCUMULATOR_REPETITIONS = 15
 CHANNEL_REPETITIONS, CHANNEL_SECONDS = 5, 3.0
 TREE_REPETITIONS, TREE_SECONDS = 5, 2.0
+SEEDS, LIMIT_S = 5, 300.0  # runs of each program of `goal`, and the time limit of one
 REPLAY_ROWS = 200_000
 CHECKPOINT_SECONDS, KILLS = 60.0, 5  # duration of each run, and kills of its learner
 
@@ -50,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="bench", description="Measures hive on this machine.")
     benches = top.add_subparsers(dest="bench", required=True, metavar="BENCH")
     _add_throughput(benches)
+    _add_goal(benches)
     _add_accumulator(benches)
     _add_checkpoint(benches)
     _add_channel(benches)
@@ -81,6 +91,23 @@ def _add_throughput(benches: Any) -> None:
     one.add_argument("--change", metavar="TEXT", help="with --ladder: what was changed before these measurements")
     _add_outputs(one)
     one.set_defaults(run=throughput)
+
+
+def _add_goal(benches: Any) -> None:
+    one = benches.add_parser(
+        "goal",
+        help="wall time from the command to mean return 475 on CartPole",
+        description="Wall time from the command to a mean return of 475 on CartPole, start-up included: hive, SB3.",
+        epilog="example: scripts/bench goal --seeds 5 --json goal.json --check",
+    )
+    one.add_argument("--seeds", type=_count, default=SEEDS, help="runs of each program (default %(default)d)")
+    one.add_argument("--limit", type=_seconds, default=LIMIT_S, help="seconds of one run (default %(default)g)")
+    one.add_argument("--only", action="append", default=[], metavar="PATTERN", help="programs whose name matches")
+    one.add_argument("--no-peers", dest="peers", action="store_false", help="neither install nor measure peers")
+    one.add_argument("--list", action="store_true", help="print the programs, and measure nothing")
+    _add_pythons(one)
+    _add_outputs(one)
+    one.set_defaults(run=goal)
 
 
 def _add_pythons(one: argparse.ArgumentParser) -> None:
@@ -239,6 +266,29 @@ def throughput(options: argparse.Namespace) -> int:
         lambda: document_of(selected, results, options.repeats, options.seconds, machine),
         text_of(selected, results, options.repeats, options.seconds),
         checks_of(results),
+    )
+
+
+def goal(options: argparse.Namespace) -> int:
+    pythons = Pythons(dict(options.python), options.cache)
+    known = racers(pythons, options.peers)
+    selected = [one for one in known if matches(one.name, options.only)]
+    if not selected:
+        raise BenchError(f"no program matches --only; known: {', '.join(one.name for one in known)}")
+    if options.list:
+        print("\n".join(f"{one.name:<14}  {one.title}" for one in selected))
+        return 0
+    _check_folder(options)
+    if any(one.name.startswith("sb3") for one in selected):
+        pythons.of("sb3")  # installed before the first run, whose time it would be
+    machine = _machine()
+    results = race(selected, options.seeds, options.limit, say)
+    return _ended(
+        options,
+        machine,
+        lambda: goal_report.document_of(results, options.limit, machine),
+        goal_report.text_of(selected, results, options.limit),
+        goal_report.checks_of(results, options.limit),
     )
 
 

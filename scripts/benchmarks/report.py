@@ -121,7 +121,7 @@ def checks_of(results: Results) -> list[Check]:
             promise = f"{setting.name}: hive {pairs[0].placement} >= {setting.least_steps_per_s:,.0f} steps/s"
             best = pairs[0].hive.median
             found.append(Check(promise, number(best), best >= setting.least_steps_per_s))
-        if setting.work["algorithm"] == "a2c":
+        if setting.name.startswith("a2c-"):  # not IMPALA, whose peers have the work of A2C
             found += _share_checks(results, setting)
     return found
 

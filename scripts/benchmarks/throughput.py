@@ -16,7 +16,7 @@ from benchmarks.contender import Contender, Measurement, Pythons, contenders_of
 from benchmarks.machine import CpuMeter
 from benchmarks.settings import SETTINGS
 
-__all__ = ["chosen", "contenders", "measure"]
+__all__ = ["chosen", "contenders", "matches", "measure"]
 
 
 def contenders(peers: Sequence[str], pythons: Pythons) -> list[Contender]:
@@ -27,11 +27,12 @@ def contenders(peers: Sequence[str], pythons: Pythons) -> list[Contender]:
 
 def chosen(all_of_them: Sequence[Contender], patterns: Sequence[str]) -> list[Contender]:
     """Return the contenders whose name or setting matches one of the shell patterns; all if there is no pattern."""
-    return [
-        c
-        for c in all_of_them
-        if not patterns or any(fnmatch.fnmatchcase(name, p) for name in (c.name, c.setting.name) for p in patterns)
-    ]
+    return [c for c in all_of_them if matches(c.name, patterns) or matches(c.setting.name, patterns)]
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether the name matches one of the shell patterns, or there is no pattern."""
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def measure(
