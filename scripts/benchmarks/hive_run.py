@@ -12,15 +12,18 @@ which costs the actors nothing.
                           The mean over the actors of a group: collectors, gradient workers, learner.
     runtime's CPU share   CPU time of the runtime, divided by the CPU time of all the run's processes (without the view
                           in the foreground). The supervisor, the fork server and the recorder count fully, and so do
-                          ZeroMQ's threads in every other process. The main thread of such a process counts by the part
+                          ZeroMQ's threads in every other process. The main thread of such a process is on a core for
+                          `main` seconds and ready without one for `ready` seconds (the kernel's schedstat), and its
+                          actors' pages show `busy` seconds of wall time. So the runtime's part of `main` is
 
-                              (on a core + ready for one - busy) / (on a core + ready for one)
+                              at least main - busy        at most main - (busy - ready)
 
-                          of its CPU time. The kernel measures how long the thread was on a core and how long it was
-                          ready without one (/proc/PID/task/TID/schedstat); busy is that of the status pages of all
-                          actors in the process, which is wall time and so includes both. The rest is wake-ups, claims,
-                          publications and waits that poll: everything that is neither environment, policy, gradient
-                          nor update. Other threads, those of torch, work for the busy phases and count as busy.
+                          which agree while no thread waits for a core. Otherwise the estimate between them is
+
+                              main x runtime / (runtime + busy)
+
+                          where runtime is the wall time in which pages show neither work nor a wait. Actors that share
+                          a process take turns, so its idle time is taken to be the shortest wait among them.
     helpers' CPU share    likewise, of supervisor, fork server and recorder alone
     slots/s, messages/s   carried by channels: rollouts and gradients in shared memory, which need no message, and
                           messages over sockets. Acknowledgements and notifications are not counted.
@@ -272,7 +275,7 @@ def figures_between(first: Look, last: Look) -> dict[str, Any]:
         "collector_wait_share": statistics.mean(
             (kinds["wait_in"] + kinds["wait_out"]) / sum(kinds.values()) for kinds in collectors
         ),
-        "runtime_cpu_share": _runtime_cpu_share(used, names, spent),
+        **_runtime_cpu_shares(used, names, spent, wall),
         "helpers_cpu_share": _helpers_cpu_share(used, names),
         "cpu_cores": sum(one.cpu for one in used.values()) / wall,
         "cpu_cores_of": {" + ".join(those): used[pid].cpu / wall for pid, those in names.items()},
@@ -303,17 +306,28 @@ def _busy_share(spent: Mapping[str, Mapping[str, float]], group: str) -> float |
     return statistics.mean(kinds["busy"] / sum(kinds.values()) for kinds in actors) if actors else None
 
 
-def _runtime_cpu_share(
-    used: Mapping[int, Used], names: Mapping[int, list[str]], spent: Mapping[str, Mapping[str, float]]
-) -> float:
-    """Return the runtime's share of all CPU time. used: between two looks. names, spent: of the actors in a process."""
-    runtime = sum(used[pid].cpu for pid in _helpers(names))
+def _runtime_cpu_shares(
+    used: Mapping[int, Used], names: Mapping[int, list[str]], spent: Mapping[str, Mapping[str, float]], wall: float
+) -> dict[str, float]:
+    """Return the runtime's share of all CPU time, and its bounds. used, wall: between two looks. names: by process."""
+    total = max(sum(one.cpu for one in used.values()), 1e-9)
+    estimate = least = most = sum(used[pid].cpu for pid in _helpers(names))
     for pid, one in used.items():
-        if pid not in _helpers(names):
-            busy = sum(spent[name]["busy"] for name in names[pid] if name in spent)
-            running = one.main + one.ready
-            runtime += one.sockets + one.main * max(running - busy, 0.0) / max(running, 1e-9)
-    return runtime / max(sum(one.cpu for one in used.values()), 1e-9)
+        if pid in _helpers(names):
+            continue
+        actors = [spent[name] for name in names[pid] if name in spent]
+        busy = sum(kinds["busy"] for kinds in actors)
+        idle = min((kinds["wait_in"] + kinds["wait_out"] for kinds in actors), default=0.0)
+        own = max(wall - busy - idle, 0.0)
+        low, high = max(one.main - busy, 0.0), one.main - min(max(busy - one.ready, 0.0), one.main)
+        least += one.sockets + low
+        most += one.sockets + high
+        estimate += one.sockets + min(max(one.main * own / max(own + busy, 1e-9), low), high)
+    return {
+        "runtime_cpu_share": estimate / total,
+        "runtime_cpu_share_least": least / total,
+        "runtime_cpu_share_most": most / total,
+    }
 
 
 def _helpers_cpu_share(used: Mapping[int, Used], names: Mapping[int, list[str]]) -> float:

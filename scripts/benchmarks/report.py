@@ -9,7 +9,8 @@ faster of them. These are checked where both sides were measured:
     the runtime takes <= 3 % of the CPU                                                     (A2C, 2-collectors)
 
 A collector is the bottleneck of a run if it waits for others less than 10 % of its time. Otherwise its share depends on
-the others' cost and not on its own overhead, and is not checked.
+the others' cost and not on its own overhead, and is not checked. Where threads wait for a core, the runtime's share is
+an estimate between two bounds; it fails the check only if the lower bound is above 3 %.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ BINDS_BELOW = 0.10  # share of its time that a collector waits, below which it i
 SCALARS = (
     *("collector_share", "collector_wait_share", "gradient_worker_share", "learner_share"),
     *("runtime_cpu_share", "helpers_cpu_share", "cpu_cores"),
+    *("runtime_cpu_share_least", "runtime_cpu_share_most"),
     *("slots_per_s", "messages_per_s", "policy_lag", "gradient_lag", "updates_per_s", "others_cores"),
 )
 
@@ -135,10 +137,12 @@ def _share_checks(results: Results, setting: Setting) -> list[Check]:
         binds = wait < BINDS_BELOW
         measured = percent(share) + ("" if binds else f", waits {percent(wait)}: not the bottleneck")
         found.append(Check(text, measured, share >= LEAST_OF_COLLECTOR if binds else None))
-    cpu = scalars(results.get(f"{setting.name}/2-collectors", ())).get("runtime_cpu_share")
-    if cpu is not None:
+    two = scalars(results.get(f"{setting.name}/2-collectors", ()))
+    cpu, least, most = (two.get(f"runtime_cpu_share{end}") for end in ("", "_least", "_most"))
+    if cpu is not None and least is not None:
         text = f"{setting.name}: the runtime of hive 2-collectors takes <= {MOST_OF_CPU:.0%} of the CPU"
-        found.append(Check(text, percent(cpu), cpu <= MOST_OF_CPU))
+        passed = True if cpu <= MOST_OF_CPU else False if least > MOST_OF_CPU else None
+        found.append(Check(text, f"{percent(cpu)} ({percent(least)}..{percent(most)})", passed))
     return found
 
 
