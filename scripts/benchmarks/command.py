@@ -264,7 +264,7 @@ def throughput(options: argparse.Namespace) -> int:
         options,
         machine,
         lambda: document_of(selected, results, options.repeats, options.seconds, machine),
-        text_of(selected, results, options.repeats, options.seconds),
+        text_of(selected, results, options.repeats, options.seconds, machine),
         checks_of(results),
     )
 

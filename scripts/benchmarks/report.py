@@ -185,8 +185,10 @@ FIXED = ("", "steps/s", "least..most", "updates/s")
 FIGURES = ("working", "runtime", "lag")
 
 
-def text_of(measured: Sequence[Contender], results: Results, repeats: int, seconds: float) -> str:
-    """Return the tables and the checks as text."""
+def text_of(
+    measured: Sequence[Contender], results: Results, repeats: int, seconds: float, machine: Mapping[str, object]
+) -> str:
+    """Return the tables, the checks and warnings as text. `machine` comes from `machine_facts`."""
     head = "Environment steps per second trained: medians of"
     lines = [f"{head} {repeats} interleaved repetitions (A B B A), {seconds:g} s each.", *LEGEND]
     for setting in SETTINGS.values():
@@ -202,7 +204,20 @@ def text_of(measured: Sequence[Contender], results: Results, repeats: int, secon
     if others.most > QUIET_CORES:
         text = f"{others.median:.2f} ({others.least:.2f}..{others.most:.2f})"
         lines += ["", f"Warning: during the measurements, other programs used {text} cores of CPU."]
+    for shape, torch in sorted(_other_torches(results, machine)):
+        lines += ["", f"Warning: {shape} has torch {torch}, hive {machine['torch']}."]
     return "\n".join(lines)
+
+
+def _other_torches(results: Results, machine: Mapping[str, object]) -> set[tuple[str, str]]:
+    """Return (shape, version) of the peers whose torch is not that of hive."""
+    found = {
+        (name.rpartition("/")[2], str(one["versions"]["torch"]))
+        for name, measurements in results.items()
+        for one in measurements
+        if "versions" in one
+    }
+    return {(shape, torch) for shape, torch in found if torch != str(machine["torch"])}
 
 
 def _table(setting: Setting, mine: Sequence[Contender], results: Results) -> list[str]:

@@ -326,7 +326,9 @@ def test_only_the_lower_bound_of_the_runtime_fails_its_check() -> None:
 
 
 def test_a_table_shows_ratios_to_each_rival_and_how_busy_the_actors_are() -> None:
-    lines = text_of(THOSE, RESULTS, 3, 6.0).splitlines()
+    results = {**RESULTS, "a2c-python-16/sb3": [{**one, "versions": {"torch": "2.9"}} for one in measured(16.0)]}
+    lines = text_of(THOSE, results, 3, 6.0, {"torch": "2.13"}).splitlines()
+    assert lines[-1] == "Warning: sb3 has torch 2.9, hive 2.13."
     assert max(map(len, lines)) <= WIDTH
     (shown,) = (line.split("  ") for line in lines if line.startswith("hive 2-collectors"))
     assert [cell.strip() for cell in shown if cell] == [
