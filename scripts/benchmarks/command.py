@@ -23,7 +23,7 @@ from benchmarks import (
 from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
 from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
-from benchmarks.contender import PEERS, Pythons
+from benchmarks.contender import PEERS, Contender, Measurement, Pythons
 from benchmarks.goal import race, racers
 from benchmarks.ladder import append_rows, check_ladder, rows_of
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
@@ -237,16 +237,9 @@ def say(line: str) -> None:
 
 def throughput(options: argparse.Namespace) -> int:
     pythons = Pythons(dict(options.python), options.cache)
-    selected = chosen(contenders(options.peers, pythons), options.only)
-    if "sample-factory" not in pythons.given and any(one.peer == "sample-factory" for one in selected):
-        say("sample-factory is left out: it needs an environment of its own, --python sample-factory=PATH")
-        selected = [one for one in selected if one.peer != "sample-factory"]
-    if not selected:
-        raise BenchError(f"no contender matches --only; settings: {', '.join(SETTINGS)} (--list shows all contenders)")
+    selected = _selected(options, pythons)
     if options.list:
-        for setting in dict.fromkeys(one.setting.name for one in selected):
-            shapes = [one.shape for one in selected if one.setting.name == setting]
-            print(f"{setting}\n    {SETTINGS[setting].title}\n    {' '.join(shapes)}")
+        _print_settings(selected)
         return 0
     _check_folder(options)
     if (options.ladder is None) != (options.change is None):
@@ -256,17 +249,46 @@ def throughput(options: argparse.Namespace) -> int:
     for peer in {one.peer for one in selected if one.peer is not None}:
         pythons.of(peer)  # installed before the first measurement, which it would disturb
     machine = _machine()
-    results = measure(selected, options.repeats, options.seconds, say)
-    if options.ladder is not None:
-        pairs = [pair for setting in SETTINGS.values() for pair in best_pairs(results, setting)]
-        append_rows(options.ladder, rows_of(pairs, options.change, machine))
-    return _ended(
+    results: dict[str, list[Measurement]] = {}
+    failed: dict[str, str] = {}
+    for setting in SETTINGS.values():
+        mine = [one for one in selected if one.setting is setting]
+        found, failures = measure(mine, options.repeats, options.seconds, say)
+        results |= found
+        failed |= failures
+        if options.ladder is not None:  # setting by setting: a bench that is interrupted keeps what it measured
+            append_rows(options.ladder, rows_of(best_pairs(found, setting), options.change, machine))
+    if not results:
+        raise BenchError("no contender could be measured")
+    measured = [one for one in selected if one.name in results]
+    code = _ended(
         options,
         machine,
-        lambda: document_of(selected, results, options.repeats, options.seconds, machine),
-        text_of(selected, results, options.repeats, options.seconds, machine),
+        lambda: document_of(measured, results, failed, options.repeats, options.seconds, machine),
+        text_of(measured, results, options.repeats, options.seconds, machine),
         checks_of(results),
     )
+    for name, error in failed.items():
+        print(f"error: {name}: {error}", file=sys.stderr)
+    return 1 if failed else code
+
+
+def _selected(options: argparse.Namespace, pythons: Pythons) -> list[Contender]:
+    """Return the contenders that the options choose. Raises BenchError if there are none."""
+    selected = chosen(contenders(options.peers, pythons), options.only)
+    if "sample-factory" not in pythons.given and any(one.peer == "sample-factory" for one in selected):
+        say("sample-factory is left out: it needs an environment of its own, --python sample-factory=PATH")
+        selected = [one for one in selected if one.peer != "sample-factory"]
+    if not selected:
+        raise BenchError(f"no contender matches --only; settings: {', '.join(SETTINGS)} (--list shows all contenders)")
+    return selected
+
+
+def _print_settings(selected: Sequence[Contender]) -> None:
+    for setting in SETTINGS.values():
+        shapes = [one.shape for one in selected if one.setting is setting]
+        if shapes:
+            print(f"{setting.name}\n    {setting.title}\n    {' '.join(shapes)}")
 
 
 def goal(options: argparse.Namespace) -> int:

@@ -147,9 +147,17 @@ def _share_checks(results: Results, setting: Setting) -> list[Check]:
 
 
 def document_of(
-    measured: Sequence[Contender], results: Results, repeats: int, seconds: float, machine: Mapping[str, object]
+    measured: Sequence[Contender],
+    results: Results,
+    failed: Mapping[str, str],
+    repeats: int,
+    seconds: float,
+    machine: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Return all results as one JSON document with stable keys. `machine` comes from `machine_facts`."""
+    """Return all results as one JSON document with stable keys.
+
+    failed: name of a contender -> why it could not be measured. machine: from `machine_facts`.
+    """
     return {
         "bench": "throughput",
         "machine": dict(machine),
@@ -173,6 +181,7 @@ def document_of(
             if pair.ratio is not None
         ],
         "checks": [dataclasses.asdict(check) for check in checks_of(results)],
+        "failed": dict(failed),
     }
 
 

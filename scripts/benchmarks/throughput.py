@@ -3,8 +3,8 @@
 The settings are those of `benchmarks.settings`, the programs those of `benchmarks.contender`. Every program counts its
 steps between two looks at its own counters, after a warm-up, and both looks are at the end of a round.
 
-Repetitions go through the contenders in alternating directions (A B B A). The k-th values of two contenders so belong
-together, and a machine that becomes slower favours neither.
+One setting is measured after the other. Repetitions go through its contenders in alternating directions (A B B A). The
+k-th values of two contenders so belong together, and a machine that becomes slower favours neither.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.contender import Contender, Measurement, Pythons, contenders_of
 from benchmarks.machine import CpuMeter
+from benchmarks.programs import BenchError
 from benchmarks.settings import SETTINGS
 
 __all__ = ["chosen", "contenders", "matches", "measure"]
@@ -37,18 +38,27 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
 
 def measure(
     selected: Sequence[Contender], repeats: int, seconds: float, say: Callable[[str], None]
-) -> dict[str, list[Measurement]]:
-    """Return the measurements of each contender by name, one for each repetition. Raises BenchError.
+) -> tuple[dict[str, list[Measurement]], dict[str, str]]:
+    """Return the measurements of each contender by name, one for each repetition, and the errors of those that failed.
 
+    A contender that fails once is not measured again, and has no measurements.
     `others_cores` of a measurement is how many cores other programs used meanwhile, start and end included.
     """
     found: dict[str, list[Measurement]] = {contender.name: [] for contender in selected}
+    failed: dict[str, str] = {}
     for repetition in range(repeats):
         for contender in reversed(selected) if repetition % 2 else selected:
+            if contender.name in failed:
+                continue
             meter = CpuMeter()
-            measurement = contender.measure(seconds)
+            try:
+                measurement = contender.measure(seconds)
+            except BenchError as error:
+                failed[contender.name] = str(error)
+                say(f"{repetition + 1}/{repeats}  {contender.name:<36} failed: {error}")
+                continue
             others = meter.others_cores()
             rate = f"{measurement['steps_per_s']:>11,.0f} steps/s"
             say(f"{repetition + 1}/{repeats}  {contender.name:<36} {rate}  (others used {others:.2f} cores)")
             found[contender.name].append({**measurement, "others_cores": others})
-    return found
+    return {name: measurements for name, measurements in found.items() if name not in failed}, failed

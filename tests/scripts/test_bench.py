@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import subprocess
 import sys
@@ -130,13 +131,29 @@ def test_contenders_are_chosen_by_their_name_and_by_that_of_their_setting() -> N
 def test_repetitions_are_interleaved_in_alternating_directions() -> None:
     said: list[str] = []
     those = [contender_like(name, rate) for name, rate in (("single", 10.0), ("bare", 20.0))]
-    found = measure(those, 3, 1.0, said.append)
+    found, failed = measure(those, 3, 1.0, said.append)
     single, bare = "a2c-python-16/single", "a2c-python-16/bare"
     assert [line.split()[:2] for line in said] == [
         *(["1/3", single], ["1/3", bare], ["2/3", bare], ["2/3", single], ["3/3", single], ["3/3", bare]),
     ]
     assert [m["steps_per_s"] for m in found[bare]] == [20.0] * 3
+    assert not failed
     assert all(m["others_cores"] >= 0.0 for measurements in found.values() for m in measurements)
+
+
+def test_a_contender_that_fails_does_not_cost_the_others_their_measurements() -> None:
+    tries: list[int] = []
+
+    def broken(seconds: float) -> dict[str, Any]:
+        tries.append(1)
+        if len(tries) == 2:
+            raise BenchError("no memory")
+        return {"steps_per_s": 1.0}
+
+    those = [contender_like("single", 10.0), dataclasses.replace(contender_like("bare", 20.0), measure=broken)]
+    found, failed = measure(those, 3, 1.0, lambda line: None)
+    assert {name: len(measurements) for name, measurements in found.items()} == {"a2c-python-16/single": 3}
+    assert (failed, len(tries)) == ({"a2c-python-16/bare": "no memory"}, 2)
 
 
 def contender_like(shape: str, rate: float) -> Any:
@@ -338,7 +355,7 @@ def test_a_table_shows_ratios_to_each_rival_and_how_busy_the_actors_are() -> Non
 
 
 def test_the_document_holds_everything_and_is_json() -> None:
-    document = json.loads(json.dumps(document_of(THOSE, RESULTS, 3, 6.0, {"cpu": "A CPU"})))
+    document = json.loads(json.dumps(document_of(THOSE, RESULTS, {"a/b": "why"}, 3, 6.0, {"cpu": "A CPU"})))
     assert document["machine"]["cpu"] == "A CPU"
     first = document["contenders"][0]
     expected = {"median": 200.0, "least": 100.0, "most": 250.0}
@@ -350,6 +367,7 @@ def test_the_document_holds_everything_and_is_json() -> None:
         for one in document["ratios"]
     ]
     assert len(document["checks"]) == 5
+    assert document["failed"] == {"a/b": "why"}
 
 
 # --- the ladder
