@@ -256,7 +256,7 @@ def throughput(options: argparse.Namespace) -> int:
         found, failures = measure(mine, options.repeats, options.seconds, say)
         results |= found
         failed |= failures
-        if options.ladder is not None:  # setting by setting: a bench that is interrupted keeps what it measured
+        if options.ladder is not None:  # setting by setting: an interrupted bench has written those that ended
             append_rows(options.ladder, rows_of(best_pairs(found, setting), options.change, machine))
     if not results:
         raise BenchError("no contender could be measured")

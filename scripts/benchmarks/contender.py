@@ -26,7 +26,7 @@ __all__ = ["PEERS", "Contender", "Measurement", "Pythons", "contenders_of", "pee
 
 PEERS = ("sb3", "plain", "sample-factory")
 
-ROUND_S = 60.0  # seconds that a measurement may take beyond those asked for: warm-up and two rounds of a slow peer
+ROUND_S = 120.0  # seconds that a measurement may take beyond those asked for: warm-up and two rounds of a slow peer
 
 Measurement = dict[str, Any]  # steps_per_s, and further figures of the contender
 
@@ -105,7 +105,7 @@ def _hive(setting: Setting, placement: str) -> Callable[[float], Measurement]:
 
 
 def _peer(setting: Setting, peer: str, threads: int, pythons: Pythons) -> Callable[[float], Measurement]:
-    """Return a function that measures a peer. threads: of torch; 0: its default, as many as cores."""
+    """Return a function that measures a peer. threads: number of threads of torch, 0 for its default, which is the number of cores."""
     program = {
         "sb3": here("peers", "sb3_rates.py"),
         "plain": here("plain", f"{setting.work['algorithm']}.py"),

@@ -79,7 +79,7 @@ RUNTIME_PROCESSES = ("supervisor", "fork-server", "recorder")
 
 @dataclass(frozen=True)
 class Used:
-    """What a process used since it began, in seconds: `main` and `sockets` are parts of `cpu`."""
+    """CPU time of a process since it began, in seconds. `main` and `sockets` are parts of `cpu`."""
 
     cpu: float  # all threads on a core
     main: float  # its main thread on a core
@@ -87,7 +87,7 @@ class Used:
     sockets: float  # ZeroMQ's threads on a core
 
     def since(self, before: Used) -> Used:
-        """Return what it used since then."""
+        """Return the differences from an earlier sample."""
         return Used(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
 
@@ -210,7 +210,7 @@ def _look(client: ControlClient) -> Look:
 
 
 def _used(pid: int) -> Used:
-    """Return what a process used. Raises BenchError where it has exited."""
+    """Return the CPU time of a process. Raises BenchError where it has exited."""
     threads = Path(f"/proc/{pid}/task")
     cpu = main = ready = sockets = 0.0
     try:

@@ -82,7 +82,7 @@ def keys_of(setting: Setting, placement: str) -> list[str]:
     return keys
 
 
-ADAM = ("algorithm.optimizer=adam", "algorithm.optimizer_epsilon=1e-5")  # of both sides: RMSprop is slow in SB3
+ADAM = ("algorithm.optimizer=adam", "algorithm.optimizer_epsilon=1e-5")  # both sides use it: RMSprop is slow in SB3
 NUMPY = ("env.id=benchmarks.numpy_cartpole:NumPyCartPole-v1", "env.vector=native")
 
 

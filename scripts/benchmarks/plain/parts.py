@@ -1,4 +1,4 @@
-"""What the plain loops share: environments, networks, their start, and the count of their steps.
+"""Parts of the plain loops: environments, networks, rounds of steps, and the count of their steps.
 
     python a2c.py SECONDS THREADS SETTINGS
 
