@@ -105,7 +105,10 @@ def _hive(setting: Setting, placement: str) -> Callable[[float], Measurement]:
 
 
 def _peer(setting: Setting, peer: str, threads: int, pythons: Pythons) -> Callable[[float], Measurement]:
-    """Return a function that measures a peer. threads: number of threads of torch, 0 for its default, which is the number of cores."""
+    """Return a function that measures a peer.
+
+    threads: number of threads of torch, 0 for its default, which is the number of cores.
+    """
     program = {
         "sb3": here("peers", "sb3_rates.py"),
         "plain": here("plain", f"{setting.work['algorithm']}.py"),

@@ -35,12 +35,13 @@ ENDLESS_STEPS = 10**12  # the callback ends the training, not the number of step
 class Looks(BaseCallback):  # type: ignore[misc,unused-ignore]  # untyped where it is not installed
     """Ends the training after `seconds` between two looks. Each rollout comes with the updates that follow it."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, minibatches: int) -> None:
         super().__init__()
         self.looks = TwoLooks(seconds)
+        self.minibatches = minibatches  # of an epoch of PPO, whose model counts epochs; otherwise 1
 
     def _on_rollout_end(self) -> None:
-        self.looks.round_ended(self.num_timesteps, self.model._n_updates)
+        self.looks.round_ended(self.num_timesteps, self.model._n_updates * self.minibatches)
 
     def _on_step(self) -> bool:
         return not self.looks.over
@@ -99,7 +100,9 @@ def weights_of(model: Any) -> int:
 def run(seconds: float, threads: int, settings: dict[str, Any]) -> dict[str, Any]:
     if threads:
         torch.set_num_threads(threads)
-    model, callback = model_of(settings), Looks(seconds)
+    samples = settings.get("envs", 1) * settings["rollout"]
+    minibatches = samples // settings["minibatch"] if settings["algorithm"] == "ppo" else 1
+    model, callback = model_of(settings), Looks(seconds, minibatches)
     model.learn(ENDLESS_STEPS, callback=callback)
     versions = {name: version(name) for name in ("stable_baselines3", "torch", "numpy", "gymnasium")}
     rates = callback.looks.rates
