@@ -68,6 +68,7 @@ class Summary:
     weights_sha256: str
     channels: dict[str, dict[str, Any]]  # name -> {produced, consumed, dropped: {reason: n}, in_flight}
     restarts: dict[str, int]  # actor -> number of restarts
+    first_steps: int = 0  # steps in the updates at the beginning of train_s; 0 if they were made in that time
     frames: int | None = None  # frames of the game; None for an environment that declares no frame skip
     error: str | None = None
     best: dict[str, Any] | None = None  # None if there is no best policy
@@ -77,7 +78,7 @@ class Summary:
     @property
     def steps_per_s(self) -> float | None:
         """Environment steps per second of training; None if nothing was trained."""
-        return self.env_steps / self.train_s if self.train_s > 0 else None
+        return (self.env_steps - self.first_steps) / self.train_s if self.train_s > 0 else None
 
     @property
     def ending(self) -> str:

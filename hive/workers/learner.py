@@ -72,6 +72,7 @@ class Count(enum.IntEnum):
     stale = 7  # gradients dropped because they were too old
     largest_leaf = 8  # of a replay memory: the highest priority so far, that of new steps
     saturated = 9  # of a replay memory: priorities that were above the limit of a leaf
+    first_steps = 10  # env_steps at first_ns: rates leave them out, because they were made before it
 
 
 COLLECTED = [Count.rollouts, Count.env_steps, Count.episodes]

@@ -222,6 +222,8 @@ class LearnerActor(Actor):
         resumed, now_ns = self.actor_context.resumed_ns, self.clock.now_ns()
         if 0 < last < resumed:
             first += resumed - last
+        if not first and not self.begun_ns:
+            counters[Count.first_steps] = counters[Count.env_steps]
         counters[Count.first_ns], counters[Count.last_ns] = first or self.begun_ns or now_ns, now_ns
 
     def _call_hook(self, hook: UpdateHook, record: StepRecord) -> None:
@@ -352,6 +354,7 @@ class LearnerActor(Actor):
             "frames": counters[Count.env_steps] * self.blueprint.environment.frame_skip,
             "episodes": counters[Count.episodes],
             "skipped": counters[Count.skipped],
+            "first_steps": counters[Count.first_steps],
             "train_s": (counters[Count.last_ns] - counters[Count.first_ns]) / 1e9,
             "mean_return_100": self.mean_return,
         }
@@ -404,7 +407,7 @@ class LearnerActor(Actor):
         await self._report(force=True)
 
 
-RESULTS = ("updates", "env_steps", "frames", "episodes", "skipped", "train_s", "mean_return_100")
+RESULTS = ("updates", "env_steps", "frames", "episodes", "skipped", "first_steps", "train_s", "mean_return_100")
 """The learner's counters that summarise a run."""
 
 INFO = "info/"  # begins the names of counters and metrics of env.info

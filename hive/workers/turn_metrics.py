@@ -63,6 +63,7 @@ class TurnMetrics:
         if not window:
             return {}
         since = totals["train_s"] - self.reported_s
+        steps = totals["env_steps"] - max(self.reported_steps, totals["first_steps"])
         values = {
             "return/mean_100": totals["mean_return_100"],
             "return/deviation_100": deviation_of_returns(returns, int(totals["episodes"])),
@@ -73,7 +74,7 @@ class TurnMetrics:
             **lag_values("gradient", [record.gradient_lag for record in window]),
             **lag_values("policy", [record.policy_lag for record in self.window if record.policy_lag is not None]),
             "learner/skipped": totals["skipped"],
-            "rate/env_steps_per_s": _per_s(totals["env_steps"] - self.reported_steps, since),
+            "rate/env_steps_per_s": _per_s(steps, since),
             "rate/updates_per_s": _per_s(sum(record.step.applied for record in window), since),
         }
         means = finite_means([record.statistics for record in window])

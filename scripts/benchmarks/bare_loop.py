@@ -1,8 +1,9 @@
 """The bare loop: hive's collector fills one rollout again and again, in one process without a learner.
 
-    python bare_loop.py CONFIG SECONDS
+    python bare_loop.py KEYS SECONDS
 
-Its rate is the limit that environments and policy set. The rate of a run is lower by the cost of everything else.
+KEYS is a file with a JSON list of hive's keys, "KEY=VALUE". Its rate is the limit that environments and policy set. The
+rate of a run is lower by the cost of everything else.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from hive.workers import Blueprint
 WARM_ROLLOUTS = 5  # rollouts not measured: the first calls of torch and of the environments are slower
 
 
-def run(config: Path, seconds: float) -> dict[str, float]:
-    blueprint = Blueprint(load_config(config))
+def run(keys: Path, seconds: float) -> dict[str, float]:
+    blueprint = Blueprint(load_config("bare.toml", json.loads(keys.read_text()), text=""))
     collector = blueprint.collector(0)
     rollout = blueprint.rollout_layout.views(aligned_block(blueprint.rollout_layout.bytes))
     collector.reset()

@@ -12,33 +12,45 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks import accumulator_report, channel_report, checkpoint_report, replay_memory_report, tree_report
+from benchmarks import (
+    accumulator_report,
+    channel_report,
+    checkpoint_report,
+    goal_report,
+    replay_memory_report,
+    tree_report,
+)
 from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
 from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
+from benchmarks.contender import PEERS, Contender, Measurement, Pythons
+from benchmarks.goal import race, racers
+from benchmarks.ladder import append_rows, check_ladder, rows_of
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import BenchError
 from benchmarks.replay_memory import bytes_of_a_row, measure_rows
-from benchmarks.report import Check, checks_of, document_of, text_of
-from benchmarks.throughput import chosen, contenders, measure
+from benchmarks.report import Check, best_pairs, checks_of, document_of, text_of
+from benchmarks.settings import SETTINGS
+from benchmarks.throughput import chosen, contenders, matches, measure
 from benchmarks.tree import measure_trees
 from benchmarks.tree import ways as tree_ways
 
 __all__ = ["main"]
 
-REPETITIONS, SECONDS = 3, 8.0
-QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
+REPEATS, SECONDS = 4, 8.0
 ACCUMULATOR_REPETITIONS = 15
 CHANNEL_REPETITIONS, CHANNEL_SECONDS = 5, 3.0
 TREE_REPETITIONS, TREE_SECONDS = 5, 2.0
+SEEDS, LIMIT_S = 5, 300.0  # runs of each program of `goal`, and the time limit of one
 REPLAY_ROWS = 200_000
 CHECKPOINT_SECONDS, KILLS = 60.0, 5  # duration of each run, and kills of its learner
 
 EXAMPLES = """examples:
-  scripts/bench throughput --sketch ../sketch.py --json throughput.json
-  scripts/bench throughput --quick --no-peers --only 'python-16/*'
-  scripts/bench throughput --only 'dqn-*' --only 'sac-*'
+  scripts/bench throughput --json throughput.json --check
+  scripts/bench throughput --only 'a2c-python-16/*' --only 'ppo-*' --no-peers --seconds 4 --repeats 1
+  scripts/bench throughput --only ppo-cartpole --python sample-factory=~/sf/bin/python
+  scripts/bench throughput --ladder examples/results/ladder.csv --change 'native dense networks'
 """
 CHECKPOINT_EXAMPLE = "example: scripts/bench checkpoint --json checkpoint.json --check"
 
@@ -46,37 +58,78 @@ CHECKPOINT_EXAMPLE = "example: scripts/bench checkpoint --json checkpoint.json -
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="bench", description="Measures hive on this machine.")
     benches = top.add_subparsers(dest="bench", required=True, metavar="BENCH")
-    one = benches.add_parser(
-        "throughput",
-        help="environment steps per second trained",
-        description="Environment steps per second trained by A2C, DQN and SAC: hive, a reference and a peer.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    one.add_argument(
-        "--sketch", type=Path, help="a program to compare with; its arguments: see benchmarks/throughput.py"
-    )
-    one.add_argument("--peers", nargs="+", choices=["sb3"], default=["sb3"], help="default: all")
-    one.add_argument(
-        "--no-peers", dest="peers", action="store_const", const=[], help="neither install nor measure peers"
-    )
-    one.add_argument(
-        "--cache", type=Path, default=cache_folder(), help="where peers are installed (default %(default)s)"
-    )
-    one.add_argument(
-        "--only", action="append", default=[], metavar="PATTERN", help="contenders whose name matches, as python-16/*"
-    )
-    one.add_argument("--repetitions", type=_count, help=f"measurements of each contender (default {REPETITIONS})")
-    one.add_argument("--seconds", type=_seconds, help=f"duration of each measurement (default {SECONDS:g})")
-    one.add_argument("--quick", action="store_true", help=f"{QUICK_REPETITIONS} repetition of {QUICK_SECONDS:g} s")
-    _add_outputs(one)
-    one.set_defaults(run=throughput)
+    _add_throughput(benches)
+    _add_goal(benches)
     _add_accumulator(benches)
     _add_checkpoint(benches)
     _add_channel(benches)
     _add_tree(benches)
     _add_replay(benches)
     return top
+
+
+def _add_throughput(benches: Any) -> None:
+    one = benches.add_parser(
+        "throughput",
+        help="environment steps per second trained",
+        description="Environment steps per second trained by A2C, PPO, IMPALA, PQN, DQN and SAC: hive and its peers.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    one.add_argument("--list", action="store_true", help="print settings and contenders, and measure nothing")
+    one.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="default: all")
+    one.add_argument(
+        "--no-peers", dest="peers", action="store_const", const=[], help="neither install nor measure peers"
+    )
+    one.add_argument(
+        "--only", action="append", default=[], metavar="PATTERN", help="contenders or settings whose name matches"
+    )
+    one.add_argument("--repeats", type=_count, default=REPEATS, help="measurements of each (default %(default)d)")
+    one.add_argument("--seconds", type=_seconds, default=SECONDS, help="duration of each (default %(default)g)")
+    _add_pythons(one)
+    one.add_argument("--ladder", type=Path, metavar="FILE", help="append a row per setting and peer to this CSV file")
+    one.add_argument("--change", metavar="TEXT", help="with --ladder: what was changed before these measurements")
+    _add_outputs(one)
+    one.set_defaults(run=throughput)
+
+
+def _add_goal(benches: Any) -> None:
+    one = benches.add_parser(
+        "goal",
+        help="wall time from the command to mean return 475 on CartPole",
+        description="Wall time from the command to a mean return of 475 on CartPole, start-up included: hive, SB3.",
+        epilog="example: scripts/bench goal --seeds 5 --json goal.json --check",
+    )
+    one.add_argument("--seeds", type=_count, default=SEEDS, help="runs of each program (default %(default)d)")
+    one.add_argument("--limit", type=_seconds, default=LIMIT_S, help="seconds of one run (default %(default)g)")
+    one.add_argument("--only", action="append", default=[], metavar="PATTERN", help="programs whose name matches")
+    one.add_argument("--no-peers", dest="peers", action="store_false", help="neither install nor measure peers")
+    one.add_argument("--list", action="store_true", help="print the programs, and measure nothing")
+    _add_pythons(one)
+    _add_outputs(one)
+    one.set_defaults(run=goal)
+
+
+def _add_pythons(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--cache", type=Path, default=cache_folder(), help="where peers are installed (default %(default)s)"
+    )
+    one.add_argument(
+        "--python",
+        action="append",
+        type=_python,
+        default=[],
+        metavar="PEER=PATH",
+        help="Python of an environment that has the peer; Sample Factory is measured only with this",
+    )
+
+
+def _python(text: str) -> tuple[str, Path]:
+    peer, _, path = text.partition("=")
+    found = Path(path).expanduser().absolute()
+    if peer not in ("sb3", "sample-factory") or not found.is_file():
+        raise argparse.ArgumentTypeError(f"expected sb3=PATH or sample-factory=PATH of a Python, got `{text}`")
+    return peer, found
 
 
 def _add_outputs(one: argparse.ArgumentParser) -> None:
@@ -183,26 +236,81 @@ def say(line: str) -> None:
 
 
 def throughput(options: argparse.Namespace) -> int:
-    if options.sketch is not None and not options.sketch.is_file():
-        raise BenchError(f"the sketch `{options.sketch}` does not exist")
+    pythons = Pythons(dict(options.python), options.cache)
+    selected = _selected(options, pythons)
+    if options.list:
+        _print_settings(selected)
+        return 0
     _check_folder(options)
-    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
-    seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
-    known = contenders(options.sketch, options.peers, options.cache)
-    selected = chosen(known, options.only)
-    if not selected:
-        raise BenchError(f"no contender matches --only; known: {', '.join(c.name for c in known)}")
-    for peer in options.peers:
-        if any(contender.needs(peer) for contender in selected):
-            peer_python(peer, options.cache)  # installed before the first measurement, which it would disturb
+    if (options.ladder is None) != (options.change is None):
+        raise BenchError("--ladder and --change need each other")
+    if options.ladder is not None:
+        check_ladder(options.ladder)
+    for peer in {one.peer for one in selected if one.peer is not None}:
+        pythons.of(peer)  # installed before the first measurement, which it would disturb
     machine = _machine()
-    results = measure(selected, repetitions, seconds, say)
+    results: dict[str, list[Measurement]] = {}
+    failed: dict[str, str] = {}
+    for setting in SETTINGS.values():
+        mine = [one for one in selected if one.setting is setting]
+        found, failures = measure(mine, options.repeats, options.seconds, say)
+        results |= found
+        failed |= failures
+        if options.ladder is not None:  # setting by setting: an interrupted bench has written those that ended
+            append_rows(options.ladder, rows_of(best_pairs(found, setting), options.change, machine))
+    if not results:
+        raise BenchError("no contender could be measured")
+    measured = [one for one in selected if one.name in results]
+    code = _ended(
+        options,
+        machine,
+        lambda: document_of(measured, results, failed, options.repeats, options.seconds, machine),
+        text_of(measured, results, options.repeats, options.seconds, machine),
+        checks_of(results),
+    )
+    for name, error in failed.items():
+        print(f"error: {name}: {error}", file=sys.stderr)
+    return 1 if failed else code
+
+
+def _selected(options: argparse.Namespace, pythons: Pythons) -> list[Contender]:
+    """Return the contenders that the options choose. Raises BenchError if there are none."""
+    selected = chosen(contenders(options.peers, pythons), options.only)
+    if "sample-factory" not in pythons.given and any(one.peer == "sample-factory" for one in selected):
+        say("sample-factory is left out: it needs an environment of its own, --python sample-factory=PATH")
+        selected = [one for one in selected if one.peer != "sample-factory"]
+    if not selected:
+        raise BenchError(f"no contender matches --only; settings: {', '.join(SETTINGS)} (--list shows all contenders)")
+    return selected
+
+
+def _print_settings(selected: Sequence[Contender]) -> None:
+    for setting in SETTINGS.values():
+        shapes = [one.shape for one in selected if one.setting is setting]
+        if shapes:
+            print(f"{setting.name}\n    {setting.title}\n    {' '.join(shapes)}")
+
+
+def goal(options: argparse.Namespace) -> int:
+    pythons = Pythons(dict(options.python), options.cache)
+    known = racers(pythons, options.peers)
+    selected = [one for one in known if matches(one.name, options.only)]
+    if not selected:
+        raise BenchError(f"no program matches --only; known: {', '.join(one.name for one in known)}")
+    if options.list:
+        print("\n".join(f"{one.name:<14}  {one.title}" for one in selected))
+        return 0
+    _check_folder(options)
+    if any(one.name.startswith("sb3") for one in selected):
+        pythons.of("sb3")  # installed before the first run, whose time it would be
+    machine = _machine()
+    results = race(selected, options.seeds, options.limit, say)
     return _ended(
         options,
         machine,
-        lambda: document_of(selected, results, repetitions, seconds, machine),
-        text_of(selected, results, repetitions, seconds, cores()),
-        checks_of(results, cores()),
+        lambda: goal_report.document_of(results, options.limit, machine),
+        goal_report.text_of(selected, results, options.limit),
+        goal_report.checks_of(results, options.limit),
     )
 
 

@@ -1,57 +1,122 @@
-"""Settings and contenders of `bench throughput`, and Stable-Baselines3 as one of them."""
+"""Contenders of `bench throughput`: hive in each placement, its bare loop, and the peers that do the same work.
+
+bare                hive's environments and policy in one process, without learning: the limit of a collector
+(a placement)       hive, started by its own command (benchmarks.settings, benchmarks.hive_run)
+sb3, sb3-1-thread   Stable-Baselines3, torch with its default number of threads, and with one
+plain, ...          the loops of our own in benchmarks/plain, likewise
+sample-factory      Sample Factory's asynchronous PPO, where its Python is given
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peer_environments import peer_python
+from benchmarks.hive_run import measure_run
+from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import here, importing, run_program
+from benchmarks.settings import PLACEMENTS, Setting, keys_of
 
-__all__ = ["ENDLESS_STEPS", "Contender", "Measurement", "Setting", "sb3"]
+__all__ = ["PEERS", "Contender", "Measurement", "Pythons", "contenders_of", "peer_of"]
 
-ENDLESS_STEPS = 10**12  # the bench ends a run, not its budget
+PEERS = ("sb3", "plain", "sample-factory")
+
+ROUND_S = 120.0  # seconds that a measurement may take beyond those asked for: warm-up and two rounds of a slow peer
 
 Measurement = dict[str, Any]  # steps_per_s, and further figures of the contender
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What all contenders of one table train. `name` begins those of the contenders; `title` is for people."""
+class Pythons:
+    """The Python of each peer: one that was given, or one of an environment that is created in `cache`."""
 
-    name: str
-    title: str
+    given: Mapping[str, Path] = field(default_factory=dict)
+    cache: Path = field(default_factory=cache_folder)
+
+    def of(self, peer: str) -> Path:
+        """Return the Python. Raises BenchError where its environment cannot be created."""
+        if peer == "plain":
+            return Path(sys.executable)
+        return self.given.get(peer) or peer_python(peer, self.cache)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One program to measure. `shape`: bare, single, 1-collector, 2-collectors, sketch-fused, ..., sb3, sb3-1-thread.
+    """One program to measure. `shape`: bare, a placement of hive, or a peer with or without "-1-thread".
 
     measure: a function of the seconds to measure for. Raises BenchError.
     """
 
     setting: Setting
     shape: str
-    title: str
     measure: Callable[[float], Measurement]
 
     @property
     def name(self) -> str:
         return f"{self.setting.name}/{self.shape}"
 
-    def needs(self, peer: str) -> bool:
-        """Return whether the environment of this peer must be installed."""
-        return self.shape == peer or self.shape.startswith(f"{peer}-")
+    @property
+    def title(self) -> str:
+        return f"hive {self.shape}" if self.shape in PLACEMENTS else self.shape
+
+    @property
+    def peer(self) -> str | None:
+        """The peer that it is, None for hive."""
+        return peer_of(self.shape)
 
 
-def sb3(settings: Mapping[str, Any], threads: int, cache: Path) -> Callable[[float], Measurement]:
-    """Return a function that measures Stable-Baselines3. `settings`: as in peers/sb3_rates.py; threads 0: torch's."""
+def peer_of(shape: str) -> str | None:
+    """Return the peer of a shape: "sb3" of "sb3-1-thread"; None for hive and its bare loop."""
+    name = shape.removesuffix("-1-thread")
+    return name if name in PEERS else None
+
+
+def contenders_of(setting: Setting, pythons: Pythons) -> list[Contender]:
+    """Return the contenders of one setting: hive, and every peer with one thread of torch and with its default."""
+    found = [Contender(setting, "bare", _bare(setting))] if setting.bare else []
+    found += [Contender(setting, placement, _hive(setting, placement)) for placement in setting.placements]
+    for peer in setting.peers:
+        if peer == "sample-factory":
+            found.append(Contender(setting, peer, _peer(setting, peer, 1, pythons)))
+        else:
+            found.append(Contender(setting, f"{peer}-1-thread", _peer(setting, peer, 1, pythons)))
+            found.append(Contender(setting, peer, _peer(setting, peer, 0, pythons)))
+    return found
+
+
+def _bare(setting: Setting) -> Callable[[float], Measurement]:
+    def measure(seconds: float) -> Measurement:
+        with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="hive-bench-") as keys:
+            json.dump(keys_of(setting, "default"), keys)
+            keys.flush()
+            command = [sys.executable, "-P", here("bare_loop.py"), keys.name, seconds]
+            return run_program(command, seconds + ROUND_S, importing())
+
+    return measure
+
+
+def _hive(setting: Setting, placement: str) -> Callable[[float], Measurement]:
+    return lambda seconds: measure_run("", seconds, keys_of(setting, placement))
+
+
+def _peer(setting: Setting, peer: str, threads: int, pythons: Pythons) -> Callable[[float], Measurement]:
+    """Return a function that measures a peer.
+
+    threads: number of threads of torch, 0 for its default, which is the number of cores.
+    """
+    program = {
+        "sb3": here("peers", "sb3_rates.py"),
+        "plain": here("plain", f"{setting.work['algorithm']}.py"),
+        "sample-factory": here("peers", "sample_factory_rates.py"),
+    }[peer]
 
     def measure(seconds: float) -> Measurement:
-        program = [peer_python("sb3", cache), "-P", here("peers", "sb3_rates.py")]
-        return run_program([*program, seconds, threads, json.dumps(settings)], seconds, importing())
+        command = [pythons.of(peer), "-P", program, seconds, threads, json.dumps(setting.work)]
+        return run_program(command, seconds + ROUND_S, importing())
 
     return measure

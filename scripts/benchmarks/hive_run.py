@@ -1,25 +1,30 @@
 """One measured run of hive, started as users start it: `hive up CONFIG --name ...`, with everything on.
 
-    hive up ...  ->  first update  ->  sample  ->  `seconds` later: sample, end the run  ->  summary.json, metrics.jsonl
+    hive up ...  ->  first update  ->  warm-up  ->  end of a round: sample
+                 ->  `seconds` later  ->  end of a round: sample, end the run  ->  summary.json, metrics.jsonl
 
 All figures are differences of the two samples, so they exclude start and end. The rate is that of the steps that
-updates applied. A sample is the supervisor's status, requested over its control socket as `hive ps` does. The
-supervisor reads it from status pages, which costs the actors nothing.
+updates applied. Both samples follow at once when this number changed, so whole rounds lie between them. A sample is the
+supervisor's status, requested over its control socket as `hive ps` does. The supervisor reads it from status pages,
+which costs the actors nothing.
 
     share of a phase      of one actor's time between the samples. A collector's busy phases are `policy` and `env`.
                           The mean over the actors of a group: collectors, gradient workers, learner.
     runtime's CPU share   CPU time of the runtime, divided by the CPU time of all the run's processes (without the view
-                          in the foreground). The supervisor, the fork server and the recorder count fully, every other
-                          process by the part
+                          in the foreground). The supervisor, the fork server and the recorder count fully, and so do
+                          ZeroMQ's threads in every other process. The main thread of such a process is on a core for
+                          `main` seconds and ready without one for `ready` seconds (the kernel's schedstat), and its
+                          actors' pages show `busy` seconds of wall time. So the runtime's part of `main` is
 
-                              runtime / (runtime + busy)
+                              at least main - busy        at most main - (busy - ready)
 
-                          of its CPU time, where both are times of its status pages. Phases are measured in wall time
-                          and CPU by the kernel, so the quotient is an upper bound. It is close only while cores are
-                          idle: a process that is notified often takes the core of the notifying process, which has
-                          just entered "runtime". Where actors share a process (`single`), an actor's page shows
-                          "runtime" while its neighbours work. All time that is busy for no actor counts there, idle
-                          time included.
+                          which agree while no thread waits for a core. Otherwise the estimate between them is
+
+                              main x runtime / (runtime + busy)
+
+                          where runtime is the wall time in which pages show neither work nor a wait. Actors that share
+                          a process take turns, so its idle time is taken to be the shortest wait among them.
+    helpers' CPU share    likewise, of supervisor, fork server and recorder alone
     slots/s, messages/s   carried by channels: rollouts and gradients in shared memory, which need no message, and
                           messages over sockets. Acknowledgements and notifications are not counted.
     cpu_cores             CPU seconds per second of the run's processes, in total and for each process
@@ -37,12 +42,11 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from benchmarks.counting import WARM_S
 from benchmarks.programs import START_S, BenchError, importing, tail
 from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
@@ -53,6 +57,7 @@ __all__ = [
     "NAME",
     "POLL_S",
     "Look",
+    "Used",
     "connected",
     "figures_between",
     "first_update",
@@ -66,17 +71,33 @@ __all__ = [
 
 NAME = "bench"
 POLL_S = 0.05  # seconds between two requests while waiting for an update: few enough not to disturb the run
+EDGE_POLL_S = 0.01  # seconds between two requests while waiting for the end of a round: 0.2 % of a measurement of 5 s
 END_S = 60.0  # seconds for a run to drain: twice supervision.drain_s
+SOCKET_THREADS = "ZMQbg/"  # how the names of ZeroMQ's threads begin
 RUNTIME_PROCESSES = ("supervisor", "fork-server", "recorder")
 
 
 @dataclass(frozen=True)
+class Used:
+    """CPU time of a process since it began, in seconds. `main` and `sockets` are parts of `cpu`."""
+
+    cpu: float  # all threads on a core
+    main: float  # its main thread on a core
+    ready: float  # its main thread ready to run, while other threads had the cores
+    sockets: float  # ZeroMQ's threads on a core
+
+    def since(self, before: Used) -> Used:
+        """Return the differences from an earlier sample."""
+        return Used(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
+
+
+@dataclass(frozen=True)
 class Look:
-    """A sample of a run at one moment: its status, and the CPU seconds of its processes by pid."""
+    """A sample of a run at one moment: its status, and what its processes used by pid."""
 
     at: float
     status: Mapping[str, Any]
-    cpu: Mapping[int, float]
+    used: Mapping[int, Used]
 
 
 def measure_run(config: str, seconds: float, keys: Sequence[str] = ()) -> dict[str, Any]:
@@ -137,11 +158,24 @@ def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: f
     """Sample after the first update and again `seconds` later, then end the run. Raises HiveError, BenchError."""
     with closing(connected(directory, process)) as client:
         first_update(client, process)
-        first = _look(client)
+        time.sleep(WARM_S)
+        first = _look_at_round_end(client, process)
         time.sleep(seconds)
-        last = _look(client)
+        last = _look_at_round_end(client, process)
         client.down("the bench")
         return first, last
+
+
+def _look_at_round_end(client: ControlClient, process: subprocess.Popen[bytes]) -> Look:
+    """Sample as soon as the number of steps has changed. Raises BenchError after `START_S`, or where the run exits."""
+    before = results_of(client.status())["env_steps"]
+    limit = time.monotonic() + START_S
+    while time.monotonic() < limit and process.poll() is None:
+        look = _look(client)
+        if results_of(look.status)["env_steps"] != before:
+            return look
+        time.sleep(EDGE_POLL_S)
+    raise BenchError(f"no round ended within {START_S:.0f} s")
 
 
 def first_update(client: ControlClient, process: subprocess.Popen[bytes]) -> None:
@@ -172,15 +206,24 @@ def last_output(folder: Path, directory: RunDirectory) -> str:
 
 def _look(client: ControlClient) -> Look:
     status = client.status()
-    return Look(time.monotonic(), status, {pid: _cpu_seconds(pid) for pid in {pid for _, pid in processes_of(status)}})
+    return Look(time.monotonic(), status, {pid: _used(pid) for pid in {pid for _, pid in processes_of(status)}})
 
 
-def _cpu_seconds(pid: int) -> float:
+def _used(pid: int) -> Used:
+    """Return the CPU time of a process. Raises BenchError where it has exited."""
+    threads = Path(f"/proc/{pid}/task")
+    cpu = main = ready = sockets = 0.0
     try:
-        used = psutil.Process(pid).cpu_times()
-    except psutil.Error:
+        for thread in threads.iterdir():
+            on_core, waiting, _ = map(int, (thread / "schedstat").read_text().split())
+            cpu += on_core / 1e9
+            if thread.name == str(pid):
+                main, ready = on_core / 1e9, waiting / 1e9
+            elif (thread / "comm").read_text().startswith(SOCKET_THREADS):
+                sockets += on_core / 1e9
+    except OSError:
         raise BenchError(f"process {pid} of the run has exited") from None
-    return float(used.user + used.system)
+    return Used(cpu, main, ready, sockets)
 
 
 def processes_of(status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
@@ -225,17 +268,17 @@ def figures_between(first: Look, last: Look) -> dict[str, Any]:
     collectors = [kinds for name, kinds in spent.items() if name.startswith("collector")]
     updates = results_of(last.status)["updates"] - results_of(first.status)["updates"]
     slots, messages = _carried(first.status, last.status)
+    used = {pid: last.used[pid].since(first.used[pid]) for pid in last.used}
+    names = _names_by_pid(last.status)
     return {
         **{f"{group}_share": _busy_share(spent, group) for group in ("collector", "gradient_worker", "learner")},
         "collector_wait_share": statistics.mean(
             (kinds["wait_in"] + kinds["wait_out"]) / sum(kinds.values()) for kinds in collectors
         ),
-        "runtime_cpu_share": _runtime_cpu_share(first, last, spent),
-        "cpu_cores": sum(last.cpu[pid] - first.cpu[pid] for pid in last.cpu) / wall,
-        "cpu_cores_of": {
-            " + ".join(names): (last.cpu[pid] - first.cpu[pid]) / wall
-            for pid, names in _names_by_pid(last.status).items()
-        },
+        **_runtime_cpu_shares(used, names, spent, wall),
+        "helpers_cpu_share": _helpers_cpu_share(used, names),
+        "cpu_cores": sum(one.cpu for one in used.values()) / wall,
+        "cpu_cores_of": {" + ".join(those): used[pid].cpu / wall for pid, those in names.items()},
         "slots_per_s": slots / wall,
         "messages_per_s": messages / wall,
         "phases_ms": {
@@ -263,16 +306,37 @@ def _busy_share(spent: Mapping[str, Mapping[str, float]], group: str) -> float |
     return statistics.mean(kinds["busy"] / sum(kinds.values()) for kinds in actors) if actors else None
 
 
-def _runtime_cpu_share(first: Look, last: Look, spent: Mapping[str, Mapping[str, float]]) -> float:
-    total = runtime = 0.0
-    for pid, names in _names_by_pid(last.status).items():
-        cpu = last.cpu[pid] - first.cpu[pid]
-        busy = sum(spent[name]["busy"] for name in names if name in spent)
-        own = spent[names[0]]["runtime"] if len(names) == 1 and names[0] in spent else last.at - first.at - busy
-        whole = any(name in RUNTIME_PROCESSES for name in names)
-        total += cpu
-        runtime += cpu if whole else cpu * max(own, 0.0) / max(own + busy, 1e-9)
-    return runtime / total if total else 0.0
+def _runtime_cpu_shares(
+    used: Mapping[int, Used], names: Mapping[int, list[str]], spent: Mapping[str, Mapping[str, float]], wall: float
+) -> dict[str, float]:
+    """Return the runtime's share of all CPU time, and its bounds. used, wall: between two looks. names: by process."""
+    total = max(sum(one.cpu for one in used.values()), 1e-9)
+    estimate = least = most = sum(used[pid].cpu for pid in _helpers(names))
+    for pid, one in used.items():
+        if pid in _helpers(names):
+            continue
+        actors = [spent[name] for name in names[pid] if name in spent]
+        busy = sum(kinds["busy"] for kinds in actors)
+        idle = min((kinds["wait_in"] + kinds["wait_out"] for kinds in actors), default=0.0)
+        own = max(wall - busy - idle, 0.0)
+        low, high = max(one.main - busy, 0.0), one.main - min(max(busy - one.ready, 0.0), one.main)
+        least += one.sockets + low
+        most += one.sockets + high
+        estimate += one.sockets + min(max(one.main * own / max(own + busy, 1e-9), low), high)
+    return {
+        "runtime_cpu_share": estimate / total,
+        "runtime_cpu_share_least": least / total,
+        "runtime_cpu_share_most": most / total,
+    }
+
+
+def _helpers_cpu_share(used: Mapping[int, Used], names: Mapping[int, list[str]]) -> float:
+    return sum(used[pid].cpu for pid in _helpers(names)) / max(sum(one.cpu for one in used.values()), 1e-9)
+
+
+def _helpers(names: Mapping[int, list[str]]) -> set[int]:
+    """Return the processes of the runtime alone."""
+    return {pid for pid, those in names.items() if any(name in RUNTIME_PROCESSES for name in those)}
 
 
 def _carried(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[int, int]:

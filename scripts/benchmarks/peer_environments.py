@@ -11,6 +11,7 @@ creation was interrupted has no ready.json and is created again. Nothing is shar
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -23,16 +24,18 @@ from benchmarks.programs import BenchError, tail
 
 __all__ = ["REQUIREMENTS", "cache_folder", "environment_folder", "peer_python"]
 
+TORCH = importlib.metadata.version("torch").partition("+")[0]  # that of hive, without its build
+
 REQUIREMENTS = {
     "sb3": (
-        *("stable-baselines3>=2.4,<3", "sb3-contrib>=2.4,<3", "torch>=2.6,<2.14"),
+        *("stable-baselines3>=2.4,<3", "sb3-contrib>=2.4,<3", f"torch=={TORCH}"),
         *("gymnasium[box2d,mujoco]>=1.0", "minigrid>=3", "MinAtar>=1.0.15"),
         *("ale-py>=0.12", "opencv-python-headless>=4.8"),
     ),
     "torchrl": ("torchrl>=0.13,<0.14", "torch>=2.12,<2.13", "numpy"),  # its C++ part needs that torch
     "ray": ("ray>=2.40,<3", "numpy"),
 }
-"""The packages that pip installs for each peer. torch is in the range that hive itself allows.
+"""The packages that pip installs for each peer. Stable-Baselines3 gets the torch that hive has.
 
 `scripts/parity` has tasks of Box2D, MuJoCo, MiniGrid and MinAtar, `scripts/bench throughput` one of Atari.
 """

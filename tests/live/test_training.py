@@ -35,7 +35,9 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     assert summary["exact"] is True
     assert summary["env_steps"] >= 100 * 100
     assert summary["updates"] > 0
-    assert summary["steps_per_s"] == pytest.approx(summary["env_steps"] / summary["train_s"])
+    assert summary["steps_per_s"] == pytest.approx((summary["env_steps"] - 128) / summary["train_s"]), (
+        "without the first round"
+    )
     assert summary["wall_s"] > summary["train_s"]
     assert summary["restarts"] == {"collector-0": 0, "gradient-worker-0": 0, "learner-0": 0, "recorder": 0}
     assert set(summary["channels"]) == {"rollouts", "gradients", "metrics", "checkpoints", "improved"}

@@ -24,6 +24,7 @@ SUMMARY = Summary(
     started=1.7e9,
     wall_s=61.5,
     train_s=50.0,
+    first_steps=50_000,
     weights_sha256="ab" * 32,
     channels={"rollouts": {"produced": 9, "consumed": 7, "dropped": {"run_ended": 2}, "in_flight": 0}},
     restarts={"collector-0": 1},
@@ -34,13 +35,15 @@ def test_it_comes_back(tmp_path: Path) -> None:
     SUMMARY.write(tmp_path / "summary.json")
     assert Summary.read(tmp_path / "summary.json") == SUMMARY
     value = json.loads((tmp_path / "summary.json").read_text())
-    assert value["steps_per_s"] == 10_000
+    assert value["steps_per_s"] == 9_000, "the first steps were made before train_s began"
     assert value["channels"] == SUMMARY.channels
     assert set(value) == {field.name for field in dataclasses.fields(Summary)} | {"steps_per_s"}
 
 
 def test_nothing_trained_has_no_rate_and_no_return(tmp_path: Path) -> None:
-    empty = dataclasses.replace(SUMMARY, train_s=0.0, env_steps=0, mean_return_100=None, error="it broke")
+    empty = dataclasses.replace(
+        SUMMARY, train_s=0.0, env_steps=0, first_steps=0, mean_return_100=None, error="it broke"
+    )
     empty.write(tmp_path / "summary.json")
     assert Summary.read(tmp_path / "summary.json") == empty
     assert empty.steps_per_s is None

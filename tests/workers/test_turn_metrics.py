@@ -14,7 +14,8 @@ RETURNS = np.zeros(RETURNS_KEPT, np.float32)
 
 
 def totals(seconds: float, steps: int) -> dict[str, float]:
-    return {"train_s": seconds, "env_steps": steps, "episodes": 0, "skipped": 0, "mean_return_100": math.nan}
+    counters = {"env_steps": steps, "first_steps": 10, "episodes": 0, "skipped": 0}
+    return {"train_s": seconds, "mean_return_100": math.nan, **counters}
 
 
 def turn(loss: float, *, applied: bool = True, cause: str = "", lag: int = 0, policy: int | None = 0) -> StepRecord:
@@ -27,7 +28,7 @@ def test_a_report_is_of_the_turns_since_the_last_one() -> None:
     report.window += [turn(1.0, lag=1), turn(3.0, lag=3)]
     first = report.take(totals(2.0, 100), RETURNS)
     assert (first["learner/loss"], first["lag/gradient_mean"], first["lag/policy_max"]) == (2.0, 2.0, 0.0)
-    assert (first["rate/env_steps_per_s"], first["rate/updates_per_s"]) == (50.0, 1.0)
+    assert (first["rate/env_steps_per_s"], first["rate/updates_per_s"]) == (45.0, 1.0), "without the first steps"
     report.window.append(turn(7.0))
     second = report.take(totals(4.0, 400), RETURNS)
     assert (second["learner/loss"], second["rate/env_steps_per_s"], second["rate/updates_per_s"]) == (7.0, 150.0, 0.5)
@@ -40,7 +41,7 @@ def test_turns_without_an_update_wait_for_one_that_counts() -> None:
     assert report.take(totals(1.0, 10), RETURNS) == {}
     report.window.append(turn(1.0, policy=None))
     values = report.take(totals(2.0, 20), RETURNS)
-    assert (values["learner/loss"], values["lag/policy_max"], values["rate/env_steps_per_s"]) == (1.0, 5.0, 10.0)
+    assert (values["learner/loss"], values["lag/policy_max"], values["rate/env_steps_per_s"]) == (1.0, 5.0, 5.0)
     report.window.append(turn(math.nan, applied=False, cause="loss"))
     assert report.take(totals(3.0, 30), RETURNS)["rate/updates_per_s"] == 0.0, "a skipped turn counts"
 

@@ -405,6 +405,7 @@ class LiveRun:
             started=self.started,
             wall_s=time.time() - self.started,
             train_s=results.get("train_s", 0.0),
+            first_steps=int(results.get("first_steps", 0)),
             weights_sha256=outcome.digest,
             channels=outcome.channels,
             restarts=outcome.restarts,

@@ -60,6 +60,7 @@ class ResultsDocument(TypedDict):
     env_steps: NotRequired[float]
     updates: NotRequired[float]
     episodes: NotRequired[float]
+    first_steps: NotRequired[float]
     train_s: NotRequired[float]
     mean_return_100: NotRequired[Measured]
 

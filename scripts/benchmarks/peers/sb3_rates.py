@@ -1,4 +1,4 @@
-"""Measure the steps and updates per second of Stable-Baselines3, from its first update to its last.
+"""Measure the steps and updates per second of Stable-Baselines3, between two looks at the ends of rollouts.
 
     python sb3_rates.py SECONDS THREADS SETTINGS
 
@@ -6,13 +6,10 @@ It runs with the Python of an environment that has stable-baselines3, without hi
 process (DummyVecEnv).
 
     THREADS    number of threads of torch; 0 keeps its default, which is the number of cores
-    SETTINGS   a JSON object: the settings of a `scripts/parity` task with a replay memory, or
-               {"env", "envs", "rollout"} for A2C
+    SETTINGS   a JSON object: `work` of a setting (benchmarks.settings)
 
-A2C has the rollout, Adam, learning rate, losses and discount of the other contenders.
-CartPole: its policy and value networks share no layer, which is its default. One thread and DummyVecEnv are faster for
-an environment as cheap as this than more threads and SubprocVecEnv.
-Atari: its own wrappers, with the options of hive's preset.
+Policy and value networks share no layer, which is its default, except with games.
+Atari: its own wrappers, with the options of hive's preset. Normalised tasks have its VecNormalize.
 """
 
 from __future__ import annotations
@@ -20,45 +17,34 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import time
 from importlib.metadata import version
 from typing import Any
 
 import torch
-from comparison.sb3_cell import replay_model
+from comparison import sb3_cell
 from stable_baselines3 import A2C
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
-from stable_baselines3.common.vec_env import VecFrameStack
+from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
+
+from benchmarks.counting import TwoLooks
 
 ENDLESS_STEPS = 10**12  # the callback ends the training, not the number of steps
 
 
-class Clock(BaseCallback):  # type: ignore[misc,unused-ignore]  # untyped where it is not installed
-    """Ends the training after `seconds`, counted from the end of the first rollout that follows an update.
+class Looks(BaseCallback):  # type: ignore[misc,unused-ignore]  # untyped where it is not installed
+    """Ends the training after `seconds` between two looks. Each rollout comes with the updates that follow it."""
 
-    Updates follow a rollout, so that every rollout between two ends comes with its updates.
-    """
-
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, minibatches: int) -> None:
         super().__init__()
-        self.seconds = seconds
-        self.first: tuple[float, int, int] | None = None  # time, steps, updates
-        self.last = (0.0, 0, 0)
+        self.looks = TwoLooks(seconds)
+        self.minibatches = minibatches  # of an epoch of PPO, whose model counts epochs; otherwise 1
 
     def _on_rollout_end(self) -> None:
-        if updates := self.model._n_updates:
-            self.last = (time.perf_counter(), self.num_timesteps, updates)
-            self.first = self.first or self.last
+        self.looks.round_ended(self.num_timesteps, self.model._n_updates * self.minibatches)
 
     def _on_step(self) -> bool:
-        return self.first is None or time.perf_counter() - self.first[0] < self.seconds
-
-    @property
-    def rates(self) -> dict[str, float]:
-        assert self.first is not None
-        seconds, steps, updates = (last - first for last, first in zip(self.last, self.first, strict=True))
-        return {"steps_per_s": steps / seconds, "updates_per_s": updates / seconds} if seconds else {"steps_per_s": 0.0}
+        return not self.looks.over
 
 
 def games(name: str, envs: int) -> VecFrameStack:
@@ -69,35 +55,58 @@ def games(name: str, envs: int) -> VecFrameStack:
     return VecFrameStack(make_atari_env(name, n_envs=envs, seed=1, env_kwargs=options, wrapper_kwargs=wrappers), 4)
 
 
-def a2c_model(environment: str, envs: int, rollout: int) -> Any:
-    is_game = environment.startswith("ALE/")
+def a2c_model(settings: dict[str, Any]) -> Any:
+    name, envs = settings["env"], settings["envs"]
+    is_game = name.startswith("ALE/")
     return A2C(
         "CnnPolicy" if is_game else "MlpPolicy",
-        games(environment, envs) if is_game else make_vec_env(environment, n_envs=envs, seed=1),
-        n_steps=rollout,
-        learning_rate=1e-3,
-        gamma=0.99,
-        gae_lambda=1.0,
-        vf_coef=0.5,
-        ent_coef=0.01,
-        max_grad_norm=0.5,
+        games(name, envs) if is_game else make_vec_env(name, n_envs=envs, seed=1),
+        n_steps=settings["rollout"],
+        learning_rate=settings["learning_rate"],
+        gamma=settings["discount"],
+        gae_lambda=settings["gae_lambda"],
+        vf_coef=settings["value_loss_weight"],
+        ent_coef=settings["entropy_weight"],
+        max_grad_norm=settings["clip_gradients"],
         use_rms_prop=False,
+        policy_kwargs=None if is_game else {"net_arch": {"pi": settings["layers"], "vf": settings["layers"]}},
         seed=1,
         device="cpu",
     )
 
 
+def model_of(settings: dict[str, Any]) -> Any:
+    """Return the model of a setting's work, with its environments."""
+    if settings["algorithm"] == "a2c":
+        return a2c_model(settings)
+    env: Any = make_vec_env(settings["env"], n_envs=settings.get("envs", 1), seed=1)
+    if settings.get("normalize"):
+        env = VecNormalize(env, gamma=settings["discount"])
+    return sb3_cell.model_of(settings, env, 1)
+
+
+def weights_of(model: Any) -> int:
+    """Return the number of trained weights, without target networks."""
+    groups = [model.policy]
+    if getattr(model, "actor", None) is not None:
+        groups = [model.actor, model.critic]
+    elif hasattr(model, "q_net"):
+        groups = [model.q_net]
+    learned = getattr(model, "log_ent_coef", None)
+    found: int = sum(one.numel() for group in groups for one in group.parameters() if one.requires_grad)
+    return found + (0 if learned is None else int(learned.numel()))
+
+
 def run(seconds: float, threads: int, settings: dict[str, Any]) -> dict[str, Any]:
     if threads:
         torch.set_num_threads(threads)
-    if "capacity" in settings:
-        model = replay_model(settings, make_vec_env(settings["env"], n_envs=1, seed=1), 1)
-    else:
-        model = a2c_model(settings["env"], settings["envs"], settings["rollout"])
-    clock = Clock(seconds)
-    model.learn(ENDLESS_STEPS, callback=clock)
+    samples = settings.get("envs", 1) * settings["rollout"]
+    minibatches = samples // settings["minibatch"] if settings["algorithm"] == "ppo" else 1
+    model, callback = model_of(settings), Looks(seconds, minibatches)
+    model.learn(ENDLESS_STEPS, callback=callback)
     versions = {name: version(name) for name in ("stable_baselines3", "torch", "numpy", "gymnasium")}
-    return {**clock.rates, "threads": torch.get_num_threads(), "versions": versions}
+    rates = callback.looks.rates
+    return {**rates, "threads": torch.get_num_threads(), "weights": weights_of(model), "versions": versions}
 
 
 if __name__ == "__main__":
