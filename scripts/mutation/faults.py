@@ -38,7 +38,7 @@ def of_algorithm(kind: str, text: str, algorithm: str, old: str, new: str) -> Mu
 # --- wrong signs
 
 GRADIENT = "-log_probs * torch.from_numpy(advantages)"
-SURROGATE = "-torch.minimum(ratio * self.advantages, clipped * self.advantages)"
+SURROGATE = "-torch.minimum(ratio * advantages, clipped * advantages)"
 FACTORS = "(1.0, self.value_loss_weight, -self.entropy_weight"
 
 SIGNS = [
@@ -145,7 +145,7 @@ DETACHMENTS = [
         "advantage",
         "ppo",
         SURROGATE,
-        "-torch.minimum(ratio * (self.advantages - values + values.detach()), clipped * self.advantages)",
+        "-torch.minimum(ratio * (advantages - values + values.detach()), clipped * advantages)",
     ),
     *(
         of_loss(
@@ -161,8 +161,8 @@ DETACHMENTS = [
         "missing detach",
         "value target is the value",
         "ppo",
-        "mse_loss(values, self.returns",
-        "mse_loss(values, self.returns + values - values.detach()",
+        "mse_loss(values, self._picked(self.returns)",
+        "mse_loss(values, self._picked(self.returns) + values - values.detach()",
     ),
     Mutant(
         "missing detach",
@@ -288,7 +288,7 @@ RATIOS = [
         "stale log-probability",
         "of the learning policy",
         "ppo",
-        "log_ratio = log_probs - self.behaviour_log_probs",
+        "log_ratio = log_probs - self._picked(self.behaviour_log_probs)",
         "log_ratio = log_probs - log_probs.detach()",
     ),
     of_algorithm(
@@ -310,8 +310,8 @@ RATIOS = [
         "wrong sign",
         "log ratio",
         "ppo",
-        "log_ratio = log_probs - self.behaviour_log_probs",
-        "log_ratio = self.behaviour_log_probs - log_probs",
+        "log_ratio = log_probs - self._picked(self.behaviour_log_probs)",
+        "log_ratio = self._picked(self.behaviour_log_probs) - log_probs",
     ),
     of_loss("missing clip", "ratio", "ppo", "clipped = ratio.clamp(1.0 - limit, 1.0 + limit)", "clipped = ratio"),
     of_loss("wrong clip", "maximum instead of minimum", "ppo", "torch.minimum", "torch.maximum"),
