@@ -30,8 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hive.cli.control import print_to_stderr
+from hive.cli.new_run import new_run
 from hive.cli.session_source import source_of
-from hive.cli.starting import RETRY_S, new_run, run_quietly
+from hive.cli.starting import RETRY_S, run_quietly
 from hive.cli.up import launch
 from hive.config import Config, render
 from hive.config.values import toml_key, toml_text
@@ -77,7 +79,7 @@ def train(
 
     Raises ConfigError for an invalid config, and ActorFailed if the run fails.
     """
-    return _finish(_prepared(config, [*sets, *_named(name)]), inline, quiet)
+    return _finish(_prepared(config, [*sets, *_named(name)], quiet), inline, quiet)
 
 
 def run(
@@ -100,7 +102,7 @@ async def train_async(
     config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
 ) -> Result:
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
-    return await _in_thread(lambda: _prepared(config, [*sets, *_named(name)]), inline, quiet)
+    return await _in_thread(lambda: _prepared(config, [*sets, *_named(name)], quiet), inline, quiet)
 
 
 async def run_async(
@@ -158,15 +160,20 @@ def _named(name: str | None) -> list[str]:
 
 def _prepared_for(topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool) -> RunDirectory:
     reference, source = _reference(topology, inline)
-    return _prepared(config, [f"run.topology={json.dumps(reference)}", *overrides], source)
+    overrides = [f"run.topology={json.dumps(reference)}", *overrides]
+    return _prepared(config, overrides, quiet=False, source=source)
 
 
-def _prepared(config: Given, overrides: list[str], source: str | None = None) -> RunDirectory:
+def _prepared(config: Given, overrides: list[str], quiet: bool, source: str | None = None) -> RunDirectory:
+    report = _no_report if quiet else print_to_stderr
     if isinstance(config, (str, Path)):
-        return new_run(Path(config), overrides, source=source)
-    if isinstance(config, Config):
-        return new_run(None, overrides, render(config), source)
-    return new_run(None, overrides, "" if config is None else _toml(config), source)
+        return new_run(Path(config), overrides, source=source, report=report)
+    text = render(config) if isinstance(config, Config) else "" if config is None else _toml(config)
+    return new_run(None, overrides, text, source, report)
+
+
+def _no_report(text: str) -> None:
+    """Print nothing."""
 
 
 def _toml(tables: Mapping[str, Any], above: str = "") -> str:

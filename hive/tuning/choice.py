@@ -1,0 +1,195 @@
+"""Chooses a placement from predictions and short real runs, and gives the reasons as a paragraph.
+
+The default placement is kept unless another one was really faster by more than noise in runs of both. So a wrong
+prediction costs at most a faster placement that is not tried, never a slower run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hive.config import Config, ReplayConfig
+from hive.config.values import toml_text
+from hive.tuning.costs import Costs
+from hive.tuning.placement import WHOLESALE_PARAMETERS, Placement, placements
+from hive.tuning.rates import Rate, predict
+
+__all__ = ["SLACK", "Choice", "Trial", "choose", "described", "finalists", "predictions"]
+
+NOISE = 0.25  # a placement predicted this much slower than the default may in fact be faster, and is tried
+SLACK = 0.05  # least gain in the trials over the default: two runs of seconds differ by less
+MOST_TRIED = 2  # placements beside the default that are tried: each run takes some five seconds
+TORCH_GAIN = 0.9  # largest share of the native gradient's time at which torch is considered
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A short run of one placement. steps_per_s: 0 if it did not train; `error` is then the reason."""
+
+    placement: Placement
+    steps_per_s: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen placement: the keys that it sets, and why."""
+
+    placement: Placement
+    values: dict[str, Any]
+    reasons: str
+
+    @property
+    def sets(self) -> list[str]:
+        """The keys as overrides `KEY=VALUE`."""
+        return [f"{name}={toml_text(value)}" for name, value in self.values.items()]
+
+
+def predictions(config: Config, costs: Costs, automatic: tuple[str, ...], cores: int) -> list[Rate]:
+    """Return the predicted rates of all placements, the default one first and the others from fast to slow."""
+    default, *others = placements(config, automatic, cores)
+    if config.network.backend == "auto" and 0 < costs.torch_gradient < TORCH_GAIN * costs.gradient.at(1.0):
+        others += [dataclasses.replace(placement, backend="torch") for placement in (default, *others)]
+    rates = [predict(config, costs, placement, cores) for placement in others]
+    # Of equally fast ones, that with fewer processes.
+    rates.sort(key=lambda rate: (-round(rate.steps_per_s, -1), rate.placement.processes))
+    return [predict(config, costs, default, cores), *rates]
+
+
+def finalists(config: Config, costs: Costs, rates: Sequence[Rate], *, lossy: bool) -> list[Placement]:
+    """Return the placements to try, the default one first; only this if no other can be faster.
+
+    lossy: whether compressed gradients, which change what is learned, may be among them.
+    """
+    default, *others = rates
+    least = default.steps_per_s * (1 - NOISE)
+    found = [rate.placement for rate in others if rate.steps_per_s >= least][:MOST_TRIED]
+    if shared := next((placement for placement in found if placement.gradient_workers > 1), None):
+        if costs.parameters >= WHOLESALE_PARAMETERS and _may_decentralise(config):
+            found.append(dataclasses.replace(shared, decentralised=True))
+        if costs.parameters >= WHOLESALE_PARAMETERS and lossy:
+            found.append(dataclasses.replace(shared, compression="bf16"))
+    return [default.placement, *found]
+
+
+def _may_decentralise(config: Config) -> bool:
+    """Whether the config allows decentralised updates (hive.config.rules, Blueprint)."""
+    asynchronous = config.gradients.communication == "asynchronous"
+    return not asynchronous and config.run.carrier == "slots" and not isinstance(config.algorithm, ReplayConfig)
+
+
+def choose(config: Config, costs: Costs, rates: Sequence[Rate], trials: Sequence[Trial], cores: int) -> Choice:
+    """Return the fastest placement of the trials, or the default one if it is not slower by more than noise.
+
+    trials: of the finalists, the default one first; none if only the default was left.
+    """
+    chosen = default = rates[0].placement
+    if trials:
+        best = max(trials, key=lambda trial: trial.steps_per_s)
+        if best.steps_per_s > trials[0].steps_per_s * (1 + SLACK):
+            chosen = best.placement
+    sentences = [
+        _measured(config, costs, default, cores),
+        _why(config, rates, trials, chosen),
+        _changes(config, chosen, default),
+        _left_out(costs),
+    ]
+    return Choice(chosen, chosen.values(config), " ".join(filter(None, sentences)))
+
+
+def described(placement: Placement) -> str:
+    """Return the placement in words: "2 collectors x 8 environments, gradients in the learner"."""
+    collectors, workers = placement.collection_workers, placement.gradient_workers
+    each = f"{placement.envs} environment{'s' * (placement.envs != 1)}"
+    made = f"{workers} gradient worker{'s' * (workers != 1)}" if workers else "the learner"
+    if collectors:
+        text = f"{collectors} collector{'s' * (collectors != 1)} x {each}, gradients in {made}"
+    elif workers:
+        text = f"{made} that collect{'s' * (workers == 1)} from {each} each"
+    else:
+        text = f"one process for all parts, {each}"
+    extra = [", decentralised"] * placement.decentralised
+    extra += [f", {placement.compression}"] * (placement.compression != "none")
+    extra += [", torch"] * (placement.backend == "torch")
+    return text + "".join(extra)
+
+
+def _measured(config: Config, costs: Costs, default: Placement, cores: int) -> str:
+    total = default.collectors * default.envs
+    environment = costs.environment.at(total)
+    sleeps = f", of which {1 - costs.busy:.0%} is waiting" if costs.busy < 0.9 else ""
+    return (
+        f"One step of {total} environments takes {_time(environment)}{sleeps}, the policy's part of it "
+        f"{_time(costs.policy.at(total))}; a round of {total * config.collection.rollout:,} steps needs "
+        f"{costs.gradients} gradient{'s' * (costs.gradients != 1)} of {_time(costs.gradient.at(1.0))}, an update "
+        f"{_time(costs.update.at(1))}, on {cores} core{'s' * (cores != 1)}."
+    )
+
+
+def _why(config: Config, rates: Sequence[Rate], trials: Sequence[Trial], chosen: Placement) -> str:
+    """Return what limits the chosen placement, and what the trials showed."""
+    by_placement = {rate.placement: rate for rate in rates}
+    rate = by_placement.get(chosen, rates[0])
+    collect, train = _time(rate.collect), _time(rate.train)
+    limits = {
+        "collect": f"collecting a round takes {collect} and training on it {train}",
+        "train": f"training on a round takes {train} and collecting it {collect}",
+        "cores": f"the work of a round keeps all cores busy for {_time(rate.cores)}",
+    }
+    text = f"Chosen: {described(chosen)}: {limits[rate.limit]}"
+    if not trials:
+        return f"{text}, and no other placement is predicted to come close to it."
+    done = [f"{described(one.placement)}: {one.steps_per_s:,.0f}" for one in trials if not one.error]
+    failed = [f"{described(one.placement)} could not run ({one.error})" for one in trials if one.error]
+    kept = ""
+    if chosen == trials[0].placement:
+        kept = f" The default stays unless another placement is faster by more than {SLACK:.0%}."
+    runs = f" Short runs made, in steps per second: {'; '.join(done)}." if done else ""
+    return f"{text}.{runs}{kept}" + "".join(f" Not tried further: {text}." for text in failed)
+
+
+def _changes(config: Config, chosen: Placement, default: Placement) -> str:
+    """Return how results differ from those of the default placement."""
+    if chosen == default:
+        return ""
+    lag = f"The lag of {config.collection.communication} collection stays as it is."
+    parts = []
+    if chosen.collectors != default.collectors:
+        parts.append(
+            f"the same {chosen.collectors * chosen.envs} environments and steps of a round are divided among "
+            f"{chosen.collectors} collectors, whose random numbers are others"
+        )
+        if config.collection.communication == "asynchronous":
+            steps = chosen.envs * config.collection.rollout
+            parts.append(f"a gradient is made of one rollout, now of {steps:,} steps")
+    if max(chosen.gradient_workers, 1) != max(default.gradient_workers, 1):
+        parts.append(
+            f"a gradient is the mean of {max(chosen.gradient_workers, 1)} workers, each with a share of the rows"
+        )
+    if chosen.backend != default.backend:
+        parts.append("torch's sums round differently from native ones")
+    if chosen.compression != default.compression:
+        parts.append(f"gradients are rounded to {chosen.compression}")
+    if not parts:
+        return f"Weights stay those of the default placement, bit for bit. {lag}"
+    return f"Weights differ from those of the default placement: {'; '.join(parts)}. {lag}"
+
+
+def _left_out(costs: Costs) -> str:
+    if costs.parameters >= WHOLESALE_PARAMETERS:
+        return ""
+    return (
+        f"Compression and decentralised updates are not considered: with {costs.parameters:,} parameters, fewer than "
+        f"{WHOLESALE_PARAMETERS // 1_000_000} million, both are slower than plain gradients."
+    )
+
+
+def _time(seconds: float) -> str:
+    """Return a duration with three digits and its unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
