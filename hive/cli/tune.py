@@ -36,7 +36,10 @@ from hive.tuning import (
     Trial,
     choose,
     described,
+    fastest,
     finalists,
+    is_close,
+    means,
     predictions,
 )
 
@@ -45,7 +48,8 @@ __all__ = ["TUNABLE", "Tuning", "decide", "recorded_sets", "table_lines", "toml_
 TUNABLE = ("collection.workers", "gradients.workers")  # keys that may be "auto", and that `hive check --tune` chooses
 MEASURE_S = 120.0  # longest measurement: it takes some 5 s; one gradient of images by a slow core takes seconds more
 TRIAL_S = 3.0  # seconds of a trial after its first metrics
-PATIENCE_S = 30.0  # seconds until a trial must have shown two rounds
+PATIENCE_S = 30.0  # seconds until a trial must have shown two rounds, besides the time predicted for some rounds
+ROUNDS = 8  # that number: the first two are pipelined, and metrics come with a round
 POLL_S = 0.1  # interval between two looks at the metrics of a trial
 METRICS_S = 0.2  # interval between two lines of them
 SHOWN_RATES = 8  # predicted placements in a table
@@ -88,11 +92,13 @@ def tune(config: Config, automatic: tuple[str, ...], report: Report, *, lossy: b
         costs = _measured(config, folder)
         rates = predictions(config, costs, automatic, cores)
         tried = finalists(config, costs, rates, lossy=lossy)
-        trials = []
-        for placement in tried if len(tried) > 1 else []:
-            trials.append(_tried(config, placement, folder))
-            rate = trials[-1].error or f"{trials[-1].steps_per_s:,.0f} steps/s"
-            report(f"tried {described(placement)}: {rate}")
+        trials: list[Trial] = []
+        round_s = config.collectors * config.collection.envs * config.collection.rollout / rates[0].steps_per_s
+        if len(tried) > 1:
+            trials += [_tried(config, placement, folder, round_s, report) for placement in tried]
+            if is_close(trials):  # in the other order, so that a machine that gets slower favours neither
+                again = fastest(trials), trials[0].placement
+                trials += [_tried(config, placement, folder, round_s, report) for placement in again]
     return Tuning(costs, rates, trials, choose(config, costs, rates, trials, cores))
 
 
@@ -134,8 +140,14 @@ def _measured(config: Config, folder: Path) -> Costs:
     return Costs.of(found)
 
 
-def _tried(config: Config, placement: Placement, folder: Path) -> Trial:
-    """Run a placement for TRIAL_S seconds."""
+def _tried(config: Config, placement: Placement, folder: Path, round_s: float, report: Report) -> Trial:
+    """Run a placement for TRIAL_S seconds, and report its rate."""
+    trial = _run(config, placement, folder, PATIENCE_S + ROUNDS * round_s)
+    report(f"tried {described(placement)}: {trial.error or f'{trial.steps_per_s:,.0f} steps/s'}")
+    return trial
+
+
+def _run(config: Config, placement: Placement, folder: Path, limit_s: float) -> Trial:
     values = {**{name: config.value(name) for name in config.automatic}, **placement.values(config)}
     sets = [f"{name}={toml_text(value)}" for name, value in values.items()]
     try:
@@ -143,19 +155,19 @@ def _tried(config: Config, placement: Placement, folder: Path) -> Trial:
         directory = RunDirectory.create(folder, "trial")
         write_bytes(directory.config_file, render(made).encode())
         write_bytes(directory.resolved_file, resolved(made))
-        return Trial(placement, _steps_per_s(directory))
+        return Trial(placement, _steps_per_s(directory, limit_s))
     except HiveError as error:
         return Trial(placement, 0.0, str(error).splitlines()[0])
 
 
-def _steps_per_s(directory: RunDirectory) -> float:
-    """Run a trial; return its environment steps per second. Raises ActorFailed if it makes no two reports."""
+def _steps_per_s(directory: RunDirectory, limit_s: float) -> float:
+    """Run a trial; return its environment steps per second. Raises ActorFailed without two rounds in `limit_s`."""
     process = start(directory)
     try:
         with closing(connect(directory, process)) as client:
             begun = time.monotonic()
             seen: list[tuple[float, float]] = []
-            while process.poll() is None and time.monotonic() - begun < PATIENCE_S:
+            while process.poll() is None and time.monotonic() - begun < limit_s:
                 seen = [(float(line["seconds"]), float(line["steps"])) for line in read_jsonl(directory.metrics_file)]
                 if len(seen) > 1 and seen[-1][0] - seen[0][0] >= TRIAL_S:
                     break
@@ -168,7 +180,7 @@ def _steps_per_s(directory: RunDirectory) -> float:
             process.kill()
             process.wait()
     if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
-        raise ActorFailed(f"no two rounds were trained within {PATIENCE_S:g} s")
+        raise ActorFailed(f"no two rounds were trained within {limit_s:.0f} s")
     return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
 
 
@@ -187,13 +199,12 @@ def recorded_sets(directory: RunDirectory) -> list[str]:
 
 def table_lines(tuning: Tuning) -> list[str]:
     """Return the table of predicted and tried rates, the chosen placement marked."""
-    tried = {trial.placement: trial for trial in tuning.trials}
+    tried = means(tuning.trials)
     rates = {rate.placement: rate for rate in tuning.rates[:SHOWN_RATES]}
     rows = ["   predicted   short run   environment steps per second"]
     for placement in dict.fromkeys((*rates, *tried)):
         rate = f"{rates[placement].steps_per_s:,.0f}" if placement in rates else "–"
-        trial = tried.get(placement)
-        run = "" if trial is None else "failed" if trial.error else f"{trial.steps_per_s:,.0f}"
+        run = "" if placement not in tried else f"{tried[placement]:,.0f}" if tried[placement] else "failed"
         mark = "*" if placement == tuning.choice.placement else " "
         rows.append(f"{mark} {rate:>10}  {run:>10}   {described(placement)}")
     return rows

@@ -17,10 +17,23 @@ from hive.tuning.costs import Costs
 from hive.tuning.placement import WHOLESALE_PARAMETERS, Placement, placements
 from hive.tuning.rates import Rate, predict
 
-__all__ = ["SLACK", "Choice", "Trial", "choose", "described", "finalists", "predictions"]
+__all__ = [
+    "SLACK",
+    "Choice",
+    "Trial",
+    "choose",
+    "described",
+    "fastest",
+    "finalists",
+    "is_close",
+    "means",
+    "predictions",
+]
 
 NOISE = 0.25  # a placement predicted this much slower than the default may in fact be faster, and is tried
+EQUAL = 0.02  # predicted gain that is none: more processes are not tried for it
 SLACK = 0.05  # least gain in the trials over the default: two runs of seconds differ by less
+CLOSE = 0.5  # gain below which a second run of both must confirm it: other work on the machine comes and goes
 MOST_TRIED = 2  # placements beside the default that are tried: each run takes some five seconds
 TORCH_GAIN = 0.9  # largest share of the native gradient's time at which torch is considered
 
@@ -55,7 +68,7 @@ def predictions(config: Config, costs: Costs, automatic: tuple[str, ...], cores:
         others += [dataclasses.replace(placement, backend="torch") for placement in (default, *others)]
     rates = [predict(config, costs, placement, cores) for placement in others]
     # Of equally fast ones, that with fewer processes.
-    rates.sort(key=lambda rate: (-round(rate.steps_per_s, -1), rate.placement.processes))
+    rates.sort(key=lambda rate: (-rate.steps_per_s, rate.placement.processes))
     return [predict(config, costs, default, cores), *rates]
 
 
@@ -66,13 +79,20 @@ def finalists(config: Config, costs: Costs, rates: Sequence[Rate], *, lossy: boo
     """
     default, *others = rates
     least = default.steps_per_s * (1 - NOISE)
-    found = [rate.placement for rate in others if rate.steps_per_s >= least][:MOST_TRIED]
+    fast = [rate for rate in others if rate.steps_per_s >= least and not _has_simpler(rate, rates)]
+    found = [rate.placement for rate in fast][:MOST_TRIED]
     if shared := next((placement for placement in found if placement.gradient_workers > 1), None):
         if costs.parameters >= WHOLESALE_PARAMETERS and _may_decentralise(config):
             found.append(dataclasses.replace(shared, decentralised=True))
         if costs.parameters >= WHOLESALE_PARAMETERS and lossy:
             found.append(dataclasses.replace(shared, compression="bf16"))
     return [default.placement, *found]
+
+
+def _has_simpler(rate: Rate, rates: Sequence[Rate]) -> bool:
+    """Whether a placement with fewer processes is predicted to be as fast."""
+    fewer = (other for other in rates if other.placement.processes < rate.placement.processes)
+    return any(other.steps_per_s * (1 + EQUAL) >= rate.steps_per_s for other in fewer)
 
 
 def _may_decentralise(config: Config) -> bool:
@@ -84,13 +104,10 @@ def _may_decentralise(config: Config) -> bool:
 def choose(config: Config, costs: Costs, rates: Sequence[Rate], trials: Sequence[Trial], cores: int) -> Choice:
     """Return the fastest placement of the trials, or the default one if it is not slower by more than noise.
 
-    trials: of the finalists, the default one first; none if only the default was left.
+    trials: of the finalists, the default one first, some of them several times; none if only the default was left.
     """
-    chosen = default = rates[0].placement
-    if trials:
-        best = max(trials, key=lambda trial: trial.steps_per_s)
-        if best.steps_per_s > trials[0].steps_per_s * (1 + SLACK):
-            chosen = best.placement
+    default = rates[0].placement
+    chosen = fastest(trials) if trials else default
     sentences = [
         _measured(config, costs, default, cores),
         _why(config, rates, trials, chosen),
@@ -98,6 +115,31 @@ def choose(config: Config, costs: Costs, rates: Sequence[Rate], trials: Sequence
         _left_out(costs),
     ]
     return Choice(chosen, chosen.values(config), " ".join(filter(None, sentences)))
+
+
+def means(trials: Sequence[Trial]) -> dict[Placement, float]:
+    """Return the mean steps per second of each placement over its trials, in their order; 0 if one of them failed."""
+    runs: dict[Placement, list[Trial]] = {}
+    for trial in trials:
+        runs.setdefault(trial.placement, []).append(trial)
+    return {
+        placement: 0.0 if any(one.error for one in own) else sum(one.steps_per_s for one in own) / len(own)
+        for placement, own in runs.items()
+    }
+
+
+def fastest(trials: Sequence[Trial]) -> Placement:
+    """Return the fastest placement; the first, which is the default, unless it is slower by more than SLACK."""
+    rates = means(trials)
+    default, best = trials[0].placement, max(rates, key=lambda placement: rates[placement])
+    return best if rates[best] > rates[default] * (1 + SLACK) else default
+
+
+def is_close(trials: Sequence[Trial]) -> bool:
+    """Whether the fastest placement beats the default by so little that both should run once more."""
+    rates = means(trials)
+    best = rates[fastest(trials)]
+    return rates[trials[0].placement] < best < rates[trials[0].placement] * (1 + CLOSE)
 
 
 def described(placement: Placement) -> str:
@@ -121,11 +163,17 @@ def _measured(config: Config, costs: Costs, default: Placement, cores: int) -> s
     total = default.collectors * default.envs
     environment = costs.environment.at(total)
     sleeps = f", of which {1 - costs.busy:.0%} is waiting" if costs.busy < 0.9 else ""
+    environments = f"{total} environment{'s' * (total != 1)}"
+    busy = (
+        f" Other processes had {1 - costs.at_hand:.0%} of the measured core; predictions are for free cores."
+        if costs.at_hand < 0.8
+        else ""
+    )
     return (
-        f"One step of {total} environments takes {_time(environment)}{sleeps}, the policy's part of it "
+        f"One step of {environments} takes {_time(environment)}{sleeps}, the policy's part of it "
         f"{_time(costs.policy.at(total))}; a round of {total * config.collection.rollout:,} steps needs "
         f"{costs.gradients} gradient{'s' * (costs.gradients != 1)} of {_time(costs.gradient.at(1.0))}, an update "
-        f"{_time(costs.update.at(1))}, on {cores} core{'s' * (cores != 1)}."
+        f"{_time(costs.update.at(1))}, on {cores} core{'s' * (cores != 1)}.{busy}"
     )
 
 
@@ -142,13 +190,13 @@ def _why(config: Config, rates: Sequence[Rate], trials: Sequence[Trial], chosen:
     text = f"Chosen: {described(chosen)}: {limits[rate.limit]}"
     if not trials:
         return f"{text}, and no other placement is predicted to come close to it."
-    done = [f"{described(one.placement)}: {one.steps_per_s:,.0f}" for one in trials if not one.error]
-    failed = [f"{described(one.placement)} could not run ({one.error})" for one in trials if one.error]
+    done = [f"{described(placement)}: {mean:,.0f}" for placement, mean in means(trials).items() if mean]
+    failed = [f"{described(one.placement)} has no rate ({one.error})" for one in trials if one.error]
     kept = ""
     if chosen == trials[0].placement:
         kept = f" The default stays unless another placement is faster by more than {SLACK:.0%}."
     runs = f" Short runs made, in steps per second: {'; '.join(done)}." if done else ""
-    return f"{text}.{runs}{kept}" + "".join(f" Not tried further: {text}." for text in failed)
+    return f"{text}.{runs}{kept}" + "".join(f" {text[0].upper()}{text[1:]}." for text in failed)
 
 
 def _changes(config: Config, chosen: Placement, default: Placement) -> str:

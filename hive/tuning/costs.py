@@ -44,7 +44,8 @@ class Costs:
     uses a core; the rest is sleep or a device. policy: what else a collector does for this step, by the same number.
     gradient: one gradient, by the share of the round's data that it is made of. gradients: a worker's gradients of a
     round of all data, or of one rollout. update: one update, by the number of gradients that it averages. publish: a
-    copy of the weights for collectors. torch_gradient, torch_policy: seconds of a gradient of the whole round, and of a
+    copy of the weights for collectors. at_hand: share of a core that the measurement had; other processes had the rest.
+    torch_gradient, torch_policy: seconds of a gradient of the whole round, and of a
     step of all environments, if torch computes instead of native code; 0 where it was not measured. parameters: of the
     network.
     """
@@ -57,6 +58,7 @@ class Costs:
     update: Line
     publish: float
     parameters: int
+    at_hand: float = 1.0
     torch_gradient: float = 0.0
     torch_policy: float = 0.0
 

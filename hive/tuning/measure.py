@@ -40,26 +40,53 @@ LEAST_SHARE = 2  # the second point of each line: half of the environments, and 
 MEASURED_ROWS = 20_000  # most rows of a replay memory that is measured: a whole one may take gigabytes
 
 
-class TimedVector:
-    """A vector of environments that adds up the time of its steps: wall time, and the time of this process's cores."""
+class RecordedVector:
+    """A vector of environments that keeps the calls of the last rollout, so that they can be repeated and timed."""
 
     def __init__(self, vector: VectorEnvironment) -> None:
         self.vector = vector
         self.count = vector.count
         self.reset, self.close = vector.reset, vector.close
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget the steps so far."""
-        self.steps, self.wall, self.cpu = 0, 0.0, 0.0
+        self.calls: list[tuple[NDArray[Any], StepRow]] = []
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
         """Step the environments, as VectorEnvironment.step."""
-        cpu, wall = time.process_time(), time.perf_counter()
+        self.calls.append((actions, row))
         self.vector.step(actions, row)
-        self.wall += time.perf_counter() - wall
-        self.cpu += time.process_time() - cpu
-        self.steps += 1
+
+    def repeat(self, seconds: float) -> Spent:
+        """Make the recorded calls again and again for so long, at least one. Returns what a call takes."""
+        clock, made = Clock(), 0
+        while not made or clock.spent().wall < seconds:
+            self.calls[0][1].finals.count = 0
+            for actions, row in self.calls:
+                self.vector.step(actions, row)
+                made += 1
+                if clock.spent().wall > seconds:
+                    break
+        return clock.spent(made)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """Seconds of a part: by the clock on the wall, and of this process on a core.
+
+    Costs are the latter, which other processes of the machine do not change. Only environments may sleep.
+    """
+
+    wall: float
+    cpu: float
+
+
+class Clock:
+    """Measures what is spent from now on."""
+
+    def __init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def spent(self, count: int = 1) -> Spent:
+        """Return what one of `count` equal parts has taken since the clock was made."""
+        return Spent((time.perf_counter() - self.wall) / count, (time.process_time() - self.cpu) / count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,10 +94,9 @@ class Point:
     """Seconds of the parts with so many environments in one collector."""
 
     envs: int
-    environment: float
-    busy: float
+    environment: Spent
     policy: float
-    gradient: float
+    gradient: Spent
     updates: tuple[float, float]  # of one gradient, and of two
     publish: float
     gradients: int
@@ -89,18 +115,26 @@ def measure(config: Config) -> Costs:
     native = many.is_native and config.network.backend == "auto"
     torch = _point(_alone(config, total, backend="torch")) if native else None
     share = few.envs / total if not isinstance(config.algorithm, ReplayConfig) else 1 / LEAST_SHARE
+    at_hand = min(1.0, many.gradient.cpu / many.gradient.wall)  # computing never sleeps: the rest went to others
+    least, most = (_lasting(point.environment, at_hand) for point in (few, many))
     return Costs(
-        environment=Line.through((few.envs, few.environment), (total, many.environment)),
-        busy=many.busy,
+        environment=Line.through((few.envs, least), (total, most)),
+        busy=many.environment.cpu / most,
         policy=Line.through((few.envs, few.policy), (total, many.policy)),
-        gradient=Line.through((share, few.gradient), (1.0, many.gradient)),
+        gradient=Line.through((share, few.gradient.cpu), (1.0, many.gradient.cpu)),
         gradients=many.gradients,
         update=Line.through((1, many.updates[0]), (2, many.updates[1])),
         publish=many.publish,
         parameters=many.parameters,
-        torch_gradient=torch.gradient if torch else 0.0,
+        at_hand=at_hand,
+        torch_gradient=torch.gradient.cpu if torch else 0.0,
         torch_policy=torch.policy if torch else 0.0,
     )
+
+
+def _lasting(environment: Spent, at_hand: float) -> float:
+    """Return the seconds of a step on a core of its own: work, and what cannot be explained by waiting for a core."""
+    return environment.cpu + max(0.0, environment.wall - environment.cpu / at_hand)
 
 
 def _alone(config: Config, envs: int, divisor: int = 1, backend: str | None = None) -> Config:
@@ -124,26 +158,24 @@ def _alone(config: Config, envs: int, divisor: int = 1, backend: str | None = No
 def _point(config: Config) -> Point:
     """Measure with all environments of this config in one collector, and all of its rows in each gradient."""
     blueprint = Blueprint(config)
-    vector = TimedVector(blueprint.vector())
+    vector = RecordedVector(blueprint.vector())
     collector = blueprint.collector(0, vector=vector)
     try:
         replica = Replica(blueprint.learner(), blueprint.state.bytes)
         replica.begin(blueprint.initialize)
         rollout = blueprint.rollout_layout.views(aligned_block(blueprint.rollout_layout.bytes))
-        policy = _collect(collector, vector, replica, rollout)
-        environment, busy = vector.wall / vector.steps, min(1.0, vector.cpu / max(vector.wall, 1e-9))
+        environment, policy = _collect(collector, vector, replica, rollout)
     finally:
         vector.close()
     slots = [blueprint.gradient_layout(1).views(aligned_block(blueprint.gradient_layout(1).bytes)) for _ in range(2)]
     parts = _replayed if blueprint.replays else _trained
     gradient, gradients = parts(blueprint, replica, rollout, slots)
-    updates = [_per_call(partial(replica.apply, slots[:n], blueprint.codec), UPDATES_S) for n in (1, 2)]
+    updates = [_per_call(partial(replica.apply, slots[:n], blueprint.codec), UPDATES_S).cpu for n in (1, 2)]
     copy = np.empty(blueprint.flat.block_bytes, np.uint8)
-    publish = _per_call(lambda: np.copyto(copy, replica.weights[: len(copy)]), UPDATES_S / 3)
+    publish = _per_call(lambda: np.copyto(copy, replica.weights[: len(copy)]), UPDATES_S / 3).cpu
     return Point(
         envs=config.collection.envs,
         environment=environment,
-        busy=busy,
         policy=policy,
         gradient=gradient,
         updates=(updates[0], updates[1]),
@@ -154,27 +186,27 @@ def _point(config: Config) -> Point:
     )
 
 
-def _collect(collector: Collector, vector: TimedVector, replica: Replica, rollout: Arrays) -> float:
-    """Fill the rollout at least once; return the policy's seconds of a step. `vector` has those of the environments."""
+def _collect(collector: Collector, vector: RecordedVector, replica: Replica, rollout: Arrays) -> tuple[Spent, float]:
+    """Fill the rollout; return what a step of the environments takes, and the seconds of the rest of a step."""
     collector.bind(replica.weights)
     collector.reset()
     _collect_for(WARM_S, collector, rollout)
-    vector.clear()
-    _collect_for(COLLECT_S, collector, rollout)
-    collector.vector = vector.vector  # without the clocks, which take microseconds of a step
+    environment = vector.repeat(COLLECT_S)
+    collector.vector = vector.vector
     whole = _collect_for(COLLECT_S, collector, rollout)
     _fill(rollout)
-    return max(0.0, whole - vector.wall / vector.steps)
+    return environment, max(0.0, whole.cpu - environment.cpu)
 
 
-def _collect_for(seconds: float, collector: Collector, rollout: Arrays) -> float:
-    """Collect for so long, at least one step; return the seconds of a step."""
-    begun, steps = time.perf_counter(), 0
-    deadline = begun + seconds
-    while not steps or time.perf_counter() < deadline:
-        collector.collect(rollout, sequence=0, version=0, enough=lambda _: time.perf_counter() > deadline)
+def _collect_for(seconds: float, collector: Collector, rollout: Arrays) -> Spent:
+    """Collect for so long, at least one step; return what a step takes."""
+    clock, steps = Clock(), 0
+    while not steps or clock.spent().wall < seconds:
+        if isinstance(collector.vector, RecordedVector):
+            collector.vector.calls.clear()
+        collector.collect(rollout, sequence=0, version=0, enough=lambda _: clock.spent().wall > seconds)
         steps += int(rollout["header"][LENGTH])
-    return (time.perf_counter() - begun) / steps
+    return clock.spent(steps)
 
 
 def _fill(rollout: Arrays) -> None:
@@ -190,8 +222,8 @@ def _fill(rollout: Arrays) -> None:
     rollout["header"][LENGTH] = steps
 
 
-def _trained(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Sequence[Arrays]) -> tuple[float, int]:
-    """Return the seconds of a gradient of this rollout, and the gradients of a round."""
+def _trained(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Sequence[Arrays]) -> tuple[Spent, int]:
+    """Return what a gradient of this rollout takes, and the gradients of a round."""
     worker = GWorker.of_run(blueprint, 0)
     worker.bind(replica.weights)
     made = 0
@@ -204,8 +236,8 @@ def _trained(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Seq
     return _per_call(compute, GRADIENTS_S), worker.algo.gradients_per_round
 
 
-def _replayed(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Sequence[Arrays]) -> tuple[float, int]:
-    """Return the seconds of a gradient of rows that are drawn from a replay memory, and the gradients of a round."""
+def _replayed(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Sequence[Arrays]) -> tuple[Spent, int]:
+    """Return what a gradient takes whose rows are drawn from a replay memory, and the gradients of a round."""
     memory = np.zeros(blueprint.memory_layout.bytes, np.uint8)
     replay = blueprint.replay_memory(memory)
     ledgers = [blueprint.ledger_layout.views(aligned_block(blueprint.ledger_layout.bytes)) for _ in range(2)]
@@ -230,14 +262,14 @@ def _replayed(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Se
     return _per_call(compute, GRADIENTS_S), worker.algo.gradients_per_round
 
 
-def _per_call(call: Callable[[], object], seconds: float) -> float:
-    """Return the mean seconds of a call, repeated for so long, at least once; the first call is not counted."""
-    begun = time.perf_counter()
+def _per_call(call: Callable[[], object], seconds: float) -> Spent:
+    """Return what a call takes, repeated for so long, at least once; the first call is not counted if it is short."""
+    clock = Clock()
     call()
-    if time.perf_counter() - begun > seconds:  # too slow for another call, and so for its warm-up to matter
-        return time.perf_counter() - begun
-    begun, count = time.perf_counter(), 0
-    while not count or time.perf_counter() - begun < seconds:
+    if clock.spent().wall > seconds:  # too slow for another call, and so for its warm-up to matter
+        return clock.spent()
+    clock, count = Clock(), 0
+    while not count or clock.spent().wall < seconds:
         call()
         count += 1
-    return (time.perf_counter() - begun) / count
+    return clock.spent(count)

@@ -15,12 +15,12 @@ from hive.tuning.placement import Placement
 
 __all__ = ["Rate", "predict"]
 
-# Seconds from a commit until the actor in another process that waits for it computes: a futex wake-up, a switch of
-# the core and cold caches. Measured: the difference of a round of CartPole by A2C with and without a gradient worker
-# in a process of its own, two cores, divided by its wake-ups.
-WAKE_S = 60e-6
-ROLLOUT_S = 40e-6  # seconds that the actors around the plain objects spend on a rollout: slot, pins, accounts
-TURN_S = 60e-6  # the same for an update: slots, boards, records of the turn
+# What the actors around the plain objects take, from the table "How fast" of README, for 16 environments and rollouts
+# of 32: one collector needs 2.56 ms for a rollout, and environments and policy alone 2.46 ms; one process needs 0.70 ms
+# more for its update, of which gradient and optimizer are some 0.6 ms. Short runs decide what such averages cannot.
+ROLLOUT_S = 50e-6  # seconds of a rollout: slot, pins, accounts
+TURN_S = 100e-6  # seconds of an update: slots, boards, records of the turn
+WAKE_S = 60e-6  # seconds from a commit until the actor in another process that waits for it computes
 
 
 @dataclass(frozen=True)
