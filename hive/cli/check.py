@@ -103,6 +103,8 @@ def run_check(options: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(f"cannot write `{options.svg}`: {error.strerror}") from None
     if not options.json:
+        for name in config.automatic:
+            print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
         print(
             "\n".join([*lines_of(plan), *([] if lags is None else [*lag_lines(lags, config), *memory_lines(config)])])
         )

@@ -101,7 +101,7 @@ def _as_measured(
     given, sets: what `after` was loaded from.
     """
     own = [f"{name}={toml_text(before.value(name))}" for name in after.automatic]
-    return load_config(given or directory.resolved_file, [*sets, *recorded_sets(directory), *own])
+    return load_config(given or directory.resolved_file, [*recorded_sets(directory), *sets, *own])
 
 
 def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint:

@@ -79,7 +79,7 @@ def train(
 
     Raises ConfigError for an invalid config, and ActorFailed if the run fails.
     """
-    return _finish(_prepared(config, [*sets, *_named(name)], quiet), inline, quiet)
+    return _finish(_prepared(config, [*sets, *_named(name)], quiet=quiet), inline, quiet)
 
 
 def run(
@@ -95,14 +95,14 @@ def run(
 
     Raises TopologyError if other processes cannot import the function, unless `inline`.
     """
-    return _finish(_prepared_for(topology, config, [*sets, *_named(name)], inline), inline, quiet, topology)
+    return _finish(_prepared_for(topology, config, [*sets, *_named(name)], inline, quiet), inline, quiet, topology)
 
 
 async def train_async(
     config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
 ) -> Result:
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
-    return await _in_thread(lambda: _prepared(config, [*sets, *_named(name)], quiet), inline, quiet)
+    return await _in_thread(lambda: _prepared(config, [*sets, *_named(name)], quiet=quiet), inline, quiet)
 
 
 async def run_async(
@@ -116,7 +116,7 @@ async def run_async(
 ) -> Result:
     """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     overrides = [*sets, *_named(name)]
-    return await _in_thread(lambda: _prepared_for(topology, config, overrides, inline), inline, quiet, topology)
+    return await _in_thread(lambda: _prepared_for(topology, config, overrides, inline, quiet), inline, quiet, topology)
 
 
 async def _in_thread(
@@ -158,13 +158,15 @@ def _named(name: str | None) -> list[str]:
     return [] if name is None else [f"run.name={json.dumps(name)}"]
 
 
-def _prepared_for(topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool) -> RunDirectory:
+def _prepared_for(
+    topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool, quiet: bool
+) -> RunDirectory:
     reference, source = _reference(topology, inline)
     overrides = [f"run.topology={json.dumps(reference)}", *overrides]
-    return _prepared(config, overrides, quiet=False, source=source)
+    return _prepared(config, overrides, source, quiet=quiet)
 
 
-def _prepared(config: Given, overrides: list[str], quiet: bool, source: str | None = None) -> RunDirectory:
+def _prepared(config: Given, overrides: list[str], source: str | None = None, *, quiet: bool = False) -> RunDirectory:
     report = _no_report if quiet else print_to_stderr
     if isinstance(config, (str, Path)):
         return new_run(Path(config), overrides, source=source, report=report)

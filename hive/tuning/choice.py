@@ -112,6 +112,7 @@ def choose(config: Config, costs: Costs, rates: Sequence[Rate], trials: Sequence
         _measured(config, costs, default, cores),
         _why(config, rates, trials, chosen),
         _changes(config, chosen, default),
+        _computes(costs, chosen),
         _left_out(costs),
     ]
     return Choice(chosen, chosen.values(config), " ".join(filter(None, sentences)))
@@ -224,6 +225,15 @@ def _changes(config: Config, chosen: Placement, default: Placement) -> str:
     if not parts:
         return f"Weights stay those of the default placement, bit for bit. {lag}"
     return f"Weights differ from those of the default placement: {'; '.join(parts)}. {lag}"
+
+
+def _computes(costs: Costs, chosen: Placement) -> str:
+    """Return why the networks compute natively or by torch, if both could."""
+    if not costs.torch_gradient:
+        return ""
+    native, torch = _time(costs.gradient.at(1.0)), _time(costs.torch_gradient)
+    by = "torch" if chosen.backend == "torch" else "native code"
+    return f"Networks compute by {by}: a gradient takes {native} natively and {torch} by torch."
 
 
 def _left_out(costs: Costs) -> str:

@@ -46,8 +46,12 @@ def predict(config: Config, costs: Costs, placement: Placement, cores: int) -> R
     together = placement.collection_workers == 0
     in_turns = together or config.collection.communication == "synchronous"
     work = (collect_work + train_work) / cores
-    seconds = max(collect + train if in_turns else max(collect, train), work)
-    limit = "cores" if seconds == work and work > max(collect, train) else "collect" if collect >= train else "train"
+    if in_turns:
+        chain = collect + train
+    else:  # rollout n needs the policy of round n - 1 - lag, which needs that rollout: a cycle over lag + 1 rounds
+        chain = max(collect, train, (collect + train + WAKE_S) / (config.collection.max_lag + 1))
+    seconds = max(chain, work)
+    limit = "cores" if work > chain else "collect" if collect >= train else "train"
     steps = placement.collectors * placement.envs * config.collection.rollout
     return Rate(placement, steps / seconds, collect, train, work, limit)
 
@@ -56,8 +60,9 @@ def _collection(config: Config, costs: Costs, placement: Placement, cores: int) 
     """Return the seconds from the first to the last step of a round, and the work of all collectors."""
     steps, envs = config.collection.rollout, placement.envs
     environment, policy = costs.environment.at(envs), _policy(costs, placement)
-    wall = steps * (environment + policy) + ROLLOUT_S + WAKE_S * (placement.collection_workers > 0)
-    work = placement.collectors * (steps * (environment * costs.busy + policy) + ROLLOUT_S)
+    apart = ROLLOUT_S + WAKE_S * (placement.collection_workers > 0)
+    wall = steps * (environment + policy) + apart
+    work = placement.collectors * (steps * (environment * costs.busy + policy) + apart)
     return max(wall, work / cores), work
 
 
@@ -83,13 +88,12 @@ def _training(config: Config, costs: Costs, placement: Placement, cores: int) ->
     made = count * gradient
     applied = updates * (costs.update.at(averaged) + TURN_S) + costs.publish / config.collection.broadcast_interval
     crowded = max(1.0, workers / cores)
-    apart = placement.gradient_workers > 0
     if placement.decentralised:
         return (made + applied) * crowded + count * WAKE_S, (made + applied) * workers + applied
-    work = made * workers + applied
-    if not apart:
-        return work, work
-    made *= crowded
+    if not placement.gradient_workers:
+        return made + applied, made + applied
+    waking = WAKE_S * updates  # once to the learner and once back, of which each side works about a half
+    work = made * workers + applied + waking
     if gradients.communication == "synchronous":
-        return made + applied + 2 * WAKE_S * updates, work
-    return max(made + WAKE_S * count, applied + WAKE_S * updates), work
+        return made * crowded + applied + 2 * waking, work
+    return max(made * crowded + WAKE_S * count, applied + waking), work

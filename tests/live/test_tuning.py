@@ -1,0 +1,62 @@
+"""`hive check --tune` measures and runs placements for real, and a run with "auto" records what was measured."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hive.config import load_config
+from hive.records import RunDirectory
+
+if TYPE_CHECKING:
+    from conftest import House
+
+SLEEPS = """
+[run]
+steps = {steps}
+[env]
+id = "patient_environment:Patient"
+options = {{ step_s = 0.005 }}
+[collection]
+workers = "auto"
+envs = 4
+rollout = 8
+[gradients]
+workers = "auto"
+[checkpoint]
+every = {{ updates = 1 }}
+"""
+
+
+@pytest.mark.full("measures and runs for 20 s")
+def test_check_tune_prints_costs_rates_and_keys(house: House) -> None:
+    config = house.cartpole()
+    done = house.hive("check", "--tune", "--json", config)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["costs"]["gradient"]["fixed"] + found["costs"]["gradient"]["each"] > 0
+    assert all(rate["steps_per_s"] > 0 for rate in found["predicted"])
+    assert {one["collection_workers"] * one["envs"] or one["envs"] for one in found["predicted"]} <= {8, 4}
+    assert found["tried"][0]["steps_per_s"] > 0
+    assert "Chosen: " in found["reasons"]
+
+
+@pytest.mark.full("measures and runs for 40 s")
+def test_a_run_with_auto_records_numbers_that_resume_uses(house: House) -> None:
+    config = house.config(SLEEPS.format(steps=320))
+    done = house.hive("up", config, "-n", "auto")
+    assert done.returncode == 0, done.stderr
+    assert "Chosen: " in done.stderr
+    directory = RunDirectory.open(house.home / "auto-1")
+    first = load_config(directory.resolved_file)
+    assert first.collection.workers == 4  # all of them sleep at once
+    assert first.collection.envs == 1
+    house.ended("auto-1")
+    done = house.hive("up", house.config(SLEEPS.format(steps=640), "more.toml"), "--resume", "auto-1")
+    assert done.returncode == 0, done.stderr
+    assert "measuring" not in done.stderr
+    second = load_config(directory.resolved_file)
+    assert second.differences(first) == ["run.steps"]
+    assert house.ended("auto-1")["env_steps"] >= 640
