@@ -200,9 +200,9 @@ def recorded_sets(directory: RunDirectory) -> list[str]:
 def table_lines(tuning: Tuning) -> list[str]:
     """Return the table of predicted and tried rates, the chosen placement marked."""
     tried = means(tuning.trials)
-    rates = {rate.placement: rate for rate in tuning.rates[:SHOWN_RATES]}
+    rates = {rate.placement: rate for rate in tuning.rates}
     rows = ["   predicted   short run   environment steps per second"]
-    for placement in dict.fromkeys((*rates, *tried)):
+    for placement in dict.fromkeys((*list(rates)[:SHOWN_RATES], *tried)):
         rate = f"{rates[placement].steps_per_s:,.0f}" if placement in rates else "–"
         run = "" if placement not in tried else f"{tried[placement]:,.0f}" if tried[placement] else "failed"
         mark = "*" if placement == tuning.choice.placement else " "

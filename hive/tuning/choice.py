@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 NOISE = 0.25  # a placement predicted this much slower than the default may in fact be faster, and is tried
+UNSURE_S = 300e-6  # seconds of a round, besides, that handovers between processes may take on a busy machine
 EQUAL = 0.02  # predicted gain that is none: more processes are not tried for it
 SLACK = 0.05  # least gain in the trials over the default: two runs of seconds differ by less
 CLOSE = 0.5  # gain below which a second run of both must confirm it: other work on the machine comes and goes
@@ -78,8 +79,11 @@ def finalists(config: Config, costs: Costs, rates: Sequence[Rate], *, lossy: boo
     lossy: whether compressed gradients, which change what is learned, may be among them.
     """
     default, *others = rates
-    least = default.steps_per_s * (1 - NOISE)
-    fast = [rate for rate in others if rate.steps_per_s >= least and not _has_simpler(rate, rates)]
+    steps = config.collectors * config.collection.envs * config.collection.rollout
+    slowest = steps / default.steps_per_s / (1 - NOISE) + UNSURE_S  # seconds of a round
+    fast = [rate for rate in others if steps / rate.steps_per_s <= slowest and not _has_simpler(rate, rates)]
+    # The model knows least about handovers, so the placement without any is tried before the second fastest.
+    fast[1:] = sorted(fast[1:], key=lambda rate: rate.placement.processes > 1)
     found = [rate.placement for rate in fast][:MOST_TRIED]
     if shared := next((placement for placement in found if placement.gradient_workers > 1), None):
         if costs.parameters >= WHOLESALE_PARAMETERS and _may_decentralise(config):
@@ -188,7 +192,12 @@ def _why(config: Config, rates: Sequence[Rate], trials: Sequence[Trial], chosen:
         "train": f"training on a round takes {train} and collecting it {collect}",
         "cores": f"the work of a round keeps all cores busy for {_time(rate.cores)}",
     }
-    text = f"Chosen: {described(chosen)}: {limits[rate.limit]}"
+    limit = limits[rate.limit]
+    if not chosen.collection_workers:
+        limit = (
+            f"collecting a round takes {collect} and training on it {train}, one after the other, without a handover"
+        )
+    text = f"Chosen: {described(chosen)}: {limit}"
     if not trials:
         return f"{text}, and no other placement is predicted to come close to it."
     done = [f"{described(placement)}: {mean:,.0f}" for placement, mean in means(trials).items() if mean]
