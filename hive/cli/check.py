@@ -122,7 +122,7 @@ def run_check(options: argparse.Namespace) -> int:
 
 
 def _tune(config: Config, options: argparse.Namespace) -> int:
-    """Measure the config and print what was measured, the choice, its reasons and the keys to write into the config."""
+    """Measure the config; print rates, the choice, its reasons and the keys to write into the config."""
     found = tune(config, config.automatic or TUNABLE, print_to_stderr, lossy=True)
     if options.json:
         data = {"costs": asdict(found.costs), "keys": found.choice.values, "reasons": found.choice.reasons}

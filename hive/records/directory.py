@@ -5,7 +5,7 @@
       cartpole-2/            name and number
         config.toml          the config as given, byte for byte       resolved.toml    every key
         session.py           the source of a topology from a notebook
-        tuning.json          what was chosen for keys that were "auto", and why
+        tuning.json          the choice for keys that were "auto"
         run.json             facts of the running processes           summary.json     the result
         metrics.jsonl        metrics over time                        events.jsonl     the event log
         evaluations.jsonl    one line per evaluation
@@ -116,7 +116,7 @@ class RunDirectory:
 
     @property
     def tuning_file(self) -> Path:
-        """What was measured for the keys that were "auto"; does not exist for a run without such keys."""
+        """The choice for the keys that were "auto" (hive.cli.tune); does not exist for a run without such keys."""
         return self.path / "tuning.json"
 
     @property

@@ -68,7 +68,7 @@ def predictions(config: Config, costs: Costs, automatic: tuple[str, ...], cores:
     if config.network.backend == "auto" and 0 < costs.torch_gradient < TORCH_GAIN * costs.gradient.at(1.0):
         others += [dataclasses.replace(placement, backend="torch") for placement in (default, *others)]
     rates = [predict(config, costs, placement, cores) for placement in others]
-    # Of equally fast ones, that with fewer processes.
+    # Fewer processes come first among equally fast placements.
     rates.sort(key=lambda rate: (-rate.steps_per_s, rate.placement.processes))
     return [predict(config, costs, default, cores), *rates]
 

@@ -32,7 +32,7 @@ class Line:
         return cls(slow - each * more, each)
 
     def at(self, units: float) -> float:
-        """Return the seconds of so many units."""
+        """Return the seconds of this number of units."""
         return self.fixed + self.each * units
 
 

@@ -36,6 +36,7 @@ WARM_S = 0.1  # seconds of steps that warm the caches and are not counted
 COLLECT_S = 0.4  # seconds in which rollouts are collected, with and without clocks; a long rollout is cut short
 GRADIENTS_S = 0.5  # seconds in which gradients are computed, at least one
 UPDATES_S = 0.15  # seconds in which updates are made, at least one
+SLOW = 4  # times these limits: a first call that takes longer is not repeated
 LEAST_SHARE = 2  # the second point of each line: half of the environments, and so of a gradient's rows
 MEASURED_ROWS = 20_000  # most rows of a replay memory that is measured: a whole one may take gigabytes
 
@@ -79,7 +80,7 @@ class Spent:
 
 
 class Clock:
-    """Measures what is spent from now on."""
+    """A stopwatch, which starts when it is made."""
 
     def __init__(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
@@ -91,13 +92,13 @@ class Clock:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """Seconds of the parts with so many environments in one collector."""
+    """Seconds of the parts where one collector has `envs` environments; updates: of one gradient, and of two."""
 
     envs: int
     environment: Spent
     policy: float
     gradient: Spent
-    updates: tuple[float, float]  # of one gradient, and of two
+    updates: tuple[float, float]
     publish: float
     gradients: int
     parameters: int
@@ -138,10 +139,11 @@ def _lasting(environment: Spent, at_hand: float) -> float:
 
 
 def _alone(config: Config, envs: int, divisor: int = 1, backend: str | None = None) -> Config:
-    """Return the config of one collector with so many environments, and of a share of the gradient."""
+    """Return the config of one collector with `envs` environments, and of one of `divisor` shares of a batch."""
     collection = dataclasses.replace(config.collection, workers=0, envs=envs)
     gradients = dataclasses.replace(config.gradients, workers=0, decentralised=False)
-    network = config.network if backend is None else dataclasses.replace(config.network, backend=backend)
+    # Orthogonal weights of wide layers take seconds to make, and cost as much as others when they are used.
+    network = dataclasses.replace(config.network, initialization="uniform", backend=backend or config.network.backend)
     algorithm = config.algorithm
     if isinstance(algorithm, ReplayConfig):
         algorithm = dataclasses.replace(
@@ -171,7 +173,7 @@ def _point(config: Config) -> Point:
     parts = _replayed if blueprint.replays else _trained
     gradient, gradients = parts(blueprint, replica, rollout, slots)
     updates = [_per_call(partial(replica.apply, slots[:n], blueprint.codec), UPDATES_S).cpu for n in (1, 2)]
-    copy = np.empty(blueprint.flat.block_bytes, np.uint8)
+    copy = replica.weights[: blueprint.flat.block_bytes].copy()
     publish = _per_call(lambda: np.copyto(copy, replica.weights[: len(copy)]), UPDATES_S / 3).cpu
     return Point(
         envs=config.collection.envs,
@@ -266,7 +268,7 @@ def _per_call(call: Callable[[], object], seconds: float) -> Spent:
     """Return what a call takes, repeated for so long, at least once; the first call is not counted if it is short."""
     clock = Clock()
     call()
-    if clock.spent().wall > seconds:  # too slow for another call, and so for its warm-up to matter
+    if clock.spent().wall > SLOW * seconds:  # then its warm-up hardly matters
         return clock.spent()
     clock, count = Clock(), 0
     while not count or clock.spent().wall < seconds:

@@ -15,7 +15,7 @@ from hive.tuning.placement import Placement
 
 __all__ = ["Rate", "predict"]
 
-# What the actors around the plain objects take, from the table "How fast" of README, for 16 environments and rollouts
+# Overheads of the actors around the plain objects, from the table "How fast" of README, for 16 environments and rollouts
 # of 32: one collector needs 2.56 ms for a rollout, and environments and policy alone 2.46 ms; one process needs 0.70 ms
 # more for its update, of which gradient and optimizer are some 0.6 ms. Short runs decide what such averages cannot.
 ROLLOUT_S = 50e-6  # seconds of a rollout: slot, pins, accounts
@@ -40,7 +40,7 @@ class Rate:
 
 
 def predict(config: Config, costs: Costs, placement: Placement, cores: int) -> Rate:
-    """Return the predicted rate of the placement on so many cores."""
+    """Return the predicted rate of the placement on this number of cores."""
     collect, collect_work = _collection(config, costs, placement, cores)
     train, train_work = _training(config, costs, placement, cores)
     together = placement.collection_workers == 0

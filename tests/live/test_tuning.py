@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 from hive.config import load_config
 from hive.records import RunDirectory
+from hive.tuning import measure
 
 if TYPE_CHECKING:
     from conftest import House
@@ -28,6 +32,38 @@ workers = "auto"
 [checkpoint]
 every = {{ updates = 1 }}
 """
+
+
+SLEEP_S = 2e-3
+
+
+class Sleeper(gymnasium.Env[Any, Any]):
+    """Sleeps in every step; its episodes are short."""
+
+    all_steps = 0
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        time.sleep(SLEEP_S)
+        Sleeper.all_steps += 1
+        self.steps += 1
+        return np.zeros(2, np.float32), 1.0, self.steps == 3, False, {}
+
+
+def test_sleep_is_no_work_and_a_long_rollout_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WARM_S", "COLLECT_S", "GRADIENTS_S", "UPDATES_S"):
+        monkeypatch.setattr(measure, name, 0.01)
+    Sleeper.all_steps = 0
+    sets = (f"env.id={__name__}:Sleeper", "collection.envs=4", "collection.rollout=500", "network.middleware=[8]")
+    found = measure.measure(load_config("run.toml", sets, text=""))
+    assert found.environment.at(4) >= 2 * SLEEP_S  # 4 without rounding and other work on the machine
+    assert found.busy < 0.5
+    assert 0 < Sleeper.all_steps < 4 * 500  # of one whole rollout
 
 
 @pytest.mark.full("measures and runs for 20 s")

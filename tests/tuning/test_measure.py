@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
-from typing import Any
 
-import gymnasium
-import numpy as np
 import pytest
 
 from hive.config import load_config
 from hive.tuning import Costs, measure
-
-SLEEP_S = 2e-3
-
-
-class Sleeper(gymnasium.Env[Any, Any]):
-    """Sleeps in every step; its episodes are short."""
-
-    all_steps = 0
-    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        self.steps = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        time.sleep(SLEEP_S)
-        Sleeper.all_steps += 1
-        self.steps += 1
-        return np.zeros(2, np.float32), 1.0, self.steps == 3, False, {}
 
 
 @pytest.fixture(autouse=True)
@@ -63,11 +39,3 @@ def test_every_kind_of_config_is_measured(sets: tuple[str, ...], gradients: int)
     assert 0 < found.busy <= 1
     assert (found.torch_gradient > 0) == ("network.memory=lstm" not in sets)
     assert Costs.of(asdict(found)) == found
-
-
-def test_sleep_is_no_work_and_a_long_rollout_is_cut_short() -> None:
-    Sleeper.all_steps = 0
-    found = measured(f"{__name__}:Sleeper", "collection.envs=4", "collection.rollout=500", "env.vector=python")
-    assert found.environment.at(4) >= 2 * SLEEP_S  # 4 without rounding and other work on the machine
-    assert found.busy < 0.5
-    assert 0 < Sleeper.all_steps < 4 * 500  # of one whole rollout
