@@ -49,6 +49,7 @@ TUNABLE = ("collection.workers", "gradients.workers")  # keys that may be "auto"
 MEASURE_S = 120.0  # longest measurement: it takes some 5 s; one gradient of images by a slow core takes seconds more
 TRIAL_S = 3.0  # seconds of a trial after its first metrics
 PATIENCE_S = 30.0  # seconds until a trial must have shown two rounds, besides the time predicted for some rounds
+START_S = 120.0  # seconds that its actors may take to start: wide layers take seconds in every process
 ROUNDS = 8  # that number: the first two are pipelined, and metrics come with a round
 POLL_S = 0.1  # interval between two looks at the metrics of a trial
 METRICS_S = 0.2  # interval between two lines of them
@@ -93,7 +94,8 @@ def tune(config: Config, automatic: tuple[str, ...], report: Report, *, lossy: b
         rates = predictions(config, costs, automatic, cores)
         tried = finalists(config, costs, rates, lossy=lossy)
         trials: list[Trial] = []
-        round_s = config.collectors * config.collection.envs * config.collection.rollout / rates[0].steps_per_s
+        steps = config.collectors * config.collection.envs * config.collection.rollout
+        round_s = steps / rates[0].steps_per_s / costs.at_hand
         if len(tried) > 1:
             trials += [_tried(config, placement, folder, round_s, report) for placement in tried]
             if is_close(trials):  # in the other order, so that a machine that gets slower favours neither
@@ -165,6 +167,9 @@ def _steps_per_s(directory: RunDirectory, limit_s: float) -> float:
     process = start(directory)
     try:
         with closing(connect(directory, process)) as client:
+            begun = time.monotonic()
+            while client.status()["state"] == "starting" and time.monotonic() - begun < START_S:
+                time.sleep(POLL_S)
             begun = time.monotonic()
             seen: list[tuple[float, float]] = []
             while process.poll() is None and time.monotonic() - begun < limit_s:
