@@ -199,7 +199,7 @@ def _why(config: Config, rates: Sequence[Rate], trials: Sequence[Trial], chosen:
         )
     text = f"Chosen: {described(chosen)}: {limit}"
     if not trials:
-        return f"{text}, and no other placement is predicted to come close to it."
+        return f"{text}. No other placement is predicted to be faster, or as fast with fewer processes."
     done = [f"{described(placement)}: {mean:,.0f}" for placement, mean in means(trials).items() if mean]
     failed = [f"{described(one.placement)} has no rate ({one.error})" for one in trials if one.error]
     kept = ""
