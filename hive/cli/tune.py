@@ -36,11 +36,10 @@ from hive.tuning import (
     Trial,
     choose,
     described,
-    fastest,
     finalists,
-    is_close,
     means,
     predictions,
+    unconfirmed,
 )
 
 __all__ = ["TUNABLE", "Tuning", "decide", "recorded_sets", "table_lines", "toml_lines", "tune", "write_choice"]
@@ -98,8 +97,7 @@ def tune(config: Config, automatic: tuple[str, ...], report: Report, *, lossy: b
         round_s = steps / rates[0].steps_per_s / costs.at_hand
         if len(tried) > 1:
             trials += [_tried(config, placement, folder, round_s, report) for placement in tried]
-            if is_close(trials):  # in the other order, so that a machine that gets slower favours neither
-                again = fastest(trials), trials[0].placement
+            while again := unconfirmed(trials):
                 trials += [_tried(config, placement, folder, round_s, report) for placement in again]
     return Tuning(costs, rates, trials, choose(config, costs, rates, trials, cores))
 

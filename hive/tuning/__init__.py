@@ -12,7 +12,7 @@ the caller. `hive.cli.tune` starts it, tries the best placements in short runs, 
 
 from __future__ import annotations
 
-from hive.tuning.choice import Choice, Trial, choose, described, fastest, finalists, is_close, means, predictions
+from hive.tuning.choice import Choice, Trial, choose, described, fastest, finalists, means, predictions, unconfirmed
 from hive.tuning.costs import COSTS_FILE, GIVEN_FILE, Costs, Line
 from hive.tuning.placement import WHOLESALE_PARAMETERS, Placement, placements
 from hive.tuning.rates import Rate, predict
@@ -31,9 +31,9 @@ __all__ = [
     "described",
     "fastest",
     "finalists",
-    "is_close",
     "means",
     "placements",
     "predict",
     "predictions",
+    "unconfirmed",
 ]

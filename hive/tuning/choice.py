@@ -25,16 +25,16 @@ __all__ = [
     "described",
     "fastest",
     "finalists",
-    "is_close",
     "means",
     "predictions",
+    "unconfirmed",
 ]
 
 NOISE = 0.25  # a placement predicted this much slower than the default may in fact be faster, and is tried
 UNSURE_S = 300e-6  # seconds of a round, besides, that handovers between processes may take on a busy machine
 EQUAL = 0.02  # predicted gain that is none: more processes are not tried for it
 SLACK = 0.05  # least gain in the trials over the default: two runs of seconds differ by less
-CLOSE = 0.5  # gain below which a second run of both must confirm it: other work on the machine comes and goes
+CLOSE = 1.0  # gain below which a second run of both must confirm it: other work on the machine comes and goes
 MOST_TRIED = 2  # placements beside the default that are tried: each run takes some five seconds
 TORCH_GAIN = 0.9  # largest share of the native gradient's time at which torch is considered
 
@@ -140,11 +140,16 @@ def fastest(trials: Sequence[Trial]) -> Placement:
     return best if rates[best] > rates[default] * (1 + SLACK) else default
 
 
-def is_close(trials: Sequence[Trial]) -> bool:
-    """Whether the fastest placement beats the default by so little that both should run once more."""
-    rates = means(trials)
-    best = rates[fastest(trials)]
-    return rates[trials[0].placement] < best < rates[trials[0].placement] * (1 + CLOSE)
+def unconfirmed(trials: Sequence[Trial]) -> list[Placement]:
+    """Return the placements that should run once more: the fastest, if it is close to the default, and the default.
+
+    Each runs at most twice. The default is last, so that a machine that gets slower favours neither.
+    """
+    rates, default, best = means(trials), trials[0].placement, fastest(trials)
+    if best == default or rates[best] >= rates[default] * (1 + CLOSE):
+        return []
+    runs = [trial.placement for trial in trials]
+    return [placement for placement in (best, default) if runs.count(placement) < 2] if runs.count(best) < 2 else []
 
 
 def described(placement: Placement) -> str:

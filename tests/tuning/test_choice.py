@@ -12,12 +12,12 @@ from hive.tuning import (
     choose,
     fastest,
     finalists,
-    is_close,
     placements,
     predictions,
+    unconfirmed,
 )
 
-DEFAULT, TWO = Placement(1, 0, 16), Placement(2, 0, 8)
+DEFAULT, TWO, ONE = Placement(1, 0, 16), Placement(2, 0, 8), Placement(0, 0, 16)
 
 
 def test_the_total_number_of_environments_stays() -> None:
@@ -67,10 +67,13 @@ def test_nothing_runs_where_the_default_is_far_ahead() -> None:
 def test_the_default_stays_unless_another_placement_is_clearly_faster() -> None:
     assert fastest([Trial(DEFAULT, 100.0), Trial(TWO, 104.0)]) == DEFAULT
     assert fastest([Trial(DEFAULT, 100.0), Trial(TWO, 120.0)]) == TWO
-    assert is_close([Trial(DEFAULT, 100.0), Trial(TWO, 120.0)])
-    assert not is_close([Trial(DEFAULT, 100.0), Trial(TWO, 200.0)])
-    again = [Trial(DEFAULT, 100.0), Trial(TWO, 120.0), Trial(TWO, 90.0), Trial(DEFAULT, 110.0)]
-    assert fastest(again) == DEFAULT
+    assert unconfirmed([Trial(DEFAULT, 100.0), Trial(TWO, 120.0)]) == [TWO, DEFAULT]
+    assert unconfirmed([Trial(DEFAULT, 100.0), Trial(TWO, 210.0)]) == []
+    again = [Trial(DEFAULT, 100.0), Trial(TWO, 120.0), Trial(ONE, 115.0), Trial(TWO, 90.0), Trial(DEFAULT, 100.0)]
+    assert fastest(again) == ONE
+    assert unconfirmed(again) == [ONE]
+    assert unconfirmed([*again, Trial(ONE, 95.0)]) == []
+    assert fastest([*again, Trial(ONE, 90.0)]) == DEFAULT
     assert fastest([Trial(DEFAULT, 100.0), Trial(TWO, 0.0, "it failed")]) == DEFAULT
 
 
