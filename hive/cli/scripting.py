@@ -159,7 +159,7 @@ def _named(name: str | None) -> list[str]:
 
 
 def _prepared_for(
-    topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool, quiet: bool
+    topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool, quiet: bool = False
 ) -> RunDirectory:
     reference, source = _reference(topology, inline)
     overrides = [f"run.topology={json.dumps(reference)}", *overrides]
