@@ -18,7 +18,7 @@ TESTS = ROOT / "tests"
 ORDER = (
     *("printable", "errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
-    *("algorithms", "workers", "schemes", "facades", "monitor", "cli"),
+    *("algorithms", "workers", "tuning", "schemes", "facades", "monitor", "cli"),
 )
 
 # The sub-packages of hive.runtime. Each may import only from those to its left, also for

@@ -18,18 +18,23 @@ import shutil
 import signal
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_overrides
 from hive.cli.check_environment import check_environment, frames_text
+from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.lag import lag_data, lag_lines, lags_of
-from hive.cli.starting import new_run
+from hive.cli.new_run import new_run
+from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
+from hive.config.values import toml_text
 from hive.errors import ActorFailed, UsageError
 from hive.records import Summary, read_jsonl
 from hive.runtime.actor.error_location import place_in
@@ -46,6 +51,7 @@ NO_WARMUP = ("algorithm.learning_starts=0",)  # with a replay memory: updates fr
 LIMIT_S = 8.0  # maximum duration of a trial: with the start and EXAMINED_S, the command takes about 12 seconds at most
 EXAMINED_STEPS = 1000  # steps of one environment with random actions: an episode of most environments
 EXAMINED_S = 2.0  # maximum duration of these steps
+REASON_WIDTH = 100  # characters in a line of the reasons for a placement
 GRACE_S = 10.0  # time to stop after LIMIT_S: one gradient of images takes seconds, and more on a busy machine
 
 
@@ -64,6 +70,9 @@ def add_check(commands: Any) -> None:
     check.add_argument("--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology, as for `hive up`")
     check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
+    check.add_argument(
+        "--tune", action="store_true", help="measure where actors should compute, and print the keys; takes about 20 s"
+    )
     check.add_argument("--json", action="store_true", help="print one JSON object")
     check.set_defaults(run=run_check)
 
@@ -83,6 +92,9 @@ def run_check(options: argparse.Namespace) -> int:
     if options.topology is not None:
         sets.append(f"run.topology={json.dumps(options.topology)}")
     config = load_config(options.config or "run.toml", sets, text=None if options.config else "")
+    if options.tune:
+        return _tune(config, options)
+    sets += [f"{name}={toml_text(config.value(name))}" for name in config.automatic]  # only `hive up` measures them
     topology = build(config, Path("runs") / config.run.name, options.config)
     plan, lags = topology.plan(), lags_of(topology)
     if options.svg is not None:
@@ -91,6 +103,8 @@ def run_check(options: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(f"cannot write `{options.svg}`: {error.strerror}") from None
     if not options.json:
+        for name in config.automatic:
+            print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
         print(
             "\n".join([*lines_of(plan), *([] if lags is None else [*lag_lines(lags, config), *memory_lines(config)])])
         )
@@ -104,6 +118,20 @@ def run_check(options: argparse.Namespace) -> int:
         print(json.dumps(_as_data(plan) | lag | _trial_data(tried, examined, config.env.id), indent=2))
     elif tried is not None:
         _print_trial(tried, examined, options, config.env.id, config.run.steps)
+    return 0
+
+
+def _tune(config: Config, options: argparse.Namespace) -> int:
+    """Measure the config; print rates, the choice, its reasons and the keys to write into the config."""
+    found = tune(config, config.automatic or TUNABLE, print_to_stderr, lossy=True)
+    if options.json:
+        data = {"costs": asdict(found.costs), "keys": found.choice.values, "reasons": found.choice.reasons}
+        rates = [{"steps_per_s": rate.steps_per_s, **asdict(rate.placement)} for rate in found.rates]
+        trials = [{**asdict(trial.placement), "steps_per_s": trial.steps_per_s} for trial in found.trials]
+        print(json.dumps(data | {"predicted": rates, "tried": trials}, indent=2))
+        return 0
+    print("\n".join([*table_lines(found), "", textwrap.fill(found.choice.reasons, REASON_WIDTH), ""]))
+    print("\n".join(toml_lines(found.choice.values) or ["nothing to change: the config has the fastest placement"]))
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hive.cli.select_run import named_run
 from hive.cli.suggest import listed
+from hive.cli.tune import recorded_sets
 from hive.config import Config, load_config, resolved
 from hive.config.values import toml_text
 from hive.errors import RecordError, UsageError
@@ -70,6 +71,8 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     before = load_config(directory.resolved_file)
     name = f"run.name={json.dumps(before.run.name)}"
     after = load_config(given or directory.resolved_file, [name, *sets]) if given or sets else before
+    if after.automatic:
+        after = _as_measured(directory, before, after, given, [name, *sets])
     changes, breaking = _change(directory, before, after, exact)
     if chosen.has_replay:
         _check_replay(directory, chosen, before, after)
@@ -88,6 +91,17 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     for key, change in changes.items():
         print(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""), file=sys.stderr)
     return directory
+
+
+def _as_measured(
+    directory: RunDirectory, before: Config, after: Config, given: Path | None, sets: Sequence[str]
+) -> Config:
+    """Return the config with what the run has in place of "auto": it is measured once, when a run starts.
+
+    given, sets: what `after` was loaded from.
+    """
+    own = [f"{name}={toml_text(before.value(name))}" for name in after.automatic]
+    return load_config(given or directory.resolved_file, [*recorded_sets(directory), *sets, *own])
 
 
 def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint:

@@ -30,8 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hive.cli.control import print_to_stderr
+from hive.cli.new_run import new_run
 from hive.cli.session_source import source_of
-from hive.cli.starting import RETRY_S, new_run, run_quietly
+from hive.cli.starting import RETRY_S, run_quietly
 from hive.cli.up import launch
 from hive.config import Config, render
 from hive.config.values import toml_key, toml_text
@@ -77,7 +79,7 @@ def train(
 
     Raises ConfigError for an invalid config, and ActorFailed if the run fails.
     """
-    return _finish(_prepared(config, [*sets, *_named(name)]), inline, quiet)
+    return _finish(_prepared(config, [*sets, *_named(name)], quiet=quiet), inline, quiet)
 
 
 def run(
@@ -93,14 +95,14 @@ def run(
 
     Raises TopologyError if other processes cannot import the function, unless `inline`.
     """
-    return _finish(_prepared_for(topology, config, [*sets, *_named(name)], inline), inline, quiet, topology)
+    return _finish(_prepared_for(topology, config, [*sets, *_named(name)], inline, quiet), inline, quiet, topology)
 
 
 async def train_async(
     config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
 ) -> Result:
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
-    return await _in_thread(lambda: _prepared(config, [*sets, *_named(name)]), inline, quiet)
+    return await _in_thread(lambda: _prepared(config, [*sets, *_named(name)], quiet=quiet), inline, quiet)
 
 
 async def run_async(
@@ -114,7 +116,7 @@ async def run_async(
 ) -> Result:
     """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     overrides = [*sets, *_named(name)]
-    return await _in_thread(lambda: _prepared_for(topology, config, overrides, inline), inline, quiet, topology)
+    return await _in_thread(lambda: _prepared_for(topology, config, overrides, inline, quiet), inline, quiet, topology)
 
 
 async def _in_thread(
@@ -156,17 +158,24 @@ def _named(name: str | None) -> list[str]:
     return [] if name is None else [f"run.name={json.dumps(name)}"]
 
 
-def _prepared_for(topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool) -> RunDirectory:
+def _prepared_for(
+    topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool, quiet: bool = False
+) -> RunDirectory:
     reference, source = _reference(topology, inline)
-    return _prepared(config, [f"run.topology={json.dumps(reference)}", *overrides], source)
+    overrides = [f"run.topology={json.dumps(reference)}", *overrides]
+    return _prepared(config, overrides, source, quiet=quiet)
 
 
-def _prepared(config: Given, overrides: list[str], source: str | None = None) -> RunDirectory:
+def _prepared(config: Given, overrides: list[str], source: str | None = None, *, quiet: bool = False) -> RunDirectory:
+    report = _no_report if quiet else print_to_stderr
     if isinstance(config, (str, Path)):
-        return new_run(Path(config), overrides, source=source)
-    if isinstance(config, Config):
-        return new_run(None, overrides, render(config), source)
-    return new_run(None, overrides, "" if config is None else _toml(config), source)
+        return new_run(Path(config), overrides, source=source, report=report)
+    text = render(config) if isinstance(config, Config) else "" if config is None else _toml(config)
+    return new_run(None, overrides, text, source, report)
+
+
+def _no_report(text: str) -> None:
+    """Print nothing."""
 
 
 def _toml(tables: Mapping[str, Any], above: str = "") -> str:

@@ -13,7 +13,9 @@ import re
 import statistics
 from pathlib import Path
 
-from hive.cli.starting import new_run, run_quietly
+from hive.cli.new_run import new_run
+from hive.cli.starting import run_quietly
+from hive.cli.tune import recorded_sets
 from hive.errors import UsageError
 from hive.records import Summary
 
@@ -42,8 +44,10 @@ def run_seeds(given: Path | None, overrides: list[str], seeds: list[int]) -> int
     """Run all seeds and print the table; return the exit code: 1 if a run failed, otherwise 0."""
     print(ROW.format("seed", "run", "state", "steps", "updates", "return", "seconds"))
     done: list[Summary] = []
+    measured: list[str] = []  # values for "auto" that the first run was given: all seeds train the same way
     for seed in seeds:
-        directory = new_run(given, [*overrides, f"run.seed={seed}"])
+        directory = new_run(given, [*overrides, *measured, f"run.seed={seed}"])
+        measured = measured or recorded_sets(directory)
         run_quietly(directory)
         summary = Summary.read(directory.summary_file)
         done.append(summary)

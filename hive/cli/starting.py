@@ -1,7 +1,9 @@
 """Starts a run: everything from the command until the supervisor listens, and the errors of a failed start.
 
-    new_run -> clear_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
-                          └─ Ctrl-C: abort_start                         └─ Ctrl-C, while it is starting: abort_start
+    clear_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
+                └─ Ctrl-C: abort_start                         └─ Ctrl-C, while it is starting: abort_start
+
+`hive.cli.new_run` has made the run's directory before.
 
 If the command is interrupted while the run is still starting, it ends the run. After the start the run is independent
 of the command. The supervisor has its own session, so Ctrl-C in the terminal never reaches it.
@@ -9,7 +11,6 @@ of the command. The supervisor has its own session, so Ctrl-C in the terminal ne
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -21,19 +22,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hive.config import Config, absolute, load_config, resolved
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
-from hive.native import check_native, source_folder
+from hive.native import source_folder
 from hive.printable import printable
 from hive.records import (
     RunDirectory,
     Summary,
-    home_folder,
     list_checkpoints,
     read_document,
     read_run_facts,
-    write_bytes,
 )
 from hive.records.crash import StartFailure
 from hive.records.documents import failure
@@ -41,7 +39,6 @@ from hive.records.jsonl import last_lines
 from hive.records.summary import NOT_STARTED
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
-from hive.runtime.run.folders import check_socket_paths
 
 __all__ = [
     "RETRY_S",
@@ -51,8 +48,8 @@ __all__ = [
     "connect",
     "deferred_interrupts",
     "discard",
+    "environment",
     "in_main_thread",
-    "new_run",
     "raise_failure",
     "run_quietly",
     "start",
@@ -88,60 +85,16 @@ def deferred_interrupts() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def new_run(given: Path | None, overrides: list[str], content: str = "", source: str | None = None) -> RunDirectory:
-    """Create the directory of a new run, with its config as given and as resolved.
-
-    given: the config file; None to load `content` instead. Then the default name of the run is that of its topology's
-        file.
-    overrides: `KEY=VALUE`, as for `--set`.
-
-    Raises ConfigError for an invalid config, RecordError if the directory cannot be written, and PlatformError if
-    processes cannot run on this machine.
-    """
-    text = None if given is not None else content
-
-    def load(more: list[str]) -> Config:
-        return load_config(given or "run.toml", [*overrides, *more], text=text)
-
-    config = load([])
-    more: list[str] = []  # overrides that make paths independent of the current folder
-    if config.run.topology is not None:
-        more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
-        if given is None and config.origin("run.name") == "default":
-            more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
-    if config.run.init_from is not None and Path(config.run.init_from).exists():
-        more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
-    if config.run.replay_folder is not None:
-        more.append(f"run.replay_folder={json.dumps(str(Path(config.run.replay_folder).resolve()))}")
-    config = load(more) if more else config
-    check_native()
-    check_socket_paths()
-    directory = RunDirectory.create(home_folder(), config.run.name)
-    try:
-        write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
-        if source is not None:
-            write_bytes(directory.session_file, source.encode())
-            place = f"{directory.session_file.resolve()}:{str(config.run.topology).partition(':')[2]}"
-            config = load([*more, f"run.topology={json.dumps(place)}"])
-        write_bytes(directory.resolved_file, resolved(config))
-    except HiveError as error:
-        discard(directory)
-        if isinstance(error, RecordError):
-            error.hint = "free space there, or set HIVE_HOME to a folder on another disk"
-        raise
-    return directory
-
-
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
     """Start the supervisor's process."""
     with (directory.logs / "supervisor.out").open("ab") as out:
         command = [sys.executable, "-P", "-m", "hive.runtime.run", str(directory.path), str(directory.logs)]
         return subprocess.Popen(
-            command, env=_environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            command, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment of a run's processes, which import hive from the same folder as this process.
 
     Python in a source folder imports hive from the current folder, which the option -P hides from those processes.

@@ -29,6 +29,7 @@ from typing import Any
 from hive.cli.arguments import add_overrides
 from hive.cli.control import WaitReporter, connected, draining_actors, kept, print_to_stderr, resume_paused
 from hive.cli.event_log import NewEvents
+from hive.cli.new_run import new_run
 from hive.cli.resume import prepare
 from hive.cli.select_run import RUN, name_from_here, named_run
 from hive.cli.starting import (
@@ -39,7 +40,6 @@ from hive.cli.starting import (
     deferred_interrupts,
     discard,
     in_main_thread,
-    new_run,
     raise_failure,
     start,
 )

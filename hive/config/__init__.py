@@ -39,7 +39,7 @@ from hive.config.algorithms import (
     TD3Config,
 )
 from hive.config.custom import ConfigProblems
-from hive.config.keys import is_reference
+from hive.config.keys import AUTO, is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
 from hive.config.references import absolute, load_reference
@@ -64,6 +64,7 @@ from hive.config.values import shown
 __all__ = [
     "ALGORITHMS",
     "ATARI",
+    "AUTO",
     "CUSTOM",
     "SCHEDULES",
     "SCHEMES",

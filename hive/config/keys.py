@@ -20,10 +20,23 @@ from typing import Any
 
 from hive.config.values import free_fault, is_integer, is_number, toml_text
 
-__all__ = ["REQUIRED", "Key", "Limits", "is_reference", "is_topology_reference", "key", "keys_of", "with_default"]
+__all__ = [
+    "AUTO",
+    "REQUIRED",
+    "Key",
+    "Limits",
+    "is_reference",
+    "is_topology_reference",
+    "key",
+    "keys_of",
+    "with_default",
+]
 
 REQUIRED: Any = dataclasses.MISSING
 """Marks a key without a default."""
+
+AUTO = "auto"
+"""The value of a key with `measured` that leaves its choice to the tuner (hive.tuning)."""
 
 NOUNS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 PLURALS = {str: "strings", int: "integers", float: "numbers", bool: "booleans"}
@@ -47,6 +60,7 @@ class Limits:
     expected: text for allowed values in an error, where the other limits do not provide it.
     numbers: whether a number may be given in place of the string that shows it.
     words: strings that stand for a number -> the function that computes the number.
+    measured: whether "auto" may be given: its number is measured when a run starts, and is the default until then.
     resolve: computes the default from the other keys of the table.
     fixed: the reason why the key cannot change during a run; empty if it can.
     """
@@ -61,6 +75,7 @@ class Limits:
     expected: str = ""
     numbers: bool = False
     words: Mapping[str, Callable[[], int | None]] = dataclasses.field(default_factory=dict)
+    measured: bool = False
     resolve: Callable[[Mapping[str, Any]], Any] | None = None
     fixed: str = ""
 
@@ -93,7 +108,7 @@ class Key:
         if self.kind is Mapping:
             fault = free_fault(value) if isinstance(value, dict) else ()
             return fault if fault is not None or self._allowed(value) else ()
-        if isinstance(value, str) and value in self.limits.words:
+        if (isinstance(value, str) and value in self.limits.words) or self.is_automatic(value):
             return None
         if not self.is_array:
             return None if self._fits(value) and self._allowed(value) else ()
@@ -103,6 +118,10 @@ class Key:
             if not self._fits(item):
                 return (index,)
         return None if self._allowed(value) else ()
+
+    def is_automatic(self, value: object) -> bool:
+        """Whether `value` leaves the choice to the tuner."""
+        return self.limits.measured and value == AUTO
 
     def convert(self, value: Any) -> Any:
         """Convert a TOML value without a fault to the key's type."""
@@ -121,7 +140,7 @@ class Key:
             return limits.expected
         if self.kind is Mapping:
             return "a table of strings, finite numbers, booleans, arrays and tables"
-        words = [toml_text(word) for word in (*limits.choices, *limits.words)]
+        words = [toml_text(word) for word in (*limits.choices, *limits.words, *[AUTO] * limits.measured)]
         if limits.choices:
             return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
         bounds = ((">=", limits.minimum), (">", limits.above), ("<=", limits.maximum), ("<", limits.below))

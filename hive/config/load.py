@@ -71,6 +71,7 @@ class _Loader:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip(".-")[:NAME_LENGTH]
         self.defaults: dict[str, Any] = {"run.name": name} if name else {}
         self.origins: dict[str, str] = {}
+        self.automatic: list[str] = []
 
     def take(self, document: Mapping[str, Any], source: Source) -> None:
         """Collect every key of `document`; keys outside of a known table become problems."""
@@ -131,7 +132,7 @@ class _Loader:
         custom = {group: given.value for (section, group), given in self.given.items() if section == CUSTOM}
         for group in custom:
             self.origins[f"{CUSTOM}.{group}"] = self.given[CUSTOM, group].source.origin((CUSTOM, group))
-        config = Config(**tables, custom=custom, origins=self.origins)
+        config = Config(**tables, custom=custom, origins=self.origins, automatic=tuple(self.automatic))
         for rule in RULES:
             if not {rule.name, *rule.others} & self.faulty:
                 self._check_rule(rule, config)
@@ -157,7 +158,11 @@ class _Loader:
             full = f"{section}.{name}"
             given = self.given.get((section, name))
             if given is not None and self._fits(section, key, given):
-                values[name] = key.convert(given.value)
+                if key.is_automatic(given.value):
+                    self.automatic.append(full)
+                    values[name] = self.defaults.get(full, key.default)
+                else:
+                    values[name] = key.convert(given.value)
                 self.origins[full] = given.source.origin((section, name))
                 continue
             scheme = self._choice("run.scheme")

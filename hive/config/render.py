@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from hive.config.keys import AUTO
 from hive.config.schema import Config
 from hive.config.syntax import CONFIG_BYTES
 from hive.config.values import toml_key, toml_text
@@ -24,7 +25,8 @@ def render(config: Config) -> str:
     # env.id is empty in runs with a custom topology, and loading would refuse an empty one.
     entries = [entry for entry in config.entries() if entry.name != "env.id" or entry.value]
     width = max(len(entry.origin) for entry in entries)
-    return sections((entry.name, entry.value, f"{entry.origin:<{width}}  {entry.doc}") for entry in entries)
+    values = {entry.name: AUTO if entry.name in config.automatic else entry.value for entry in entries}
+    return sections((entry.name, values[entry.name], f"{entry.origin:<{width}}  {entry.doc}") for entry in entries)
 
 
 def resolved(config: Config) -> bytes:

@@ -6,13 +6,13 @@ The keys of [algorithm] are declared in `hive.config.algorithms`.
 
 Each table is a frozen dataclass. `Config` holds one of each and the origin of every value. `load_config` creates a
 `Config` and fills in the defaults that depend on other keys, so every attribute has its final type:
-`config.collection.workers` is a number even where the file contains "auto".
+`config.collection.workers` is a number even where the file contains "auto". It is the default then, and
+`config.automatic` names the key, until `hive up` has measured a number (hive.tuning).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -51,11 +51,6 @@ LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication ->
 CUSTOM = "custom"  # the table that holds the parameters of custom actors
 
 CLASS: dict[str, Any] = {"accepts": is_reference, "expected": '"package.module:name"'}
-
-
-def _cores_but_one() -> int:
-    """Return the number of usable cores minus one, which is left to the gradient worker and the supervisor."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
 
 
 def _lag(table: Mapping[str, Any]) -> int:
@@ -183,10 +178,10 @@ class CollectionConfig:
 
     workers: int = key(
         1,
-        'number of collectors; "auto": cores minus one; 0: gradient workers collect',
+        'number of collectors; 0: gradient workers collect; "auto": measured, envs are divided',
         minimum=0,
         maximum=WORKERS,
-        words={"auto": _cores_but_one},
+        measured=True,
     )
     envs: int = key(16, "number of environments per collector", minimum=1)
     rollout: int = key(32, "steps per environment in one rollout", minimum=1)
@@ -231,9 +226,10 @@ class GradientsConfig:
 
     workers: int = key(
         0,
-        "number of gradient workers; 0: the learner makes the gradients itself",
+        'number of gradient workers; 0: the learner makes the gradients itself; "auto": measured',
         minimum=0,
         maximum=WORKERS,
+        measured=True,
     )
     communication: str = key(
         "synchronous",
@@ -480,6 +476,8 @@ class Config:
     custom: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, hash=False)
     """[custom.<group>]: parameters of custom actors. The annotations of their constructors determine the types."""
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
+    automatic: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """Full names of the keys that are "auto" and still have their defaults."""
 
     def origin(self, name: str) -> str:
         """Return where the value of a key came from: `default`, `scheme single`, `run.toml:12` or `--set`.
@@ -552,6 +550,8 @@ class Config:
 
 
 SECTIONS: Mapping[str, type] = {
-    name: table for name, table in typing.get_type_hints(Config).items() if name not in ("custom", "origins")
+    name: table
+    for name, table in typing.get_type_hints(Config).items()
+    if name not in ("custom", "origins", "automatic")
 }
 """Table -> its dataclass; for [algorithm] the base class of all algorithms' tables."""

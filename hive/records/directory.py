@@ -5,6 +5,7 @@
       cartpole-2/            name and number
         config.toml          the config as given, byte for byte       resolved.toml    every key
         session.py           the source of a topology from a notebook
+        tuning.json          the choice for keys that were "auto"
         run.json             facts of the running processes           summary.json     the result
         metrics.jsonl        metrics over time                        events.jsonl     the event log
         evaluations.jsonl    one line per evaluation
@@ -114,6 +115,11 @@ class RunDirectory:
         return self.path / "resolved.toml"
 
     @property
+    def tuning_file(self) -> Path:
+        """The choice for the keys that were "auto" (hive.cli.tune); does not exist for a run without such keys."""
+        return self.path / "tuning.json"
+
+    @property
     def run_file(self) -> Path:
         return self.path / "run.json"
 
@@ -182,7 +188,14 @@ class RunDirectory:
         Raises RecordError for a pipe, which blocks its writer, a link, which leads away, and all else.
         """
         files = [
-            *(self.config_file, self.session_file, self.resolved_file, self.run_file, self.resume_file),
+            *(
+                self.config_file,
+                self.session_file,
+                self.resolved_file,
+                self.run_file,
+                self.resume_file,
+                self.tuning_file,
+            ),
             *(self.failure_file, self.summary_file, self.metrics_file, self.events_file, self.evaluations_file),
             *(self.path / RESERVE_FILE, *self.logs.iterdir(), *self.crashes.glob("*")),
         ]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hive.cli.resume import prepare
+from hive.cli.tune import recorded_sets, write_choice
 from hive.config import Config, load_config, render
 from hive.errors import ConfigError, RecordError, UsageError
 from hive.records import (
@@ -28,6 +29,7 @@ from hive.records import (
     write_run_facts,
 )
 from hive.schemes.trainer import resumed_from
+from hive.tuning import Choice, Placement
 
 ENDED = Summary(
     name="cart-1", scheme="a2c", state="stopped", stop_reason="hive down", seed=1, exact=False, env_steps=1, updates=1,
@@ -365,3 +367,17 @@ def test_kept_lines_are_kept_byte_for_byte(run: RunDirectory) -> None:
     run.metrics_file.write_bytes(line + b"torn\n" + b'{"updates": 170}\n')
     prepare("cart-1", exact=False)
     assert run.metrics_file.read_bytes() == line
+
+
+def test_auto_is_what_was_measured_when_the_run_started(run: RunDirectory, tmp_path: Path) -> None:
+    numbers = {"collection.workers": 4, "collection.envs": 4, "network.backend": "torch"}
+    write_choice(run, Choice(Placement(4, 0, 4, backend="torch"), numbers, "for a test"))
+    before = load_config(run.resolved_file, recorded_sets(run))
+    run.resolved_file.write_text(render(before))
+    given = tmp_path / "auto.toml"
+    given.write_text('[run]\nstop_at_return = 475\n[env]\nid = "CartPole-v1"\n[collection]\nworkers = "auto"\n')
+    prepare(run.name, exact=False, given=given)
+    after = load_config(run.resolved_file)
+    assert after.differences(before) == ["run.stop_at_return"]
+    prepare(run.name, exact=False, sets=["collection.workers=auto", "run.stop_at_return=400"])
+    assert load_config(run.resolved_file).differences(before) == ["run.stop_at_return"]

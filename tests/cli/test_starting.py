@@ -237,8 +237,8 @@ def test_processes_of_a_run_import_hive_from_the_source_folder_of_their_parent(
 ) -> None:
     monkeypatch.setattr(module, "source_folder", lambda: tmp_path)
     monkeypatch.setenv("PYTHONPATH", "mine")
-    assert module._environment()["PYTHONPATH"] == f"{tmp_path}:mine"
+    assert module.environment()["PYTHONPATH"] == f"{tmp_path}:mine"
     monkeypatch.delenv("PYTHONPATH")
-    assert module._environment()["PYTHONPATH"] == str(tmp_path)
+    assert module.environment()["PYTHONPATH"] == str(tmp_path)
     monkeypatch.setattr(module, "source_folder", lambda: None)
-    assert "PYTHONPATH" not in module._environment()
+    assert "PYTHONPATH" not in module.environment()

@@ -318,7 +318,7 @@ def test_a_deep_override_is_refused() -> None:
         (
             "[gradients]\nworkers = 2000\n",
             [
-                "run.toml:2: gradients.workers: expected an integer >= 0 and <= 1024, got 2_000",
+                'run.toml:2: gradients.workers: expected an integer >= 0 and <= 1024 or "auto", got 2_000',
                 "     2 | workers = 2000",
                 "       |           ^^^^",
             ],

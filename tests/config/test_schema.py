@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from hive.config import load_config
+from hive.config import load_config, render
 from hive.config.algorithms import ALGORITHMS, A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig
 from hive.config.keys import REQUIRED, Key, keys_of
 from hive.config.rules import RULES
@@ -202,7 +201,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("collection.slots", 1),
     ("gradients.workers", -1),
     ("gradients.workers", 1025),
-    ("gradients.workers", "auto"),
+    ("gradients.workers", "automatic"),
     ("gradients.communication", "async"),
     ("gradients.stale", "keep"),
     ("gradients.bootstrap_rounds", 0),
@@ -277,6 +276,7 @@ ACCEPTED: list[tuple[str, Any]] = [
     ("collection.workers", 0),
     ("collection.workers", "auto"),
     ("gradients.workers", 0),
+    ("gradients.workers", "auto"),
     ("gradients.workers", 1024),
     ("algorithm.discount", 1),
     ("algorithm.clip_gradients", 0),
@@ -345,9 +345,17 @@ def test_accepted(name: str, value: Any) -> None:
     assert KEYS[name].fault(value) is None
 
 
-def test_auto_leaves_one_core() -> None:
-    cores = len(os.sched_getaffinity(0))
-    assert load_config("x", ["collection.workers=auto"], text=ENV).collection.workers == max(1, cores - 1)
+def test_auto_is_the_default_until_it_is_measured() -> None:
+    plain = load_config("x", text=ENV)
+    config = load_config("x", ["collection.workers=auto", "gradients.workers=auto"], text=ENV)
+    assert config == plain
+    assert not plain.automatic
+    assert config.automatic == ("collection.workers", "gradients.workers")
+    assert config.origin("collection.workers") == "--set"
+    a3c = load_config("x", ["run.scheme=a3c", "gradients.workers=auto"], text=ENV)
+    assert a3c.gradients.workers == 2
+    assert a3c.automatic == ("gradients.workers",)
+    assert load_config("x", text=render(a3c)).automatic == a3c.automatic
 
 
 @pytest.mark.parametrize(

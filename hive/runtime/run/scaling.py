@@ -48,6 +48,11 @@ def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str])
         if key not in SCALABLE:
             raise _refusal(key, f"these can be changed during a run: {', '.join(SCALABLE)}")
     changed = load_config(directory.resolved_file, sets)
+    if changed.automatic:
+        raise UsageError(
+            f'{changed.automatic[0]} cannot become "auto" during a run: it is measured before a run starts',
+            hint=f"hive check --tune {directory.resolved_file} measures it; then give the number",
+        )
     if not config.differences(changed):
         raise UsageError(f"{directory.name} already has these values: {description(None, changed)}")
     if config.checkpoint.replay and config.replay_shape != changed.replay_shape:

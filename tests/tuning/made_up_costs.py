@@ -1,0 +1,31 @@
+"""Costs and configs whose best placement follows from arithmetic."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from hive.config import Config, load_config
+from hive.tuning import Costs, Line
+
+BOTH = ("collection.workers", "gradients.workers")
+
+CHEAP = Costs(
+    environment=Line(0.0, 1e-6),
+    busy=1.0,
+    policy=Line(10e-6, 0.0),
+    gradient=Line(50e-6, 200e-6),
+    gradients=1,
+    update=Line(40e-6, 1e-6),
+    publish=2e-6,
+    parameters=9_000,
+)
+"""16 environments: 0.9 ms for a round of 32 steps, and 0.4 ms to train on it."""
+
+
+def costs(**changes: Any) -> Costs:
+    return dataclasses.replace(CHEAP, **changes)
+
+
+def config(*sets: str) -> Config:
+    return load_config("run.toml", sets, text='[env]\nid = "CartPole-v1"\n')
