@@ -570,6 +570,14 @@ class PolicyLosses:
         to_values: _F,
     ) -> tuple[float, float, float, float, float, float]: ...
 
+def quantile_loss(
+    outputs: _F,
+    actions: NDArray[Any],
+    targets: _F,
+    importance: _F | None,
+    errors: _F | None,
+    to_outputs: _F,
+) -> tuple[float, float, float, float]: ...
 def q_loss(
     values: _F,
     actions: NDArray[Any],

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.losses.loss import LossValue, weighted_mean
+from hive import _native
+from hive.losses.loss import Floats, LossSlopes, LossValue, weighted_mean
 from hive.networks.distributional_heads import cross_entropies, expected_return, quantile_losses, quantile_midpoints
 from hive.networks.value_heads import select_actions
 
@@ -50,6 +51,22 @@ class CategoricalQLoss:
             self.errors[:] = divergences.numpy()
         return _weighted(losses, self.importance, values, self.actions, (self.targets * self.support).sum(-1))
 
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return True
+
+    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
+        """Return the loss and its gradient, from NumPy outputs."""
+        with torch.no_grad():
+            value = self(torch.from_numpy(outputs[0]))
+        slopes = np.zeros_like(outputs[0])
+        rows = np.arange(len(slopes))
+        factors = np.float32(-1.0 / max(len(slopes), 1))
+        weights = factors if self.importance is None else factors * self.importance.numpy()[:, None]
+        slopes[rows, self.actions.numpy()] = self.targets.numpy() * weights
+        return LossSlopes(value.total.item(), value.statistics, (slopes,))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class QuantileQLoss:
@@ -76,6 +93,21 @@ class QuantileQLoss:
             if self.errors is not None:
                 self.errors[:] = (expected - chosen.mean(-1)).abs().numpy()
         return _weighted(losses, self.importance, values, self.actions, expected)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return True
+
+    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
+        """Return the loss and its gradient, from NumPy outputs."""
+        (quantiles,) = outputs
+        slopes = np.empty_like(quantiles)
+        importance = None if self.importance is None else self.importance.numpy()
+        total, *means = _native.quantile_loss(
+            quantiles, self.actions.numpy(), self.targets.numpy(), importance, self.errors, slopes
+        )
+        return LossSlopes(total, (total, *means), (slopes,))
 
 
 def _weighted(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive import _native
+from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.flat import FlatParameters
 from hive.networks.heads import Head, PolicyHead, ValueHead
 from hive.networks.policy_heads import DeterministicPolicyHead, PPOHead, SquashedPolicyHead
@@ -316,7 +317,7 @@ def _is_norm(layer: nn.LayerNorm) -> bool:
 
 def _is_direct(head: Head) -> bool:
     """Whether the gradients of the head's columns follow from those of its output by `_to_columns`."""
-    if type(head) in (SquashedPolicyHead, DeterministicPolicyHead):
+    if type(head) in (SquashedPolicyHead, DeterministicPolicyHead, CategoricalQHead, QuantileQHead):
         return True
     if type(head) in (PolicyHead, PPOHead):
         assert isinstance(head, PolicyHead)
@@ -341,6 +342,10 @@ def _output(head: Head, columns: Floats) -> Floats:
     """Return the output of a direct head."""
     if isinstance(head, ValueHead):
         return columns.reshape(-1)
+    if isinstance(head, CategoricalQHead | QuantileQHead):
+        with torch.no_grad():
+            output: Floats = head(torch.from_numpy(columns)).numpy()
+        return output
     if isinstance(head, SquashedPolicyHead):
         return clamp_log_std(torch.from_numpy(columns)).numpy()
     if not _has_log_std(head):
@@ -353,6 +358,11 @@ def _to_columns(head: Head, slopes: Floats, columns: Floats) -> tuple[Floats, Fl
     """Return the gradients of the columns and of the log standard deviation from those of the output."""
     if isinstance(head, ValueHead):
         return np.ascontiguousarray(slopes).reshape(-1, 1), None
+    if isinstance(head, CategoricalQHead):  # the derivative of the logarithm of softmax
+        chances = np.exp(_output(head, columns))
+        return (slopes - chances * slopes.sum(-1, keepdims=True)).reshape(columns.shape), None
+    if isinstance(head, QuantileQHead):
+        return np.ascontiguousarray(slopes).reshape(columns.shape), None
     if isinstance(head, SquashedPolicyHead):  # a clamped deviation has no gradient
         least, most = LOG_STD_BOUNDS
         half = columns.shape[1] // 2

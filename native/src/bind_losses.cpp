@@ -159,6 +159,35 @@ py::tuple q(const py::object& values, const py::object& actions, const py::objec
   return py::make_tuple(loss.total, loss.mean, loss.largest, loss.error);
 }
 
+py::tuple quantiles(const py::object& outputs, const py::object& actions, const py::object& targets,
+                    const std::optional<py::object>& importance, const std::optional<py::object>& errors,
+                    const py::object& to_outputs) {
+  Arrays cubes(3), tables(2), rows(1), taken(1);
+  const auto given = cubes.input<float>(outputs, "outputs");
+  const auto slopes = cubes.output<float>(to_outputs, "to_outputs");
+  const auto wanted = tables.input<float>(targets, "targets");
+  const auto chosen = taken.input<std::int64_t>(actions, "actions");
+  const auto factors = importance ? rows.input<float>(*importance, "importance") : std::span<const float>{};
+  const auto sizes = errors ? rows.output<float>(*errors, "errors") : std::span<float>{};
+  Call::expect(tables.extent(0), cubes.extent(0), "rows of targets");
+  Call::expect(chosen.size(), cubes.extent(0), "elements of actions");
+  if (importance) Call::expect(factors.size(), cubes.extent(0), "elements of importance");
+  if (errors) Call::expect(sizes.size(), cubes.extent(0), "elements of errors");
+  const QuantileSizes shape{cubes.extent(1), cubes.extent(2), tables.extent(1)};
+  if (shape.targets == 0) throw py::value_error("targets has no columns");
+  for (std::size_t row = 0; row < chosen.size(); ++row) {
+    if (chosen[row] < 0 || chosen[row] >= static_cast<std::int64_t>(shape.actions)) {
+      throw py::value_error("the action of row " + std::to_string(row) + " does not exist");
+    }
+  }
+  QLoss loss;
+  {
+    const py::gil_scoped_release released;
+    loss = quantile_loss(shape, given, chosen, wanted, factors, sizes, slopes);
+  }
+  return py::make_tuple(loss.total, loss.mean, loss.largest, loss.error);
+}
+
 }  // namespace
 
 void bind_losses(py::module_& m) {
@@ -187,6 +216,11 @@ void bind_losses(py::module_& m) {
         "to_values"_a,
         "Return (loss, mean value taken, mean largest value, mean absolute error); write the gradient of the values.\n\n"
         "values: float32 [N, A]; actions: int64 [N]; others: float32 [N] or None. errors receives absolute errors.");
+  m.def("quantile_loss", &quantiles, "outputs"_a, "actions"_a, "targets"_a, "importance"_a, "errors"_a, "to_outputs"_a,
+        "Return (loss, mean expected return of the actions taken, mean of the largest, mean absolute difference between\n"
+        "expected returns and mean targets); write the gradient of the quantiles. Source: Dabney et al. 2018.\n\n"
+        "outputs: float32 [N, A, quantiles]; actions: int64 [N]; targets: float32 [N, K]; importance, errors: float32\n"
+        "[N] or None. errors receives the absolute differences.");
 }
 
 }  // namespace hive

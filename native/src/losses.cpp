@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "dense/kernels.hpp"
+
 namespace hive {
 namespace {
 
@@ -273,6 +275,54 @@ QLoss q_loss(std::size_t count, bool huber, std::span<const float> values, std::
     sum.largest += static_cast<double>(weight) * largest;
     sum.error += static_cast<double>(weight) * size;
   }
+  return sum;
+}
+
+namespace {
+
+double mean_of(const float* numbers, std::size_t count) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(numbers[i]);
+  return sum / static_cast<double>(count);
+}
+
+}  // namespace
+
+QLoss quantile_loss(QuantileSizes sizes, std::span<const float> outputs, std::span<const std::int64_t> actions,
+                    std::span<const float> targets, std::span<const float> importance, std::span<float> errors,
+                    std::span<float> to_outputs) {
+  const std::size_t rows = actions.size(), count = sizes.quantiles, area = sizes.actions * count;
+  const float weight = 1.0F / static_cast<float>(std::max<std::size_t>(rows, 1));
+  std::fill(to_outputs.begin(), to_outputs.end(), 0.0F);
+  QLoss sum{};
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto taken = static_cast<std::size_t>(actions[row]);
+    const float* output = outputs.data() + row * area;
+    const float* quantiles = output + taken * count;
+    const float* wanted = targets.data() + row * sizes.targets;
+    float* slopes = to_outputs.data() + row * area + taken * count;
+    const float factor = importance.empty() ? 1.0F : importance[row];
+    double loss = 0.0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const float tau = (static_cast<float>(i) + 0.5F) / static_cast<float>(count);
+      const dense::Pull found = dense::chosen_kernels().pull(quantiles[i], tau, wanted, sizes.targets);
+      loss += static_cast<double>(found.loss);
+      slopes[i] = found.slope * factor * weight;
+    }
+    double largest = mean_of(output, count);
+    for (std::size_t action = 1; action < sizes.actions; ++action) {
+      const double value = mean_of(output + action * count, count);
+      largest = value > largest || value != value ? value : largest;
+    }
+    const double value = mean_of(quantiles, count);
+    const double error = std::fabs(mean_of(wanted, sizes.targets) - value);
+    if (!errors.empty()) errors[row] = static_cast<float>(error);
+    sum.total += loss * static_cast<double>(factor);
+    sum.mean += value;
+    sum.largest += largest;
+    sum.error += error;
+  }
+  for (double* mean : {&sum.total, &sum.mean, &sum.largest, &sum.error}) *mean *= static_cast<double>(weight);
   return sum;
 }
 

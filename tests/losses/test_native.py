@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hive.losses import A2CLoss, PPOLoss, QLoss, VTraceLoss
+from hive.losses import A2CLoss, CategoricalQLoss, PPOLoss, QLoss, QuantileQLoss, VTraceLoss
 from hive.losses.native import policy_losses
 from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
 from hive.networks.distributions import ActionDistribution
@@ -143,6 +143,33 @@ def test_action_values(rows: int, actions: int, huber: bool, weighted: bool, dra
     )
     compare(loss, values)
     np.testing.assert_allclose(errors, (values.gather(1, taken[:, None])[:, 0] - targets).abs().numpy(), rtol=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 20),
+    actions=st.integers(1, 4),
+    atoms=st.integers(2, 40),
+    targets=st.integers(1, 40),
+    drawn=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_distributions_of_returns(rows: int, actions: int, atoms: int, targets: int, drawn: bool, seed: int) -> None:
+    draws = Draws(seed)
+    taken = torch.randint(0, actions, (rows,), generator=draws.generator)
+    importance = torch.rand(rows, generator=draws.generator) if drawn else None
+    quantiles, wanted = 2.0 * draws.normal(rows, actions, atoms), 2.0 * draws.normal(rows, targets)
+    chances, support = draws.normal(rows, atoms).softmax(-1), draws.normal(atoms)
+    errors = np.zeros(rows, np.float32)
+    by_quantiles = QuantileQLoss(quantiles, taken, wanted, importance, errors)
+    by_categories = CategoricalQLoss(quantiles, taken, chances, support, importance, errors)
+    losses: Any = [(by_quantiles, quantiles), (by_categories, quantiles.log_softmax(-1))]
+    for loss, outputs in losses:
+        loss(outputs)
+        expected = errors.copy()
+        errors[:] = -1.0
+        compare(loss, outputs)
+        np.testing.assert_allclose(errors, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_rows_of_weight_zero_may_have_any_values() -> None:

@@ -104,4 +104,16 @@ QLoss q_loss(std::size_t count, bool huber, std::span<const float> values, std::
              std::span<const float> targets, std::span<const float> weights, std::span<const float> importance,
              std::span<float> errors, std::span<float> to_values);
 
+// Quantile regression with Huber's loss, delta 1 (Dabney et al. 2018): for each row the sum over its quantiles of the mean
+// over its targets. Quantile i of `count` is that of (i + 1/2) / count.
+struct QuantileSizes {
+  std::size_t actions, quantiles, targets;
+};
+
+// outputs, to_outputs: [rows, actions, quantiles]; targets: [rows, targets]; others as for `q_loss`, equal weights. The
+// errors are differences of means. Returns the loss, and means of the mean quantile taken, of the largest, of the errors.
+QLoss quantile_loss(QuantileSizes sizes, std::span<const float> outputs, std::span<const std::int64_t> actions,
+                    std::span<const float> targets, std::span<const float> importance, std::span<float> errors,
+                    std::span<float> to_outputs);
+
 }  // namespace hive

@@ -269,11 +269,48 @@ void normalize_back(Rows shape, const float* scale, const float* normalised, con
   }
 }
 
+Pull pull(float quantile, float tau, const float* targets, std::size_t count) {
+  constexpr std::size_t kVectors = kLanes / kWidth;
+  Vector losses[kVectors] = {}, slopes[kVectors] = {};
+  const Vector below = all(1.0F - tau), above = all(tau);
+  const auto add = [&](std::size_t v, Vector errors, Vector counted) {
+    const Vector bounded = at_least(at_most(errors, 1.0F), -1.0F);
+    const Vector side = (errors < Vector{} ? below : above) * counted;
+    losses[v] += side * (bounded * (errors - 0.5F * bounded));
+    slopes[v] -= side * bounded;
+  };
+  std::size_t at = 0;
+  for (; at + kLanes <= count; at += kLanes) {
+    for (std::size_t v = 0; v < kVectors; ++v) add(v, load(targets + at + v * kWidth) - quantile, all(1.0F));
+  }
+  if (at < count) {
+    float rest[kLanes], counted[kLanes] = {};
+    std::fill_n(rest, kLanes, quantile);
+    for (std::size_t lane = 0; at + lane < count; ++lane) {
+      rest[lane] = targets[at + lane];
+      counted[lane] = 1.0F;
+    }
+    for (std::size_t v = 0; v < kVectors; ++v) add(v, load(rest + v * kWidth) - quantile, load(counted + v * kWidth));
+  }
+  float lanes[2][kLanes];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    store(lanes[0] + v * kWidth, losses[v]);
+    store(lanes[1] + v * kWidth, slopes[v]);
+  }
+  Pull sum{};
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    sum.loss += lanes[0][lane];
+    sum.slope += lanes[1][lane];
+  }
+  const float share = 1.0F / static_cast<float>(count);
+  return {sum.loss * share, sum.slope * share};
+}
+
 }  // namespace
 
 const Kernels& HIVE_KERNELS() {
   static constexpr Kernels kernels{HIVE_KERNELS_NAME, product,  activate,      differentiate,
-                                   sum,               normalize, normalize_back};
+                                   sum,               normalize, normalize_back, pull};
   return kernels;
 }
 

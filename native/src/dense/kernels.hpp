@@ -30,6 +30,11 @@ struct Rows {
   std::size_t rows, columns, stride;
 };
 
+// The mean over targets of |tau - [u < 0]| huber(u), u = target - quantile, and its derivative by the quantile.
+struct Pull {
+  float loss, slope;
+};
+
 struct Kernels {
   const char* name;
   void (*product)(const Product& product);
@@ -45,6 +50,8 @@ struct Kernels {
   // slopes of out -> slopes of in, in place; adds the gradients of scale and shift, unless these are null.
   void (*normalize_back)(Rows shape, const float* scale, const float* normalised, const float* inverse, float* slopes,
                          float* to_scale, float* to_shift);
+  // The pull of `count` targets on a quantile of probability tau; Huber's loss has delta 1.
+  Pull (*pull)(float quantile, float tau, const float* targets, std::size_t count);
 };
 
 const Kernels& avx512_kernels();
