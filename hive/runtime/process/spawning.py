@@ -10,9 +10,10 @@ import os
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-__all__ = ["MARK", "OUTPUT", "THREADS", "ForkServer", "is_supervisor", "start_fork_server"]
+__all__ = ["MARK", "OUTPUT", "THREADS", "ForkServer", "is_supervisor", "modules_to_preload", "start_fork_server"]
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 # glibc returns large freed blocks to the system at once, so each array of a network is paged in anew: 20 % of the time
@@ -23,13 +24,30 @@ OUTPUT = "fork-server.out"  # file in the log folder with the server's output
 
 MARK = "HIVE_RUN_MARK"  # variable in the environment of a run's processes and of those that user code starts there
 
+TRAINER = ("hive.schemes.trainer", "gymnasium")  # modules that every run of the built-in trainer imports
+
 ForkServer = tuple["subprocess.Popen[bytes]", socket.socket]  # the process, and this end of the connection to it
 
 
-def start_fork_server(log_folder: Path) -> ForkServer:
-    """Start a fork server in a session of its own, with its output appended to OUTPUT in the log folder."""
+def modules_to_preload(config: Path) -> tuple[str, ...]:
+    """Return the modules that a fork server may import before it is told to build the topology of this config.
+
+    A custom topology or scheme may need no torch, so for these, and for a file that cannot be read, there are none.
+    """
+    try:
+        run = tomllib.loads(config.read_text())["run"]
+        return () if "topology" in run or ":" in run["scheme"] else TRAINER
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def start_fork_server(log_folder: Path, preload: tuple[str, ...] = ()) -> ForkServer:
+    """Start a fork server in a session of its own, with its output appended to OUTPUT in the log folder.
+
+    It imports the modules `preload` at once, while the caller prepares the request to build.
+    """
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-P", "-m", "hive.runtime.process.fork_server", str(theirs.fileno())]
+    command = [sys.executable, "-P", "-m", "hive.runtime.process.fork_server", str(theirs.fileno()), *preload]
     with theirs, (log_folder / OUTPUT).open("ab") as out:
         server = subprocess.Popen(
             command,

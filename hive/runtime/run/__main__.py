@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hive.runtime.process.spawning import start_fork_server
+from hive.runtime.process.spawning import modules_to_preload, start_fork_server
 
 __all__ = ["main"]
 
@@ -23,7 +23,8 @@ def main() -> None:
     `hive up` starts this process in a session of its own, so closing the terminal does not end it.
     """
     directory, log_folder = map(Path, sys.argv[1:3])
-    server, connection = start_fork_server(log_folder)
+    preload = modules_to_preload(directory / "resolved.toml")
+    server, connection = start_fork_server(log_folder, preload)
     try:
         from hive.records import RunDirectory
         from hive.runtime.run.execute import run_forked
