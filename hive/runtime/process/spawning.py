@@ -24,7 +24,8 @@ OUTPUT = "fork-server.out"  # file in the log folder with the server's output
 
 MARK = "HIVE_RUN_MARK"  # variable in the environment of a run's processes and of those that user code starts there
 
-TRAINER = ("hive.schemes.trainer", "gymnasium")  # modules that every run of the built-in trainer imports
+# Modules that runs of the built-in trainer import, the last one only in collectors, where each would import it again.
+TRAINER = ("hive.schemes.trainer", "gymnasium", "hive.envs.compiled_vector")
 
 ForkServer = tuple["subprocess.Popen[bytes]", socket.socket]  # the process, and this end of the connection to it
 
