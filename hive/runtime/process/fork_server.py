@@ -40,7 +40,7 @@ from typing import NoReturn
 from hive.errors import HiveError
 from hive.runtime.process.output import redirect_output
 from hive.runtime.process.process_main import host
-from hive.runtime.process.spawning import MARK, is_supervisor
+from hive.runtime.process.spawning import MARK, OUTPUT, is_supervisor
 from hive.runtime.process.stacks import listen_for_stacks
 from hive.runtime.process.user_exits import leave, raise_on_exit
 from hive.runtime.topology.plan import Plan
@@ -144,6 +144,8 @@ class _Server:
     def _build(self, request: Build) -> None:
         if self.build is not None:
             gc.unfreeze()  # the objects of an earlier topology must be collected
+        else:
+            _keep_output(Path(request.log_folder) / OUTPUT)
         self.build = request
         try:
             module, _, function = request.factory.partition(":")
@@ -284,6 +286,17 @@ def _exit_with(supervisor: int) -> None:
         leave(1)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C is for the `hive` command, which sends the supervisor a request
+
+
+def _keep_output(path: Path) -> None:
+    """Append what this process has printed so far, if that is only in memory, and all that follows to this file."""
+    try:
+        if os.fstat(1).st_nlink == 0:  # a file in memory, which has no name
+            printed = Path("/proc/self/fd/1").read_bytes()
+            redirect_output(path)
+            os.write(1, printed)
+    except OSError:
+        pass  # the disk is full
 
 
 def _name_process(name: str) -> None:

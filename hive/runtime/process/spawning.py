@@ -10,10 +10,23 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["MARK", "OUTPUT", "THREADS", "ForkServer", "is_supervisor", "modules_to_preload", "start_fork_server"]
+__all__ = [
+    "APPENDED",
+    "EARLY",
+    "MARK",
+    "OUTPUT",
+    "SUPERVISOR_OUTPUT",
+    "THREADS",
+    "ForkServer",
+    "is_supervisor",
+    "modules_to_preload",
+    "start_fork_server",
+]
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 # glibc returns large freed blocks to the system at once, so each array of a network is paged in anew: 20 % of the time
@@ -21,6 +34,9 @@ THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THR
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 OUTPUT = "fork-server.out"  # file in the log folder with the server's output
+EARLY = "--early"  # option of a supervisor that is started before its run has a directory
+APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+SUPERVISOR_OUTPUT = "supervisor.out"  # file in the log folder with the supervisor's output
 
 MARK = "HIVE_RUN_MARK"  # variable in the environment of a run's processes and of those that user code starts there
 
@@ -36,24 +52,26 @@ def modules_to_preload(config: Path) -> tuple[str, ...]:
     A custom topology or scheme may need no torch, so for these, and for a file that cannot be read, there are none.
     """
     try:
-        run = tomllib.loads(config.read_text())["run"]
-        return () if "topology" in run or ":" in run["scheme"] else TRAINER
-    except (OSError, ValueError, KeyError, TypeError):
+        run = tomllib.loads(config.read_text()).get("run", {})
+        return () if "topology" in run or ":" in run.get("scheme", "") else TRAINER
+    except (OSError, ValueError, TypeError, AttributeError):
         return ()
 
 
-def start_fork_server(log_folder: Path, preload: tuple[str, ...] = ()) -> ForkServer:
+def start_fork_server(log_folder: Path | None, preload: Sequence[str] = ()) -> ForkServer:
     """Start a fork server in a session of its own, with its output appended to OUTPUT in the log folder.
 
-    It imports the modules `preload` at once, while the caller prepares the request to build.
+    log_folder: None if it does not exist yet. The server keeps its output in memory then, until its first build.
+    preload: modules that it imports at once, while the caller prepares the request to build.
     """
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-P", "-m", "hive.runtime.process.fork_server", str(theirs.fileno()), *preload]
-    with theirs, (log_folder / OUTPUT).open("ab") as out:
+    output = os.memfd_create(OUTPUT) if log_folder is None else os.open(log_folder / OUTPUT, APPENDED, 0o644)
+    with theirs, os.fdopen(output, "ab") as out:
         server = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
-            env={**MALLOC, **os.environ, **THREADS, MARK: f"{os.getpid()} {log_folder}"},
+            env={**MALLOC, **os.environ, **THREADS, MARK: f"{os.getpid()} {time.time_ns()}"},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -27,6 +27,15 @@ def test_a_fork_server_replies_and_exits_when_the_connection_closes(tmp_path: Pa
     assert (tmp_path / OUTPUT).read_text() == ""
 
 
+def test_output_before_there_is_a_log_folder_is_kept(tmp_path: Path) -> None:
+    server, line = start_fork_server(None, ["this"])  # a module that prints
+    with line:
+        send(line, Build("hive.nowhere:load", "", os.getpid(), str(tmp_path / "sockets"), str(tmp_path)))
+        assert isinstance(receive(line, REPLIES), BuildFailed)
+    assert server.wait(LIMIT_S) == 0
+    assert "The Zen of Python" in (tmp_path / OUTPUT).read_text()
+
+
 def test_a_connection_closed_before_the_server_listens_ends_it_too(tmp_path: Path) -> None:
     server, line = start_fork_server(tmp_path)
     line.close()
