@@ -16,6 +16,7 @@ from benchmarks import accumulator_report, channel_report, checkpoint_report, re
 from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
 from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
+from benchmarks.growth import add_growth
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import BenchError
@@ -76,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     _add_channel(benches)
     _add_tree(benches)
     _add_replay(benches)
+    add_growth(benches)
     return top
 
 
