@@ -4,7 +4,7 @@
     million parameters   0.3, 2 and 25, one collector
     gradient workers     1..8, eight collectors, 0.3 million parameters
 
-Each size is a separate run of A2C, started by `hive up` and measured from its first update on (hive_run.py). The
+Each size is a separate run of A2C, started by `hive up` and measured after its first updates (hive_run.py). The
 environments sleep (sleeping.py), so the cores are idle most of the time. A cost is CPU time, which hardly depends on
 what else the machine does. Repetitions measure the sizes upwards and downwards in turn, and the medians count.
 
@@ -42,6 +42,7 @@ seed = 1
 steps = 1_000_000_000_000
 [env]
 id = "benchmarks.sleeping:Sleeping"
+options = {{ step_s = {step_s} }}
 [collection]
 workers = {collectors}
 envs = 1
@@ -56,6 +57,9 @@ every = {{}}
 """
 
 REPETITIONS, SECONDS = 3, 5.0
+WARM_UPDATES = 10  # left out: more than a board has blocks, so that all memory has been touched
+STEP_S = 0.02  # 64 collectors keep less than half a core busy
+FAST_STEP_S = 0.001  # for few collectors with large networks, whose updates take longer than the steps
 SMALL = (64, 64)
 MIDDLEWARES = {0.3: (544, 544), 2.0: (1410, 1410), 25.0: (4096, 4096, 2048)}  # million parameters -> widths of layers
 RUNTIME = ("supervisor", "fork-server", "recorder")
@@ -72,9 +76,11 @@ class Axis:
     figures: Sequence[str]
 
 
-def _config(collectors: float = 1, gradient_workers: float = 0, middleware: Sequence[int] = SMALL) -> str:
+def _config(
+    collectors: float = 1, gradient_workers: float = 0, middleware: Sequence[int] = SMALL, step_s: float = STEP_S
+) -> str:
     sizes = {"collectors": int(collectors), "gradient_workers": int(gradient_workers)}
-    return CONFIG.format(**sizes, middleware=list(middleware))
+    return CONFIG.format(**sizes, middleware=list(middleware), step_s=step_s)
 
 
 AXES = (
@@ -87,7 +93,7 @@ AXES = (
     Axis(
         "million parameters",
         tuple(MIDDLEWARES),
-        lambda units: _config(middleware=MIDDLEWARES[units]),
+        lambda units: _config(middleware=MIDDLEWARES[units], step_s=FAST_STEP_S),
         ("learner", "collectors", "runtime"),
     ),
     Axis(
@@ -136,7 +142,7 @@ def measure_growth(
     for repetition in range(repetitions):
         for axis, units in sizes if repetition % 2 == 0 else reversed(sizes):
             log(f"{repetition + 1} of {repetitions}: {units:g} {axis.name}")
-            costs = costs_of(measure_run(axis.config(units), seconds))
+            costs = costs_of(measure_run(axis.config(units), seconds, warm_updates=WARM_UPDATES))
             shared = {"repetition": repetition, "seconds": seconds, "load": round(os.getloadavg()[0], 2)}
             for figure in (*axis.figures, "updates_per_s"):
                 found.setdefault((axis.name, units, figure), []).append(costs[figure])

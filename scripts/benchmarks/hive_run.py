@@ -79,10 +79,11 @@ class Look:
     cpu: Mapping[int, float]
 
 
-def measure_run(config: str, seconds: float, keys: Sequence[str] = ()) -> dict[str, Any]:
+def measure_run(config: str, seconds: float, keys: Sequence[str] = (), warm_updates: int = 1) -> dict[str, Any]:
     """Run `config` for `seconds` after its first update; return its figures. Raises BenchError.
 
-    config: a TOML text. keys: `KEY=VALUE`, which override it.
+    config: a TOML text. keys: `KEY=VALUE`, which override it. warm_updates: updates before the first sample, instead of
+    one: the first turns of a large network touch their memory for the first time.
     """
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
         folder = Path(name)
@@ -90,7 +91,7 @@ def measure_run(config: str, seconds: float, keys: Sequence[str] = ()) -> dict[s
         directory = RunDirectory(folder / "runs" / f"{NAME}-1")
         with started(folder, importing(), keys) as process:
             try:
-                first, last = _watch(directory, process, seconds)
+                first, last = _watch(directory, process, seconds, warm_updates)
                 process.wait(END_S)
                 summary = Summary.read(directory.summary_file)
                 records = [json.loads(line) for line in directory.metrics_file.read_text().splitlines()]
@@ -133,10 +134,12 @@ def started(
                     continue
 
 
-def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: float) -> tuple[Look, Look]:
-    """Sample after the first update and again `seconds` later, then end the run. Raises HiveError, BenchError."""
+def _watch(
+    directory: RunDirectory, process: subprocess.Popen[bytes], seconds: float, warm_updates: int
+) -> tuple[Look, Look]:
+    """Sample after the first updates and again `seconds` later, then end the run. Raises HiveError, BenchError."""
     with closing(connected(directory, process)) as client:
-        first_update(client, process)
+        first_update(client, process, warm_updates)
         first = _look(client)
         time.sleep(seconds)
         last = _look(client)
@@ -144,12 +147,12 @@ def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: f
         return first, last
 
 
-def first_update(client: ControlClient, process: subprocess.Popen[bytes]) -> None:
-    """Wait for the first update. Raises BenchError after `START_S`, or where the run exits."""
+def first_update(client: ControlClient, process: subprocess.Popen[bytes], updates: int = 1) -> None:
+    """Wait for the first `updates` updates. Raises BenchError after `START_S`, or where the run exits."""
     limit = time.monotonic() + START_S
-    while not results_of(client.status()).get("updates"):
+    while results_of(client.status()).get("updates", 0) < updates:
         if time.monotonic() > limit or process.poll() is not None:
-            raise BenchError(f"no update within {START_S:.0f} s")
+            raise BenchError(f"fewer than {updates} updates within {START_S:.0f} s")
         time.sleep(POLL_S)
 
 
