@@ -31,7 +31,13 @@ __all__ = [
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 # glibc returns large freed blocks to the system at once, so each array of a network is paged in anew: 20 % of the time
 # of a gradient of images. Blocks up to the maximum of 32 MiB now come from the heap, which keeps up to 1 GiB.
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+# With huge pages for the heap, where the kernel has them, a fork copies 20,000 entries of the page table fewer: 3 ms
+# instead of 7.
+MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
 
 OUTPUT = "fork-server.out"  # file in the log folder with the server's output
 EARLY = "--early"  # option of a supervisor that is started before its run has a directory
