@@ -14,6 +14,7 @@ import importlib
 import os
 import re
 import sys
+from contextlib import ExitStack
 from typing import Any, NoReturn
 
 from hive import __version__
@@ -112,11 +113,11 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the `hive` command with `arguments` (default: those of the process) and exit with its exit code."""
-    with printable_output():
-        _main(arguments)
+    with ExitStack() as at_last, printable_output():
+        _main(arguments, at_last)
 
 
-def _main(arguments: list[str] | None) -> NoReturn:
+def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
     try:
         if sys.platform != "linux":
             raise PlatformError(
@@ -127,6 +128,11 @@ def _main(arguments: list[str] | None) -> NoReturn:
             # For custom "package.module:Class". The current folder comes last, so that it cannot hide other modules.
             sys.path.append(os.getcwd())
         words = _renamed(sys.argv[1:] if arguments is None else arguments)
+        if words[:1] == ["up"]:
+            from hive.cli import early_start
+
+            at_last.callback(early_start.abandon)  # after an error has been shown
+            early_start.begin(words)
         known = parser(only=words[0] if words else "")
         try:
             options = known.parse_args(words)

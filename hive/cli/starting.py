@@ -11,7 +11,6 @@ of the command. The supervisor has its own session, so Ctrl-C in the terminal ne
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -22,9 +21,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hive.cli.early_start import hand_over, supervisor_command, supervisor_environment
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
-from hive.native import source_folder
 from hive.printable import printable
 from hive.records import (
     RunDirectory,
@@ -38,6 +37,7 @@ from hive.records.documents import failure
 from hive.records.jsonl import last_lines
 from hive.records.summary import NOT_STARTED
 from hive.runtime.actor.error_location import user_frames
+from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
 __all__ = [
@@ -86,23 +86,18 @@ def deferred_interrupts() -> Iterator[None]:
 
 
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
-    """Start the supervisor's process."""
-    with (directory.logs / "supervisor.out").open("ab") as out:
-        command = [sys.executable, "-P", "-m", "hive.runtime.run", str(directory.path), str(directory.logs)]
+    """Start the supervisor's process, or use the one that was started early."""
+    if (early := hand_over(directory.path, directory.logs)) is not None:
+        return early
+    with (directory.logs / SUPERVISOR_OUTPUT).open("ab") as out:
         return subprocess.Popen(
-            command, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            supervisor_command(str(directory.path), str(directory.logs)),
+            env=supervisor_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
-
-
-def environment() -> dict[str, str]:
-    """Return the environment of a run's processes, which import hive from the same folder as this process.
-
-    Python in a source folder imports hive from the current folder, which the option -P hides from those processes.
-    """
-    folder, path = source_folder(), os.environ.get("PYTHONPATH")
-    if folder is None:
-        return dict(os.environ)
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *([path] if path else [])])}
 
 
 def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
@@ -174,7 +169,7 @@ def raise_failure(directory: RunDirectory, code: int, pid: int) -> None:
     """
     path = directory.failure_file
     if not path.exists():
-        output = directory.logs / "supervisor.out"
+        output = directory.logs / SUPERVISOR_OUTPUT
         if _had_begun(directory, pid):
             raise ActorFailed(
                 f"the supervisor ended with code {code} without a summary; the run {directory.name} is lost",

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hive.cli.starting import connect, environment, start
+from hive.cli.early_start import supervisor_environment
+from hive.cli.starting import connect, start
 from hive.config import SCHEMES, Config, load_config, render, resolved
 from hive.config.values import toml_text
 from hive.errors import ActorFailed, ConfigError, HiveError
@@ -122,7 +123,12 @@ def _measured(config: Config, folder: Path) -> Costs:
         with output.open("wb") as out:
             command = [sys.executable, "-P", "-m", "hive.tuning", str(folder)]
             code = subprocess.run(
-                command, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=MEASURE_S
+                command,
+                env=supervisor_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                timeout=MEASURE_S,
             ).returncode
     except subprocess.TimeoutExpired:
         raise ActorFailed(

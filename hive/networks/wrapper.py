@@ -32,6 +32,7 @@ from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import common_rows, merged_inputs, refuse_misfits
 from hive.networks.groups import GroupUpdate
 from hive.networks.inputs import RECURRENT_STATE
+from hive.networks.layers import placeholder_weights
 from hive.networks.losses import as_array, one_for_each
 from hive.networks.parameters import GradientClippingMethod, network_parameters_of
 from hive.networks.shared_network import SharedNetwork
@@ -103,7 +104,7 @@ class NetworkWrapper:
 
     @property
     def online_network(self) -> TorchArchitecture:
-        """The network that acts and learns; in a run it is built at the first access."""
+        """The network that acts and learns; in a run it is built at the first access, and has to be bound."""
         if self._online is None:
             self._online = self._late_copy("online")
         return self._online
@@ -171,7 +172,8 @@ class NetworkWrapper:
         return SharedNetwork(state, parameters.optimizer_settings(), limit)
 
     def _late_copy(self, role: str) -> TorchArchitecture:
-        made = self._copy_called(role)
+        with placeholder_weights():  # the copy reads those of a block
+            made = self._copy_called(role)
         made.set_is_training(self._is_training)
         return made
 

@@ -221,7 +221,7 @@ class SimulatedTransport:
     def bind(self, address: str, receive: Receive) -> None:
         self.boxes[address] = receive, contextvars.copy_context()
 
-    def post(self, address: str, frames: Frames, *, stable: bool = False) -> bool:
+    def post(self, address: str, frames: Frames, *, stable: bool = False, hint: bool = False) -> bool:
         process = current_process()
         if address not in self.boxes or (process is not None and process.dead):
             return False

@@ -25,6 +25,7 @@ from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
 from benchmarks.contender import PEERS, Contender, Measurement, Pythons
 from benchmarks.goal import race, racers
+from benchmarks.growth import add_growth
 from benchmarks.ladder import append_rows, check_ladder, rows_of
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import cache_folder, peer_python
@@ -65,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     _add_channel(benches)
     _add_tree(benches)
     _add_replay(benches)
+    add_growth(benches)
     return top
 
 

@@ -100,10 +100,11 @@ class Look:
     used: Mapping[int, Used]
 
 
-def measure_run(config: str, seconds: float, keys: Sequence[str] = ()) -> dict[str, Any]:
+def measure_run(config: str, seconds: float, keys: Sequence[str] = (), warm_updates: int = 1) -> dict[str, Any]:
     """Run `config` for `seconds` after its first update; return its figures. Raises BenchError.
 
-    config: a TOML text. keys: `KEY=VALUE`, which override it.
+    config: a TOML text. keys: `KEY=VALUE`, which override it. warm_updates: updates before the first sample, instead of
+    one: the first turns of a large network touch their memory for the first time.
     """
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
         folder = Path(name)
@@ -111,7 +112,7 @@ def measure_run(config: str, seconds: float, keys: Sequence[str] = ()) -> dict[s
         directory = RunDirectory(folder / "runs" / f"{NAME}-1")
         with started(folder, importing(), keys) as process:
             try:
-                first, last = _watch(directory, process, seconds)
+                first, last = _watch(directory, process, seconds, warm_updates)
                 process.wait(END_S)
                 summary = Summary.read(directory.summary_file)
                 records = [json.loads(line) for line in directory.metrics_file.read_text().splitlines()]
@@ -154,10 +155,12 @@ def started(
                     continue
 
 
-def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: float) -> tuple[Look, Look]:
-    """Sample after the first update and again `seconds` later, then end the run. Raises HiveError, BenchError."""
+def _watch(
+    directory: RunDirectory, process: subprocess.Popen[bytes], seconds: float, warm_updates: int
+) -> tuple[Look, Look]:
+    """Sample after the first updates and again `seconds` later, then end the run. Raises HiveError, BenchError."""
     with closing(connected(directory, process)) as client:
-        first_update(client, process)
+        first_update(client, process, warm_updates)
         time.sleep(WARM_S)
         first = _look_at_round_end(client, process)
         time.sleep(seconds)
@@ -178,12 +181,12 @@ def _look_at_round_end(client: ControlClient, process: subprocess.Popen[bytes]) 
     raise BenchError(f"no round ended within {START_S:.0f} s")
 
 
-def first_update(client: ControlClient, process: subprocess.Popen[bytes]) -> None:
-    """Wait for the first update. Raises BenchError after `START_S`, or where the run exits."""
+def first_update(client: ControlClient, process: subprocess.Popen[bytes], updates: int = 1) -> None:
+    """Wait for the first `updates` updates. Raises BenchError after `START_S`, or where the run exits."""
     limit = time.monotonic() + START_S
-    while not results_of(client.status()).get("updates"):
+    while results_of(client.status()).get("updates", 0) < updates:
         if time.monotonic() > limit or process.poll() is not None:
-            raise BenchError(f"no update within {START_S:.0f} s")
+            raise BenchError(f"fewer than {updates} updates within {START_S:.0f} s")
         time.sleep(POLL_S)
 
 

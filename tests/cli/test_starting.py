@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -230,15 +229,3 @@ def test_interrupted_again_it_is_killed(place: Place) -> None:
     assert process.signals == [signal.SIGINT, signal.SIGKILL]
     assert process.returncode == -signal.SIGKILL
     assert place.capture.readouterr() == ("", LINE)
-
-
-def test_processes_of_a_run_import_hive_from_the_source_folder_of_their_parent(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(module, "source_folder", lambda: tmp_path)
-    monkeypatch.setenv("PYTHONPATH", "mine")
-    assert module.environment()["PYTHONPATH"] == f"{tmp_path}:mine"
-    monkeypatch.delenv("PYTHONPATH")
-    assert module.environment()["PYTHONPATH"] == str(tmp_path)
-    monkeypatch.setattr(module, "source_folder", lambda: None)
-    assert "PYTHONPATH" not in module.environment()

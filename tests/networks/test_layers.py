@@ -7,7 +7,15 @@ import torch
 from torch import nn
 
 from hive.errors import NetworkError
-from hive.networks.layers import ACTIVATIONS, HIDDEN_GAIN, activation_layer, dense_layers, orthogonal, seeded
+from hive.networks.layers import (
+    ACTIVATIONS,
+    HIDDEN_GAIN,
+    activation_layer,
+    dense_layers,
+    orthogonal,
+    placeholder_weights,
+    seeded,
+)
 
 
 def test_weights_are_orthogonal_with_their_gain_and_biases_zero() -> None:
@@ -55,3 +63,13 @@ def test_seeded_draws_from_the_given_generator_and_leaves_the_global_one_alone()
     with seeded(torch.Generator().manual_seed(1)):
         assert torch.equal(torch.rand(2), one)
     assert not torch.equal(one, two)
+
+
+def test_draws_after_placeholder_weights_are_those_after_orthogonal_ones() -> None:
+    with seeded(torch.Generator().manual_seed(1)):
+        original = orthogonal(nn.Linear(8, 3))
+        expected = torch.rand(2)
+    with seeded(torch.Generator().manual_seed(1)), placeholder_weights():
+        placeholder = orthogonal(nn.Linear(8, 3))
+        assert torch.equal(torch.rand(2), expected)
+    assert not torch.equal(placeholder.weight, original.weight)

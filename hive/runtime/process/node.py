@@ -403,7 +403,7 @@ class Node:
             if local is not None:
                 local.wake()
             elif (member := self.members.get(actor)) is not None and not member.dedicated:
-                self.context.transport.post(member.address, encode(Notify(actor)))
+                self.context.transport.post(member.address, encode(Notify(actor)), hint=True)
 
     def _on_notify(self, message: Notify) -> None:
         self.waiters[message.actor].wake()

@@ -4,15 +4,26 @@ It starts the fork server before its own imports, so that both processes import 
 torch takes seconds and dominates the start of a run. However this process exits, its connection to the fork server
 closes, and the fork server exits too (hive.runtime.process.fork_server). hive.runtime.run.execute runs the run itself.
 
+`python -m hive.runtime.run --early [MODULE ...]` starts before the run has a directory (hive.cli.early_start). The fork
+server imports these modules meanwhile, and the two paths follow on stdin, separated by a zero byte.
+
 This module imports only the standard library at the top, to start the fork server without delay.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
-from hive.runtime.process.spawning import start_fork_server
+from hive.runtime.process.spawning import (
+    APPENDED,
+    EARLY,
+    SUPERVISOR_OUTPUT,
+    ForkServer,
+    modules_to_preload,
+    start_fork_server,
+)
 
 __all__ = ["main"]
 
@@ -22,18 +33,43 @@ def main() -> None:
 
     `hive up` starts this process in a session of its own, so closing the terminal does not end it.
     """
-    directory, log_folder = map(Path, sys.argv[1:3])
-    server, connection = start_fork_server(log_folder)
+    if sys.argv[1] == EARLY:
+        code = _run(None, start_fork_server(None, sys.argv[2:]))
+    else:
+        directory, log_folder = map(Path, sys.argv[1:3])
+        code = _run(directory, start_fork_server(log_folder, modules_to_preload(directory / "resolved.toml")))
+    sys.exit(code)
+
+
+def _run(directory: Path | None, server: ForkServer) -> int:
+    """Run the run in this directory, None: in the one that stdin names, and return its exit code."""
+    process, _ = server
     try:
+        directory = directory or _directory_from_stdin()
+        if directory is None:
+            return 0
         from hive.records import RunDirectory
         from hive.runtime.run.execute import run_forked
 
-        code = run_forked(RunDirectory.open(directory), (server, connection))
+        return run_forked(RunDirectory.open(directory), server)
     finally:
-        if server.poll() is None:  # the run failed before it took over the fork server
-            server.kill()
-            server.wait()
-    sys.exit(code)
+        if process.poll() is None:  # the run failed before it took over the fork server
+            process.kill()
+            process.wait()
+
+
+def _directory_from_stdin() -> Path | None:
+    """Wait for the run's directory, and append the output of this process to its log; None if there will be no run."""
+    paths = sys.stdin.buffer.read().split(b"\0")
+    if len(paths) < 2:
+        return None
+    sys.argv[1:] = map(os.fsdecode, paths)  # those of a supervisor that starts with a directory
+    directory, log_folder = map(Path, sys.argv[1:])
+    output = os.open(log_folder / SUPERVISOR_OUTPUT, APPENDED, 0o644)
+    for number in (1, 2):
+        os.dup2(output, number)
+    os.close(output)
+    return directory
 
 
 if __name__ == "__main__":

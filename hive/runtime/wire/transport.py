@@ -24,11 +24,12 @@ class Transport(Protocol):
     def bind(self, address: str, receive: Receive) -> None:
         """Open this process's mailbox. The event loop calls `receive` once per message."""
 
-    def post(self, address: str, frames: Frames, *, stable: bool = False) -> bool:
+    def post(self, address: str, frames: Frames, *, stable: bool = False, hint: bool = False) -> bool:
         """Send frames without blocking. Returns False when the mailbox is full or missing.
 
         `stable`: the frames do not change before they have arrived, or nobody wants them any more when they do. Such
-        frames need not be copied.
+        frames need not be copied. `hint`: the message is one short frame that may be lost or overtake others, and is
+        sent in the fastest way.
         """
 
     def forget(self, address: str) -> None:
@@ -50,7 +51,7 @@ class MemoryTransport:
     def bind(self, address: str, receive: Receive) -> None:
         self.boxes[address] = receive
 
-    def post(self, address: str, frames: Frames, *, stable: bool = False) -> bool:
+    def post(self, address: str, frames: Frames, *, stable: bool = False, hint: bool = False) -> bool:
         receive = self.boxes.get(address)
         if receive is None:
             return False

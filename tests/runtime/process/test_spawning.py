@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from hive.runtime.process.fork_server import REPLIES, Build, BuildFailed
-from hive.runtime.process.spawning import OUTPUT, THREADS, is_supervisor, start_fork_server
+from hive.runtime.process.spawning import OUTPUT, THREADS, is_supervisor, modules_to_preload, start_fork_server
 from hive.runtime.wire.stream import receive, send
 
 LIMIT_S = 60.0  # time limit for starting Python on a busy machine
 
 
 def test_a_fork_server_replies_and_exits_when_the_connection_closes(tmp_path: Path) -> None:
-    server, line = start_fork_server(tmp_path)
+    server, line = start_fork_server(tmp_path, ("hive.missing",))
     with line:
         send(line, Build("hive.nowhere:load", "", os.getpid(), str(tmp_path / "sockets"), str(tmp_path)))
         answer = receive(line, REPLIES)
@@ -27,10 +27,32 @@ def test_a_fork_server_replies_and_exits_when_the_connection_closes(tmp_path: Pa
     assert (tmp_path / OUTPUT).read_text() == ""
 
 
+def test_output_before_there_is_a_log_folder_is_kept(tmp_path: Path) -> None:
+    server, line = start_fork_server(None, ["this"])  # a module that prints
+    with line:
+        send(line, Build("hive.nowhere:load", "", os.getpid(), str(tmp_path / "sockets"), str(tmp_path)))
+        assert isinstance(receive(line, REPLIES), BuildFailed)
+    assert server.wait(LIMIT_S) == 0
+    assert "The Zen of Python" in (tmp_path / OUTPUT).read_text()
+
+
 def test_a_connection_closed_before_the_server_listens_ends_it_too(tmp_path: Path) -> None:
     server, line = start_fork_server(tmp_path)
     line.close()
     assert server.wait(LIMIT_S) == 0
+
+
+def test_only_runs_of_the_built_in_trainer_preload_its_modules(tmp_path: Path) -> None:
+    config = tmp_path / "resolved.toml"
+    assert modules_to_preload(config) == ()
+    for run, preloads in (
+        ('scheme = "ppo"', True),
+        ('scheme = "mine:scheme"', False),
+        ('scheme = "ppo"\ntopology = "mine.py"', False),
+        ('scheme = "ppo', False),
+    ):
+        config.write_text(f"[run]\n{run}\n")
+        assert bool(modules_to_preload(config)) == preloads, run
 
 
 def test_only_the_standard_library_is_imported_before_the_fork_server_starts() -> None:

@@ -20,7 +20,16 @@ from hive.errors import WireError
 from hive.runtime.wire import sockets as wire
 from hive.runtime.wire.messages import Frames, Message, decode, encode, type_set
 from hive.runtime.wire.protocol import NODE_TYPES
-from hive.runtime.wire.sockets import MAX_PATH_BYTES, PORTION, QUEUE_MESSAGES, SECRET_BYTES, ZmqTransport
+from hive.runtime.wire.sockets import (
+    HINT_BYTES,
+    HINT_PIPE,
+    HINTS_BYTES,
+    MAX_PATH_BYTES,
+    PORTION,
+    QUEUE_MESSAGES,
+    SECRET_BYTES,
+    ZmqTransport,
+)
 
 LATEST_S = 0.1  # a required figure: no message is received later than this after it was sent
 STALL_NS = 5_000_000  # a turn of the loop takes microseconds
@@ -394,6 +403,44 @@ def test_messages_without_the_secret_of_the_run_are_dropped_and_counted(run: Run
         bare.close(linger=0)
         opened.peer().post(address, [b"ours"])
         assert await inbox.until(1) == [[b"ours"]]
+
+    run(main)
+
+
+def test_hints_arrive_and_equal_ones_once(run: Run, address: str) -> None:
+    async def main(opened: Opened) -> None:
+        inbox, peer, stranger = opened.inbox(address), opened.peer(), ZmqTransport(bytes(SECRET_BYTES))
+        opened.transports.append(stranger)
+        for _ in range(HINTS_BYTES // SECRET_BYTES):  # more than the pipe has room for
+            assert peer.post(address, [b"again"], hint=True)
+        assert await inbox.until(1) == [[b"again"]]
+        assert stranger.post(address, [b"forged"], hint=True)
+        assert peer.post(address, [b"one"], hint=True)
+        assert await inbox.until(2) == [[b"again"], [b"one"]]
+        assert inbox.transport.foreign == 1
+
+    run(main)
+
+
+def test_hints_become_messages_where_there_is_no_pipe(run: Run, address: str) -> None:
+    async def main(opened: Opened) -> None:
+        inbox, peer = opened.inbox(address), opened.peer()
+        Path(f"{inbox.transport.path}{HINT_PIPE}").unlink()
+        assert peer.post(address, [b"one"], hint=True)
+        assert peer.post(address, [b"long" * HINT_BYTES], hint=True)
+        assert await inbox.until(2) == [[b"one"], [b"long" * HINT_BYTES]]
+
+    run(main)
+
+
+def test_hints_to_a_process_that_has_exited_are_dropped(run: Run, address: str) -> None:
+    async def main(opened: Opened) -> None:
+        inbox, peer = opened.inbox(address), opened.peer()
+        assert peer.post(address, [b"one"], hint=True)
+        await inbox.until(1)
+        inbox.transport.close()
+        peer.post(address, [b"two"], hint=True)
+        assert inbox.messages == [[b"one"]]
 
     run(main)
 

@@ -1,0 +1,89 @@
+"""Start the supervisor of a run before the run's directory exists, so that torch is imported while the config is read.
+
+    hive up run.toml ── begin ──> supervisor ──> fork server: imports torch
+        │ config, directory           │ waits on its stdin
+        └─ hand_over: directory ────> │ imports, runs the run
+
+The import of torch is most of the time from a command to the first update. A supervisor that is not needed after all,
+because the config has a mistake, for example, finds the end of its stdin instead, kills its fork server and exits.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hive.native import source_folder
+from hive.runtime.process.spawning import EARLY, modules_to_preload
+
+__all__ = ["abandon", "begin", "hand_over", "supervisor_command", "supervisor_environment"]
+
+OTHER_USES = ("-h", "--help", "--inline")  # options of `hive up` with which no supervisor starts
+MODULE_KEYS = ("--topology", "run.topology", "run.scheme")  # options that may replace the built-in trainer
+
+_waiting: list[subprocess.Popen[bytes]] = []  # the supervisor that was started early, if any
+
+
+def begin(words: Sequence[str]) -> None:
+    """Start a supervisor if these words of a command line will probably need one."""
+    if words[:1] != ["up"] or any(word in OTHER_USES for word in words):
+        return
+    configs = [Path(word) for word in words[1:] if word.endswith(".toml")]
+    replaced = any(key in word for word in words for key in MODULE_KEYS)
+    modules = () if replaced or not configs else modules_to_preload(configs[0])
+    try:
+        process = subprocess.Popen(
+            supervisor_command(EARLY, *modules),
+            env=supervisor_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return  # the usual start reports what is wrong with this machine
+    _waiting.append(process)
+
+
+def hand_over(directory: Path, log_folder: Path) -> subprocess.Popen[bytes] | None:
+    """Have the waiting supervisor run the run in this directory; None if there is none, or if it has exited."""
+    if not _waiting:
+        return None
+    process = _waiting.pop()
+    assert process.stdin is not None
+    try:
+        with process.stdin as pipe:
+            pipe.write(b"\0".join(map(os.fsencode, (directory, log_folder))))
+    except OSError:
+        process.kill()
+        process.wait()
+        return None
+    return process
+
+
+def abandon() -> None:
+    """End the supervisor that was started early, if no run has taken it, and wait until it has exited."""
+    while _waiting:
+        process = _waiting.pop()
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()  # at most until its Python has started, some 50 ms
+
+
+def supervisor_command(*arguments: str) -> list[str]:
+    """Return the command of a supervisor's process (hive.runtime.run.__main__)."""
+    return [sys.executable, "-P", "-m", "hive.runtime.run", *arguments]
+
+
+def supervisor_environment() -> dict[str, str]:
+    """Return the environment of a run's processes, which import hive from the same folder as this process.
+
+    Python in a source folder imports hive from the current folder, which the option -P hides from those processes.
+    """
+    folder, path = source_folder(), os.environ.get("PYTHONPATH")
+    if folder is None:
+        return dict(os.environ)
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *([path] if path else [])])}

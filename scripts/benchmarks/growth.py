@@ -1,0 +1,228 @@
+"""`bench growth`: what one more collector, parameter or gradient worker costs.
+
+    collectors           1..64, one sleeping environment each
+    million parameters   0.3, 2 and 25, one collector
+    gradient workers     1..8, eight collectors, 0.3 million parameters
+
+Each size is a separate run of A2C, started by `hive up` and measured after its first updates (hive_run.py). The
+environments sleep (sleeping.py), so the cores are idle most of the time. A cost is CPU time, which hardly depends on
+what else the machine does. Repetitions measure the sizes upwards and downwards in turn, and the medians count.
+
+    cost = fixed + slope * units, by least squares; explained: the share of the costs' variance that the line explains
+
+    learner       CPU milliseconds of the learner's process for one update, its gradients included unless there are
+                  gradient workers
+    collectors, gradient workers    those of all their processes together, for one update
+    runtime       those of supervisor, fork server and recorder, for one second: their work depends on the clock
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.hive_run import measure_run
+from benchmarks.machine import machine_facts
+from benchmarks.table import aligned, number, percent
+
+__all__ = ["AXES", "Axis", "Line", "add_growth", "costs_of", "fit", "growth", "measure_growth", "text_of"]
+
+CONFIG = """\
+[run]
+scheme = "a2c"
+seed = 1
+steps = 1_000_000_000_000
+[env]
+id = "benchmarks.sleeping:Sleeping"
+options = {{ step_s = {step_s} }}
+[collection]
+workers = {collectors}
+envs = 1
+rollout = 8
+[gradients]
+workers = {gradient_workers}
+[network]
+middleware = {middleware}
+separate_networks = false
+[checkpoint]
+every = {{}}
+"""
+
+REPETITIONS, SECONDS = 3, 5.0
+WARM_UPDATES = 10  # left out: more than a board has blocks, so that all memory has been touched
+STEP_S = 0.02  # 64 collectors keep less than half a core busy
+FAST_STEP_S = 0.001  # for few collectors with large networks, whose updates take longer than the steps
+SMALL = (64, 64)
+MIDDLEWARES = {0.3: (544, 544), 2.0: (1410, 1410), 25.0: (4096, 4096, 2048)}  # million parameters -> widths of layers
+RUNTIME = ("supervisor", "fork-server", "recorder")
+COLUMNS = ("axis", "units", "figure", "value", "repetition", "seconds", "load", "cores", "commit")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What grows: its name, its sizes, the config of each, and the figures that are shown."""
+
+    name: str
+    units: Sequence[float]
+    config: Callable[[float], str]
+    figures: Sequence[str]
+
+
+def _config(
+    collectors: float = 1, gradient_workers: float = 0, middleware: Sequence[int] = SMALL, step_s: float = STEP_S
+) -> str:
+    sizes = {"collectors": int(collectors), "gradient_workers": int(gradient_workers)}
+    return CONFIG.format(**sizes, middleware=list(middleware), step_s=step_s)
+
+
+AXES = (
+    Axis(
+        "collectors",
+        (1, 2, 4, 8, 16, 32, 64),
+        lambda units: _config(collectors=units),
+        ("learner", "collectors", "runtime"),
+    ),
+    Axis(
+        "million parameters",
+        tuple(MIDDLEWARES),
+        lambda units: _config(middleware=MIDDLEWARES[units], step_s=FAST_STEP_S),
+        ("learner", "collectors", "runtime"),
+    ),
+    Axis(
+        "gradient workers",
+        (1, 2, 4, 8),
+        lambda units: _config(collectors=8, gradient_workers=units, middleware=MIDDLEWARES[0.3]),
+        ("learner", "gradient workers", "collectors", "runtime"),
+    ),
+)
+
+Found = dict[tuple[str, float, str], list[float]]  # (axis, units, figure) -> the value of each repetition
+
+
+@dataclass(frozen=True)
+class Line:
+    """cost = fixed + slope * units, and the share of the costs' variance that it explains."""
+
+    fixed: float
+    slope: float
+    explained: float
+
+
+def fit(units: Sequence[float], costs: Sequence[float]) -> Line:
+    """Return the line through the costs by least squares. Raises ValueError for fewer than two different units."""
+    middle, mean = statistics.fmean(units), statistics.fmean(costs)
+    spread = sum((unit - middle) ** 2 for unit in units)
+    if not spread:
+        raise ValueError("a line needs two different sizes")
+    slope = sum((unit - middle) * (cost - mean) for unit, cost in zip(units, costs, strict=True)) / spread
+    fixed = mean - slope * middle
+    rest = sum((cost - fixed - slope * unit) ** 2 for unit, cost in zip(units, costs, strict=True))
+    total = sum((cost - mean) ** 2 for cost in costs)
+    return Line(fixed, slope, 1.0 - rest / total if total else 1.0)
+
+
+def measure_growth(
+    axes: Sequence[Axis], repetitions: int, seconds: float, log: Callable[[str], None]
+) -> tuple[Found, list[dict[str, object]]]:
+    """Measure every size of these axes; return the costs, and a row of the CSV file for each.
+
+    Raises BenchError.
+    """
+    found: Found = {}
+    rows: list[dict[str, object]] = []
+    sizes = [(axis, units) for axis in axes for units in axis.units]
+    for repetition in range(repetitions):
+        for axis, units in sizes if repetition % 2 == 0 else reversed(sizes):
+            log(f"{repetition + 1} of {repetitions}: {units:g} {axis.name}")
+            costs = costs_of(measure_run(axis.config(units), seconds, warm_updates=WARM_UPDATES))
+            shared = {"repetition": repetition, "seconds": seconds, "load": round(os.getloadavg()[0], 2)}
+            for figure in (*axis.figures, "updates_per_s"):
+                found.setdefault((axis.name, units, figure), []).append(costs[figure])
+                value = f"{costs[figure]:.4f}"
+                rows.append({"axis": axis.name, "units": units, "figure": figure, "value": value, **shared})
+    return found, rows
+
+
+def costs_of(figures: Mapping[str, Any]) -> dict[str, float]:
+    """Return the costs of a run from its figures: CPU ms of an update, of a second for the runtime."""
+    per_second = dict.fromkeys(("learner", "collectors", "gradient workers", "runtime"), 0.0)
+    for name, used in figures["cpu_cores_of"].items():
+        first = name.partition(" + ")[0]
+        group = "runtime" if first in RUNTIME else f"{first.rpartition('-')[0].replace('-', ' ')}s"
+        per_second["learner" if "learner" in name else group] += 1e3 * used
+    updates = figures["updates_per_s"]
+    costs = {name: ms if name == "runtime" else ms / updates for name, ms in per_second.items()}
+    return {**costs, "updates_per_s": updates}
+
+
+def text_of(axes: Sequence[Axis], found: Found) -> str:
+    """Return a table of the medians for each axis, with the line through each figure below it."""
+    return "\n\n".join("\n".join(_table(axis, found)) for axis in axes)
+
+
+def _table(axis: Axis, found: Found) -> Iterator[str]:
+    medians = {
+        figure: [statistics.median(found[axis.name, units, figure]) for units in axis.units]
+        for figure in (*axis.figures, "updates_per_s")
+    }
+    lines = {figure: fit(axis.units, medians[figure]) for figure in axis.figures}
+    rows = [
+        (
+            f"{units:g}",
+            number(medians["updates_per_s"][place], 1),
+            *(number(medians[figure][place], 2) for figure in axis.figures),
+        )
+        for place, units in enumerate(axis.units)
+    ]
+    rows += [
+        ("fixed", "", *(number(lines[figure].fixed, 2) for figure in axis.figures)),
+        ("slope per unit", "", *(number(lines[figure].slope, 3) for figure in axis.figures)),
+        ("explained", "", *(percent(lines[figure].explained) for figure in axis.figures)),
+    ]
+    yield from aligned((axis.name, "updates/s", *(f"{figure}, CPU ms" for figure in axis.figures)), rows)
+
+
+def add_growth(benches: Any) -> None:
+    """Add the command to the parser of `scripts/bench`."""
+    one = benches.add_parser(
+        "growth",
+        help="CPU time of one more collector, parameter or gradient worker",
+        description="CPU time of one more collector, parameter or gradient worker, with sleeping environments.",
+        epilog="example: scripts/bench growth --only collectors --repetitions 1",
+    )
+    names = [axis.name for axis in AXES]
+    one.add_argument("--only", action="append", choices=names, default=[], help="default: each of them")
+    one.add_argument("--repetitions", type=int, default=REPETITIONS, help="default %(default)d")
+    one.add_argument("--seconds", type=float, default=SECONDS, help="duration of each run (default %(default)g)")
+    one.add_argument("--csv", type=Path, metavar="FILE", help="append all measurements to this file")
+    one.set_defaults(run=growth)
+
+
+def growth(options: argparse.Namespace) -> int:
+    """Measure, print the tables, and append the rows to the file; return the exit code. Raises BenchError."""
+    axes = [axis for axis in AXES if axis.name in options.only or not options.only]
+    facts = machine_facts()
+    log = functools.partial(print, file=sys.stderr, flush=True)
+    found, rows = measure_growth(axes, options.repetitions, options.seconds, log)
+    if options.csv is not None:
+        _append(options.csv, [{**row, "cores": facts["cores"], "commit": facts["commit"]} for row in rows])
+    print(text_of(axes, found))
+    return 0
+
+
+def _append(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Append the rows to a CSV file, which begins with the names of its columns."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,79 @@
+"""A supervisor that starts before its run has a directory leaves no process if no run takes it."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hive.cli import early_start
+
+LIMIT_S = 60.0  # time limit for starting and ending processes on a busy machine
+
+
+@pytest.fixture
+def supervisor() -> Iterator[subprocess.Popen[bytes]]:
+    early_start.begin(["up", "run.toml"])
+    (process,) = early_start._waiting
+    yield process
+    early_start.abandon()
+
+
+def _fork_server(supervisor: int) -> int:
+    """Return a descriptor of a supervisor's child, once it has one."""
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children")
+    while not (found := children.read_text().split()):
+        os.sched_yield()
+    return os.pidfd_open(int(found[0]))
+
+
+def _assert_ends(process: int) -> None:
+    try:
+        assert select.select([process], [], [], LIMIT_S)[0], "it still runs"
+    finally:
+        os.close(process)
+
+
+def test_an_abandoned_supervisor_and_its_fork_server_end(supervisor: subprocess.Popen[bytes]) -> None:
+    server = _fork_server(supervisor.pid)
+    early_start.abandon()
+    assert supervisor.returncode is not None
+    _assert_ends(server)
+
+
+def test_a_supervisor_ends_with_the_command_that_started_it(supervisor: subprocess.Popen[bytes]) -> None:
+    server = _fork_server(supervisor.pid)
+    assert supervisor.stdin is not None
+    supervisor.stdin.close()  # as the kernel does when the command is killed
+    assert supervisor.wait(LIMIT_S) == 0
+    _assert_ends(server)
+
+
+def test_a_supervisor_that_has_exited_takes_no_run(supervisor: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    server = _fork_server(supervisor.pid)
+    supervisor.kill()
+    supervisor.wait()
+    _assert_ends(server)
+    assert early_start.hand_over(tmp_path, tmp_path) is None
+
+
+@pytest.mark.parametrize("words", [["up", "--help"], ["up", "run.toml", "--inline"], ["check", "run.toml"], []])
+def test_other_commands_start_no_supervisor(words: list[str]) -> None:
+    early_start.begin(words)
+    assert early_start.hand_over(Path(), Path()) is None
+
+
+def test_processes_of_a_run_import_hive_from_the_source_folder_of_their_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(early_start, "source_folder", lambda: tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    assert early_start.supervisor_environment()["PYTHONPATH"] == f"{tmp_path}:mine"
+    monkeypatch.delenv("PYTHONPATH")
+    assert early_start.supervisor_environment()["PYTHONPATH"] == str(tmp_path)
+    monkeypatch.setattr(early_start, "source_folder", lambda: None)
+    assert "PYTHONPATH" not in early_start.supervisor_environment()
