@@ -48,7 +48,6 @@ __all__ = [
     "connect",
     "deferred_interrupts",
     "discard",
-    "environment",
     "in_main_thread",
     "raise_failure",
     "run_quietly",
