@@ -29,6 +29,8 @@ MOST_AT_ONCE = 2  # cells: each takes about one core
 LOOK_S = 0.5  # between two looks at the running cells
 VARIANTS: dict[str, list[str]] = {
     "": [],
+    "native": ["network.backend=native"],
+    "torch": ["network.backend=torch"],
     "half": ["half"],
     "synchronous": ["collection.communication=synchronous"],
     "asynchronous": ["collection.communication=asynchronous", "gradients.communication=asynchronous"],
@@ -65,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     run.set_defaults(run=run_cells)
     report = commands.add_parser("report", help="tables and curves of the rows that exist")
     report.add_argument("--trainer", default="hive", help='"hive" or "hive:VARIANT" (default %(default)s)')
+    report.add_argument("--peer", default="sb3", help='"sb3" or a trainer to compare with; only "sb3" has plots')
     report.set_defaults(run=show_report)
     return top
 
@@ -108,6 +111,9 @@ def commit_of_tree() -> str:
 
 def show_report(options: argparse.Namespace) -> int:
     rows = read_rows()
+    if options.peer != "sb3":
+        print(text_of(rows, options.trainer, options.peer))
+        return 0
     print(text_of(rows, options.trainer), lag_text(rows), sep="\n\n")
     for path in write_curves(rows, options.trainer, Path(os.path.relpath(FOLDER))):
         print(f"wrote {path}", file=sys.stderr)

@@ -40,9 +40,9 @@ def scores_of(rows: Sequence[Row], trainer: str) -> Scores:
     return {task: [row.mean_return for row in sorted(of, key=lambda row: row.seed)] for task, of in found.items()}
 
 
-def text_of(rows: Sequence[Row], trainer: str = "hive") -> str:
-    """One line per task, then the score over all tasks. Markdown."""
-    ours, theirs = scores_of(rows, trainer), scores_of(rows, "sb3")
+def text_of(rows: Sequence[Row], trainer: str = "hive", peer: str = "sb3") -> str:
+    """One line per task, then the score over all tasks. Markdown. peer: another trainer, or a variant of hive."""
+    ours, theirs = scores_of(rows, trainer), scores_of(rows, peer)
     low = {task: float(np.mean(returns)) for task, returns in scores_of(rows, "random").items()}
     both = [task for task in TASKS if task in ours and task in theirs and task in low]
     lines = [
@@ -53,12 +53,12 @@ def text_of(rows: Sequence[Row], trainer: str = "hive") -> str:
     for task in both:
         found = difference(ours[task], theirs[task], low[task])
         share = f"{found.share.value:+.2f} ({found.share.low:+.2f} to {found.share.high:+.2f})"
-        seconds = " / ".join(f"{median_seconds(rows, who, task):.0f}" for who in (trainer, "sb3"))
+        seconds = " / ".join(f"{median_seconds(rows, who, task):.0f}" for who in (trainer, peer))
         cells = [
             task,
             f"{TASKS[task].steps:,}",
             spread(ours[task]),
-            peer_of(task),
+            peer_of(task) if peer == "sb3" else peer,
             spread(theirs[task]),
             share,
             found.verdict,
