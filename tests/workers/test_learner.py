@@ -215,6 +215,21 @@ def test_gradients_are_adopted_only_during_the_turn() -> None:
     assert len(accumulator) == 0
 
 
+def test_a_single_gradient_is_clipped_by_the_norm_that_its_worker_has_computed() -> None:
+    config = A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=1.0)
+    changes, norms = [], []
+    for named, others in ((False, 0), (True, 0), (True, 1)):
+        state, given = State(config), gradient(8)
+        given["gradient"][:] *= 4.0 / np.linalg.norm(given["gradient"])
+        if named:
+            given["norm"][0] = 8.0  # twice the true one, so that it shows which is used
+        before = state.parameters.copy()
+        norms.append(state.turn(given, *[gradient(0)] * others).norm)
+        changes.append(float(np.linalg.norm(state.parameters - before)))
+    assert norms == pytest.approx([4.0, 8.0, 4.0])
+    assert changes == pytest.approx([1.0, 0.5, 1.0], rel=1e-5)
+
+
 def test_clipping_is_off_at_zero() -> None:
     state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0))
     before, given = state.parameters.copy(), gradient(4, scale=100.0)
