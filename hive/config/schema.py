@@ -335,6 +335,11 @@ class NetworkConfig:
         'what computes dense layers: "native" code of hive, "torch", or "auto": native where it knows all layers',
         choices=("auto", "torch", "native"),
     )
+    precision: str = key(
+        "float32",
+        'what convolutions and the dense layer after them compute in: "float32", or "bfloat16" if the processor can',
+        choices=("float32", "bfloat16"),
+    )
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(
