@@ -337,7 +337,7 @@ class NetworkConfig:
     )
     precision: str = key(
         "float32",
-        'what convolutions and the dense layer after them compute in: "float32", or "bfloat16" if the processor can',
+        'numbers that convolutions and the dense layer after them compute with: "float32" or "bfloat16"',
         choices=("float32", "bfloat16"),
     )
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,10 +105,10 @@ def test_bytes_are_converted_once_and_not_touched_again(shape: tuple[int, ...]) 
 
 @needs_bfloat16
 def test_bfloat16_repeats_in_another_process() -> None:
-    program = "import torch; torch.set_num_threads(1); import test_convolutions as t; print(t.digest())"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=__file__.rpartition("/")[0], capture_output=True, text=True, timeout=60
-    )
+    program = "import sys, torch; sys.path.insert(0, sys.argv[1]); torch.set_num_threads(1)"
+    program += "; import test_convolutions; print(test_convolutions.digest())"
+    command = [sys.executable, "-P", "-c", program, str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == digest(), done.stderr
 
 
