@@ -34,6 +34,7 @@ from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart, at_path
 from hive.errors import NetworkError, RecordError
 from hive.networks.agents import AGENT_PARTS
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
+from hive.networks.convolutions import has_bfloat16_instructions
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.exploration import EpsilonGreedy, epsilon_greedy
 from hive.networks.flat import FlatParameters, aligned_block
@@ -203,6 +204,8 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
             f"the network of {checkpoint.path} uses `{named[0]}`, which would be imported and called",
             hint="if you trust the checkpoint, call hive.load(..., own_code=True)",
         )
+    if not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
+        network = dataclasses.replace(network, precision="float32")
     module = _network(observation, action, network, heads)
     flat = FlatParameters(module)
     compute_natively(module, flat, network.backend)

@@ -35,7 +35,7 @@ LIMIT_S = 5.0  # maximum duration of each of the two
 DEFAULT_SCHEME = "ppo"  # that of `hive init` for an environment without tuned settings
 TUNED = "tuned: "  # begins the origin of tuned settings, which suit the environment's rewards
 LARGE_REWARD = 10.0  # values of this size and more slow down learning where rewards are not normalised
-LAYERS = {"Conv2d": "convolutions", "Linear": "dense layers", "LSTM": "LSTM", "GRU": "GRU"}
+LAYERS = {"Convolution": "convolutions", "Linear": "dense layers", "LSTM": "LSTM", "GRU": "GRU"}
 NUMBER_BYTES = {"float32": 4, "uint8": 1}
 
 

@@ -153,7 +153,15 @@ def _gsde_breach(text: str, allowed: Any) -> Callable[[str, Any], str]:
 
 GAINS = ("hidden_gain", "policy_gain", "value_gain")
 IGNORED = {
-    "module": ("memory", "initialization", *GAINS, "action_deviation", "initial_deviation", "noisy_deviation"),
+    "module": (
+        "memory",
+        "initialization",
+        *GAINS,
+        "action_deviation",
+        "initial_deviation",
+        "noisy_deviation",
+        "precision",
+    ),
     "policy_head": ("policy_gain", "action_deviation", "initial_deviation"),
     "value_head": ("value_gain",),
 }

@@ -335,6 +335,11 @@ class NetworkConfig:
         'what computes dense layers: "native" code of hive, "torch", or "auto": native where it knows all layers',
         choices=("auto", "torch", "native"),
     )
+    precision: str = key(
+        "float32",
+        'numbers that convolutions and the dense layer after them compute with: "float32" or "bfloat16"',
+        choices=("float32", "bfloat16"),
+    )
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(

@@ -68,6 +68,7 @@ def network_parameters(
     parameters.hidden_gain = network.hidden_gain
     parameters.noisy_deviation = network.noisy_deviation
     parameters.backend = network.backend  # type: ignore[assignment]  # the config has checked it
+    parameters.precision = network.precision  # type: ignore[assignment]  # likewise
     parameters.learning_rate = learning_rate
     if network.module is not None:
         parameters.module = load_module(network.module)

@@ -3,10 +3,10 @@
     [H, W, C] or [C, H, W], uint8 [H, W]   image: convolutions, then a dense layer
     anything else                          vector: flattened, then the configured dense layers
 
-The channel axis is the smaller one of first and last; if they are equal, the last. uint8 inputs are
-scaled by 1/255, float inputs are not scaled. Images of at least 36 x 36 get the convolutions of Mnih
-et al. 2015 ("Nature" DQN), smaller ones two layers of 3 x 3. A float32 vector without dense layers needs no
-layer at all.
+The channel axis is the smaller one of first and last; if they are equal, the last. uint8 inputs are scaled by 1/255,
+images by the weights of their first convolution (hive.networks.convolutions); float inputs are not scaled. Images of at
+least 36 x 36 get the convolutions of Mnih et al. 2015 ("Nature" DQN), smaller ones two layers of 3 x 3. A float32
+vector without dense layers needs no layer at all.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.convolutions import Convolution, FeatureLayer, Features, ImageInput, dtype_of_precision
 from hive.networks.inputs import ACTION_INPUT
 from hive.networks.layers import HIDDEN_GAIN, activation_layer, dense_layers, hidden_layer
 from hive.networks.middleware import Merger
@@ -24,7 +25,6 @@ from hive.networks.parameters import InputEmbedderParameters, NetworkParameters
 from hive.networks.spaces import BoxAction, DiscreteAction, InputArray, InputSpec, Spaces
 
 __all__ = [
-    "ImageInput",
     "VectorInput",
     "embedded_inputs",
     "embedder_layers",
@@ -55,50 +55,25 @@ class VectorInput(nn.Module):
         return vectors.to(torch.float32) if self.scale == 1.0 else vectors * self.scale
 
 
-class ImageInput(nn.Module):
-    """Converts images [N, H, W, C], [N, C, H, W] or [N, H, W] to float32 [N, C, H, W], multiplied by `scale`.
-
-    The result lies in memory as [N, H, W, C]: torch's convolutions on the CPU are then up to 1.8 times faster.
-    """
-
-    def __init__(self, shape: tuple[int, ...], scale: float) -> None:
-        super().__init__()
-        self.scale = scale
-        self.without_channels = len(shape) == 2
-        self.channels_last = len(shape) == 3 and shape[2] <= shape[0]
-        if self.without_channels:
-            self.channels, self.height, self.width = 1, *shape
-        elif self.channels_last:
-            self.height, self.width, self.channels = shape
-        else:
-            self.channels, self.height, self.width = shape
-
-    def forward(self, observations: Tensor) -> Tensor:
-        images = observations
-        if self.without_channels:
-            images = images.unsqueeze(1)
-        elif self.channels_last:
-            images = images.permute(0, 3, 1, 2)
-        images = images.contiguous(memory_format=torch.channels_last)  # before the conversion: uint8 is a quarter
-        return images.to(torch.float32) if self.scale == 1.0 else images * self.scale
-
-
 def is_image(spec: InputSpec) -> bool:
     """Whether an input of this `spec` is embedded by convolutions."""
     return len(spec.shape) == 3 or (len(spec.shape) == 2 and spec.dtype == "uint8")
 
 
 def embedder_layers(
-    spec: InputSpec, parameters: InputEmbedderParameters, gain: float | None = HIDDEN_GAIN
+    spec: InputSpec,
+    parameters: InputEmbedderParameters,
+    gain: float | None = HIDDEN_GAIN,
+    precision: str = "float32",
 ) -> tuple[list[nn.Module], int]:
     """Returns the layers that embed an input of this `spec` as float32 [N, width], and `width`.
 
-    gain: that of `layers.hidden_layer`.
+    gain: that of `layers.hidden_layer`. precision: that of NetworkParameters, for images.
     """
     shape = tuple(spec.shape)
     scale = 1.0 / 255.0 if spec.dtype == "uint8" else 1.0
     if is_image(spec):
-        return _image_layers(ImageInput(shape, scale), parameters, gain)
+        return _image_layers(ImageInput(shape, dtype_of_precision(precision)), scale, parameters, gain)
     first: list[nn.Module] = [] if len(shape) == 1 and scale == 1.0 else [VectorInput(scale)]
     dense, width = dense_layers(
         prod(shape), parameters.widths or (), parameters.activation, gain, layer_norm=parameters.layer_norm
@@ -115,7 +90,7 @@ def embedded_inputs(parameters: NetworkParameters, spaces: Spaces) -> tuple[list
         raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {', '.join(sorted(available))}")
     names = sorted(chosen)
     gain = hidden_gain(parameters)
-    embedders = [embedder_layers(available[name], chosen[name], gain) for name in names]
+    embedders = [embedder_layers(available[name], chosen[name], gain, parameters.precision) for name in names]
     if len(available) == 1:
         return embedders[0]
     sequences = [nn.Sequential(*layers) for layers, _ in embedders]
@@ -143,18 +118,20 @@ def network_inputs(parameters: NetworkParameters, spaces: Spaces) -> dict[str, I
 
 
 def _image_layers(
-    image: ImageInput, parameters: InputEmbedderParameters, gain: float | None
+    image: ImageInput, scale: float, parameters: InputEmbedderParameters, gain: float | None
 ) -> tuple[list[nn.Module], int]:
     channels, height, width = image.channels, image.height, image.width
     convolutions, widths = NATURE if min(height, width) >= SMALLEST_NATURE_IMAGE else SMALL
     layers: list[nn.Module] = [image]
     for filters, kernel, stride, padding in convolutions:
-        layers.append(hidden_layer(nn.Conv2d(channels, filters, kernel, stride, padding), gain))
+        convolution = Convolution(channels, filters, kernel, stride, padding, scale=scale, dtype=image.dtype)
+        layers.append(hidden_layer(convolution, gain))
         layers.append(activation_layer(parameters.activation))
-        channels = filters
+        channels, scale = filters, 1.0
         height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
-    layers.append(nn.Flatten())
     dense_widths = widths if parameters.widths is None else parameters.widths
-    features = channels * height * width
-    dense, width = dense_layers(features, dense_widths, parameters.activation, gain, layer_norm=parameters.layer_norm)
+    first = FeatureLayer if dense_widths and image.dtype is torch.bfloat16 else nn.Linear
+    layers.append(Features(torch.float32 if first is nn.Linear else image.dtype))
+    norm, features = parameters.layer_norm, channels * height * width
+    dense, width = dense_layers(features, dense_widths, parameters.activation, gain, layer_norm=norm, first=first)
     return layers + dense, width

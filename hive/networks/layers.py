@@ -79,16 +79,18 @@ def dense_layers(
     gain: float | None = HIDDEN_GAIN,
     *,
     layer_norm: bool = False,
+    first: type[nn.Linear] = nn.Linear,
 ) -> tuple[list[nn.Module], int]:
     """Returns a linear layer and an activation for each of `widths`, and the width of their output.
 
     inputs: the width of their input, float32 [N, inputs]. gain: that of `hidden_layer`. layer_norm: put a LayerNorm
-        between the two (Ba et al. 2016), with trainable scales, initially 1, and shifts, initially 0. Raises
-        NetworkError for an unknown activation.
+        between the two (Ba et al. 2016), with trainable scales, initially 1, and shifts, initially 0. first: the class
+        of the first linear layer. Raises NetworkError for an unknown activation.
     """
     layers: list[nn.Module] = []
     for width in widths:
-        layers.append(hidden_layer(nn.Linear(inputs, width), gain))
+        linear = nn.Linear if layers else first
+        layers.append(hidden_layer(linear(inputs, width), gain))
         if layer_norm:
             layers.append(nn.LayerNorm(width))
         layers.append(activation_layer(activation))

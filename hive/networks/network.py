@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
+from hive.networks.convolutions import Convolution, FeatureLayer
 from hive.networks.dense import Dense
 from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
 from hive.networks.flat import FlatParameters
@@ -72,7 +73,7 @@ Step: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of 
 PROBE_ROWS = 2  # rows of the probe batch; with one row, a module that loses its batch axis would pass
 
 # Layers that allocate their output and do not read it in their backward pass, and activations that may overwrite it.
-PRODUCERS = (nn.Linear, nn.Conv2d, nn.LayerNorm)
+PRODUCERS = (nn.Linear, Convolution, FeatureLayer, nn.LayerNorm)
 IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_}
 
 
@@ -180,8 +181,18 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     parameters.refuse_impossible()
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
-    if parameters.critics:
-        return _agent(parameters, spaces, generator)
+    built = _agent if parameters.critics else _normalized
+    network = built(parameters, spaces, generator)
+    if parameters.precision != "float32" and not any(isinstance(layer, Convolution) for layer in network.modules()):
+        raise NetworkError(
+            f'precision = "{parameters.precision}" has no effect on this network: it has no convolutions',
+            hint="leave network.precision out",
+        )
+    return network
+
+
+def _normalized(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
+    """Builds a network without critics, and around it the normaliser and the networks of RND if there are any."""
     network = _for_stored(parameters, spaces, generator)
     observations, rewards = parameters.normalize_observations, parameters.normalize_rewards
     if not (observations or rewards or parameters.novelty):
@@ -261,7 +272,8 @@ def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 
 def _novelty(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> Novelty:
-    """Builds the networks of RND, whose embedders are those of the policy."""
+    """Builds the networks of RND, whose embedders are those of the policy, in float32."""
+    parameters = dataclasses.replace(parameters, precision="float32")  # novelty is a small difference of two outputs
     (observation,) = spaces.observations.values()
     if isinstance(observation, PackedSpec) and observation.parts:
         parameters = _for_parts(parameters, observation)

@@ -198,6 +198,8 @@ class NetworkParameters(CheckedFields):
     noisy_deviation: the initial deviation of the noise in the weights of dense layers (hive.networks.noisy); 0: none.
     backend: what computes dense layers: `"torch"`; `"native"`: hive.networks.dense, with an error for a network that it
         cannot compute; `"auto"`: the latter where it can.
+    precision: what convolutions and the dense layer after them compute in, `"float32"` or `"bfloat16"`, see
+        `convolutions`.
     critics: number of critics beside the heads, each with separate layers, see `agents`; 0: none. critic_gain: the gain
         of their last layer, as `gain` of a head. temperature: whether the agent has a temperature beside its critics.
     """
@@ -239,6 +241,7 @@ class NetworkParameters(CheckedFields):
         "hidden_gain": Rule.number(above=0),
         "noisy_deviation": Rule.number(0),
         "backend": Rule.choice(("torch", "native", "auto")),
+        "precision": Rule.choice(("float32", "bfloat16")),
         "critics": Rule.whole(0),
         "critic_gain": Rule.number(0).or_none(),
         "temperature": Rule.flag(),
@@ -280,6 +283,7 @@ class NetworkParameters(CheckedFields):
     hidden_gain: float = HIDDEN_GAIN
     noisy_deviation: float = 0.0
     backend: Literal["torch", "native", "auto"] = "torch"
+    precision: Literal["float32", "bfloat16"] = "float32"
     critics: int = 0
     critic_gain: float | None = None
     temperature: bool = False

@@ -16,7 +16,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hive.networks.embedders import ImageInput, is_image
+from hive.networks.convolutions import ImageInput
+from hive.networks.embedders import is_image
 from hive.networks.inputs import state_width_of, with_observation
 from hive.networks.spaces import InputArray, InputSpec
 
@@ -38,7 +39,7 @@ def joined(spec: InputSpec, stack: int) -> InputSpec:
         return InputArray((stack * prod(shape),), spec.dtype)
     if len(shape) == 2:
         return InputArray((stack, *shape), spec.dtype)
-    if ImageInput(shape, 1.0).channels_last:
+    if ImageInput(shape).channels_last:
         return InputArray((*shape[:2], stack * shape[2]), spec.dtype)
     return InputArray((stack * shape[0], *shape[1:]), spec.dtype)
 
@@ -46,7 +47,7 @@ def joined(spec: InputSpec, stack: int) -> InputSpec:
 def join_frames(frames: Tensor, spec: InputSpec) -> Tensor:
     """Return frames [N, k, *shape] as the input that `joined` describes."""
     shape = joined(spec, frames.shape[1]).shape
-    if is_image(spec) and len(spec.shape) == 3 and ImageInput(tuple(spec.shape), 1.0).channels_last:
+    if is_image(spec) and len(spec.shape) == 3 and ImageInput(tuple(spec.shape)).channels_last:
         frames = frames.permute(0, 2, 3, 1, 4)
     return frames.reshape(len(frames), *shape)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -308,6 +309,17 @@ def test_pictures_stay_bytes(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = module(torch.from_numpy(seen))[0].argmax(1).numpy() + 10
     np.testing.assert_array_equal(hive.load(str(place))(seen), expected)
+
+
+def test_a_processor_without_bfloat16_plays_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.networks.convolutions.has_bfloat16_instructions", lambda: True)
+    network = dataclasses.replace(NETWORK, precision="bfloat16")
+    picture = ObservationSpec((36, 36, 1), "uint8")
+    place, _ = saved(tmp_path, observation=picture, network=network)
+    for where in ("hive.networks.convolutions", "hive.algorithms.policy"):
+        monkeypatch.setattr(f"{where}.has_bfloat16_instructions", lambda: False)
+    dtypes = {getattr(layer, "compute_dtype", None) for layer in hive.load(str(place)).network.modules()}
+    assert dtypes == {None, torch.float32}
 
 
 # --- what is refused

@@ -90,6 +90,7 @@ DEFAULTS = {
     "network.layer_norm": False,
     "network.noisy_deviation": 0.0,
     "network.backend": "auto",
+    "network.precision": "float32",
     "network.module": None,
     "network.normalize_rewards": False,
     "network.novelty_weight": 0.0,

@@ -81,6 +81,7 @@ OWN_PARAMETERS = [
     "hidden_gain",
     "noisy_deviation",
     "backend",
+    "precision",
     "critics",
     "critic_gain",
     "temperature",

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from hive.envs.observation import ObservationSpec
 from hive.networks import InputEmbedderParameters
-from hive.networks.embedders import ImageInput, VectorInput, embedder_layers
+from hive.networks.convolutions import Convolution, ImageInput
+from hive.networks.embedders import VectorInput, embedder_layers
 
 
 def embed(
@@ -63,15 +64,15 @@ def test_small_images_get_small_kernels(shape: tuple[int, ...]) -> None:
 def test_images_may_be_floats_and_have_dense_layers_of_their_own() -> None:
     layers, output = embed((5, 5, 3), "float32", InputEmbedderParameters(widths=(9, 8)))
     assert isinstance(layers[0], ImageInput)
-    assert layers[0].scale == 1.0
+    assert [layer.scale for layer in layers if isinstance(layer, Convolution)] == [1.0, 1.0]
     assert output.shape == (2, 8)
 
 
 def test_channels_are_found_and_moved_to_the_front() -> None:
-    last, first, gray = ImageInput((6, 5, 3), 1.0), ImageInput((3, 6, 5), 1.0), ImageInput((6, 5), 0.5)
+    last, first, gray = ImageInput((6, 5, 3)), ImageInput((3, 6, 5)), ImageInput((6, 5))
     for image, channels in ((last, 3), (first, 3), (gray, 1)):
         assert (image.channels, image.height, image.width) == (channels, 6, 5)
     pixels = torch.arange(90.0).reshape(1, 3, 6, 5)
     assert torch.equal(first(pixels), pixels)
     assert torch.equal(last(pixels.permute(0, 2, 3, 1)), pixels)
-    assert torch.equal(gray(pixels[:, 0]), 0.5 * pixels[:, :1])
+    assert torch.equal(gray(pixels[:, 0]), pixels[:, :1])

@@ -93,6 +93,7 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "hidden_gain": [*NUMBERS, None, 0.0, -1.0],
         "noisy_deviation": [*NUMBERS, None, -1.0],
         "backend": ["cuda", None, 1],
+        "precision": ["float16", None, 32],
         "critics": WHOLE,
         "critic_gain": [*NUMBERS, -1.0],
         "temperature": FLAGS,
