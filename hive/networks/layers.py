@@ -100,7 +100,7 @@ def dense_layers(
 
 @contextmanager
 def placeholder_weights() -> Iterator[None]:
-    """Builds networks in the block without making weights orthogonal; the caller binds them to other weights.
+    """Builds networks in the block without making weights orthogonal; the caller copies the initial weights.
 
     For a layer of 4096 x 4096 that takes seven seconds, in every process of a run.
     """

@@ -93,6 +93,7 @@ class NetworkWrapper:
         self._block: npt.NDArray[np.uint8] | None = None  # the state block of a run that the copies are bound to
         self.has_target = has_target
         self.global_network: TorchArchitecture | SharedNetwork | None = None
+        self._state = state
         if state is not None:
             self.global_network = self._shared(state)
             return  # the other copies are built at their first use; the learner's process needs none
@@ -104,7 +105,7 @@ class NetworkWrapper:
 
     @property
     def online_network(self) -> TorchArchitecture:
-        """The network that acts and learns; in a run it is built at the first access, and has to be bound."""
+        """The network that acts and learns; in a run it is built at the first access."""
         if self._online is None:
             self._online = self._late_copy("online")
         return self._online
@@ -172,8 +173,10 @@ class NetworkWrapper:
         return SharedNetwork(state, parameters.optimizer_settings(), limit)
 
     def _late_copy(self, role: str) -> TorchArchitecture:
-        with placeholder_weights():  # the copy reads those of a block
+        assert self._state is not None
+        with placeholder_weights():
             made = self._copy_called(role)
+        self._state.flat.initialize_into(made.flat.block)
         made.set_is_training(self._is_training)
         return made
 

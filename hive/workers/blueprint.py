@@ -122,9 +122,7 @@ class Blueprint:
 
     def network(self) -> nn.Module:
         """Make a separate network for this process, with the run's initial weights."""
-        made = self.wrapper().online_network
-        self.flat.initialize_into(made.flat.block)
-        return made.module
+        return self.wrapper().online_network.module
 
     def _check_buffers(self, network: nn.Module) -> None:
         """Raise NetworkError for a network whose buffers change in training, because only parameters are published."""

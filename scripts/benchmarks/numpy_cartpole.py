@@ -3,7 +3,7 @@
 import gymnasium
 
 gymnasium.register(
-    "NumPyCartPole-v1",
+    "Vector-v0",
     vector_entry_point="gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv",
     max_episode_steps=500,
 )
