@@ -71,7 +71,7 @@ class SAC(ActorWithCritics):
 
     def weight(self) -> float:
         """Return the temperature, the weight of the entropy."""
-        factor = 1.0 if self.temperature is None else self.temperature.no_grad().exp().item()
+        factor = 1.0 if self.temperature is None else math.exp(self.temperature.no_grad().item())
         return self.config.temperature * factor
 
     def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
@@ -105,7 +105,8 @@ class SAC(ActorWithCritics):
         outputs, weight = self.actor.no_grad(observations), self.weight()
         values: Tensor
         if isinstance(self.distribution, SoftActions):
-            actions, log_probs = self.distribution.scaled_sample(outputs, self._noise(observations))
+            noise = self._noise(observations).numpy()
+            actions, log_probs = map(torch.from_numpy, self.distribution.scaled_sample_numpy(outputs.numpy(), noise))
             values = self.critic.target(observations, actions).amin(0)
             return values - weight * log_probs
         log_policy, values = outputs.log_softmax(-1), self.critic.target(observations).amin(0)

@@ -110,20 +110,20 @@ class SoftActorLoss:
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes | None:
         """Return the loss and its gradients, from NumPy outputs; None if torch has a part in the critics."""
         (columns,) = outputs
-        with torch.no_grad():
-            actions, log_probs = self.distribution.scaled_sample(torch.from_numpy(columns), self.noise)
+        noise = self.noise.numpy()
+        actions, log_probs = self.distribution.scaled_sample_numpy(columns, noise)
         rows = np.float32(1.0 / len(columns))
 
         def least(values: Floats) -> Floats:
             lowest = values == values.min(0)
             return np.asarray(-rows * lowest / lowest.sum(0, dtype=np.float32), np.float32)  # as torch divides ties
 
-        found = self.critic.climb(self.inputs, actions, None, least)
+        found = self.critic.climb(self.inputs, torch.from_numpy(actions), None, least)
         if found is None:
             return None
         values, to_actions = found
         weight = np.float32(self.temperature) * rows
-        taken, noise = (each.numpy().reshape(len(columns), -1) for each in (actions, self.noise))
+        taken, noise = actions.reshape(len(columns), -1), noise.reshape(len(columns), -1)
         # u = mean + std * noise, a = tanh(u): da/du = 1 - a^2, d log pi / du = 2 a (see hive.networks.squashed).
         to_variables = to_actions.reshape(taken.shape) * (1 - taken * taken) + 2 * weight * taken
         half = taken.shape[1]

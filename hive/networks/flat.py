@@ -16,7 +16,7 @@ weights. The caller owns the memory; this module neither maps, locks nor version
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -105,6 +105,7 @@ class FlatParameters:
         )
         self._parameters: list[Tensor] = [parameter for _, parameter in named_parameters]
         self._fields = {id(own): field for own, field in zip(self._parameters, self.parameters, strict=True)}
+        self._positions = {id(own): position for position, own in enumerate(self._parameters)}
         self._buffers = [buffer for _, buffer in named_buffers]
         self._private_buffers = [torch.empty_like(buffer) for buffer in self._buffers]
         self._bound: dict[tuple[int, bool], _Bound] = {}
@@ -192,6 +193,22 @@ class FlatParameters:
             with torch.no_grad():  # with create_graph=True the gradients have a graph themselves
                 torch._foreach_copy_(targets, sources)
         return mask
+
+    def add_gradient(
+        self,
+        out: Floats,
+        mask: npt.NDArray[np.uint8],
+        parameters: Sequence[nn.Parameter],
+        found: Sequence[Tensor | None],
+    ) -> None:
+        """Adds gradients of some parameters, None for none, to `out` and sets their elements of `mask` (`gradient`)."""
+        views = self._gradient_views_of(out)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, found, strict=True):
+                if gradient is not None:
+                    position = self._positions[id(parameter)]
+                    views[position] += gradient
+                    mask[position] = 1
 
     def clear_gradient(self, out: Floats) -> None:
         """Sets a gradient block, float32 [parameter_elements], to zero. Raises NetworkError as `gradient` does."""

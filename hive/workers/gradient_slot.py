@@ -44,7 +44,7 @@ class GradientSlot:
         self.flat = flat
         self.codec = codec
         self.threads = threads
-        _native.set_threads(threads.native)
+        _native.set_threads(threads.native, threads.spin_us)
         self.residual = codec.residual(flat.parameter_elements)
         """float32 [parameter_elements], or [0]: the part of earlier gradients that the codec has not sent yet."""
         self.on_not_finite: Callable[[Finding, NDArray[np.int64]], None] = lambda finding, header: None
@@ -137,15 +137,19 @@ class GradientSlot:
 
     def _by_torch(self, parts: Sequence[Part], mask: NDArray[np.uint8], gradient: NDArray[np.float32]) -> list[float]:
         """Write the gradient of the parts with a graph and its mask, zeros without parts; return their losses."""
-        if not parts:
+        if all(part.parameters is not None for part in parts):
             self.flat.clear_gradient(gradient)
             mask[:] = 0
-            return []
-        self.flat.release_gradients()
-        for part in parts:
-            inputs = None if part.parameters is None else list(part.parameters)
-            torch.autograd.backward(part.loss, inputs=inputs)
-        mask[:] = self.flat.gradient(gradient)
+            for part in parts:  # a few parameters, such as a temperature
+                own = list(part.parameters or ())
+                found = torch.autograd.grad(part.loss, own, allow_unused=True)
+                self.flat.add_gradient(gradient, mask, own, found)
+        else:
+            self.flat.release_gradients()
+            for part in parts:
+                inputs = None if part.parameters is None else list(part.parameters)
+                torch.autograd.backward(part.loss, inputs=inputs)
+            mask[:] = self.flat.gradient(gradient)
         return [part.loss.item() for part in parts]
 
     def _by_native(self, part: NativePart, mask: NDArray[np.uint8], gradient: NDArray[np.float32]) -> None:

@@ -155,9 +155,10 @@ void backward(DenseNetwork& network, const py::object& block, const py::object& 
 void bind_dense(py::module_& m) {
   m.def("dense_instructions", &dense_instructions,
         "Return the instructions that dense networks use: \"avx512\", \"avx2\" or \"plain\".");
-  m.def("set_threads", &set_threads, "count"_a,
+  m.def("set_threads", &set_threads, "count"_a, "spin_us"_a = 20,
         "Set how many threads of this process compute large passes of dense networks: 1, the default, to 256.\n\n"
-        "No result depends on it. Raises ValueError for other counts.");
+        "spin_us: how long the others look for the next pass before they sleep. No result depends on either. Raises\n"
+        "ValueError for other counts.");
   m.def("threads", &threads, "Return the number of threads that `set_threads` has set.");
   py::class_<DenseNetwork>(m, "DenseNetwork",
                            "Forward and backward passes of branches of linear layers over a flat block of weights.\n\n"

@@ -15,9 +15,8 @@ namespace hive {
 namespace {
 
 constexpr std::uint64_t kSleepNs = 1'000'000'000;  // the limit of one sleep; the condition is then checked again
-// How long a thread looks before it sleeps. The shares of one pass follow each other within microseconds. The next pass
-// comes later, and until then a collector may need the core.
-constexpr std::uint64_t kSpinNs = 20'000;
+
+std::atomic<std::uint64_t> spin_ns{20'000};
 
 // Waits until `ready()`.
 template <typename Ready>
@@ -25,7 +24,7 @@ void await(Notifier& notifier, const Ready& ready) {
   while (true) {
     const std::uint32_t seen = notifier.seen();
     if (ready()) return;
-    notifier.wait(seen, kSleepNs, kSpinNs);
+    notifier.wait(seen, kSleepNs, spin_ns.load(std::memory_order_relaxed));
   }
 }
 
@@ -115,9 +114,10 @@ void forget() {
 
 }  // namespace
 
-void set_threads(std::size_t count) {
+void set_threads(std::size_t count, std::size_t spin_us) {
   if (count < 1 || count > kMostThreads) throw std::invalid_argument("the number of threads is 1 to 256");
   wanted.store(count, std::memory_order_relaxed);
+  spin_ns.store(1000 * std::uint64_t{spin_us}, std::memory_order_relaxed);
 }
 
 std::size_t threads() { return wanted.load(std::memory_order_relaxed); }

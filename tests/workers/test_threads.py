@@ -14,7 +14,7 @@ from hive import _native
 from hive.gradients import clear, codec_for, gradient_layout
 from hive.networks import FlatParameters
 from hive.workers.gradient_slot import GradientSlot
-from hive.workers.threads import Threads, threads_of
+from hive.workers.threads import SPIN_REPLAY_US, Threads, threads_of
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +44,8 @@ def test_auto_is_a_share_of_the_cores(
 
 def test_a_number_is_taken_as_it_is() -> None:
     assert threads_of(config_of("CartPole-v1", gradients__threads=7)) == Threads(7, 7)
+    replayed = config_of("CartPole-v1", run__scheme='"dqn"', gradients__threads=7)
+    assert threads_of(replayed) == Threads(7, 7, SPIN_REPLAY_US)
 
 
 def test_torch_has_its_threads_while_a_gradient_is_computed() -> None:

@@ -4,7 +4,7 @@
 //
 // The caller computes parts too, so nothing waits for a thread that has not woken yet. A part may be computed by any
 // thread, so it writes only what no other part reads or writes. Helpers are started by the first pass that has parts for
-// them, look for more parts for some microseconds after each, and then sleep. Where another thread of the process is inside `share`, the caller computes all parts itself.
+// them, look for more parts for some microseconds after each pass, and then sleep. Where another thread of the process is inside `share`, the caller computes all parts itself.
 //
 // A process that was forked has no helpers and starts its own.
 #pragma once
@@ -17,8 +17,9 @@ namespace hive {
 inline constexpr std::size_t kMostThreads = 256;  // the number of parts fits the 16 bits that a ticket has for it
 
 // How many threads compute a pass, the caller's included: 1 to kMostThreads; 1 until set_threads is called. Throws
-// std::invalid_argument for others.
-void set_threads(std::size_t count);
+// std::invalid_argument for others. spin_us: how long a helper looks for the next pass before it sleeps. The shares of
+// one pass follow each other within microseconds; until the next pass others may need the core.
+void set_threads(std::size_t count, std::size_t spin_us = 20);
 std::size_t threads();
 
 namespace team {
