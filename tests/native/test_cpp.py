@@ -44,6 +44,7 @@ NEEDS = {  # sources that a unit calls besides its own
     "compiled": ("classic_control", "rows", "sines"),
     "dense": ("dense/choice", "dense/plain", "status", "team"),
     "gather": ("accumulator",),
+    "optimizers": ("status", "team"),
     "priority_tree": ("priorities",),
     "team": ("status",),
 }

@@ -76,5 +76,16 @@ def test_threads_change_no_byte_of_a_native_pass() -> None:
         network.backward(block, rows, [slopes], gradient, to_observations=to_rows)
         seen.add(output.tobytes() + gradient.tobytes() + to_rows.tobytes())
     assert len(seen) == 1
+    stepped = set()
+    for threads in (1, 2, 3):
+        _native.set_threads(threads)
+        given, out = [block, gradient, block, block * block], [np.empty_like(block) for _ in range(4)]
+        constants = {"learning_rate": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "weight_decay": 0.0}
+        assert _native.adam_step(
+            *(given[0], out[0], given[1], given[2], out[1], given[3], out[2]), step=3, gradient_scale=0.5, **constants
+        )
+        _native.polyak(block, gradient, out[3], 0.3)
+        stepped.add(b"".join(each.tobytes() for each in out))
+    assert len(stepped) == 1
     with pytest.raises(ValueError, match="1 to 256"):
         _native.set_threads(0)
