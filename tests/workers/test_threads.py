@@ -80,7 +80,8 @@ def test_threads_change_no_byte_of_a_native_pass() -> None:
     for threads in (1, 2, 3):
         _native.set_threads(threads)
         given, out = [block, gradient, block, block * block], [np.empty_like(block) for _ in range(4)]
-        constants = {"learning_rate": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "weight_decay": 0.0, "decoupled": False, "rectified": False}
+        rates = {"learning_rate": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "weight_decay": 0.0}
+        constants = {**rates, "decoupled": False, "rectified": False}
         assert _native.adam_step(
             *(given[0], out[0], given[1], given[2], out[1], given[3], out[2]), step=3, gradient_scale=0.5, **constants
         )
