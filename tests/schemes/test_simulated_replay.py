@@ -113,7 +113,7 @@ class LearnsAfterTheCommit(ReplayLearnerActor):
 
     def _turn(self, claimed: Any) -> None:
         super()._turn(claimed)
-        plan = self.plan_layout.views(self.plans.board.read((self.turn - 1) // self.per_batch))
+        plan = self.plan_views(self.plans.board.read((self.turn - 1) // self.per_batch))
         self.replay.learn(plan, [slot.arrays["errors"] for slot in claimed])
 
     def _learned(self, claimed: Any, after: Any) -> None: ...
@@ -125,7 +125,7 @@ class LearnsOfAnotherPlan(ReplayLearnerActor):
     def _learned(self, claimed: Any, after: Any) -> None:
         plan = {
             name: array.copy()
-            for name, array in self.plan_layout.views(self.plans.board.read(self.plans.board.latest)).items()
+            for name, array in self.plan_views(self.plans.board.read(self.plans.board.latest)).items()
         }
         super(type(self.replay), self.replay).draw(self.turn // self.per_batch, self._ledger(), plan)
         self.replay.learn(plan, [slot.arrays["errors"] for slot in claimed])
