@@ -69,7 +69,7 @@ def jointly(
     passes: list[Part | NativePart] = []
     reported: list[float] = []
     for approximation, loss in parts:
-        if isinstance(loss, NativePart):  # of `computed`, in a run
+        if isinstance(loss, NativePart):  # made by `computed`, in a run
             passes.append(loss)
             continue
         value = approximation.value_of(loss)

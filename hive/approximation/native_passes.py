@@ -24,10 +24,16 @@ __all__ = ["NativePasses", "native_passes"]
 
 
 class NativePasses:
-    """The passes of `network`, which has a `dense` attribute, or None. `normalizer`: maps its observations first."""
+    """The passes of `model` by its `network`, which has a `dense` attribute; None: torch makes them.
 
-    def __init__(self, network: nn.Module | None, normalizer: Normalizer | None, *, single: bool) -> None:
+    normalizer: maps the observations of the network first.
+    """
+
+    def __init__(
+        self, model: nn.Module, network: nn.Module | None, normalizer: Normalizer | None, *, single: bool
+    ) -> None:
         """single: whether the loss takes the only output of the network, and not a tuple of several."""
+        self._model = model
         self._network = network
         self._normalizer = normalizer
         self._single = single
@@ -45,11 +51,14 @@ class NativePasses:
         found = None if dense is None else dense.begin(self._normalized(inputs))
         return None if found is None or (self._single and len(found.outputs) != 1) else found
 
-    def evaluate(self, observations: Any, actions: Tensor | None = None) -> Any:
-        """Return what the model returns for rows of observations, without a graph; None if torch makes the pass.
+    def __call__(self, *inputs: Any) -> Any:
+        """Return what the model returns for these inputs, without a graph."""
+        with torch.no_grad():
+            found = self._evaluated(*inputs) if len(inputs) <= 2 else None
+            return self._model(*inputs) if found is None else found
 
-        actions: those of critics that take them.
-        """
+    def _evaluated(self, observations: Any = None, actions: Any = None) -> Any:
+        """Return the same of rows of observations, and of critics also of actions; None if torch makes the pass."""
         dense = self._dense
         if dense is None or not isinstance(observations, Tensor):
             return None
@@ -94,4 +103,4 @@ def native_passes(model: nn.Module) -> NativePasses:
             network, single = inner, True
         else:
             known = isinstance(network, Network | NetworkPerHead | Critics)
-            return NativePasses(network if known else None, normalizer, single=single)
+            return NativePasses(model, network if known else None, normalizer, single=single)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ from hive.networks.polyak import polyak_step
 
 __all__ = ["FixedTarget", "PolyakTarget", "SharedTarget", "TargetNetwork", "TrivialTarget"]
 
+Model = TypeVar("Model", nn.Module, NativePasses)
 Mode = Literal["eval", "train"]
 Buffers = Literal["copy", "average", "ignore"]
 Counts = Literal["updates", "env_steps"]
@@ -100,13 +101,10 @@ class SharedTarget(TargetNetwork):
     def __init__(self, online: nn.Module, target: nn.Module) -> None:
         self._online = online
         self._target = target
-        self._model: nn.Module | None = None
-        self._native: NativePasses | None = None
+        self._passes: NativePasses | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        with torch.no_grad():
-            found = self._native.evaluate(*inputs) if self._native is not None and len(inputs) in (1, 2) else None
-            return _known(self._model)(*inputs) if found is None else found
+        return _known(self._passes)(*inputs)
 
     def init(self, model: nn.Module) -> None:
         """Copies `model` with the target's modules in place of those of the online network.
@@ -117,8 +115,7 @@ class SharedTarget(TargetNetwork):
         targets = {id(online): target for online, target in pairs}
         if not any(id(child) in targets for child in model.modules()):
             raise NetworkError("the model contains no part of the online network of this target")
-        self._model = acting(copy.deepcopy(model, dict(targets)).requires_grad_(False))
-        self._native = native_passes(self._model)
+        self._passes = native_passes(acting(copy.deepcopy(model, dict(targets)).requires_grad_(False)))
 
     def update(self) -> None:
         pass
@@ -245,7 +242,7 @@ def _copy_of(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, memo)
 
 
-def _known(model: nn.Module | None) -> nn.Module:
+def _known(model: Model | None) -> Model:
     if model is None:
         raise NetworkError("this target has no network yet", hint="call init(model), as an Approximation does")
     return model

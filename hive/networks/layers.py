@@ -59,7 +59,7 @@ def activation_layer(name: str) -> nn.Module:
 def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
     """Initialises `layer` with orthogonal weights (Saxe et al. 2013) of that gain and zero biases, and returns it."""
     if _PLACEHOLDER.get():
-        layer.weight.new_empty(layer.weight.shape).normal_()  # so that later draws are those of the original
+        layer.weight.new_empty(layer.weight.shape).normal_()  # later draws are then the same
     else:
         nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:

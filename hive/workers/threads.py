@@ -1,7 +1,7 @@
 """How many threads a gradient worker computes with, where the config leaves it to hive.
 
-The bytes of native passes do not depend on it (native/include/hive/team.hpp), so it may follow from the machine. Those
-of torch do, since torch divides sums among its threads: with "auto" it has one.
+The number changes no byte of a native pass (native/include/hive/team.hpp), so it may follow from the machine. torch
+divides sums among its threads, which changes their last bits: with "auto" it has one thread.
 """
 
 from __future__ import annotations
