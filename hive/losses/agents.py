@@ -116,9 +116,8 @@ class SoftActorLoss:
 
         def least(values: Floats) -> Floats:
             lowest = values == values.min(0)
-            return np.asarray(
-                -rows * lowest / lowest.sum(0, dtype=np.float32), np.float32
-            )  # torch divides ties so, too
+            shares = lowest / lowest.sum(0, dtype=np.float32)  # torch divides ties so, too
+            return np.asarray(-rows * shares, np.float32)
 
         found = self.critic.climb(self.inputs, torch.from_numpy(actions), None, least)
         if found is None:
