@@ -109,8 +109,7 @@ def _hive(config: str, keys: Sequence[str] = ()) -> Callable[[int, float], Finis
                 summary = Summary.read(directory.summary_file)
             except RecordError as error:
                 raise BenchError(f"hive up: {error}\n{last_output(folder, directory)}") from error
-            lines = directory.metrics_file.read_text().splitlines()
-            return Finish(seed, reached_after(lines, begun), exit_s, summary.env_steps)
+            return Finish(seed, reached_after(_lines(directory.metrics_file), begun), exit_s, summary.env_steps)
 
     return run
 
@@ -122,6 +121,11 @@ def reached_after(lines: Sequence[str], begun: float) -> float | None:
         if mean is not None and mean >= TARGET:
             return float(line["t"] - begun)
     return None
+
+
+def _lines(metrics: Path) -> list[str]:
+    """Return the lines of metrics; none of a run that was ended before its first."""
+    return metrics.read_text().splitlines() if metrics.exists() else []
 
 
 def _sb3(algorithm: str, pythons: Pythons) -> Callable[[int, float], Finish]:

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.contender import Pythons
 from benchmarks.goal import TARGET, Finish, Racer, race, racers, reached_after
 from benchmarks.goal_report import checks_of, document_of, text_of
+from benchmarks.hive_run import NAME
 from benchmarks.table import WIDTH
 
+from hive.records import RunDirectory, Summary
+
 LIMIT = 100.0
+ENDED: dict[str, Any] = {
+    "name": "bench-1",
+    "scheme": "a2c",
+    "state": "stopped",
+    "stop_reason": "SIGTERM",
+    "seed": 1,
+    "exact": True,
+    "env_steps": 0,
+    "updates": 0,
+    "episodes": 0,
+    "mean_return_100": None,
+    "started": 1.7e9,
+    "wall_s": 0.5,
+    "train_s": 0.0,
+    "weights_sha256": "ab" * 32,
+    "channels": {},
+    "restarts": {},
+}
 
 
 def test_the_goal_is_the_first_line_of_metrics_with_the_target() -> None:
@@ -65,6 +88,24 @@ def test_medians_are_compared_and_the_faster_ppo_counts() -> None:
     document = json.loads(json.dumps(document_of(results, LIMIT, {"cpu": "A CPU"})))
     assert document["racers"][4]["seconds"] == {"median": 32.0, "least": 31.0, "most": LIMIT}
     assert document["racers"][4]["finishes"][1]["reached_s"] is None
+
+
+def test_a_run_that_ended_before_its_first_metrics_has_not_reached_the_goal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended:
+        def wait(self, limit: float) -> int:
+            return 0
+
+    @contextmanager
+    def started(folder: Path, *_: object) -> Iterator[Ended]:
+        directory = RunDirectory(folder / "runs" / f"{NAME}-1")
+        directory.path.mkdir(parents=True)
+        Summary(**ENDED).write(directory.summary_file)
+        yield Ended()
+
+    monkeypatch.setattr("benchmarks.goal.started", started)
+    (quick,) = (racer for racer in racers(Pythons(), with_peers=False) if racer.name == "hive-a2c")
+    finish = quick.run(1, LIMIT)
+    assert (finish.reached_s, finish.steps) == (None, 0)
 
 
 @pytest.mark.full(reason="trains for seconds")
