@@ -16,8 +16,8 @@ __all__ = ["call", "import_module", "install"]
 EXTRAS = {"Box2D": "box2d", "mujoco": "mujoco", "ale_py": "atari", "minigrid": "minigrid", "cv2": "atari"}
 """Top-level module -> the extra of hive that installs it."""
 
-PACKAGES = {"minatar": "MinAtar"}
-"""Top-level module -> the name of its package for pip, where it differs and hive has no extra."""
+PACKAGES = {"minatar": "MinAtar", "envpool": "envpool"}
+"""Top-level module -> the name of its package for pip, where hive has no extra but knows the package."""
 
 
 def import_module(kind: str, name: str, module: str) -> ModuleType:
@@ -79,7 +79,7 @@ def _lacks(kind: str, name: str, error: ModuleNotFoundError) -> EnvironmentMissi
     """Return the error for a missing module: the one in the name, or one that hive or the environment imports."""
     missing = error.name or str(error)
     top = missing.partition(".")[0]
-    if top == name.partition(":")[0].partition(".")[0] and top not in EXTRAS:
+    if top == name.partition(":")[0].partition(".")[0] and top not in {*EXTRAS, *PACKAGES}:
         return EnvironmentMissing(
             f"no {kind} `{name}`: there is no module `{missing}`",
             hint="start hive in a folder from which the module can be imported, or install the module's package",

@@ -4,6 +4,7 @@ An id is one of
     CartPole-v1             registered with Gymnasium; for a namespace in PACKAGES its package is imported first
     package.module:Class    a callable that returns a gymnasium.Env; called with the config's options
     package.module:Name-v0  a registered id after the colon; the module is imported first to register it
+    envpool:Pong-v5         an environment of EnvPool (hive.envs.pool)
     ./library.so:Name       a constant of a shared library that was compiled with hive/env.h (hive.envs.compiled)
 
 Gymnasium's own environment checker is disabled, because the vectors check every row themselves at a lower cost. Ids
@@ -55,6 +56,7 @@ PACKAGES = {
 }
 """First word of an id -> the module that registers its ids, and its function for this; "": its import does."""
 
+POOLS = "envpool"  # the package whose environments hive.envs.pool makes
 SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
 SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
 VERSION = re.compile(r"-v\d+$")
@@ -243,6 +245,10 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
         return functools.partial(library_environment, id)
     module, _, name = id.rpartition(":")
     imported = import_module("environment", id, module) if module else _register(id)
+    if module == POOLS and imported is not None:
+        from hive.envs.pool import pool_spec
+
+        return pool_spec(id, name, imported)
     target = getattr(imported, name, None)
     if callable(target):
         return target  # type: ignore[no-any-return]
