@@ -49,7 +49,7 @@ def join_frames(frames: Tensor, spec: InputSpec) -> Tensor:
     shape = joined(spec, frames.shape[1]).shape
     if is_image(spec) and len(spec.shape) == 3 and ImageInput(tuple(spec.shape)).channels_last:
         frames = frames.permute(0, 2, 3, 1, 4)
-    return frames.reshape(len(frames), *shape)
+    return frames.reshape(frames.shape[0], *shape)  # `len` would be a constant in an export
 
 
 class StackedNetwork(nn.Module):
