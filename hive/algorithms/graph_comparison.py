@@ -25,7 +25,7 @@ __all__ = ["OBSERVATIONS", "TOLERANCE", "compare"]
 
 OBSERVATIONS = 1_000  # for each comparison
 ENVIRONMENTS = 40  # observations at once; the other axis is time, so that states are used
-TOLERANCE = 1e-5  # float32 sums of another order differ by some 1e-6
+TOLERANCE = 1e-4  # float32 sums in another order differ by 1e-7 to 1e-5 in deep networks, wrong graphs by far more
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 

@@ -90,7 +90,7 @@ class PackedNormalizer(Normalizer):
     """
 
     def forward(self, rows: Tensor | tuple[Tensor, Tensor]) -> Any:
-        numbers, whole = views_of(rows, len(self.shift))
+        numbers, whole = views_of(rows, self.shift.shape[0])
         return super().forward(numbers), whole
 
 

@@ -98,7 +98,7 @@ class Parts(nn.Module):
         for name, where, spec in self._parts:
             columns = (numbers if spec.dtype == "float32" else whole)[..., where]
             part = columns.reshape(*columns.shape[:-1], *spec.shape)
-            parts[name] = join_frames(part, spec) if self._stack > 1 else part
+            parts[name] = join_frames(part, spec, self._stack) if self._stack > 1 else part
         return parts if len(parts) > 1 else next(iter(parts.values()))
 
 
