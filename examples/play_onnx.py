@@ -1,7 +1,7 @@
 """Plays CartPole with a policy that `hive export` wrote. It needs onnxruntime and Gymnasium, not hive and not torch.
 
-    hive up examples/cartpole.toml && hive export -o cartpole.onnx
-    python examples/play_onnx.py cartpole.onnx      ten episodes have a mean return of 500: 1 s
+hive up examples/cartpole.toml && hive export -o cartpole.onnx
+python examples/play_onnx.py cartpole.onnx      ten episodes have a mean return of 500: 1 s
 """
 
 from __future__ import annotations

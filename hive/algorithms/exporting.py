@@ -8,8 +8,8 @@
     FILE.safetensors    the weights by name. The metadata has one key, `hive`: JSON with the same facts and with the
                         description of the policy (`describe_policy`), from which another program can rebuild it.
 
-The ONNX file is made by torch's exporter of traces. That exporter needs no package but onnx, takes 0.02 to 0.2 s where the
-exporter of torch.export takes 1 to 3 s and prints warnings, and gives the same bytes for the same checkpoint. torch has
+The ONNX file is made by torch's exporter of traces. It needs no package but onnx, gives the same bytes for the same
+checkpoint, and takes 0.02 to 0.2 s; the exporter of torch.export takes 1 to 3 s and prints warnings. torch has
 deprecated it, and `pyproject.toml` limits torch to versions that have it. Its weakness is that a trace can silently
 contain numbers that depend on the example, so torch's warnings about this are errors here, and the comparison uses
 another number of observations than the trace.
@@ -50,7 +50,7 @@ TRACED_ROWS = 2  # observations of the trace; one row, unlike others, might be b
 SUFFIXES = (".onnx", ".safetensors")
 MISSING = "pip install 'hive[export]'"
 
-# Warnings of the exporter that do not concern the result: constants, such as the bounds of actions, are meant to be some.
+# A warning of the exporter that does not concern the result: the bounds of actions, for example, are constants.
 HARMLESS = re.compile("registered as constants in the trace")
 
 
@@ -163,7 +163,8 @@ def _traced(graph: PolicyGraph) -> bytes:
         first = next(iter(str(error).strip().splitlines()), "")
         raise _untraceable(f"{type(error).__name__}: {first}") from error
     for warning in raised:
-        if issubclass(warning.category, torch.jit.TracerWarning) and not HARMLESS.search(str(warning.message)):
+        of_trace = issubclass(warning.category, torch.jit.TracerWarning)  # type: ignore[attr-defined]
+        if of_trace and not HARMLESS.search(str(warning.message)):
             place = f"{Path(warning.filename).name}, line {warning.lineno}"
             raise _untraceable(f"its result depends on values in Python ({place})")
     return data.getvalue()
@@ -172,8 +173,8 @@ def _traced(graph: PolicyGraph) -> bytes:
 def _untraceable(cause: str) -> NetworkError:
     return NetworkError(
         f"the network cannot be written as ONNX: {cause}",
-        hint="compute with tensors only, without `if`, `len`, `int` or `.item()` on them; a .safetensors file holds the "
-        "weights of any policy",
+        hint="compute with tensors only, without `if`, `len`, `int` or `.item()` on them; a .safetensors file holds "
+        "the weights of any policy",
     )
 
 

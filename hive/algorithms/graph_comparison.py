@@ -1,6 +1,6 @@
 """Compares an exported policy with hive's: both get the same random observations and carry their own states.
 
-Outputs of the distributions must agree within TOLERANCE of their largest size. So must box actions. Discrete actions must be
+Outputs of the distributions and box actions must agree within TOLERANCE of their largest size. Discrete actions must be
 equal, except where the two best logits or values are closer than that, because rounding decides there.
 """
 
@@ -101,7 +101,9 @@ def _check_choices(
     groups = np.split(scores, np.cumsum(sizes)[:-1], axis=1)
     gap = TOLERANCE * max(1.0, float(np.abs(scores[np.abs(scores) < 1e7]).max(initial=0.0)))
     best = [np.sort(group, axis=1)[:, -2:] for group in groups]
-    clear = np.stack([two[:, -1] - two[:, 0] > gap if two.shape[1] == 2 else np.ones(len(two), bool) for two in best], 1)
+    clear = np.stack(
+        [two[:, -1] - two[:, 0] > gap if two.shape[1] == 2 else np.ones(len(two), bool) for two in best], 1
+    )
     other = expected.reshape(len(scores), -1) != found.reshape(len(scores), -1)
     if (other & clear).any():
         raise _differs(name, f"{int((other & clear).sum())} other actions in {len(scores)}")
@@ -137,7 +139,7 @@ def _scales(policy: Policy) -> list[tuple[Any, Any]]:
 def _observations(random: np.random.Generator, spec: ArraySpec, mean: Any, deviation: Any) -> NDArray[Any]:
     """Return random observations as the environment returns them, [ENVIRONMENTS, ...]."""
     if spec.counts:
-        highs = np.array(spec.firsts) + spec.counts
+        highs = [first + count for first, count in zip(spec.firsts, spec.counts, strict=True)]
         drawn = random.integers(spec.firsts, highs, (ENVIRONMENTS, len(highs)))
         return drawn[:, 0] if len(highs) == 1 else drawn
     if spec.dtype == "uint8":

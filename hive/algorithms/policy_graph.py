@@ -8,10 +8,10 @@
     frames, or frames.NAME  [B, k - 1, ...]  ───────────────► next_frames, or next_frames.NAME
     recurrent_state      float32 [B, S]      ───────────────► next_recurrent_state
 
-It computes what `hive.load`'s policy does without noise: the conversions around the network are repeated here with torch's
-operations, and the network is a copy of the policy's. States are zeros at the beginning of an episode. All arrays
-have the batch axis first. Box observations are float32 or uint8, MultiBinary float32, Discrete and MultiDiscrete int64 [B]
-and [B, k], counted as the environment does. `hive.algorithms.exporting` writes the module to a file.
+It computes what `hive.load`'s policy does without noise: the conversions around the network are repeated here with
+torch's operations, and the network is a copy of the policy's. States are zeros at the beginning of an episode. All
+arrays have the batch axis first. Box observations are float32 or uint8, MultiBinary float32, Discrete and MultiDiscrete
+int64 [B] and [B, k], counted as the environment does. `hive.algorithms.exporting` writes the module to a file.
 """
 
 from __future__ import annotations
@@ -185,7 +185,8 @@ class PolicyGraph(nn.Module):
 
     def _results(self, outputs: Tensor) -> list[Tensor]:
         """Return the actions of all parts, then what their distributions read."""
-        actions, described = [], []
+        actions: list[Tensor] = []
+        described: list[Tensor] = []
         chosen = self._distribution.mode(outputs)
         for part in self._parts:
             actions.append(_converted(part, chosen if part.columns is None else chosen[:, part.columns]))
@@ -194,7 +195,8 @@ class PolicyGraph(nn.Module):
         return actions + described
 
     def _action_ports(self, taken: set[str]) -> list[Port]:
-        ports, described = [], []
+        ports: list[Port] = []
+        described: list[Port] = []
         for part in self._parts:
             ports.append(Port(_free(part.named("action"), taken), part.shape, part.dtype, "action", part.path))
             example = torch.zeros((1, *_output_shape(part.distribution)))
@@ -240,7 +242,7 @@ def _output_shape(distribution: ActionDistribution) -> tuple[int, ...]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return `name`, with underscores behind it if a part of an observation or action has the same; it is then taken."""
+    """Return `name`, with underscores behind it if another input or output has it, and add it to `taken`."""
     while name in taken:
         name += "_"
     taken.add(name)

@@ -1,9 +1,9 @@
 """`hive export`: writes the policy of a run to a file for other programs, and says what the file takes and returns.
 
-    cartpole-1.onnx: the policy of cartpole-1 after 1,146 updates, 146,688 steps (20.7 kB)
-    inputs   observation float32 [batch, 4]
-    outputs  action int64 [batch] · logits float32 [batch, 2]
-    equal to hive on 1,000 random observations: the largest difference is 2.3e-07
+cartpole-1.onnx: the policy of cartpole-1 after 1,146 updates, 146,688 steps (20.7 kB)
+inputs   observation float32 [batch, 4]
+outputs  action int64 [batch] · logits float32 [batch, 2]
+equal to hive on 1,000 random observations: the largest difference is 2.3e-07
 """
 
 from __future__ import annotations
