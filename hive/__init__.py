@@ -39,6 +39,7 @@ __all__ = [
     "endpoint",
     "envs",
     "errors",
+    "export",
     "facades",
     "load",
     "losses",
@@ -77,6 +78,7 @@ _HOMES = {
     "Topology": "hive.runtime",
     "Zmq": "hive.runtime",
     "endpoint": "hive.runtime",
+    "export": "hive.algorithms",
     "load": "hive.algorithms",
     "run": "hive.cli.scripting",
     "run_async": "hive.cli.scripting",
@@ -101,7 +103,7 @@ if TYPE_CHECKING:  # the names that are lazy below, for type checkers and editor
         testing,
         workers,
     )
-    from hive.algorithms import load
+    from hive.algorithms import export, load
     from hive.cli.scripting import run, run_async, train, train_async
     from hive.config import Config
     from hive.runtime import (

@@ -34,6 +34,8 @@ PLACES = {
     "gymnasium": ("envs/",),
     "textual": ("monitor/terminal.py",),
     "rich": ("monitor/terminal.py",),
+    "onnx": ("algorithms/exporting.py",),
+    "onnxruntime": ("algorithms/exporting.py",),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}

@@ -10,6 +10,7 @@ from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients, Moment
 from hive.algorithms.c51 import C51
 from hive.algorithms.ddpg import DDPG
 from hive.algorithms.dqn import DQN
+from hive.algorithms.exporting import Exported, export
 from hive.algorithms.impala import IMPALA
 from hive.algorithms.novelty import SeeksNovelty
 from hive.algorithms.nstep_q import NStepQ
@@ -57,6 +58,7 @@ __all__ = [
     "AnyOptimizer",
     "Batch",
     "Configured",
+    "Exported",
     "Gradients",
     "Moments",
     "NStepQ",
@@ -65,6 +67,7 @@ __all__ = [
     "SeeksNovelty",
     "batch_of",
     "describe_policy",
+    "export",
     "heads_of_algorithm",
     "load",
     "make_algorithm",

@@ -47,9 +47,9 @@ from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
 from hive.networks.squashed import SquashedGaussian
 from hive.networks.wrapper import NetworkWrapper
-from hive.records import checkpoint_at
+from hive.records import Checkpoint, checkpoint_at
 
-__all__ = ["Policy", "describe_policy", "load"]
+__all__ = ["Policy", "describe_policy", "load", "policy_of"]
 
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
 REFERENCES = ("module", "policy_head", "value_head")  # keys of [network] that may name user-defined code
@@ -109,6 +109,31 @@ class Policy:
         environment and returns a pair: the action or actions, and the state for the next call. Raises ValueError for
         another shape, for a mask that is missing, and for a state that is missing.
         """
+        outputs, after, single = self._outputs(observation, state, action_mask)
+        if noise is None:
+            actions = self.most_likely(outputs)
+        else:
+            drawn = self.distribution.draw_noise(noise, len(outputs))
+            actions = self._convert(self.distribution.sample_numpy(outputs, drawn))
+        action = next(iter(each_action(actions))) if single else actions
+        return (action, after) if self._remembers.kinds else action
+
+    def outputs(
+        self, observation: Any, state: Any = None, *, action_mask: Any = None
+    ) -> tuple[NDArray[np.float32], Any]:
+        """Return the network's outputs from which actions are chosen, float32 [B, ...], and the state after the call.
+
+        B is 1 for a single observation; the state is None for a policy that does not remember. Arguments and errors are
+        those of a call.
+        """
+        return self._outputs(observation, state, action_mask)[:2]
+
+    def most_likely(self, outputs: NDArray[np.float32]) -> Any:
+        """Return the most likely actions [B, ...], as the environment takes them, for `outputs` [B, ...]."""
+        return self._convert(self.distribution.mode(torch.from_numpy(outputs)).numpy())
+
+    def _outputs(self, observation: Any, state: Any, action_mask: Any) -> tuple[NDArray[np.float32], Any, bool]:
+        """Return what `outputs` returns, and whether the observation was a single one."""
         if action_mask is not None:
             observation = {BESIDE_MASK: observation, MASK_KEY: action_mask}
         batch, single = self._rows(observation) if self.observation.parts else self._batch(observation)
@@ -120,18 +145,10 @@ class Policy:
             seen = np.concatenate([given[0], batch[:, None]], axis=1)
             states.append(seen[:, 1:])
         with torch.inference_mode():
-            outputs = (memory or self.network)(torch.from_numpy(seen))[0]
-            if noise is None:
-                stored = self.distribution.mode(outputs).numpy()
-            else:
-                stored = self.distribution.sample_numpy(
-                    outputs.numpy(), self.distribution.draw_noise(noise, len(batch))
-                )
-        actions = self._convert(stored)
-        action = next(iter(each_action(actions))) if single else actions
+            outputs = (memory or self.network)(torch.from_numpy(seen))[0].numpy()
         if memory is not None:
             states.append(memory.state.numpy().copy())
-        return (action, self._remembers.after(states, single=single)) if states else action
+        return outputs, self._remembers.after(states, single=single), single
 
     def _batch(self, observation: Any) -> tuple[NDArray[Any], bool]:
         """Return observations [B, ...] in the network's dtype, and whether the argument was a single observation."""
@@ -187,7 +204,14 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     without such a policy, and for user-defined code without `own_code`; UsageError if the run does not exist, for
     another `which`, and for "best" with the folder of a checkpoint.
     """
-    checkpoint = checkpoint_at(str(place), which)
+    return policy_of(checkpoint_at(str(place), which), own_code=own_code)
+
+
+def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = False) -> Policy:
+    """Load the policy of an open checkpoint, as `load` does.
+
+    exact: compute in float32 what the run computes in bfloat16. Raises RecordError as `load` does.
+    """
     try:
         description = checkpoint.state["policy"]
         observation, action, network = _specs_in(description)
@@ -204,7 +228,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
             f"the network of {checkpoint.path} uses `{named[0]}`, which would be imported and called",
             hint="if you trust the checkpoint, call hive.load(..., own_code=True)",
         )
-    if not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
+    if exact or not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
         network = dataclasses.replace(network, precision="float32")
     module = _network(observation, action, network, heads)
     flat = FlatParameters(module)

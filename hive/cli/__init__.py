@@ -37,6 +37,7 @@ COMMANDS = {
     "scale": ("control", "change the number of workers of a running run"),
     "save": ("control", "write a checkpoint of a running run now"),
     "eval": ("evaluate", "measure the policy of a run by playing whole episodes"),
+    "export": ("export", "write the policy of a run to a file for other programs"),
     "ls": ("listing", "list runs"),
     "ps": ("listing", "list the processes of a run"),
     "monitor": ("monitor", "show a live view of a run"),

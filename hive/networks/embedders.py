@@ -51,7 +51,7 @@ class VectorInput(nn.Module):
         self.scale = scale
 
     def forward(self, observations: Tensor) -> Tensor:
-        vectors = observations.reshape(len(observations), -1)
+        vectors = observations.reshape(observations.shape[0], -1)  # `len` would be a constant in an export
         return vectors.to(torch.float32) if self.scale == 1.0 else vectors * self.scale
 
 

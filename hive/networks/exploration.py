@@ -136,8 +136,12 @@ class EpsilonGreedy(ActionDistribution):
     def mode(self, outputs: Tensor) -> Tensor:
         return outputs.argmax(-1)
 
-    def values(self, outputs: Floats) -> Floats:
+    def action_values(self, outputs: Tensor) -> Tensor:
         """Returns the action values [..., n] in outputs of the network."""
+        return outputs
+
+    def values(self, outputs: Floats) -> Floats:
+        """Does what `action_values` does, for arrays."""
         return outputs
 
 
@@ -155,26 +159,26 @@ class ExpectedGreedy(EpsilonGreedy):
     def _atoms(self) -> Tensor | None:
         return torch.tensor(self.support, dtype=torch.float32) if self.support else None
 
-    def _values(self, outputs: Tensor) -> Tensor:
+    def action_values(self, outputs: Tensor) -> Tensor:
         return expected_return(outputs, self._atoms)
 
     def values(self, outputs: Floats) -> Floats:
-        return self._values(torch.from_numpy(outputs)).numpy()
+        return self.action_values(torch.from_numpy(outputs)).numpy()
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        return super().sample(self._values(outputs), noise)
+        return super().sample(self.action_values(outputs), noise)
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         return super().sample_numpy(self.values(outputs), noise)
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        return super().log_prob(self._values(outputs), actions)
+        return super().log_prob(self.action_values(outputs), actions)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        return super().entropy(self._values(outputs))
+        return super().entropy(self.action_values(outputs))
 
     def mode(self, outputs: Tensor) -> Tensor:
-        return super().mode(self._values(outputs))
+        return super().mode(self.action_values(outputs))
 
 
 def epsilon_greedy(head: str | HeadParameters, n: int, start: float, end: float, rollouts: int = 1) -> EpsilonGreedy:

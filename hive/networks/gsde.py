@@ -83,10 +83,10 @@ class StateDependentGaussian(ActionDistribution):
         return self.log_prob_and_entropy(outputs, actions)[0]
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        return self._entropy(self._variance(outputs))
+        return self._entropy(self.variance(outputs))
 
     def log_prob_and_entropy(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        variance = self._variance(outputs)
+        variance = self.variance(outputs)
         errors = actions.reshape(*outputs.shape[:-1], self.elements) - outputs[..., : self.elements]
         density = -0.5 * (errors.square() / variance + variance.log()) - HALF_LOG_TWO_PI
         return density.sum(-1), self._entropy(variance)
@@ -99,7 +99,7 @@ class StateDependentGaussian(ActionDistribution):
         mean, products = outputs.split_with_sizes([self.elements, self.width - self.elements], -1)
         return mean, products.reshape(*outputs.shape[:-1], *self.noise_shape)
 
-    def _variance(self, outputs: Tensor) -> Tensor:
+    def variance(self, outputs: Tensor) -> Tensor:
         """Returns variances [..., D]."""
         return self._split(outputs)[1].square().sum(-2) + EPSILON
 

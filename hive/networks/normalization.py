@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.inputs import state_width_of, with_observation
-from hive.networks.packed import PackedSpec, numbers_and_bytes
+from hive.networks.packed import PackedSpec, views_of
 from hive.networks.spaces import InputSpec
 
 __all__ = [
@@ -84,10 +84,13 @@ class Normalizer(nn.Module):
 
 
 class PackedNormalizer(Normalizer):
-    """Normalises the numbers with which rows of bytes begin, float32 [N, floats]; returns them and the rows."""
+    """Normalises the numbers with which rows of bytes begin, float32 [N, floats]; returns them and the rows.
 
-    def forward(self, rows: Tensor) -> Any:
-        numbers, whole = numbers_and_bytes(rows, len(self.shift))
+    rows: uint8 [N, bytes], or the pair that `numbers_and_bytes` returns.
+    """
+
+    def forward(self, rows: Tensor | tuple[Tensor, Tensor]) -> Any:
+        numbers, whole = views_of(rows, self.shift.shape[0])
         return super().forward(numbers), whole
 
 

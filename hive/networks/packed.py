@@ -24,7 +24,7 @@ from hive.networks.inputs import observation_of, state_width_of, with_observatio
 from hive.networks.spaces import InputArray, InputSpec
 from hive.networks.stacked import join_frames
 
-__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "Parts", "numbers_and_bytes"]
+__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "Parts", "numbers_and_bytes", "views_of"]
 
 FORBIDDEN = -1e8
 """The output of an action that is not allowed. It is finite, so that 0 * log 0 in the entropy is 0 and not NaN."""
@@ -77,6 +77,11 @@ def numbers_and_bytes(rows: Tensor, floats: int) -> tuple[Tensor, Tensor]:
     return rows[..., : FLOAT_BYTES * floats].view(torch.float32), rows
 
 
+def views_of(rows: Tensor | tuple[Tensor, Tensor], floats: int) -> tuple[Tensor, Tensor]:
+    """Return numbers and bytes of rows as `numbers_and_bytes` does; a pair of both is returned as it is."""
+    return rows if isinstance(rows, tuple) else numbers_and_bytes(rows, floats)
+
+
 class Parts(nn.Module):
     """Takes rows apart: numbers float32 [N, floats] and bytes uint8 [N, bytes] -> tensors by the names of the parts.
 
@@ -93,7 +98,7 @@ class Parts(nn.Module):
         for name, where, spec in self._parts:
             columns = (numbers if spec.dtype == "float32" else whole)[..., where]
             part = columns.reshape(*columns.shape[:-1], *spec.shape)
-            parts[name] = join_frames(part, spec) if self._stack > 1 else part
+            parts[name] = join_frames(part, spec, self._stack) if self._stack > 1 else part
         return parts if len(parts) > 1 else next(iter(parts.values()))
 
 
@@ -119,18 +124,15 @@ class PackedNetwork(nn.Module):
         outputs: Any = self.network(with_observation(inputs, self._unpacked))
         if self._mask is None:
             return tuple(outputs)
-        _, whole = self._views(observation_of(inputs))
+        _, whole = views_of(observation_of(inputs), self._floats)
         newest = whole[:, -1] if self._stack > 1 else whole
         forbidden = newest[:, self._mask] == 0
         if outputs[0].dim() > 2:  # distributions of returns [N, actions, atoms]
             forbidden = forbidden.unsqueeze(-1)
         return (outputs[0].masked_fill(forbidden, FORBIDDEN), *outputs[1:])
 
-    def _views(self, rows: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        return rows if isinstance(rows, tuple) else numbers_and_bytes(rows, self._floats)
-
     def _unpacked(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[str, Tensor]:
-        parts: Tensor | Mapping[str, Tensor] = self._parts(*self._views(rows))
+        parts: Tensor | Mapping[str, Tensor] = self._parts(*views_of(rows, self._floats))
         return parts
 
 

@@ -44,12 +44,12 @@ def joined(spec: InputSpec, stack: int) -> InputSpec:
     return InputArray((stack * shape[0], *shape[1:]), spec.dtype)
 
 
-def join_frames(frames: Tensor, spec: InputSpec) -> Tensor:
-    """Return frames [N, k, *shape] as the input that `joined` describes."""
-    shape = joined(spec, frames.shape[1]).shape
+def join_frames(frames: Tensor, spec: InputSpec, stack: int) -> Tensor:
+    """Return frames [N, stack, *shape] as the input that `joined` describes."""
+    shape = joined(spec, stack).shape
     if is_image(spec) and len(spec.shape) == 3 and ImageInput(tuple(spec.shape)).channels_last:
         frames = frames.permute(0, 2, 3, 1, 4)
-    return frames.reshape(len(frames), *shape)
+    return frames.reshape(frames.shape[0], *shape)  # `len` would be a constant in an export
 
 
 class StackedNetwork(nn.Module):
@@ -60,7 +60,11 @@ class StackedNetwork(nn.Module):
         self.network = network
         self.state_width = state_width_of(network)
         self._spec = InputArray(tuple(spec.shape), spec.dtype)
+        self._stack = int(getattr(spec, "stack", 1))
 
     def forward(self, inputs: Any) -> tuple[Tensor, ...]:
-        outputs: Any = self.network(with_observation(inputs, lambda frames: join_frames(frames, self._spec)))
+        outputs: Any = self.network(with_observation(inputs, self._joined))
         return tuple(outputs)
+
+    def _joined(self, frames: Tensor) -> Tensor:
+        return join_frames(frames, self._spec, self._stack)

@@ -26,7 +26,7 @@ from hive.records.directory import STATE_FILE, WEIGHTS_FILE
 from hive.records.documents import JSON, failure, read_object
 from hive.records.regular import read_regular
 
-__all__ = ["STATE_FILE", "WEIGHTS_FILE", "load_weights", "save_weights", "weights_sha256"]
+__all__ = ["STATE_FILE", "WEIGHTS_FILE", "load_weights", "save_weights", "weights_bytes", "weights_sha256"]
 
 # The dtypes that hive stores, by their names in safetensors. A file with any other dtype was not written by hive.
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -49,18 +49,27 @@ def save_weights(
 
     Raises RecordError if a file cannot be written, or if a tensor has another dtype than those in DTYPES.
     """
-    for name, tensor in tensors.items():
-        if tensor.dtype not in DTYPES.values():
-            raise RecordError(f"`{name}` is {tensor.dtype}; a checkpoint holds {ALLOWED}")
+    weights = weights_bytes(tensors)
     # Unlike in other JSON files of hive, NaN and infinity are kept, because a loaded state must equal the saved one.
     state_bytes = json.dumps(dict(state)).encode()
-    # The library writes the memory of an array and ignores its strides, which would scramble a transposed one.
-    rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
-    for name, data in ((WEIGHTS_FILE, safetensors.numpy.save(rows)), (STATE_FILE, state_bytes)):
+    for name, data in ((WEIGHTS_FILE, weights), (STATE_FILE, state_bytes)):
         try:
             files.write(folder / name, data)
         except OSError as error:
             raise failure("write", folder / name, error) from error
+
+
+def weights_bytes(tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Return the content of a safetensors file. Equal arrays give identical bytes, with at most one key of metadata.
+
+    Raises RecordError for a tensor of another dtype than those in DTYPES.
+    """
+    for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES.values():
+            raise RecordError(f"`{name}` is {tensor.dtype}; a checkpoint holds {ALLOWED}")
+    # The library writes the memory of an array and ignores its strides, which would scramble a transposed one.
+    rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    return safetensors.numpy.save(rows, None if metadata is None else dict(metadata))
 
 
 def load_weights(folder: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:

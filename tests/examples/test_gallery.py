@@ -12,14 +12,14 @@ from short_runs import EXAMPLES
 import hive
 
 MOST_LINES = 125
-PLAIN_SCRIPTS = {"actor_critic", "c51", "ddpg", "dqn", "workers"}  # without processes of hive
+PLAIN_SCRIPTS = {"actor_critic", "c51", "ddpg", "dqn", "play_onnx", "workers"}  # without processes of hive
 README = (EXAMPLES.parent / "README.md").read_text()
 ENVIRONMENTS = {"cartpole_positions"}  # those that a config in this folder names
 PROGRAMS = sorted(path for path in EXAMPLES.glob("*.py") if path.stem not in ENVIRONMENTS)
 every_program = pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 
 
-def test_there_are_nine_topologies_and_five_plain_scripts() -> None:
+def test_there_are_nine_topologies_and_six_plain_scripts() -> None:
     assert len(PROGRAMS) == 9 + len(PLAIN_SCRIPTS)
     assert {path.stem for path in PROGRAMS} > PLAIN_SCRIPTS
 

@@ -33,7 +33,7 @@ from hive.networks.stacked import join_frames, joined
 def test_frames_become_one_input(shape: tuple[int, ...], dtype: str, expected: tuple[int, ...]) -> None:
     spec = ArraySpec(shape, dtype)
     frames = torch.arange(2 * 4 * int(np.prod(shape))).reshape(2, 4, *shape)
-    together = join_frames(frames, spec)
+    together = join_frames(frames, spec, 4)
     assert together.shape[1:] == joined(spec, 4).shape == expected
     if len(shape) == 3:  # channels of the oldest frame come first
         axis, first = (-1, frames[:, 0]) if shape[2] < shape[0] else (1, frames[:, 0])
