@@ -47,9 +47,9 @@ from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
 from hive.networks.squashed import SquashedGaussian
 from hive.networks.wrapper import NetworkWrapper
-from hive.records import checkpoint_at
+from hive.records import Checkpoint, checkpoint_at, held
 
-__all__ = ["Policy", "describe_policy", "load"]
+__all__ = ["Policy", "describe_policy", "load", "policy_of"]
 
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
 REFERENCES = ("module", "policy_head", "value_head")  # keys of [network] that may name user-defined code
@@ -187,7 +187,12 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     without such a policy, and for user-defined code without `own_code`; UsageError if the run does not exist, for
     another `which`, and for "best" with the folder of a checkpoint.
     """
-    checkpoint = checkpoint_at(str(place), which)
+    (checkpoint,) = held(lambda: [checkpoint_at(str(place), which)])
+    return policy_of(checkpoint, own_code=own_code)
+
+
+def policy_of(checkpoint: Checkpoint, *, own_code: bool = False) -> Policy:
+    """Make the policy of a checkpoint. `own_code` and errors are those of `load`."""
     try:
         description = checkpoint.state["policy"]
         observation, action, network = _specs_in(description)
