@@ -32,6 +32,9 @@ PLACES = {
     "mmap": ("runtime/memory/segments.py",),
     "msgpack": ("runtime/wire/messages.py",),
     "gymnasium": ("envs/",),
+    "imageio_ffmpeg": ("records/videos.py",),
+    "PIL": ("records/videos.py",),
+    "pygame": ("envs/window.py",),
     "textual": ("monitor/terminal.py",),
     "rich": ("monitor/terminal.py",),
 }

@@ -26,7 +26,16 @@ from numpy.typing import NDArray
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import FILES, Files, atomic_file
 
-__all__ = ["SUFFIXES", "VideoWriter", "check_video_file", "evaluation_video", "retain_videos", "video_suffix", "video_writer"]
+__all__ = [
+    "SUFFIXES",
+    "VideoWriter",
+    "check_video_file",
+    "evaluation_video",
+    "played_video",
+    "retain_videos",
+    "video_suffix",
+    "video_writer",
+]
 
 SUFFIXES = (".mp4", ".gif")
 PACKAGES = {".mp4": ("imageio_ffmpeg", "imageio-ffmpeg"), ".gif": ("PIL", "pillow")}
@@ -125,6 +134,11 @@ def video_suffix() -> str:
 def evaluation_video(folder: Path, update: int, episode: int, suffix: str) -> Path:
     """Return the path of the video of an evaluation's episode, counted from 1."""
     return folder / f"{update:06d}-{episode}{suffix}"
+
+
+def played_video(folder: Path, update: int, seed: int, suffix: str) -> Path:
+    """Return the path of a video of `hive play`. `retain_videos` leaves it."""
+    return folder / f"play-{update:06d}-seed{seed}{suffix}"
 
 
 def retain_videos(folder: Path, keep: int, files: Files = FILES) -> None:

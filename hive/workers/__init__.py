@@ -32,7 +32,7 @@ from hive.workers.messages import (
     RolloutReady,
     Weights,
 )
-from hive.workers.playing import evaluate
+from hive.workers.playing import evaluate, joined
 from hive.workers.recorder import Recorder
 from hive.workers.recording import Episode, Recording, record, show
 from hive.workers.replay_learner import ReplayLearnerActor
@@ -88,6 +88,7 @@ __all__ = [
     "describe_gradient",
     "evaluate",
     "info_counters",
+    "joined",
     "record",
     "replica_slots",
     "show",

@@ -10,7 +10,9 @@ policies evaluated with the same numbers start from the same states and can be c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from hive.algorithms import Policy
 from hive.config import Config
@@ -19,7 +21,7 @@ from hive.errors import UsageError
 from hive.workers.evaluator import Evaluator
 from hive.workers.messages import Evaluation, EvaluationDue
 
-__all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of"]
+__all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined"]
 
 ENVS = 16  # default maximum of environments, equal to the default of collection.envs
 
@@ -53,6 +55,37 @@ def evaluate(
         return evaluation
     finally:
         vector.close()
+
+
+def joined(played: Sequence[Evaluation]) -> Evaluation:
+    """Return the evaluation over all episodes of several evaluations of one policy, such as those of several seeds."""
+    first = played[0]
+    if len(played) == 1:
+        return first
+    counts = [one.episodes for one in played]
+    total = sum(counts)
+    mean = _weighted([one.mean_return for one in played], counts)
+    spread = _weighted([one.deviation**2 + (one.mean_return - mean) ** 2 for one in played], counts)
+    names = dict.fromkeys(name for one in played for name in one.info)
+    having = {name: [one for one in played if name in one.info] for name in names}
+    return replace(
+        first,
+        episodes=total,
+        mean_return=mean,
+        deviation=math.sqrt(spread),
+        min=min(one.min for one in played),
+        max=max(one.max for one in played),
+        mean_length=_weighted([one.mean_length for one in played], counts),
+        wall_s=sum(one.wall_s for one in played),
+        info={
+            name: _weighted([one.info[name] for one in ones], [one.episodes for one in ones])
+            for name, ones in having.items()
+        },
+    )
+
+
+def _weighted(values: Sequence[float], counts: Sequence[int]) -> float:
+    return sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
 
 
 def evaluator_of(
