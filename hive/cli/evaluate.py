@@ -50,7 +50,7 @@ __all__ = [
 
 EPISODES = 100
 VIDEO_EPISODES = 1
-MOST_VIDEO_EPISODES = 100  # more than anybody watches; a video also has a limit of pictures (hive.records.videos)
+MOST_VIDEO_EPISODES = 100  # more than a viewer watches; a video also has a limit of pictures (hive.records.videos)
 WHICH = "the newest checkpoint; best: the best policy by evaluation or training return; "
 HEAD = ("RUN", "CHECKPOINT", "STEPS", "EPISODES", "RETURN", "DEVIATION", "MIN", "MAX", "LENGTH")
 
@@ -98,7 +98,8 @@ def add_player(command: argparse.ArgumentParser) -> None:
 
 def run_eval(options: argparse.Namespace) -> int:
     """Run `hive eval`; return the exit code."""
-    # All checkpoints are read before the first episode: a typing error costs no minutes, and a live run may remove them.
+    # All checkpoints are read before the first episode: a typing error costs no minutes, and a live run may remove
+    # them.
     seeds = _seeds(options)
     runs = [chosen_run(text) for text in options.runs or [None]]
     chosen = [(run, checkpoint) for run in runs for checkpoint in held_checkpoints(run, options.which)]

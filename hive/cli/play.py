@@ -78,6 +78,7 @@ def run_play(options: argparse.Namespace) -> int:
 
 
 def _has_display() -> bool:
+    """Return what `hive.envs.rendering.has_display` does, without the import of Gymnasium."""
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 

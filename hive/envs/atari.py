@@ -163,7 +163,6 @@ class AtariGame(gymnasium.Env[Any, Any]):
                 self._next_picture, self._picture = self._picture, info["final_obs"][0]
         return frame, float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {"lives": self.lives}
 
-
     def render(self) -> Any:
         """Return the screen after the last step, uint8 [*SCREEN, 3]; see gymnasium.Env."""
         return self._picture

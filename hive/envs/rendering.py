@@ -8,8 +8,9 @@ Gymnasium's classic control has the bits of its compiled form, and the preset "a
 
 A vector resets an environment in the step that ends its episode, so pictures are taken inside of it, around each step.
 
-Libraries that draw look for a display when they are first used. `prepare_drawing` tells them beforehand that there is
-none: SDL (classic control, Box2D, MiniGrid) then draws into memory, and MuJoCo uses EGL or OSMesa, whichever works here.
+Libraries that draw look for a display when they are first used. `prepare_drawing` sets their environment variables
+before that: SDL (classic control, Box2D, MiniGrid) then draws into memory. Without a display MuJoCo gets EGL or OSMesa,
+whichever works on this machine.
 """
 
 from __future__ import annotations
@@ -197,7 +198,9 @@ class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
             if is_interrupt(error):
                 raise
             hint = GL_HINT if "mujoco" in sys.modules else ""
-            raise EnvironmentFailed(f"`{self._id}` cannot be drawn: {named(error)}", hint=hint, permanent=True) from error
+            raise EnvironmentFailed(
+                f"`{self._id}` cannot be drawn: {named(error)}", hint=hint, permanent=True
+            ) from error
 
 
 GL_HINT = "MUJOCO_GL selects the renderer of MuJoCo: egl, osmesa or, with a display, glfw"
@@ -230,6 +233,6 @@ def _gl_backend() -> str:
         lines = [line for line in done.stderr.splitlines() if line and not line.startswith(" ")]
         causes.append(f"{name}: {next((one for one in lines if 'Error' in one), 'it failed')}")
     raise EnvironmentMissing(
-        f"MuJoCo cannot draw without a display ({'; '.join(causes)})",
+        f"no renderer of MuJoCo works without a display ({'; '.join(causes)})",
         hint="install a software renderer: `apt-get install libegl1 libgl1-mesa-dri` or `apt-get install libosmesa6`",
     )

@@ -14,6 +14,7 @@ of pictures, because an episode may never end.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ SUFFIXES = (".mp4", ".gif")
 PACKAGES = {".mp4": ("imageio_ffmpeg", "imageio-ffmpeg"), ".gif": ("PIL", "pillow")}
 """Suffix -> the module that writes such a video, and its package."""
 
-MP4_PICTURES = 40_000  # 13 minutes at 50 a second: longer than anybody watches, and than any game of Atari at 15
+MP4_PICTURES = 40_000  # 13 minutes at 50 a second: longer than a viewer watches, and than most games of Atari at 15
 GIF_PICTURES = 1_000  # 40 seconds; 230 MB at the largest size
 GIF_FPS = 25.0  # browsers slow down what is faster than 50, and files grow with it
 GIF_SIDE = 480
@@ -217,7 +218,7 @@ class _Gif:
         first, *others = self._pictures
         ends = [*self._kept[1:], self._given * self._ms]
         marks = [GIF_UNIT_MS * round(end / GIF_UNIT_MS) for end in [0.0, *ends]]
-        times = [max(GIF_UNIT_MS, after - before) for before, after in zip(marks, marks[1:], strict=False)]
+        times = [max(GIF_UNIT_MS, after - before) for before, after in itertools.pairwise(marks)]
         first.save(self._path, format="GIF", save_all=True, append_images=others, duration=times, loop=0)
 
 
