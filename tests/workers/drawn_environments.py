@@ -33,5 +33,5 @@ class Drawn(Small):
 class Unnamed(Drawn):
     """Does not accept `render_mode`, but says that it has pictures."""
 
-    def __init__(self, **ends: int) -> None:
-        super().__init__(**ends)
+    def __init__(self, truncates: int = 0) -> None:
+        super().__init__(truncates=truncates)
