@@ -39,7 +39,7 @@ from hive.algorithms.policy import Policy, policy_of
 from hive.algorithms.policy_graph import PolicyGraph, Port
 from hive.config import load_config
 from hive.errors import HiveError, NetworkError, UsageError
-from hive.records import Checkpoint, RunDirectory, checkpoint_at, write_bytes
+from hive.records import Checkpoint, RunDirectory, checkpoint_at, held, write_bytes
 from hive.records.weights import weights_bytes
 
 __all__ = ["Exported", "export"]
@@ -83,7 +83,7 @@ def export(place: str | Path, path: str | Path, which: str = "latest", *, own_co
     path = Path(path)
     _check_path(path)
     onnx = _imported("onnx") if path.suffix == ".onnx" else None
-    checkpoint = checkpoint_at(str(place), which)
+    (checkpoint,) = held(lambda: [checkpoint_at(str(place), which)])
     policy = policy_of(checkpoint, own_code=own_code, exact=True)
     facts = _facts(checkpoint, policy)
     if onnx is None:

@@ -47,7 +47,7 @@ from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
 from hive.networks.squashed import SquashedGaussian
 from hive.networks.wrapper import NetworkWrapper
-from hive.records import Checkpoint, checkpoint_at
+from hive.records import Checkpoint, checkpoint_at, held
 
 __all__ = ["Policy", "describe_policy", "load", "policy_of"]
 
@@ -204,7 +204,8 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     without such a policy, and for user-defined code without `own_code`; UsageError if the run does not exist, for
     another `which`, and for "best" with the folder of a checkpoint.
     """
-    return policy_of(checkpoint_at(str(place), which), own_code=own_code)
+    (checkpoint,) = held(lambda: [checkpoint_at(str(place), which)])
+    return policy_of(checkpoint, own_code=own_code)
 
 
 def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = False) -> Policy:

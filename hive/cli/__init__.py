@@ -38,6 +38,7 @@ COMMANDS = {
     "save": ("control", "write a checkpoint of a running run now"),
     "eval": ("evaluate", "measure the policy of a run by playing whole episodes"),
     "export": ("export", "write the policy of a run to a file for other programs"),
+    "play": ("play", "watch the policy of a run in a window, or record it to a video"),
     "ls": ("listing", "list runs"),
     "ps": ("listing", "list the processes of a run"),
     "monitor": ("monitor", "show a live view of a run"),

@@ -4,34 +4,54 @@
     cartpole-1  001563      200,064  100       498.2 ± 1.3   6.8        441.0  500.0  498.2
 
 `±` is a 95 % confidence interval of the mean return, by the central limit theorem. All policies play from the same
-initial states, which `--seed` determines. Runs are only read: a live run continues, and its checkpoints are measured.
+initial states, which `--seed` determines; with `--seeds 0..4` they play all episodes with each of these seeds. Runs are
+only read: a live run continues, and may remove the checkpoints that are being measured, because they are read before.
+
+`--video FILE` also records the first episodes (hive.workers.recording).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_overrides
+from hive.cli.arguments import add_overrides, whole_number
 from hive.cli.select_run import RUN, chosen_run
 from hive.cli.suggest import listed
 from hive.cli.tables import print_table
-from hive.config import load_config
+from hive.config import Config, load_config
 from hive.errors import UsageError
 from hive.printable import obeyed, printable
-from hive.records import Checkpoint, RunDirectory, best_of, list_checkpoints
+from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints
+from hive.records.videos import check_video_file
 
 if TYPE_CHECKING:
-    from hive.workers import Evaluation
+    from hive.algorithms import Policy
+    from hive.workers import Evaluation, Recording
 
-__all__ = ["add_eval"]
+__all__ = [
+    "add_eval",
+    "add_player",
+    "checkpoint_name",
+    "checkpoints_of",
+    "described",
+    "held_checkpoints",
+    "policy_and_config",
+    "recorded",
+    "video_data",
+]
 
 EPISODES = 100
+VIDEO_EPISODES = 1
+MOST_VIDEO_EPISODES = 100  # more than a viewer watches; a video also has a limit of pictures (hive.records.videos)
+WHICH = "the newest checkpoint; best: the best policy by evaluation or training return; "
 HEAD = ("RUN", "CHECKPOINT", "STEPS", "EPISODES", "RETURN", "DEVIATION", "MIN", "MAX", "LENGTH")
 
 
@@ -46,46 +66,87 @@ def add_eval(commands: Any) -> None:
     evaluate.add_argument(
         "--which",
         default="latest",
-        help="latest (default): the newest checkpoint; best: the best policy by evaluation or training return; all: "
-        "every checkpoint; or the number of an update, as in checkpoints/",
+        help=f"latest (default): {WHICH}all: every checkpoint; or the number of an update, as in checkpoints/",
     )
     evaluate.add_argument(
         "--episodes",
-        type=_number("number of episodes", 1),
+        type=whole_number("number of episodes", 1),
         default=EPISODES,
-        help=f"number of episodes (default {EPISODES})",
+        help=f"number of episodes with each seed (default {EPISODES})",
     )
-    evaluate.add_argument("--seed", type=_number("seed", 0), default=0, help="seed of the episodes (default 0)")
+    evaluate.add_argument("--seeds", metavar="SEEDS", help="several seeds, as 0..4 or 1,2,7, whose episodes are joined")
+    add_player(evaluate)
+    evaluate.add_argument("--video", type=Path, metavar="FILE", help="record the first episodes to FILE.mp4 or .gif")
     evaluate.add_argument(
-        "--sample", action="store_true", help="sample actions as in training instead of taking the most likely ones"
+        "--video-episodes",
+        type=whole_number("number of episodes", 1, MOST_VIDEO_EPISODES),
+        metavar="N",
+        help=f"number of episodes in the video (default {VIDEO_EPISODES}, at most {MOST_VIDEO_EPISODES})",
     )
-    add_overrides(evaluate, "override a key of the run's config, such as env.options.NAME (repeatable)")
     evaluate.add_argument("--json", action="store_true", help="print one JSON array")
     evaluate.set_defaults(run=run_eval)
 
 
-def _number(what: str, least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"invalid {what} `{text}`: expected a whole number >= {least}")
-        return int(text)
-
-    return read
+def add_player(command: argparse.ArgumentParser) -> None:
+    """Add the options of how a policy is played: `--seed`, `--sample` and `--set`."""
+    command.add_argument("--seed", type=whole_number("seed", 0), help="seed of the episodes (default 0)")
+    command.add_argument(
+        "--sample", action="store_true", help="sample actions as in training instead of taking the most likely ones"
+    )
+    add_overrides(command, "override a key of the run's config, such as env.options.NAME (repeatable)")
 
 
 def run_eval(options: argparse.Namespace) -> int:
     """Run `hive eval`; return the exit code."""
-    # All checkpoints are found before the first episode, so that a typing error costs no minutes.
+    # All checkpoints are read before the first episode: a typing error costs no minutes, and a live run may remove
+    # them.
+    seeds = _seeds(options)
     runs = [chosen_run(text) for text in options.runs or [None]]
-    chosen = [(run, checkpoint) for run in runs for checkpoint in checkpoints_of(run, options.which)]
-    found = [(run, checkpoint, _play(run, checkpoint, options)) for run, checkpoint in chosen]
+    chosen = [(run, checkpoint) for run in runs for checkpoint in held_checkpoints(run, options.which)]
+    _check_video(options, len(chosen))
+    found = [(run, checkpoint, _play(run, checkpoint, options, seeds)) for run, checkpoint in chosen]
+    video = None
+    if options.video is not None:
+        ((run, checkpoint),) = chosen
+        episodes = options.video_episodes or VIDEO_EPISODES
+        video = recorded(run, checkpoint, options.video, options, episodes=episodes, seed=seeds[0])
     if options.json:
-        print(json.dumps([_as_data(*one, options) for one in found], indent=2))
-    else:
-        infos = list(dict.fromkeys(name for _, _, played in found for name in played.info))
-        rows = [[*_cells(*one), *(_share(one[2].info.get(name)) for name in infos)] for one in found]
-        print_table([*HEAD, *(name.upper() for name in infos)], rows)
+        print(json.dumps([_as_data(*one, options, seeds, video) for one in found], indent=2))
+        return 0
+    infos = list(dict.fromkeys(name for *_, (played, _) in found for name in played.info))
+    rows = [[*_cells(*one), *(_share(one[2][0].info.get(name)) for name in infos)] for one in found]
+    print_table([*HEAD, *(name.upper() for name in infos)], rows)
+    if video is not None:
+        print(described(video))
     return 0
+
+
+def _seeds(options: argparse.Namespace) -> list[int]:
+    if options.seeds is None:
+        return [options.seed or 0]
+    if options.seed is not None:
+        raise UsageError("--seed and --seeds exclude each other")
+    from hive.cli.seed_sweep import seeds_of
+
+    return list(dict.fromkeys(seeds_of(options.seeds)))  # a repeated seed would count its episodes twice
+
+
+def _check_video(options: argparse.Namespace, checkpoints: int) -> None:
+    """Raise UsageError if no video can be written, before any episode is played."""
+    if options.video is None:
+        if options.video_episodes is not None:
+            raise UsageError("--video-episodes needs --video FILE")
+        return
+    if checkpoints > 1:
+        raise UsageError(
+            f"--video records one checkpoint, and {checkpoints} are selected", hint="name one run, without --which all"
+        )
+    check_video_file(options.video)
+
+
+def held_checkpoints(run: RunDirectory, which: str) -> list[Checkpoint]:
+    """Return what `checkpoints_of` finds, with the weights in memory, so that a live run may remove the files."""
+    return held(lambda: checkpoints_of(run, which))
 
 
 def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
@@ -108,51 +169,80 @@ def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
     raise UsageError(f"{run.name} has no checkpoint `{which}`", hint=f"use latest, best, all, or one of {names}")
 
 
-def _play(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace) -> Evaluation:
-    from hive.algorithms import load
-    from hive.workers import evaluate
+def policy_and_config(run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]) -> tuple[Policy, Config]:
+    """Return the policy of a checkpoint and the config of its run. It executes the config's user code, as `hive resume`
+    does. Raises RecordError and ConfigError."""
+    from hive.algorithms import policy_of
 
-    config = load_config(run.resolved_file, options.set)
-    policy = load(str(checkpoint.path), own_code=True)  # executes the config's user code, as `hive resume` does
-    name = f"{run.name} {_name(run, checkpoint)}"
-    try:
-        return evaluate(
-            policy,
-            config,
-            episodes=options.episodes,
-            seed=options.seed,
-            sample=options.sample,
-            progress=_progress(name, options.episodes),
-        )
-    finally:
-        if sys.stderr.isatty():
-            obeyed(sys.stderr).write("\r\x1b[K")
+    return policy_of(checkpoint, own_code=True), load_config(run.resolved_file, overrides)
 
 
-def _progress(name: str, episodes: int) -> Callable[[int], None]:
-    """Return a function that shows the number of completed episodes on a terminal."""
+def _play(
+    run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace, seeds: list[int]
+) -> tuple[Evaluation, list[Evaluation]]:
+    """Return the evaluation over all seeds, and that with each seed."""
+    from hive.workers import evaluate, joined
+
+    policy, config = policy_and_config(run, checkpoint, options.set)
+    name, played = f"{run.name} {checkpoint_name(run, checkpoint)}", []
+    for number, seed in enumerate(seeds):
+        before, total = number * options.episodes, len(seeds) * options.episodes
+        with _progress_line(name, f"of {total} episodes", before) as progress:
+            how = {"episodes": options.episodes, "seed": seed, "sample": options.sample}
+            played.append(evaluate(policy, config, **how, progress=progress))
+    return joined(played), played
+
+
+def recorded(
+    run: RunDirectory, checkpoint: Checkpoint, file: Path, options: argparse.Namespace, *, episodes: int, seed: int
+) -> Recording:
+    """Record a checkpoint to `file`. Raises what `hive.workers.record` raises."""
+    from hive.workers import record
+
+    policy, config = policy_and_config(run, checkpoint, options.set)
+    with _progress_line(f"{run.name} {checkpoint_name(run, checkpoint)}", "pictures recorded") as progress:
+        return record(policy, config, file, episodes=episodes, seed=seed, sample=options.sample, progress=progress)
+
+
+def described(video: Recording) -> str:
+    """Return one line about a video: `pole.mp4: 10.0 s, 1 episode, return 500.0`."""
+    count = len(video.episodes)
+    returns = ", ".join(f"{episode.episode_return:.1f}" for episode in video.episodes)
+    what = f"{count} episode{'s' * (count != 1)}" + (f", return{'s' * (count != 1)} {returns}" if count else "")
+    cut = "" if video.whole else "; it ends at its limit of pictures, in the middle of an episode"
+    return f"{video.path}: {video.pictures / video.fps:.1f} s, {what}{cut}"
+
+
+@contextlib.contextmanager
+def _progress_line(name: str, what: str, before: int = 0) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows a count, added to `before`, on a terminal. The line is removed at the end."""
     last = -1
 
     def show(done: int) -> None:
         nonlocal last
         if done != last and sys.stderr.isatty():
             last = done
-            obeyed(sys.stderr).write(f"\r\x1b[K{printable(name)}: {done} of {episodes} episodes")
+            obeyed(sys.stderr).write(f"\r\x1b[K{printable(name)}: {before + done} {what}")
             sys.stderr.flush()
 
-    return show
+    try:
+        yield show
+    finally:
+        if sys.stderr.isatty():
+            obeyed(sys.stderr).write("\r\x1b[K")
 
 
-def _name(run: RunDirectory, checkpoint: Checkpoint) -> str:
+def checkpoint_name(run: RunDirectory, checkpoint: Checkpoint) -> str:
     """Return the name of a checkpoint: "001563", or "best/001563" for the best policy."""
     return f"best/{checkpoint.path.name}" if checkpoint.path.parent == run.best else checkpoint.path.name
 
 
-def _cells(run: RunDirectory, checkpoint: Checkpoint, played: Evaluation) -> list[str]:
+def _cells(run: RunDirectory, checkpoint: Checkpoint, results: tuple[Evaluation, list[Evaluation]]) -> list[str]:
+    played, _ = results
     interval = "" if math.isnan(played.interval) else f" ± {played.interval:.1f}"
     return [
         run.name,
-        _name(run, checkpoint),
+        checkpoint_name(run, checkpoint),
         f"{played.env_steps:,}",
         str(played.episodes),
         f"{played.mean_return:.1f}{interval}",
@@ -166,15 +256,35 @@ def _share(mean: float | None) -> str:
 
 
 def _as_data(
-    run: RunDirectory, checkpoint: Checkpoint, played: Evaluation, options: argparse.Namespace
+    run: RunDirectory,
+    checkpoint: Checkpoint,
+    results: tuple[Evaluation, list[Evaluation]],
+    options: argparse.Namespace,
+    seeds: list[int],
+    video: Recording | None,
 ) -> dict[str, Any]:
+    played, each = results
     numbers = dataclasses.asdict(played)
     del numbers["turn"], numbers["seconds"]  # only meaningful for evaluations during a run
     return {
         "run": run.name,
         "checkpoint": str(checkpoint.path),
         **numbers,
-        "interval_95": None if math.isnan(played.interval) else played.interval,
-        "seed": options.seed,
+        "interval_95": _interval(played),
+        "seed": seeds[0],
+        "seeds": [
+            {"seed": seed, "episodes": one.episodes, "mean_return": one.mean_return, "interval_95": _interval(one)}
+            for seed, one in zip(seeds, each, strict=True)
+        ],
         "sampled": options.sample,
+        **({} if video is None else {"video": video_data(video)}),
     }
+
+
+def _interval(played: Evaluation) -> float | None:
+    return None if math.isnan(played.interval) else played.interval
+
+
+def video_data(video: Recording) -> dict[str, Any]:
+    """Return a recording for JSON."""
+    return {**dataclasses.asdict(video), "path": str(video.path)}

@@ -25,7 +25,6 @@ OTHER_COMMANDS: Mapping[str, str] = {
     "kill": "down --now",
     "list": "ls",
     "new": "init",
-    "play": "eval",
     "quit": "down",
     "restart": "resume",
     "run": "up",

@@ -38,6 +38,8 @@ from hive.errors import ConfigError, EnvironmentMissing
 __all__ = ["AtariGame", "AtariOptions", "AtariVector", "Games", "game_of"]
 
 ENTRY_POINT = "ale_py.env:AtariEnv"
+SCREEN = 210, 160  # height and width of pictures: the size of most games' screens, and close to that of the others
+FRAMES_PER_SECOND = 60  # of the console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +79,13 @@ class AtariOptions:
 class Games(gymnasium.vector.VectorWrapper):
     """ale_py's vectorised class with `count` games, each observation a single frame: [count, height, width] uint8.
 
-    Rewards are those of the game. `lives` [count] are those after the last step. Raises EnvironmentMissing if the
+    Rewards are those of the game. `lives` [count] are those after the last step. screen: whether the frames are
+    pictures for people, [count, *SCREEN, 3], instead of those that `options` defines. Raises EnvironmentMissing if the
     game's ROM is missing.
     """
 
-    def __init__(self, game: str, count: int, options: AtariOptions) -> None:
-        super().__init__(_vector(game, count, options))
+    def __init__(self, game: str, count: int, options: AtariOptions, *, screen: bool = False) -> None:
+        super().__init__(_vector(game, count, options, screen=screen))
         frame = self.env.single_observation_space
         assert isinstance(frame, Box)
         self.single_observation_space = Box(0, 255, frame.shape[1:], np.uint8)
@@ -105,12 +108,20 @@ class Games(gymnasium.vector.VectorWrapper):
 
 
 class AtariGame(gymnasium.Env[Any, Any]):
-    """One game as a single environment, for wrappers. Its rewards are those of the game.
+    """One game as a single environment, for wrappers and pictures. Its rewards are those of the game.
+
+    ale_py's vectorised class has no pictures, so with the render mode "rgb_array" a second game gets the same seeds and
+    actions, and observes the screen. Both are the same game, because emulators have no other input.
 
     found: the registered spec of `id`. Raises what `game_of` and `Games` raise.
     """
 
-    def __init__(self, id: str, found: Any, options: AtariOptions) -> None:
+    def __init__(self, id: str, found: Any, options: AtariOptions, render_mode: str | None = None) -> None:
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND / options.frame_skip}
+        self.render_mode = render_mode
+        self._screen = Games(game_of(id, found), 1, options, screen=True) if render_mode else None
+        self._picture: Any = None
+        self._next_picture: Any = None
         self._games = Games(game_of(id, found), 1, options)
         self.spec = copy.copy(found)
         self.spec.max_episode_steps = math.ceil(options.max_num_frames_per_episode / options.frame_skip)
@@ -128,17 +139,38 @@ class AtariGame(gymnasium.Env[Any, Any]):
         """Start a game; see gymnasium.Env."""
         super().reset(seed=seed)
         first, self._next = self._next, None
+        self._picture, self._next_picture = self._next_picture, None
         if first is None or seed is not None:
-            first = self._games.reset(seed=None if seed is None else np.array([seed % 2**31]))[0][0]
+            if seed is None and self._screen is not None:  # both games need the same seed
+                seed = int(self.np_random.integers(2**31))
+            seeds = None if seed is None else np.array([seed % 2**31])
+            first = self._games.reset(seed=seeds)[0][0]
+            if self._screen is not None:
+                self._picture = self._screen.reset(seed=seeds)[0][0]
         return first, {"lives": self.lives}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Make one step; see gymnasium.Env."""
-        frames, rewards, terminated, truncated, info = self._games.step(np.array([action], np.int64))
-        frame = frames[0]
-        if terminated[0] or truncated[0]:
+        actions = np.array([action], np.int64)
+        frames, rewards, terminated, truncated, info = self._games.step(actions)
+        frame, ended = frames[0], bool(terminated[0] or truncated[0])
+        if ended:
             self._next, frame = frame, info["final_obs"][0]
+        if self._screen is not None:
+            pictures, *_, info = self._screen.step(actions)
+            self._picture = pictures[0]
+            if ended:
+                self._next_picture, self._picture = self._picture, info["final_obs"][0]
         return frame, float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {"lives": self.lives}
+
+    def render(self) -> Any:
+        """Return the screen after the last step, uint8 [*SCREEN, 3]; see gymnasium.Env."""
+        return self._picture
+
+    def close(self) -> None:
+        """Close the game and its screen."""
+        for games in filter(None, (self._games, self._screen)):
+            games.close()
 
 
 class AtariVector:
@@ -194,7 +226,7 @@ def game_of(id: str, spec: Any) -> str:
     return game
 
 
-def _vector(game: str, count: int, options: AtariOptions) -> Any:
+def _vector(game: str, count: int, options: AtariOptions, *, screen: bool = False) -> Any:
     from ale_py.roms import get_rom_path
     from ale_py.vector_env import AtariVectorEnv
 
@@ -205,6 +237,7 @@ def _vector(game: str, count: int, options: AtariOptions) -> Any:
     if path is None:
         raise EnvironmentMissing(f"ale_py has no ROM of `{game}`", hint=REINSTALL)
     what = f"the game `{game}` of ale_py"
+    height, width = SCREEN if screen else (options.screen_size, options.screen_size)
     return call(
         "environment",
         game,
@@ -216,9 +249,9 @@ def _vector(game: str, count: int, options: AtariOptions) -> Any:
             stack_num=1,
             noop_max=options.noop_max,
             frameskip=options.frame_skip,
-            img_height=options.screen_size,
-            img_width=options.screen_size,
-            grayscale=options.grayscale,
+            img_height=height,
+            img_width=width,
+            grayscale=options.grayscale and not screen,
             use_fire_reset=options.fire_reset,
             repeat_action_probability=options.repeat_action_probability,
             full_action_space=options.full_action_space,

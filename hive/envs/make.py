@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hive.envs.compiled_vector import CompiledVector
 
 __all__ = [
+    "LIBRARY",
     "PACKAGES",
     "describe",
     "make_compiled",
@@ -65,11 +66,16 @@ NO_OPTIONS: Mapping[str, Any] = {}
 
 
 def make_environment(
-    id: str, options: Mapping[str, Any], wrappers: Sequence[WrapperConfig] = (), preset: str = "none"
+    id: str,
+    options: Mapping[str, Any],
+    wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
+    render_mode: str | None = None,
 ) -> gymnasium.Env[Any, Any]:
     """Build one environment with `options` as keyword arguments, inside `wrappers` (hive.envs.wrappers).
 
-    With the preset "atari", `options` are those of hive.envs.atari. Raises ConfigError for wrong options of a preset,
+    render_mode: "rgb_array" or "human" for pictures, as in gymnasium.make; None: without pictures. With the preset
+    "atari", `options` are those of hive.envs.atari. Raises ConfigError for wrong options of a preset,
     EnvironmentMissing if the environment, a wrapper or a module that they need is not installed, and EnvironmentFailed
     if a constructor raises or returns something other than a gymnasium.Env.
     """
@@ -80,8 +86,11 @@ def make_environment(
     if preset == "atari":
         from hive.envs.atari import AtariGame, AtariOptions
 
-        environment = AtariGame(id, found, AtariOptions.of(options))
-    elif isinstance(found, gymnasium.envs.registration.EnvSpec):
+        environment = AtariGame(id, found, AtariOptions.of(options), render_mode)
+        return wrapped(id, environment, wrappers)
+    if render_mode is not None:
+        options = {**options, "render_mode": render_mode}
+    if isinstance(found, gymnasium.envs.registration.EnvSpec):
         spec = copy.copy(found)
         # Without the wrapper that refuses a step before the first reset, a CartPole step is 3 % faster.
         spec.order_enforce = False

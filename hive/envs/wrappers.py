@@ -21,7 +21,7 @@ from hive.errors import EnvironmentFailed, EnvironmentMissing
 if TYPE_CHECKING:
     import gymnasium
 
-__all__ = ["WrapperConfig", "limit_of", "skip_of", "with_names", "wrapped"]
+__all__ = ["WrapperConfig", "limit_of", "skip_of", "steps_inside", "with_names", "wrapped"]
 
 WrapperConfig = str | Mapping[str, Any]
 """One entry of `env.wrappers`."""
@@ -70,7 +70,7 @@ def limit_of(environment: gymnasium.Env[Any, Any]) -> int | None:
     from gymnasium.wrappers import TimeLimit
 
     limit = environment.spec.max_episode_steps if environment.spec else None
-    return None if limit is None else math.ceil(limit / _steps_inside(environment, TimeLimit))
+    return None if limit is None else math.ceil(limit / steps_inside(environment, TimeLimit))
 
 
 def skip_of(environment: gymnasium.Env[Any, Any]) -> int:
@@ -79,10 +79,10 @@ def skip_of(environment: gymnasium.Env[Any, Any]) -> int:
     Environments of ale_py declare it as `frameskip`; a random number of frames counts as 1.
     """
     declared = environment.spec.kwargs.get("frameskip", 1) if environment.spec else 1
-    return (declared if isinstance(declared, int) else 1) * _steps_inside(environment, None)
+    return (declared if isinstance(declared, int) else 1) * steps_inside(environment)
 
 
-def _steps_inside(environment: gymnasium.Env[Any, Any], end: type | None) -> int:
+def steps_inside(environment: gymnasium.Env[Any, Any], end: type | None = None) -> int:
     """Return how many steps one step is of the outermost wrapper of class `end`, or of the bare environment."""
     import gymnasium
 

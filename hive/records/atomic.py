@@ -34,6 +34,7 @@ __all__ = [
     "FILES",
     "Facts",
     "Files",
+    "atomic_file",
     "atomic_folder",
     "check_folder",
     "read_listing",
@@ -101,6 +102,28 @@ def write_bytes(path: Path, data: bytes, files: Files = FILES) -> None:
 def write_json(path: Path, value: JSON, files: Files = FILES) -> None:
     """Write indented JSON atomically; NaN and infinities become null. Raises RecordError."""
     write_bytes(path, (json_text(value, indent=1) + "\n").encode(), files)
+
+
+@contextmanager
+def atomic_file(path: Path, files: Files = FILES) -> Iterator[Path]:
+    """Yield a temporary name, for a writer that needs a file on disk rather than bytes.
+
+    The file becomes `path` when the block ends, replacing an earlier one, and is removed when the block raises. Raises
+    RecordError if it cannot be written.
+    """
+    temporary = _unfinished(path)
+    try:
+        files.remove(temporary)
+        yield temporary
+        files.sync(temporary)
+        files.rename(temporary, path)
+        files.sync(path.parent)
+    except OSError as error:
+        _try_to_remove(temporary, files)
+        raise failure("write", path, error) from error
+    except BaseException:
+        _try_to_remove(temporary, files)
+        raise
 
 
 @contextmanager

@@ -38,7 +38,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,7 @@ __all__ = [
     "best_of",
     "best_policy",
     "checkpoint_at",
+    "held",
     "list_checkpoints",
     "newest_checkpoint",
     "only_writer",
@@ -80,6 +81,8 @@ NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
 # Keys of state.json that readers rely on, if they exist: whole numbers of at least this value.
 COUNTERS = {"env_steps": 0, "updates": 0, "gradient_workers": 1, "per_version": 1}
 
+MOST_FINDS = 5  # a checkpoint takes longer to write than to read: a second attempt is rare
+
 WHICH = ("latest", "best")  # the checkpoints of a run that `checkpoint_at` can select
 
 
@@ -90,6 +93,7 @@ class Checkpoint:
     path: Path
     update: int
     state: dict[str, Any]
+    weights: Mapping[str, npt.NDArray[Any]] | None = None  # tensors in memory, of a checkpoint that is `held`
 
     @property
     def format(self) -> int:
@@ -118,6 +122,8 @@ class Checkpoint:
 
     def tensors(self) -> dict[str, npt.NDArray[Any]]:
         """Return the tensors of weights.safetensors by name, as writable copies. Raises RecordError."""
+        if self.weights is not None:
+            return {name: tensor.copy() for name, tensor in self.weights.items()}
         from hive.records.weights import load_weights
 
         return load_weights(self.path)[0]
@@ -225,6 +231,22 @@ def checkpoint_at(place: str, which: str = "latest") -> Checkpoint:
         hint = "[checkpoint] every determines how often one is written"
         raise RecordError(f"`{root}` holds no complete checkpoint", hint=hint)
     return newest
+
+
+def held(find: Callable[[], list[Checkpoint]]) -> list[Checkpoint]:
+    """Return the checkpoints that `find` returns, with their weights in memory, so that they may be removed meanwhile.
+
+    A live run writes checkpoints and removes old ones. If it removes one between its discovery and the end of reading,
+    `find` is called again, up to MOST_FINDS times. Raises RecordError, and what `find` raises.
+    """
+    for left in reversed(range(MOST_FINDS)):
+        found = find()
+        try:
+            return [replace(one, weights=one.tensors()) for one in found]
+        except RecordError:
+            if left == 0 or all((one.path / DONE).exists() for one in found):
+                raise  # damaged, not removed
+    raise AssertionError("unreachable")
 
 
 def best_of(run: RunDirectory) -> Checkpoint:

@@ -32,8 +32,9 @@ from hive.workers.messages import (
     RolloutReady,
     Weights,
 )
-from hive.workers.playing import evaluate
+from hive.workers.playing import evaluate, joined
 from hive.workers.recorder import Recorder
+from hive.workers.recording import Episode, Recording, record, show
 from hive.workers.replay_learner import ReplayLearnerActor
 from hive.workers.replay_memory import REPLAY_VALUES
 from hive.workers.replay_worker import ReplayWorker, ReplayWorkerActor
@@ -52,6 +53,7 @@ __all__ = [
     "Collector",
     "CollectorActor",
     "CollectorsElsewhere",
+    "Episode",
     "Evaluation",
     "EvaluationDue",
     "Evaluator",
@@ -68,6 +70,7 @@ __all__ = [
     "OptimizerState",
     "Plan",
     "Recorder",
+    "Recording",
     "ReplayFloor",
     "ReplayLearnerActor",
     "ReplayLedger",
@@ -85,6 +88,9 @@ __all__ = [
     "describe_gradient",
     "evaluate",
     "info_counters",
+    "joined",
+    "record",
     "replica_slots",
+    "show",
     "snapshot_of",
 ]

@@ -10,16 +10,18 @@ policies evaluated with the same numbers start from the same states and can be c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from hive.algorithms import Policy
 from hive.config import Config
-from hive.envs import ActionSpec, ObservationSpec, configured_spec, configured_vector, difference
+from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, difference
 from hive.errors import UsageError
 from hive.workers.evaluator import Evaluator
 from hive.workers.messages import Evaluation, EvaluationDue
 
-__all__ = ["evaluate"]
+__all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined"]
 
 ENVS = 16  # default maximum of environments, equal to the default of collection.envs
 
@@ -43,22 +45,11 @@ def evaluate(
     those of the environment, and EnvironmentFailed.
     """
     env = config.evaluation_env
-    found = configured_spec(env)
-    _check(env.id, "observations", policy.observation, found.observation)
-    _check(env.id, "actions", policy.action, found.action)
+    check_spaces(policy, env.id, configured_spec(env))
     vector = configured_vector(env, min(envs, episodes))
     try:
-        evaluator = Evaluator(
-            vector,
-            policy.observation,
-            policy.network,
-            policy.distribution,
-            seed=seed,
-            episodes=episodes,
-            sample=sample,
-            info=env.info,
-        )
-        evaluator.begin(EvaluationDue(0, 0, policy.updates, policy.env_steps, 0.0))
+        evaluator = evaluator_of(policy, vector, seed=seed, episodes=episodes, sample=sample, info=env.info)
+        evaluator.begin(due_of(policy))
         while (evaluation := evaluator.step()) is None:
             progress(evaluator.done)
         return evaluation
@@ -66,10 +57,64 @@ def evaluate(
         vector.close()
 
 
-def _check(id: str, what: str, mine: ObservationSpec | ActionSpec, its: ObservationSpec | ActionSpec) -> None:
-    """Raise UsageError if the policy's observations or actions differ from those of the environment."""
-    if differs := difference(mine, its):
-        raise UsageError(
-            f"the {what} of the policy and of `{id}` differ in {differs}",
-            hint="set env.id and env.options to those that the policy was trained with",
-        )
+def joined(played: Sequence[Evaluation]) -> Evaluation:
+    """Return the evaluation over all episodes of several evaluations of one policy, such as those of several seeds."""
+    first = played[0]
+    if len(played) == 1:
+        return first
+    counts = [one.episodes for one in played]
+    total = sum(counts)
+    mean = _weighted([one.mean_return for one in played], counts)
+    spread = _weighted([one.deviation**2 + (one.mean_return - mean) ** 2 for one in played], counts)
+    names = dict.fromkeys(name for one in played for name in one.info)
+    having = {name: [one for one in played if name in one.info] for name in names}
+    return replace(
+        first,
+        episodes=total,
+        mean_return=mean,
+        deviation=math.sqrt(spread),
+        min=min(one.min for one in played),
+        max=max(one.max for one in played),
+        mean_length=_weighted([one.mean_length for one in played], counts),
+        wall_s=sum(one.wall_s for one in played),
+        info={
+            name: _weighted([one.info[name] for one in ones], [one.episodes for one in ones])
+            for name, ones in having.items()
+        },
+    )
+
+
+def _weighted(values: Sequence[float], counts: Sequence[int]) -> float:
+    return sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
+
+
+def evaluator_of(
+    policy: Policy, vector: VectorEnvironment, *, seed: int, episodes: int, sample: bool, info: Sequence[str] = ()
+) -> Evaluator:
+    """Make an evaluator that plays a loaded policy in `vector`."""
+    return Evaluator(
+        vector,
+        policy.observation,
+        policy.network,
+        policy.distribution,
+        seed=seed,
+        episodes=episodes,
+        sample=sample,
+        info=info,
+    )
+
+
+def due_of(policy: Policy) -> EvaluationDue:
+    """Return the message that starts an evaluation of a loaded policy: turn 0, whichever its turn was."""
+    return EvaluationDue(0, 0, policy.updates, policy.env_steps, 0.0)
+
+
+def check_spaces(policy: Policy, id: str, found: EnvironmentSpec) -> None:
+    """Raise UsageError if the policy's observations or actions differ from those of the environment `id`."""
+    pairs = (("observations", policy.observation, found.observation), ("actions", policy.action, found.action))
+    for what, mine, its in pairs:
+        if differs := difference(mine, its):
+            raise UsageError(
+                f"the {what} of the policy and of `{id}` differ in {differs}",
+                hint="set env.id and env.options to those that the policy was trained with",
+            )

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli.evaluate import checkpoints_of
+from hive.cli.evaluate import checkpoints_of, held_checkpoints
 from hive.config import load_config
 from hive.errors import UsageError
 from hive.networks import aligned_block
-from hive.records import RunDirectory, replace_best, write_checkpoint
+from hive.records import Checkpoint, RunDirectory, held, list_checkpoints, replace_best, write_checkpoint
+from hive.records.videos import PACKAGES
 from hive.workers import Blueprint
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def test_for_programs(place: Place, run: RunDirectory) -> None:
     (one,) = json.loads(done.out)
     assert one.keys() == {
         *("run", "checkpoint", "updates", "env_steps", "episodes", "mean_return", "deviation", "min", "max"),
-        *("mean_length", "wall_s", "interval_95", "seed", "sampled", "info"),
+        *("mean_length", "wall_s", "interval_95", "seed", "seeds", "sampled", "info"),
     }
     assert (one["run"], one["updates"], one["env_steps"], one["episodes"]) == ("cartpole-1", 300, 9600, 4)
     assert (one["seed"], one["sampled"]) == (3, True)
@@ -133,3 +134,63 @@ def test_without_a_best_policy_the_error_says_when_there_is_one(place: Place, ru
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("error: cartpole-1 has no best policy\n")
     assert "from the first evaluation on; without [evaluation] every, from the 100th training episode on" in done.err
+
+
+def test_several_seeds_are_joined(place: Place, run: RunDirectory) -> None:
+    (both,) = json.loads(place.hive("eval", "--episodes", 3, "--seeds", "4..5", "--json").out)
+    each = [json.loads(place.hive("eval", "--episodes", 3, "--seed", seed, "--json").out)[0] for seed in (4, 5)]
+    assert [one["mean_return"] for one in both["seeds"]] == [one["mean_return"] for one in each]
+    assert both["episodes"] == 6
+    assert both["mean_return"] == pytest.approx(sum(one["mean_return"] for one in each) / 2)
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_played(run: RunDirectory) -> None:
+    (checkpoint,) = held_checkpoints(run, "100")
+    shutil.rmtree(checkpoint.path)
+    assert checkpoint.tensors().keys() == list_checkpoints(run.checkpoints)[0].tensors().keys()
+
+
+def test_a_checkpoint_that_is_removed_before_it_is_read(run: RunDirectory) -> None:
+    """The next attempt finds its successor."""
+    finds = 0
+
+    def find() -> list[Checkpoint]:
+        nonlocal finds
+        finds += 1
+        found = checkpoints_of(run, "latest")
+        if finds == 1:
+            shutil.rmtree(found[0].path)
+        return found
+
+    assert [checkpoint.update for checkpoint in held(find)] == [200]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("eval", "--video", "a.avi"), "`a.avi` is no name of a video"),
+        (("eval", "--video", "a.gif", "--which", "all"), "--video records one checkpoint, and 3 are selected"),
+        (("eval", "--video-episodes", "2"), "--video-episodes needs --video FILE"),
+        (("eval", "--seed", "1", "--seeds", "1..2"), "--seed and --seeds exclude each other"),
+        (("play", "--which", "all"), "hive play shows one checkpoint"),
+    ],
+)
+def test_mistakes_with_videos_and_seeds(place: Place, run: RunDirectory, words: tuple[str, ...], told: str) -> None:
+    done = place.hive(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {told}")
+
+
+def test_a_policy_is_recorded_where_there_is_no_display(
+    place: Place, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pygame", reason="needs the extra video")
+    pytest.importorskip("PIL", reason="needs the extra video")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(PACKAGES, ".mp4", ("no_such_module", "imageio-ffmpeg"))
+    done = place.hive("play", "--seed", 3)
+    assert done.code == 0, done.err
+    file = run.videos / "play-000300-seed3.gif"
+    assert re.fullmatch(rf"{re.escape(str(file))}: \d\.\d s, 1 episode, return \d+\.0\n", done.out)
+    assert list(run.videos.iterdir()) == [file]

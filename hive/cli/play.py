@@ -1,0 +1,92 @@
+"""`hive play`: shows the policy of a run: in a window where there is a display, otherwise as a video.
+
+    $ hive play cartpole-1                          # a window, in real time, until it is closed
+    episode 1: return 500.0, 500 steps
+    $ hive play cartpole-1 -o pole.gif              # a video, also without a display
+    pole.gif: 10.0 s, 1 episode, return 500.0
+
+Videos without `-o` go to `videos/` of the run. With the same seed, `hive eval` plays the same episodes and more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from hive.cli.arguments import whole_number
+from hive.cli.evaluate import add_player, checkpoint_name, described, held_checkpoints, policy_and_config, recorded
+from hive.cli.select_run import RUN, chosen_run
+from hive.errors import UsageError
+from hive.records import Checkpoint, RunDirectory
+from hive.records.documents import failure
+from hive.records.videos import played_video, video_suffix
+
+__all__ = ["add_play"]
+
+
+def add_play(commands: Any) -> None:
+    play = commands.add_parser(
+        "play",
+        description="Show the policy of a run: in a window where there is a display (Escape or q closes it), otherwise "
+        "as a video in the run's videos/.",
+        epilog="example: hive play cartpole-1 --which best -o pole.mp4",
+    )
+    play.add_argument("name", nargs="?", metavar="RUN", help=f"{RUN}; default: the live run, else the newest")
+    play.add_argument(
+        "--which",
+        default="latest",
+        help="latest (default): the newest checkpoint; best: the best policy by evaluation or training return; or the "
+        "number of an update, as in checkpoints/",
+    )
+    play.add_argument(
+        "--episodes",
+        type=whole_number("number of episodes", 1),
+        help="number of episodes (default: until the window is closed; in a video 1)",
+    )
+    play.add_argument("-o", "--output", type=Path, metavar="FILE", help="record to FILE.mp4 or .gif instead")
+    add_player(play)
+    play.set_defaults(run=run_play)
+
+
+def run_play(options: argparse.Namespace) -> int:
+    """Run `hive play`; return the exit code."""
+    if options.which == "all":
+        raise UsageError("hive play shows one checkpoint", hint="use latest, best or the number of an update")
+    run, seed = chosen_run(options.name), options.seed or 0
+    (checkpoint,) = held_checkpoints(run, options.which)
+    if options.output is not None or not _has_display():
+        file = options.output or _default_file(run, checkpoint, seed)
+        video = recorded(run, checkpoint, file, options, episodes=options.episodes or 1, seed=seed)
+        print(described(video))
+        return 0
+    from hive.workers import Episode, show
+
+    policy, config = policy_and_config(run, checkpoint, options.set)
+    number = 0
+
+    def ended(episode: Episode) -> None:
+        nonlocal number
+        number += 1
+        print(f"episode {number}: return {episode.episode_return:.1f}, {episode.length:,} steps", flush=True)
+
+    title = f"hive play {run.name} {checkpoint_name(run, checkpoint)}"
+    how = {"episodes": options.episodes, "seed": seed, "sample": options.sample}
+    show(policy, config, title=title, ended=ended, **how)
+    return 0
+
+
+def _has_display() -> bool:
+    """Return what `hive.envs.rendering.has_display` does, without the import of Gymnasium."""
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _default_file(run: RunDirectory, checkpoint: Checkpoint, seed: int) -> Path:
+    """Return the file of a video in the run's folder, which is made. Raises RecordError and UsageError."""
+    suffix = video_suffix()
+    try:
+        run.videos.mkdir(exist_ok=True)
+    except OSError as error:
+        raise failure("write", run.videos, error) from error
+    return played_video(run.videos, checkpoint.update, seed, suffix)

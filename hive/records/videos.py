@@ -1,0 +1,228 @@
+"""Writes videos, picture by picture: mp4 by ffmpeg, or gif by Pillow. A video appears complete or not at all.
+
+    .mp4    H.264, which every browser plays; pictures go to a process of ffmpeg, so none is kept in memory
+    .gif    256 colours, at most GIF_FPS pictures a second and GIF_SIDE pixels a side; kept in memory until the end
+
+The optional package imageio-ffmpeg brings ffmpeg; the extra `video` installs both. A video has at most a fixed number
+of pictures, because an episode may never end.
+
+    videos/                            of a run
+      000400-1.mp4                     the first recorded episode of the evaluation after 400 updates
+      play-000400-seed0.mp4            recorded by `hive play`
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.errors import RecordError, UsageError
+from hive.records.atomic import FILES, Files, atomic_file
+
+__all__ = [
+    "SUFFIXES",
+    "VideoWriter",
+    "check_video_file",
+    "evaluation_video",
+    "played_video",
+    "retain_videos",
+    "video_suffix",
+    "video_writer",
+]
+
+SUFFIXES = (".mp4", ".gif")
+PACKAGES = {".mp4": ("imageio_ffmpeg", "imageio-ffmpeg"), ".gif": ("PIL", "pillow")}
+"""Suffix -> the module that writes such a video, and its package."""
+
+MP4_PICTURES = 40_000  # 13 minutes at 50 a second: longer than a viewer watches, and than most games of Atari at 15
+GIF_PICTURES = 1_000  # 40 seconds; 230 MB at the largest size
+GIF_FPS = 25.0  # browsers slow down what is faster than 50, and files grow with it
+GIF_SIDE = 480
+GIF_UNIT_MS = 10  # resolution of the times in a gif
+
+NAME = re.compile(r"(\d{6,})-(\d+)\.(?:mp4|gif)")  # of `evaluation_video`
+
+
+class _Encoder(Protocol):
+    def add(self, pixels: NDArray[np.uint8]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class VideoWriter:
+    """A video that is being written. `pictures`: the number so far; `full`: whether the limit is reached."""
+
+    def __init__(self, path: Path, temporary: Path, fps: float) -> None:
+        self.path = path
+        self.fps = fps
+        self.pictures = 0
+        self.limit = MP4_PICTURES if path.suffix == ".mp4" else int(GIF_PICTURES * max(1.0, fps / GIF_FPS))
+        self._temporary = temporary
+        self._encoder: _Encoder | None = None
+        self._shape: tuple[int, ...] = ()
+
+    @property
+    def full(self) -> bool:
+        return self.pictures >= self.limit
+
+    def add(self, pixels: NDArray[np.uint8]) -> None:
+        """Add a picture, uint8 [height, width, 3]; beyond the limit it is left out.
+
+        Raises RecordError if it cannot be written, and if its size differs from that of the first one.
+        """
+        if self.full:
+            return
+        if self._encoder is None:
+            self._shape = pixels.shape
+            encoder = _Mp4 if self.path.suffix == ".mp4" else _Gif
+            self._encoder = encoder(self._temporary, pixels.shape[1], pixels.shape[0], self.fps)
+        if pixels.shape != self._shape:
+            raise RecordError(f"`{self.path}`: pictures of {self._shape[:2]} and of {pixels.shape[:2]} pixels")
+        try:
+            self._encoder.add(pixels)
+        except (OSError, RuntimeError) as error:
+            raise RecordError(f"`{self.path}` cannot be written: {_cause(error)}") from error
+        self.pictures += 1
+
+    def close(self) -> None:
+        """Write the end of the video. Raises RecordError, also if it has no picture."""
+        encoder, self._encoder = self._encoder, None
+        if encoder is None:
+            raise RecordError(f"`{self.path}` would have no picture")
+        try:
+            encoder.close()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise RecordError(f"`{self.path}` cannot be written: {_cause(error)}") from error
+
+    def abandon(self) -> None:
+        """Stop writing. Never raises."""
+        encoder, self._encoder = self._encoder, None
+        if encoder is not None:
+            try:
+                encoder.close()
+            except Exception:
+                pass  # the file is removed in any case
+
+
+def check_video_file(path: Path) -> None:
+    """Raise UsageError if no video can be written to `path`: a wrong suffix, a missing package or a missing folder."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"`{path}` is no name of a video", hint="let it end in .mp4 or .gif")
+    module, package = PACKAGES[path.suffix]
+    if importlib.util.find_spec(module) is None:
+        other = ", or write a .gif" if path.suffix == ".mp4" and importlib.util.find_spec("PIL") else ""
+        raise UsageError(f"{path.suffix} videos need {package}", hint=f"pip install 'hive[video]'{other}")
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"`{path}` cannot be written: {'it is a folder' if path.is_dir() else 'no such folder'}")
+
+
+def video_suffix() -> str:
+    """Return ".mp4" if ffmpeg's package is installed, else ".gif". Raises UsageError if Pillow is missing too."""
+    for suffix in SUFFIXES:
+        if importlib.util.find_spec(PACKAGES[suffix][0]) is not None:
+            return suffix
+    raise UsageError("videos need imageio-ffmpeg or pillow", hint="pip install 'hive[video]'")
+
+
+def evaluation_video(folder: Path, update: int, episode: int, suffix: str) -> Path:
+    """Return the path of the video of an evaluation's episode, counted from 1."""
+    return folder / f"{update:06d}-{episode}{suffix}"
+
+
+def played_video(folder: Path, update: int, seed: int, suffix: str) -> Path:
+    """Return the path of a video of `hive play`. `retain_videos` leaves it."""
+    return folder / f"play-{update:06d}-seed{seed}{suffix}"
+
+
+def retain_videos(folder: Path, keep: int, files: Files = FILES) -> None:
+    """Remove all but the `keep` newest videos of evaluations. Other files stay. Raises RecordError."""
+    try:
+        found = [(int(m[1]), int(m[2]), path) for path in folder.iterdir() if (m := NAME.fullmatch(path.name))]
+        for *_, path in sorted(found)[: max(0, len(found) - keep)]:
+            files.remove(path)
+    except OSError as error:
+        raise RecordError(f"old videos in `{folder}` cannot be removed: {error}") from error
+
+
+@contextmanager
+def video_writer(path: Path, fps: float, files: Files = FILES) -> Iterator[VideoWriter]:
+    """Yield the writer of a video, which becomes `path` when the block ends; nothing is left when it raises.
+
+    fps: pictures per second, > 0. Raises RecordError if it cannot be written.
+    """
+    with atomic_file(path, files) as temporary:
+        writer = VideoWriter(path, temporary, fps)
+        try:
+            yield writer
+            writer.close()
+        finally:
+            writer.abandon()
+
+
+class _Mp4:
+    """A process of ffmpeg with one thread, so that a recording leaves the other cores to the training."""
+
+    def __init__(self, path: Path, width: int, height: int, fps: float) -> None:
+        import imageio_ffmpeg
+
+        self._pipe: Any = imageio_ffmpeg.write_frames(
+            str(path),
+            (width, height),
+            fps=fps,
+            codec="libx264",
+            macro_block_size=2,  # H.264 with fewer colours than pixels needs even sides; the default of 16 would scale
+            ffmpeg_log_level="error",
+            output_params=["-f", "mp4", "-movflags", "+faststart", "-threads", "1"],
+        )
+        self._pipe.send(None)
+
+    def add(self, pixels: NDArray[np.uint8]) -> None:
+        self._pipe.send(np.ascontiguousarray(pixels))
+
+    def close(self) -> None:
+        self._pipe.close()
+
+
+class _Gif:
+    def __init__(self, path: Path, width: int, height: int, fps: float) -> None:
+        self._path = path
+        shrink = min(1.0, GIF_SIDE / max(width, height))
+        self._size = max(1, round(width * shrink)), max(1, round(height * shrink))
+        self._ms = 1000 / fps
+        self._period = max(self._ms, 1000 / GIF_FPS)
+        self._pictures: list[Any] = []
+        self._given = 0
+        self._kept: list[float] = []  # when each was taken, in ms
+
+    def add(self, pixels: NDArray[np.uint8]) -> None:
+        now, self._given = self._given * self._ms, self._given + 1
+        if self._kept and now - self._kept[0] < len(self._kept) * self._period - self._ms / 2:
+            return
+        from PIL import Image
+
+        picture = Image.fromarray(np.ascontiguousarray(pixels))
+        if picture.size != self._size:
+            picture = picture.resize(self._size, Image.Resampling.BILINEAR)
+        self._pictures.append(picture.quantize(256, dither=Image.Dither.NONE))
+        self._kept.append(now)
+
+    def close(self) -> None:
+        first, *others = self._pictures
+        ends = [*self._kept[1:], self._given * self._ms]
+        marks = [GIF_UNIT_MS * round(end / GIF_UNIT_MS) for end in [0.0, *ends]]
+        times = [max(GIF_UNIT_MS, after - before) for before, after in itertools.pairwise(marks)]
+        first.save(self._path, format="GIF", save_all=True, append_images=others, duration=times, loop=0)
+
+
+def _cause(error: Exception) -> str:
+    """Return the last line of an error: ffmpeg's own, after its whole output."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,139 @@
+"""Plays a policy in one environment with pictures: into a video, or into a window.
+
+    played = record(policy, config, Path("pole.mp4"), episodes=2)
+    show(policy, config, title="pole", episodes=None, ended=print)      # until the window is closed
+
+It is the `Evaluator` of a run with one environment, so the policy acts as in evaluations: with its memory, stacks,
+masks and normalisation. The episodes are those of environment 0 of `evaluate` with the same seed, unless actions are
+sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hive.algorithms import Policy
+from hive.config import Config
+from hive.envs.rendering import RenderedEnvironment, prepare_drawing, rendered_environment, rendered_spec
+from hive.envs.window import Window
+from hive.records.videos import check_video_file, video_writer
+from hive.workers.evaluator import Evaluator
+from hive.workers.messages import EvaluationDue
+from hive.workers.playing import check_spaces, due_of, evaluator_of
+
+__all__ = ["Episode", "Recording", "episodes_of", "record", "show"]
+
+ENDLESS = 1 << 31  # episodes of a window without a limit
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The return and the number of steps of an episode."""
+
+    episode_return: float
+    length: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A video: its file, its pictures and pictures per second, and the whole episodes in it.
+
+    whole: whether all requested episodes are in it; otherwise it ends at the limit of `hive.records.videos`.
+    """
+
+    path: Path
+    fps: float
+    pictures: int
+    episodes: tuple[Episode, ...]
+    whole: bool
+
+
+def episodes_of(evaluator: Evaluator, due: EvaluationDue) -> Iterator[Episode | None]:
+    """Play the episodes of an evaluator with one environment. Yield after each step: the episode that ended, or None.
+
+    Raises EnvironmentFailed.
+    """
+    evaluator.begin(due)
+    done = None
+    while done is None:
+        done = evaluator.step()
+        length = int(evaluator.row.episode_lengths[0])
+        yield Episode(float(evaluator.row.episode_returns[0]), length) if length else None
+
+
+def record(
+    policy: Policy,
+    config: Config,
+    path: Path,
+    *,
+    episodes: int = 1,
+    seed: int = 0,
+    sample: bool = False,
+    progress: Callable[[int], object] = lambda pictures: None,
+) -> Recording:
+    """Play `episodes` episodes of the environment of `config` into one video. No display is needed.
+
+    path: ends in .mp4 or .gif. sample, errors: as for `evaluate`. progress: called with the number of pictures so far.
+    Also raises UsageError if the environment has no pictures or a package is missing, and RecordError if the file
+    cannot be written; then there is no file.
+    """
+    check_video_file(path)
+    prepare_drawing(window=False)
+    rendered = _rendered(policy, config, window=False)
+    done: list[Episode] = []
+    try:
+        evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample)
+        with video_writer(path, rendered.fps) as writer:
+            for episode in episodes_of(evaluator, due_of(policy)):
+                for picture in rendered.take():
+                    writer.add(picture.pixels)
+                done += [episode] if episode else []
+                progress(writer.pictures)
+                if writer.full:
+                    break
+    finally:
+        rendered.vector.close()
+    return Recording(path, rendered.fps, writer.pictures, tuple(done), len(done) == episodes)
+
+
+def show(
+    policy: Policy,
+    config: Config,
+    *,
+    title: str,
+    episodes: int | None = None,
+    seed: int = 0,
+    sample: bool = False,
+    ended: Callable[[Episode], object] = lambda episode: None,
+) -> list[Episode]:
+    """Play in a window in real time until `episodes` have ended or the window is closed; return the whole episodes.
+
+    ended: called with each. Raises UsageError if no window can be opened, and what `record` raises.
+    """
+    prepare_drawing(window=True)
+    rendered = _rendered(policy, config, window=True)
+    window = Window(title, rendered.fps)
+    done: list[Episode] = []
+    try:
+        evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes or ENDLESS, sample=sample)
+        for episode in episodes_of(evaluator, due_of(policy)):
+            for picture in rendered.take():
+                window.show(picture.pixels)
+            window.poll()
+            if episode:
+                done.append(episode)
+                ended(episode)
+            if window.closed:
+                break
+    finally:
+        window.close()
+        rendered.vector.close()
+    return done
+
+
+def _rendered(policy: Policy, config: Config, *, window: bool) -> RenderedEnvironment:
+    env = config.evaluation_env
+    check_spaces(policy, env.id, rendered_spec(env))
+    return rendered_environment(env, window=window)
