@@ -11,7 +11,6 @@ Videos without `-o` go to `videos/` of the run. With the same seed, `hive eval` 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +53,11 @@ def run_play(options: argparse.Namespace) -> int:
     """Run `hive play`; return the exit code."""
     if options.which == "all":
         raise UsageError("hive play shows one checkpoint", hint="use latest, best or the number of an update")
+    from hive.envs.rendering import has_display
+
     run, seed = chosen_run(options.name), options.seed or 0
     (checkpoint,) = held_checkpoints(run, options.which)
-    if options.output is not None or not _has_display():
+    if options.output is not None or not has_display():
         file = options.output or _default_file(run, checkpoint, seed)
         video = recorded(run, checkpoint, file, options, episodes=options.episodes or 1, seed=seed)
         print(described(video))
@@ -75,11 +76,6 @@ def run_play(options: argparse.Namespace) -> int:
     how = {"episodes": options.episodes, "seed": seed, "sample": options.sample}
     show(policy, config, title=title, ended=ended, **how)
     return 0
-
-
-def _has_display() -> bool:
-    """Return what `hive.envs.rendering.has_display` does, without the import of Gymnasium."""
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _default_file(run: RunDirectory, checkpoint: Checkpoint, seed: int) -> Path:

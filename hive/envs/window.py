@@ -3,6 +3,8 @@ it."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from hive.errors import UsageError
 
 __all__ = ["Window"]
 
+INVISIBLE = ("dummy", "offscreen", "evdev")  # drivers of SDL without a window
+RECORD = "check DISPLAY and WAYLAND_DISPLAY, or record a video instead: -o FILE.mp4"
 LEAST_SIDE = 480  # pixels: smaller pictures, such as Atari's of 160 x 210, are enlarged by a whole factor
 
 
@@ -44,8 +48,6 @@ class Window:
 
     def poll(self) -> None:
         """Look whether the user has closed it. It may also be the window of an environment, which pygame then has."""
-        import sys
-
         pygame = sys.modules.get("pygame")
         if pygame is None or not pygame.display.get_init():
             return
@@ -68,6 +70,10 @@ class Window:
             pygame.display.init()
             pygame.display.set_mode((width * factor, height * factor), pygame.RESIZABLE)
         except pygame.error as error:
-            raise UsageError(f"no window can be opened: {error}", hint="record a video instead: -o FILE.mp4") from error
+            raise UsageError(f"no window can be opened: {error}", hint=RECORD) from error
+        driver = pygame.display.get_driver()
+        if driver in INVISIBLE and os.environ.get("SDL_VIDEODRIVER") != driver:  # SDL's last resorts
+            pygame.display.quit()
+            raise UsageError("no window can be opened: the display does not respond", hint=RECORD)
         pygame.display.set_caption(self.title)
         self._pygame, self._clock = pygame, pygame.time.Clock()

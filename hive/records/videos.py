@@ -7,7 +7,6 @@ The optional package imageio-ffmpeg brings ffmpeg; the extra `video` installs bo
 of pictures, because an episode may never end.
 
     videos/                            of a run
-      000400-1.mp4                     the first recorded episode of the evaluation after 400 updates
       play-000400-seed0.mp4            recorded by `hive play`
 """
 
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,9 +29,7 @@ __all__ = [
     "SUFFIXES",
     "VideoWriter",
     "check_video_file",
-    "evaluation_video",
     "played_video",
-    "retain_videos",
     "video_suffix",
     "video_writer",
 ]
@@ -47,8 +43,6 @@ GIF_PICTURES = 1_000  # 40 seconds; 230 MB at the largest size
 GIF_FPS = 25.0  # browsers slow down what is faster than 50, and files grow with it
 GIF_SIDE = 480
 GIF_UNIT_MS = 10  # resolution of the times in a gif
-
-NAME = re.compile(r"(\d{6,})-(\d+)\.(?:mp4|gif)")  # of `evaluation_video`
 
 
 class _Encoder(Protocol):
@@ -132,24 +126,9 @@ def video_suffix() -> str:
     raise UsageError("videos need imageio-ffmpeg or pillow", hint="pip install 'hive[video]'")
 
 
-def evaluation_video(folder: Path, update: int, episode: int, suffix: str) -> Path:
-    """Return the path of the video of an evaluation's episode, counted from 1."""
-    return folder / f"{update:06d}-{episode}{suffix}"
-
-
 def played_video(folder: Path, update: int, seed: int, suffix: str) -> Path:
-    """Return the path of a video of `hive play`. `retain_videos` leaves it."""
+    """Return the path of a video of `hive play`."""
     return folder / f"play-{update:06d}-seed{seed}{suffix}"
-
-
-def retain_videos(folder: Path, keep: int, files: Files = FILES) -> None:
-    """Remove all but the `keep` newest videos of evaluations. Other files stay. Raises RecordError."""
-    try:
-        found = [(int(m[1]), int(m[2]), path) for path in folder.iterdir() if (m := NAME.fullmatch(path.name))]
-        for *_, path in sorted(found)[: max(0, len(found) - keep)]:
-            files.remove(path)
-    except OSError as error:
-        raise RecordError(f"old videos in `{folder}` cannot be removed: {error}") from error
 
 
 @contextmanager

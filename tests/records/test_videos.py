@@ -10,7 +10,7 @@ import pytest
 
 from hive.errors import RecordError, UsageError
 from hive.records import videos
-from hive.records.videos import check_video_file, evaluation_video, played_video, retain_videos, video_writer
+from hive.records.videos import check_video_file, video_writer
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra video")
 
@@ -67,15 +67,6 @@ def test_mistakes_are_found_before_anything_is_played(tmp_path: Path, monkeypatc
         check_video_file(tmp_path / "a.mp4")
     assert error.value.hint == "pip install 'hive[video]', or write a .gif"
     assert videos.video_suffix() == ".gif"
-
-
-def test_old_videos_of_evaluations_are_removed_and_others_stay(tmp_path: Path) -> None:
-    mine = [evaluation_video(tmp_path, update, 1, ".gif") for update in (900, 1000, 1_000_000)]
-    other = played_video(tmp_path, 100, 3, ".gif")
-    for path in (*mine, other):
-        path.touch()
-    retain_videos(tmp_path, 2)
-    assert {path.name for path in tmp_path.iterdir()} == {"001000-1.gif", "1000000-1.gif", "play-000100-seed3.gif"}
 
 
 @pytest.mark.full(reason="starts ffmpeg")
