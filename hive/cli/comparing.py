@@ -1,7 +1,7 @@
 """`hive compare` and `hive plot`: results of groups of runs as a table, and learning curves as a picture.
 
-    GROUP     RUNS  SEEDS    STEPS    SECONDS  FINAL                IQM    95 % INTERVAL   P(ABOVE a)         REACHED 475
-    a         3     1, 2, 3  80,896   0.6      500.0, 500.0, 489.6  496.5  489.6 to 500.0  –                  3 of 3
+    GROUP     RUNS  SEEDS    STEPS    SECONDS  FINAL                IQM    95 % INTERVAL   P(ABOVE FIRST)
+    cartpole  3     1, 2, 3  80,896   0.6      500.0, 500.0, 489.6  496.5  489.6 to 500.0  –
 
 Both read only the files of runs, so live runs take no notice. hive.comparison computes and draws.
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.select_run import chosen_run, live_elsewhere, named_run
+from hive.cli.select_run import chosen_run, named_run
 from hive.cli.suggest import did_you_mean, listed
 from hive.cli.tables import markdown_table, print_table
 from hive.errors import UsageError
@@ -32,8 +32,8 @@ __all__ = ["add_compare", "add_plot"]
 
 RUNS = """runs:
   cartpole-3            one run: a name, a unique prefix of a name, a path or `latest`
-  cartpole              all runs cartpole-<n>
-  'cartpole-*'          all runs whose names match
+  cartpole              all runs cartpole-<n> in $HIVE_HOME
+  'cartpole-*'          all runs in $HIVE_HOME whose names match
   slow='cartpole-[45]'  runs as one group named `slow`
 Other runs are grouped by config without seed, and by name without number."""
 
@@ -52,8 +52,8 @@ def add_compare(commands: Any) -> None:
     compare.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric whose last values are compared, higher is better (default: evaluation/mean_return if all runs have "
-        "it, else return/mean_100)",
+        help="metric whose last values are compared, higher is better (default: evaluation/mean_return if all runs "
+        "have it, else return/mean_100)",
     )
     compare.add_argument(
         "--threshold",
@@ -134,7 +134,7 @@ def run_plot(options: argparse.Namespace) -> int:
     figure, (axes,) = picture.new_figure(7.0, 4.0)
     lines = {group.label: _lines(group, options.metric, options.x, options.smooth) for group in groups}
     picture.draw_curves(axes, lines, xlabel=XLABELS[options.x], ylabel=_ylabel(options.metric))
-    axes.set_title(options.title or _environments(groups))
+    axes.set_title(options.title or _environments(groups), loc="left")
     picture.write_figure(figure, options.output)
     print(options.output)
     return 0
@@ -151,10 +151,7 @@ def _groups(texts: Sequence[str], metrics: Sequence[str]) -> list[Group]:
     from hive.comparison.curves import read_run
     from hive.comparison.selection import Selected, grouped, select
 
-    if texts:
-        selected = select(texts, [*find_runs(home_folder()), *live_elsewhere()], named_run)
-    else:
-        selected = [Selected(chosen_run(None), "")]
+    selected = select(texts, find_runs(home_folder()), named_run) if texts else [Selected(chosen_run(None), "")]
     return grouped((one, read_run(one.directory, metrics)) for one in selected)
 
 
@@ -192,11 +189,11 @@ def _write_comparison(found: Comparison, path: Path) -> None:
     figure, (left, right) = picture.new_figure(10.0, 3.6, panels=(1.25, 1.0))
     lines = {group.label: _lines(group, found.metric, AXES[0]) for group in groups}
     picture.draw_curves(left, lines, xlabel=XLABELS[AXES[0]], ylabel=_ylabel(found.metric))
-    left.set_title(_environments(groups))
+    left.set_title(_environments(groups), loc="left")
     if found.threshold is not None:
         left.axhline(found.threshold, color=picture.INK, linewidth=0.8, linestyle=(0, (4, 3)))
     rows = [(row.group.label, row.finals, row.iqm) for row in found.rows]
     picture.draw_intervals(right, rows, xlabel=f"final {_ylabel(found.metric)}")
-    right.set_title("IQM and 95 % interval")
+    right.set_title("IQM and 95 % interval", loc="left")
     picture.write_figure(figure, path)
     print(path, file=sys.stderr)

@@ -1,9 +1,9 @@
 """Draws learning curves and results as PNG or SVG with matplotlib, without a display.
 
 Every group has one colour: a thin line per seed, a thick one for their median, and a band from the first to the third
-quartile. Seeds report at different steps, so each line is interpolated on a common grid, from where all seeds have begun
-to where the first one ends. Drawing uses figures without pyplot, so nothing global changes, and an SVG of the same data
-has the same bytes.
+quartile. Seeds report at different steps, so each line is interpolated on a common grid, from where all seeds have
+begun to where the first one ends. Drawing uses figures without pyplot, so nothing global changes, and an SVG of the
+same data has the same bytes.
 
 matplotlib is the extra `plot`. It is imported at the first drawing.
 """
@@ -34,6 +34,7 @@ SUFFIXES = (".png", ".svg")
 GRID_POINTS = 400  # points of a median: more than a plot of this width shows
 BAND = (25.0, 75.0)  # percentiles between which the band lies
 BAND_LINES = 3  # least lines with a band: two have no quartiles of their own
+MARKED_POINTS = 10  # maximum points of a line that are marked: a line with one point would be invisible
 DPI = 160  # of a PNG
 # Okabe and Ito's colours without yellow and black, which readers with any colour vision can tell apart on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A3D9A", "#7F7F7F")
@@ -91,33 +92,44 @@ def new_figure(
     return figure, [*grid[0]]
 
 
-def draw_curves(axes: Axes, groups: Mapping[str, Sequence[Line]], *, xlabel: str, ylabel: str = "") -> None:
+def draw_curves(
+    axes: Axes, groups: Mapping[str, Sequence[Line]], *, xlabel: str, ylabel: str = "", legend: bool = True
+) -> None:
     """Draw the lines of each group, label -> lines, with their median and band. Groups without lines keep a colour."""
     from matplotlib.ticker import EngFormatter
 
     for index, (label, lines) in enumerate(groups.items()):
         if not lines:
             continue
-        colour = colour_of(index)
-        if len(lines) > 1:
-            for x, y in lines:
-                axes.plot(x, y, color=colour, linewidth=0.6, alpha=0.4)
-        grid, every = _aligned(lines)
-        if len(lines) >= BAND_LINES:
-            axes.fill_between(grid, *np.percentile(every, BAND, axis=0), color=colour, alpha=0.15, linewidth=0.0)
-        axes.plot(grid, np.median(every, axis=0), color=colour, linewidth=1.8, label=f"{label} ({len(lines)})")
+        _draw_group(axes, f"{label} ({len(lines)})", lines, colour_of(index))
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 100k: full numbers would touch each other
-    if axes.get_legend_handles_labels()[0]:
+    if legend and axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize="small")
 
 
-def _aligned(lines: Sequence[Line]) -> tuple[Floats, Floats]:
-    """Return a grid [G] and every line on it [lines, G]; a single line keeps its own points."""
+def _draw_group(axes: Axes, label: str, lines: Sequence[Line], colour: str) -> None:
+    """Draw the lines of one group. Without a range that all of them cover, there is no median."""
+    aligned = _aligned(lines)
+    for number, (x, y) in enumerate(lines):
+        marker = "o" if len(x) <= MARKED_POINTS else ""
+        name = label if aligned is None and number == 0 else None
+        axes.plot(x, y, color=colour, linewidth=0.6, alpha=0.4, marker=marker, markersize=3.0, label=name)
+    if aligned is not None:
+        grid, every = aligned
+        if len(lines) >= BAND_LINES:
+            axes.fill_between(grid, *np.percentile(every, BAND, axis=0), color=colour, alpha=0.15, linewidth=0.0)
+        axes.plot(grid, np.median(every, axis=0), color=colour, linewidth=1.8, label=label)
+
+
+def _aligned(lines: Sequence[Line]) -> tuple[Floats, Floats] | None:
+    """Return a grid [G] and every line on it [lines, G]; None if there is no range that all lines cover."""
     if len(lines) == 1:
         return lines[0][0], lines[0][1][None]
     first, last = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
-    grid = np.linspace(first, max(first, last), GRID_POINTS)
+    if first >= last:
+        return None
+    grid = np.linspace(first, last, GRID_POINTS)
     return grid, np.array([np.interp(grid, x, y) for x, y in lines])
 
 

@@ -41,7 +41,7 @@ __all__ = [
     "table_rows",
 ]
 
-HEAD = ("GROUP", "RUNS", "SEEDS", "STEPS", "SECONDS", "FINAL", "IQM", "95 % INTERVAL", "BETTER")
+HEAD = ("GROUP", "RUNS", "SEEDS", "STEPS", "SECONDS", "FINAL", "IQM", "95 % INTERVAL", "P(ABOVE FIRST)")
 NONE = "–"
 MEANINGS = {
     EVALUATION: "mean return of the last evaluation",
@@ -115,8 +115,8 @@ def compare(groups: Sequence[Group], metric: str, threshold: float | None = None
 
 
 def _common_goal(groups: Sequence[Group]) -> float | None:
-    goals = {run.config and run.config.run.stop_at_return for group in groups for run in group.runs}
-    return goals.pop() if len(goals) == 1 else None
+    goals = {run.config.run.stop_at_return if run.config else None for group in groups for run in group.runs}
+    return next(iter(goals)) if len(goals) == 1 else None
 
 
 def _row(group: Group, metric: str, threshold: float | None) -> Row:
@@ -244,8 +244,7 @@ def notes_of(comparison: Comparison) -> list[str]:
 
 def table_rows(comparison: Comparison) -> tuple[Sequence[str], list[list[str]]]:
     """Return the head and the cells of the table of results, one row per group."""
-    first = comparison.rows[0].group.label
-    head = [*HEAD[:-1], f"P(ABOVE {first})"] if len(comparison.rows) > 1 else list(HEAD[:-1])
+    head = list(HEAD if len(comparison.rows) > 1 else HEAD[:-1])
     if comparison.threshold is not None:
         head += [f"REACHED {comparison.threshold:g}", "STEPS TO IT", "SECONDS TO IT"]
     return head, [_cells(comparison, index) for index in range(len(comparison.rows))]

@@ -1,8 +1,8 @@
 """Statistics of scores of several seeds, after Agarwal et al. 2021.
 
 The protocol is that of "Deep reinforcement learning at the edge of the statistical precipice" and of its library,
-rliable: one score per task and seed, interquartile means, and percentile intervals of a stratified bootstrap, which draws
-seeds with replacement within each task. `tests/peers/test_rliable.py` compares the two.
+rliable: one score per task and seed, interquartile means, and percentile intervals of a stratified bootstrap, which
+draws seeds with replacement within each task. `tests/peers/test_rliable.py` compares the two.
 
 `Scores` has one array per task, [N] or with resamples [R, N]; N, the number of seeds, may differ between tasks. All
 estimates work along the last axis, so that one call computes thousands of resamples.
