@@ -31,10 +31,10 @@ Line: TypeAlias = tuple[Floats, Floats]
 """Positions and values [N] of one seed, in the order of the positions."""
 
 SUFFIXES = (".png", ".svg")
-GRID_POINTS = 400  # points of a median: more than a plot of this width shows
+GRID_POINTS = 200  # points of a median: more than a plot of this width shows
 BAND = (25.0, 75.0)  # percentiles between which the band lies
 BAND_LINES = 3  # least lines with a band: two have no quartiles of their own
-MARKED_POINTS = 10  # maximum points of a line that are marked: a line with one point would be invisible
+LARGE = 10_000  # positions from here on are written as 10k: full numbers would touch each other
 DPI = 160  # of a PNG
 # Okabe and Ito's colours without yellow and black, which readers with any colour vision can tell apart on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A3D9A", "#7F7F7F")
@@ -103,16 +103,17 @@ def draw_curves(
             continue
         _draw_group(axes, f"{label} ({len(lines)})", lines, colour_of(index))
     axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 100k: full numbers would touch each other
+    if any(x[-1] >= LARGE for lines in groups.values() for x, _ in lines):
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if legend and axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize="small")
 
 
 def _draw_group(axes: Axes, label: str, lines: Sequence[Line], colour: str) -> None:
-    """Draw the lines of one group. Without a range that all of them cover, there is no median."""
+    """Draw the lines of one group. Without a range that all of them cover, points and no median."""
     aligned = _aligned(lines)
     for number, (x, y) in enumerate(lines):
-        marker = "o" if len(x) <= MARKED_POINTS else ""
+        marker = "o" if aligned is None or len(x) == 1 else ""
         name = label if aligned is None and number == 0 else None
         axes.plot(x, y, color=colour, linewidth=0.6, alpha=0.4, marker=marker, markersize=3.0, label=name)
     if aligned is not None:
