@@ -18,7 +18,7 @@ TESTS = ROOT / "tests"
 ORDER = (
     *("printable", "errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
-    *("algorithms", "workers", "tuning", "schemes", "facades", "monitor", "cli"),
+    *("algorithms", "workers", "tuning", "schemes", "facades", "monitor", "comparison", "cli"),
 )
 
 # The sub-packages of hive.runtime. Each may import only from those to its left, also for
@@ -39,6 +39,7 @@ PLACES = {
     "rich": ("monitor/terminal.py",),
     "onnx": ("algorithms/exporting.py",),
     "onnxruntime": ("algorithms/exporting.py",),
+    "matplotlib": ("comparison/picture.py",),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}

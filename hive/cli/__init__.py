@@ -45,6 +45,8 @@ COMMANDS = {
     "logs": ("listing", "show the logs of a run, merged by time"),
     "stack": ("inspect", "show what actors are executing now"),
     "history": ("inspect", "show the last transitions and events of actors"),
+    "compare": ("comparing", "compare the results of runs over seeds"),
+    "plot": ("comparing", "draw learning curves as PNG or SVG"),
     "doctor": ("doctor", "find problems with this machine or with a run"),
 }
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from comparison.cells import Row, files_of
 from comparison.tasks import TASKS, SchemeTask
 from comparison.verdicts import difference, improvement, overall
+from hive.comparison.picture import draw_curves, new_figure, write_figure
 
 __all__ = ["lag_text", "text_of", "write_curves"]
 
 Scores = dict[str, list[float]]
 Curve = NDArray[np.float64]
 
-MEAN_POINTS = 200  # points of a mean curve: more than a plot of this width shows
 LAG_TASKS = ("ppo-lunarlander", "ppo-halfcheetah")
 LAGS = {
     "synchronous (lag 0)": "hive:synchronous",
@@ -139,35 +139,16 @@ def write_curves(rows: Sequence[Row], trainer: str, folder: Path) -> Iterator[Pa
 
 
 def figure(folder: Path, title: str, contenders: Mapping[str, Sequence[Curve]]) -> Path:
-    """Write an SVG: return against steps and against seconds; a thin line per seed, a thick one for their mean."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "hive"  # the same rows give the same file
-    from matplotlib import pyplot, ticker
-
-    sheet, axes = pyplot.subplots(1, 2, figsize=(9, 3), sharey=True)
-    for number, (label, curves) in enumerate((label, curves) for label, curves in contenders.items() if curves):
-        for axis, column in zip(axes, (0, 1), strict=True):
-            for curve in curves:
-                axis.plot(curve[:, column], curve[:, 2], color=f"C{number}", linewidth=0.5, alpha=0.4)
-            axis.plot(*mean_of(curves, column), color=f"C{number}", linewidth=1.8, label=label)
-    axes[0].set(xlabel="environment steps", ylabel="mean return of 100 episodes", title=title)
-    axes[0].xaxis.set_major_formatter(ticker.EngFormatter(sep=""))  # 100k: full numbers would touch each other
-    axes[1].set(xlabel="seconds")
-    axes[0].legend(frameon=False, fontsize="small")
+    """Write an SVG: return against steps and against seconds, as `hive plot` draws them."""
+    sheet, panels = new_figure(9.0, 3.0, (1.0, 1.0), sharey=True)
+    for axes, column, xlabel in zip(panels, (0, 1), ("environment steps", "seconds"), strict=True):
+        lines = {who: [(curve[:, column], curve[:, 2]) for curve in curves] for who, curves in contenders.items()}
+        draw_curves(axes, lines, xlabel=xlabel, legend=column == 0)
+    panels[0].set(ylabel="mean return of 100 episodes")
+    panels[0].set_title(title, loc="left")
     path = folder / f"{title}.svg"
-    sheet.tight_layout()
-    sheet.savefig(path, metadata={"Date": None})
-    pyplot.close(sheet)
+    write_figure(sheet, path)
     return path
-
-
-def mean_of(curves: Sequence[Curve], column: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean of several curves against one column, where all of them have begun and none has ended."""
-    first, last = max(curve[0, column] for curve in curves), min(curve[-1, column] for curve in curves)
-    grid = np.linspace(first, max(first, last), MEAN_POINTS)
-    return grid, np.mean([np.interp(grid, curve[:, column], curve[:, 2]) for curve in curves], axis=0)
 
 
 def lag_text(rows: Sequence[Row]) -> str:

@@ -14,16 +14,9 @@ from comparison.hive_cell import episode_of, keys_of
 from comparison.judge import EPISODES, judge
 from comparison.report import steps_to, text_of
 from comparison.tasks import TASKS
-from comparison.verdicts import difference, improvement, interquartile_mean, overall
+from comparison.verdicts import difference, improvement, overall
 
 from hive.config import DQNConfig, load_config
-
-
-@pytest.mark.parametrize(
-    ("scores", "expected"), [([1.0], 1.0), ([0.0, 1.0, 2.0, 100.0], 1.5), ([0.0, 3.0, 6.0], 3.0), ([5.0] * 7, 5.0)]
-)
-def test_the_interquartile_mean_is_that_of_the_middle_half(scores: list[float], expected: float) -> None:
-    assert interquartile_mean(np.asarray(scores)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""Reads learning curves and final values from the directories of runs, whether they are live, ended or damaged.
+
+A curve is one metric over the three axes of metrics.jsonl. Invalid lines, and values that are not finite, are left out;
+a run without lines has no curves. Where the steps of a metric decrease (a run resumed from an earlier checkpoint), the
+points from there on replace the older ones. Unlike the curves of the monitor (hive.monitor.series), these have every
+point, because times to a threshold and final values are read from them.
+
+The last mean return of training episodes is that of `summary.json`, if there is one; a live run has its newest value.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hive.comparison.statistics import Floats
+from hive.config import Config, load_config
+from hive.errors import ConfigError, RecordError
+from hive.monitor.series import AXES, RETURN, Axis
+from hive.records import RunDirectory, Summary, read_jsonl, run_state
+from hive.records.documents import is_number
+
+__all__ = ["EVALUATION", "Curve", "RunCurves", "read_run"]
+
+EVALUATION = "evaluation/mean_return"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The points of one metric of one run, in the order of time. All arrays are [N], N >= 1."""
+
+    steps: Floats
+    seconds: Floats
+    updates: Floats
+    values: Floats
+
+    def along(self, axis: Axis) -> Floats:
+        """Return the positions of the points on an axis."""
+        return {"steps": self.steps, "seconds": self.seconds, "updates": self.updates}[axis]
+
+
+@dataclass(frozen=True)
+class RunCurves:
+    """What a comparison needs of one run.
+
+    curves: those of the requested metrics that have at least one point. metrics: the names of all metrics of the run.
+    config: None if `resolved.toml` is missing or cannot be loaded; `fault` is then the reason.
+    """
+
+    directory: RunDirectory
+    state: str
+    config: Config | None
+    fault: str
+    curves: dict[str, Curve]
+    metrics: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def base_name(self) -> str:
+        """The name without the number that every run has: "cartpole" for "cartpole-3"."""
+        stem, dash, number = self.name.rpartition("-")
+        return stem if dash and number.isdecimal() else self.name
+
+    @property
+    def env(self) -> str:
+        """The id of the environment; "" if it is unknown."""
+        return "" if self.config is None else self.config.env.id
+
+
+def read_run(directory: RunDirectory, metrics: Sequence[str]) -> RunCurves:
+    """Read one run and its curves of `metrics`. Raises RecordError if a file exists and cannot be read."""
+    columns = {metric: tuple(array("d") for _ in (*AXES, "value")) for metric in metrics}
+    names: set[str] = set()
+    for line in read_jsonl(directory.metrics_file):
+        at = [line.get(axis) for axis in AXES]
+        if not all(is_number(place) for place in at):
+            continue
+        names.update(name for name in line if "/" in name)
+        for metric in metrics:
+            if is_number(value := line.get(metric)):
+                for column, number in zip(columns[metric], (*at, value), strict=True):
+                    column.append(number)  # type: ignore[arg-type]
+    if RETURN in columns and (last := _summary_point(directory)) is not None:
+        names.add(RETURN)
+        for column, number in zip(columns[RETURN], last, strict=True):
+            column.append(number)
+    curves = {metric: _curve(*found) for metric, found in columns.items() if found[0]}
+    config, fault = _config(directory)
+    return RunCurves(directory, run_state(directory), config, fault, curves, frozenset(names))
+
+
+def _curve(steps: array[float], seconds: array[float], updates: array[float], values: array[float]) -> Curve:
+    """Make a curve of columns in the order of AXES, without points that later ones replace."""
+    columns = np.array([steps, seconds, updates, values], np.float64)
+    following = np.append(np.minimum.accumulate(columns[0, ::-1])[::-1][1:], np.inf)
+    return Curve(*columns[:, columns[0] < following])
+
+
+def _summary_point(directory: RunDirectory) -> tuple[float, float, float, float] | None:
+    """Return (steps, seconds, updates, mean return) of the end of a run; None without a summary or a mean return."""
+    try:
+        summary = Summary.read(directory.summary_file)
+    except RecordError:
+        return None  # the run is live, or its end left no summary
+    if summary.mean_return_100 is None:
+        return None
+    return summary.env_steps, summary.train_s, summary.updates, summary.mean_return_100
+
+
+def _config(directory: RunDirectory) -> tuple[Config | None, str]:
+    """Return the config of a run, or None and the first line of the reason why it cannot be loaded."""
+    try:
+        return load_config(directory.resolved_file), ""
+    except ConfigError as error:
+        return None, str(error).partition("\n")[0]

@@ -1,0 +1,306 @@
+"""Computes a comparison of groups of runs, and writes it as data or as tables.
+
+Every run counts with the last value of one metric: the mean return of evaluations if every run with values has it, else
+the mean return of the last 100 training episodes, or the metric that the caller names. Higher values are better. The
+statistics are those of hive.comparison.statistics; the tasks of the bootstrap are the environments of a group's runs,
+usually one. A run that never reaches the threshold counts as slower than all that do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hive.comparison.curves import EVALUATION, Curve, RunCurves
+from hive.comparison.selection import Group, config_differences, value_text
+from hive.comparison.statistics import (
+    LEAST_SEEDS,
+    Interval,
+    Scores,
+    bootstrap,
+    first_at_least,
+    interquartile_mean,
+    probability_of_improvement,
+)
+from hive.errors import UsageError
+from hive.monitor.series import RETURN
+
+__all__ = [
+    "Comparison",
+    "Reached",
+    "Row",
+    "as_data",
+    "chosen_metric",
+    "compare",
+    "config_rows",
+    "notes_of",
+    "table_rows",
+]
+
+HEAD = ("GROUP", "RUNS", "SEEDS", "STEPS", "SECONDS", "FINAL", "IQM", "95 % INTERVAL", "P(ABOVE FIRST)")
+NONE = "–"
+MEANINGS = {
+    EVALUATION: "mean return of the last evaluation",
+    RETURN: "mean return of the last 100 training episodes",
+}
+SHOWN_SEEDS = 8  # maximum seeds and values listed in a cell of a table
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When the runs of a group first reached the threshold. Medians are infinite if half of the runs never did."""
+
+    runs: int
+    of: int
+    steps: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """The results of one group: of its runs with values, `scored`, and the last value of each, `finals`."""
+
+    group: Group
+    scored: tuple[RunCurves, ...]
+    finals: tuple[float, ...]
+    iqm: Interval | None
+    mean: float | None
+    median: float | None
+    reached: Reached | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of all groups, and the probability that a run of one group ends above one of another: [row, column].
+
+    improvement: None for a pair without values in a common environment. differences: key -> value in each group.
+    """
+
+    metric: str
+    threshold: float | None
+    rows: tuple[Row, ...]
+    improvement: tuple[tuple[Interval | None, ...], ...]
+    differences: dict[str, list[Any]]
+
+
+def chosen_metric(groups: Sequence[Group], given: str | None = None) -> str:
+    """Return the metric of a comparison. Raises UsageError if no run has it, or if no run has any values."""
+    runs = [run for group in groups for run in group.runs]
+    if given is not None:
+        if not any(given in run.curves for run in runs):
+            raise UsageError(f"no selected run has values of `{given}`")
+        return given
+    usable = [run for run in runs if run.curves]
+    if not usable:
+        raise UsageError(
+            "the selected runs have no returns yet", hint="a run writes the first after `record.every_s` seconds"
+        )
+    return EVALUATION if all(EVALUATION in run.curves for run in usable) else RETURN
+
+
+def compare(groups: Sequence[Group], metric: str, threshold: float | None = None) -> Comparison:
+    """Compare groups by the last values of a metric.
+
+    threshold: default for returns: `run.stop_at_return`, if all runs with values agree on it.
+    """
+    if threshold is None and metric in MEANINGS:
+        threshold = _common_goal(groups)
+    rows = tuple(_row(group, metric, threshold) for group in groups)
+    improvement = tuple(tuple(_improvement(mine, theirs) for theirs in rows) for mine in rows)
+    return Comparison(metric, threshold, rows, improvement, config_differences(groups))
+
+
+def _common_goal(groups: Sequence[Group]) -> float | None:
+    goals = {run.config.run.stop_at_return if run.config else None for group in groups for run in group.runs}
+    return next(iter(goals)) if len(goals) == 1 else None
+
+
+def _row(group: Group, metric: str, threshold: float | None) -> Row:
+    scored = tuple(run for run in group.runs if metric in run.curves)
+    curves = [run.curves[metric] for run in scored]
+    finals = tuple(float(curve.values[-1]) for curve in curves)
+    if not scored:
+        return Row(group, (), (), None, None, None, None)
+    iqm = bootstrap(interquartile_mean, list(_by_env(scored, finals).values()))
+    reached = None if threshold is None else _reached(curves, threshold)
+    return Row(group, scored, finals, iqm, float(np.mean(finals)), float(np.median(finals)), reached)
+
+
+def _by_env(runs: Sequence[RunCurves], finals: Sequence[float]) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    """Return environment -> final values of its runs."""
+    envs = dict.fromkeys(run.env for run in runs)
+    return {env: np.array([v for run, v in zip(runs, finals, strict=True) if run.env == env]) for env in envs}
+
+
+def _reached(curves: Sequence[Curve], threshold: float) -> Reached:
+    first = [first_at_least(curve.values, threshold) for curve in curves]
+    steps = [math.inf if at is None else curve.steps[at] for at, curve in zip(first, curves, strict=True)]
+    seconds = [math.inf if at is None else curve.seconds[at] for at, curve in zip(first, curves, strict=True)]
+    count = sum(at is not None for at in first)
+    return Reached(count, len(curves), _median(steps), _median(seconds))
+
+
+def _median(values: Sequence[float]) -> float:
+    """Return the median; infinite if one of the two middle values is."""
+    ordered = sorted(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return float(low if low == high else (low + high) / 2.0)
+
+
+def _improvement(mine: Row, theirs: Row) -> Interval | None:
+    ours, others = _by_env(mine.scored, mine.finals), _by_env(theirs.scored, theirs.finals)
+    common = [env for env in ours if env in others]
+    if not common or mine is theirs:
+        return None
+    scores: Scores = [values[env] for env in common for values in (ours, others)]
+    if min(map(len, scores)) < LEAST_SEEDS:
+        return Interval(float(probability_of_improvement(scores)), -math.inf, math.inf)
+    return bootstrap(probability_of_improvement, scores)
+
+
+# --- data
+
+
+def as_data(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as plain data, for JSON; infinite ends of intervals and medians are None."""
+    return {
+        "metric": comparison.metric,
+        "threshold": comparison.threshold,
+        "groups": [_row_data(row) for row in comparison.rows],
+        "probability_of_improvement": [
+            {"of": mine.group.label, "over": theirs.group.label, **_interval_data(found)}
+            for mine, line in zip(comparison.rows, comparison.improvement, strict=True)
+            for theirs, found in zip(comparison.rows, line, strict=True)
+            if found is not None
+        ],
+        "config": comparison.differences,
+        "notes": notes_of(comparison),
+    }
+
+
+def _row_data(row: Row) -> dict[str, Any]:
+    finals = {run.name: value for run, value in zip(row.scored, row.finals, strict=True)}
+    reached = row.reached
+    return {
+        "name": row.group.label,
+        "runs": [
+            {
+                "name": run.name,
+                "path": str(run.directory.path),
+                "state": run.state,
+                "seed": None if run.config is None else run.config.run.seed,
+                "final": finals.get(run.name),
+            }
+            for run in row.group.runs
+        ],
+        "iqm": None if row.iqm is None else _interval_data(row.iqm),
+        "mean": row.mean,
+        "median": row.median,
+        "threshold": None
+        if reached is None
+        else {
+            "reached": reached.runs,
+            "of": reached.of,
+            "median_steps": _finite(reached.steps),
+            "median_seconds": _finite(reached.seconds),
+        },
+    }
+
+
+def _interval_data(interval: Interval) -> dict[str, float | None]:
+    return {"value": interval.value, "low": _finite(interval.low), "high": _finite(interval.high)}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# --- text
+
+
+def notes_of(comparison: Comparison) -> list[str]:
+    """Return sentences about what a reader of the tables must know."""
+    meaning = MEANINGS.get(comparison.metric, "last value of each run")
+    notes = [f"final values: {comparison.metric}, {meaning}; higher is better"]
+    runs = [run for row in comparison.rows for run in row.group.runs]
+    scored = {id(run) for row in comparison.rows for run in row.scored}
+    notes += [
+        f"{run.name} is left out: it has no values of {comparison.metric}" for run in runs if id(run) not in scored
+    ]
+    notes += [f"the config of {run.name} cannot be read: {run.fault}" for run in runs if run.config is None]
+    if live := [run.name for run in runs if run.state == "running"]:
+        notes.append(f"still running: {_listed(live)}")
+    if any(len(row.finals) == 1 for row in comparison.rows):
+        notes.append("a group with one run has no interval: train more seeds with `hive up CONFIG --seeds 1..5`")
+    envs = {run.env for run in runs if run.env}
+    if len(envs) > 1:
+        notes.append(f"the environments differ ({_listed(sorted(envs))}), so compare returns with care")
+    return notes
+
+
+def table_rows(comparison: Comparison) -> tuple[Sequence[str], list[list[str]]]:
+    """Return the head and the cells of the table of results, one row per group."""
+    head = list(HEAD if len(comparison.rows) > 1 else HEAD[:-1])
+    if comparison.threshold is not None:
+        head += [f"REACHED {comparison.threshold:g}", "STEPS TO IT", "SECONDS TO IT"]
+    return head, [_cells(comparison, index) for index in range(len(comparison.rows))]
+
+
+def _cells(comparison: Comparison, index: int) -> list[str]:
+    row = comparison.rows[index]
+    curves = [run.curves[comparison.metric] for run in row.scored]
+    seeds = [str(run.config.run.seed) if run.config else "?" for run in row.group.runs]
+    cells = [
+        row.group.label,
+        str(len(row.group.runs)),
+        _listed(seeds),
+        f"{_median([c.steps[-1] for c in curves]):,.0f}" if curves else NONE,
+        f"{_median([c.seconds[-1] for c in curves]):,.1f}" if curves else NONE,
+        _listed([number(value) for value in row.finals]) or NONE,
+        NONE if row.iqm is None else number(row.iqm.value),
+        NONE if row.iqm is None else ends(row.iqm),
+    ]
+    if len(comparison.rows) > 1:
+        found = comparison.improvement[index][0]
+        cells.append(NONE if found is None else f"{found.value:.2f} ({ends(found, 2)})".replace(f" ({NONE})", ""))
+    if comparison.threshold is not None:
+        cells += _reached_cells(row.reached)
+    return cells
+
+
+def _reached_cells(reached: Reached | None) -> list[str]:
+    if reached is None:
+        return [NONE] * 3
+    steps = "never" if math.isinf(reached.steps) else f"{reached.steps:,.0f}"
+    seconds = "never" if math.isinf(reached.seconds) else f"{reached.seconds:,.1f}"
+    return [f"{reached.runs} of {reached.of}", steps, seconds]
+
+
+def config_rows(comparison: Comparison) -> tuple[Sequence[str], list[list[str]]]:
+    """Return the head and the cells of the table of keys whose values differ; no rows if none does."""
+    head = ["KEY", *(row.group.label for row in comparison.rows)]
+    return head, [[key, *map(value_text, values)] for key, values in comparison.differences.items()]
+
+
+def number(value: float) -> str:
+    """Return a value with as many decimals as its size needs."""
+    return f"{value:,.1f}" if abs(value) >= 10.0 or value == int(value) else f"{value:.3g}"
+
+
+def ends(interval: Interval, decimals: int | None = None) -> str:
+    """Return "low to high", or a dash for an interval without ends."""
+    if not math.isfinite(interval.low):
+        return NONE
+    low, high = (number(v) if decimals is None else f"{v:.{decimals}f}" for v in (interval.low, interval.high))
+    return f"{low} to {high}"
+
+
+def _listed(values: Iterable[str]) -> str:
+    """Join values with blanks, the first SHOWN_SEEDS of them."""
+    every = list(values)
+    more = [f"and {len(every) - SHOWN_SEEDS} more"] if len(every) > SHOWN_SEEDS else []
+    return ", ".join([*every[:SHOWN_SEEDS], *more])
