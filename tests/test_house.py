@@ -32,8 +32,8 @@ PLACES = {
     "mmap": ("runtime/memory/segments.py",),
     "msgpack": ("runtime/wire/messages.py",),
     "gymnasium": ("envs/",),
-    "textual": ("monitor/terminal.py",),
-    "rich": ("monitor/terminal.py",),
+    "textual": ("monitor/terminal/",),
+    "rich": ("monitor/terminal/", "monitor/line.py"),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
