@@ -3,7 +3,8 @@
     rows ──> lay_out(columns, rows, width) ──> Table: titles, widths, cells ──> a DataTable, or lines of text
 
 A column is as wide as its widest cell, so names align. Where the width is too small, the columns with the greatest
-`drop_rank` are left out, and so is a column without any text. The last column may be `rest`: it takes the width that the others leave.
+`drop_rank` are left out, and so is a column without any text. The last column may be `rest`: it takes the width that
+the others leave.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ class ActorsPane(Vertical):
     """The table of actors; see the module."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "detail"),
         Binding("R", "request('restart')", "restart"),
         Binding("K", "request('kill')", "kill"),
         Binding("comma", "sort(-1)", "sort by previous column", key_display=",", show=False),
@@ -70,24 +69,20 @@ class ActorsPane(Vertical):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "request":
             return self.view.may(str(parameters[0])) and self.view.is_actor(self.table.chosen)
-        return action != "open" or bool(self.table.chosen)
+        return True
 
     def on_data_table_row_highlighted(self) -> None:
         self.refresh_bindings()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         event.stop()
-        self.action_open()
+        self.post_message(OpenActor(self.table.chosen))
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort by the column that was clicked; a second click reverses the order."""
         column = int(event.column_key.value or 0)
         self.column, self.reversed = column, self.column == column and not self.reversed
         self.refresh_snapshot()
-
-    def action_open(self) -> None:
-        if self.table.chosen:
-            self.post_message(OpenActor(self.table.chosen))
 
     def action_request(self, kind: str) -> None:
         self.post_message(Request(kind, self.table.chosen))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -35,7 +36,7 @@ from hive.monitor.terminal.overview_pane import OverviewPane
 from hive.monitor.terminal.palette import Command, Commands
 from hive.monitor.terminal.view import Request, View, question_of
 from hive.monitor.terminal.widgets import Ascii, Block
-from hive.printable import printable
+from hive.printable import printable, printable_lines
 from hive.records import RunDirectory, find_runs
 from hive.records.regular import open_regular
 from hive.runtime.run.control import ControlClient, open_run
@@ -236,7 +237,7 @@ class Monitor(App[None]):
                 screen.inspected(message.inspection)
 
     def on_noticed(self, message: Noticed) -> None:
-        self.notify(printable(message.text), severity="error" if message.failed else "information", markup=False)
+        self.notify(printable_lines(message.text), severity="error" if message.failed else "information", markup=False)
 
     def on_open_actor(self, message: OpenActor) -> None:
         self.push_screen(ActorDetail(self.view, message.actor, self.inspect))
@@ -279,7 +280,7 @@ class Monitor(App[None]):
     def commands(self) -> Iterable[Command]:
         """Return the commands of the palette that are possible now."""
         for name in SCREENS:
-            yield Command(f"screen {name}", "show this screen", lambda name=name: self.action_go(name))  # type: ignore[misc]
+            yield Command(f"screen {name}", "show this screen", partial(self.action_go, name))
         for kind, text in (
             ("pause", "pause the run; its state stays in memory"),
             ("resume", "continue the paused run"),
@@ -287,13 +288,14 @@ class Monitor(App[None]):
             ("down", "end the run after saving its state"),
         ):
             if self.view.may(kind):
-                yield Command(kind, text, lambda kind=kind: self.post_message(Request(kind)))  # type: ignore[misc]
-        if self.view.may("set"):
-            example = "algorithm.learning_rate=1e-4"
-            yield Command("set", f"change keys of [algorithm]: {example}", lambda: self._ask("set", example))
-        if self.view.may("scale"):
-            example = "collection.workers=4"
-            yield Command("scale", f"change the number of workers: {example}", lambda: self._ask("scale", example))
+                yield Command(kind, text, partial(self._request, kind))
+        for kind, text, example in (
+            ("set", "change keys of the algorithm", "algorithm.learning_rate=1e-4"),
+            ("scale", "change the number of workers", "collection.workers=4"),
+        ):
+            if self.view.may(kind):
+                ask = partial(self._ask, kind, example)
+                yield Command(kind, f"{text}: {example}", ask)
         yield from self._actor_commands()
         if self._crashes():
             yield Command("crash report", "read the newest crash report", self.action_crash)
@@ -305,15 +307,21 @@ class Monitor(App[None]):
                 yield Command(
                     f"stack {name}",
                     "its stack, transition history and log",
-                    lambda row=row: self.post_message(OpenActor(row.name)),  # type: ignore[misc]
+                    partial(self._open, row.name),
                 )
             for kind, text in (("restart", "restart its process"), ("kill", "kill its process, as a failure")):
                 if self.view.may(kind):
                     yield Command(
                         f"{kind} {name}",
                         text,
-                        lambda kind=kind, row=row: self.post_message(Request(kind, row.name)),  # type: ignore[misc]
+                        partial(self._request, kind, row.name),
                     )
+
+    def _request(self, kind: str, actor: str = "") -> None:
+        self.post_message(Request(kind, actor))
+
+    def _open(self, actor: str) -> None:
+        self.post_message(OpenActor(actor))
 
     def _ask(self, kind: str, example: str) -> None:
         def given(text: str | None) -> None:

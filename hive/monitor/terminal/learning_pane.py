@@ -61,6 +61,7 @@ class LearningPane(Vertical):
         self.other_name = ""
         self.names: list[str] = []
         self.drawn_t = float("-inf")
+        self.height = LEAST  # lines of each curve
 
     def compose(self) -> ComposeResult:
         yield Block(self._facts, id="facts")
@@ -88,7 +89,9 @@ class LearningPane(Vertical):
                     other=self.other,
                 )
 
-        return Plot(content)
+        plot = Plot(content)
+        plot.styles.height = self.height
+        return plot
 
     def refresh_snapshot(self) -> None:
         """Show the view's series, if the curves were drawn some seconds ago."""
@@ -103,9 +106,9 @@ class LearningPane(Vertical):
         if names != self.names:
             self.names = names
             grid = self.query_one("#plots", ItemGrid)
+            self._arrange()
             grid.remove_children()
             grid.mount_all(self._plot(name) for name in names)
-            self._arrange()
             self.refresh_bindings()
         self._redraw()
 
@@ -120,9 +123,10 @@ class LearningPane(Vertical):
         size = self.query_one("#curves").size
         across, down = per_page(max(size.width, 1), max(size.height, 1))
         rows = min(-(-len(self.names) // across), down) or 1
-        height = max(LEAST, min(MOST, size.height // rows))
+        self.height = max(LEAST, min(MOST, size.height // rows))
+        self.query_one("#plots", ItemGrid).styles.grid_rows = str(self.height)
         for plot in self.query(Plot):
-            plot.styles.height = height
+            plot.styles.height = self.height
 
     def on_resize(self) -> None:
         self._arrange()

@@ -6,12 +6,13 @@ Both take the styled text of hive.monitor.drawing, whose style names become colo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.app import App
+from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.geometry import Region, Size
@@ -129,6 +130,7 @@ class Block(Widget):
 class Grid(DataTable[Text]):
     """A table whose layout follows from its width. `show` updates only the cells that have changed."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "detail")]
     DEFAULT_CSS = "Grid { height: auto; scrollbar-size: 1 1; background: transparent; }"
 
     def __init__(self, columns: Sequence[Column[R]], *, choosable: bool = False, **names: Any) -> None:
