@@ -183,6 +183,8 @@ class Monitor(App[None]):
 
     def _refresh(self) -> None:
         """Show the view's snapshot in the header, the current screen and an open dialog."""
+        if self.leaving.is_set() or not self.screen_stack:  # a snapshot that arrives while the application ends
+            return
         base = self.screen_stack[0]
         base.query_one("#header", Block).redraw()
         if self.view.snapshot is None:
@@ -219,6 +221,10 @@ class Monitor(App[None]):
                 quiet = bool(snapshot.supervisor) or poller.client is None
             except HiveError as error:
                 self.post_message(NewSnapshot(None, error.render()))
+                quiet = True
+            except OSError as error:  # its directory was removed while the view was open
+                text = f"error: the files of {self.directory.name} cannot be read: {error.strerror}"
+                self.post_message(NewSnapshot(None, text))
                 quiet = True
             if quiet:
                 self.leaving.wait(AGAIN_S)

@@ -152,7 +152,8 @@ class ActorDetail(ModalScreen[None]):
 
     def refresh_snapshot(self) -> None:
         """Show the view's snapshot."""
-        self.query_one(Block).redraw()
+        for block in self.query(Block):  # none before the dialog is built
+            block.redraw()
         self.refresh_bindings()
 
     def repaint(self) -> None:

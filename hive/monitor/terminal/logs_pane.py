@@ -71,7 +71,7 @@ class LogsPane(Vertical):
             styles = styles_of(self.app)
             at_end = self.lines.is_vertical_scroll_end
             for entry in entries:
-                self.lines.write(rich_text(entry_line(entry, self.search), styles), scroll_end=at_end)
+                self.lines.write(rich_text(entry_line(entry, self.search), styles), scroll_end=at_end, shrink=False)
         self.count = min(self.count + len(entries), KEPT)
         self.query_one("#facts", Block).redraw()
 

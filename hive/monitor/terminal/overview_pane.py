@@ -35,7 +35,7 @@ def heights(room: int, groups: int, channels: int, bound: int) -> dict[str, int]
     groups, channels: lines of these tables, their headings included. bound: lines of the sentence.
     """
     left = room - groups - channels - bound
-    curve = left - LEAST_EVENTS - 2  # 2: the heading above the curve and that above the events
+    curve = left - LEAST_EVENTS - 1  # 1: the line above the events
     if curve >= LEAST_CURVE:
         curve = max(LEAST_CURVE, min(curve, 2 * room // 5))
         return {
@@ -132,10 +132,10 @@ class OverviewPane(Vertical, can_focus=True):
         """Write the events that are not in the list yet."""
         events, last = seen.events, self.written
         new = events[events.index(last) + 1 :] if last is not None and last in events else events
-        if new:
+        if new and self.display and self.query_one("#events").display:
             styles, log = styles_of(self.app), self.query_one("#events", RichLog)
             for event in new:
-                log.write(rich_text(event_line(event), styles))
+                log.write(rich_text(event_line(event), styles), shrink=False)
             self.written = new[-1]
 
     def repaint(self) -> None:
