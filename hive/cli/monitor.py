@@ -18,7 +18,7 @@ from hive.records.documents import json_text
 __all__ = ["add_monitor"]
 
 NICE = 10  # niceness of this process: the view must not take CPU time from the run
-SIZE = (100, 40)  # maximum columns and lines that `--once` prints
+WIDTH = 100  # maximum columns that `--once` prints
 
 
 def add_monitor(commands: Any) -> None:
@@ -36,7 +36,7 @@ def add_monitor(commands: Any) -> None:
     monitor.add_argument("--once", action="store_true", help="print the first screen and exit")
     monitor.add_argument("--json", action="store_true", help="print one snapshot as one JSON object and exit")
     monitor.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
-    monitor.add_argument("--readonly", action="store_true", help="disable the keys that restart or kill actors")
+    monitor.add_argument("--readonly", action="store_true", help="offer no actions that change the run")
     monitor.set_defaults(run=run_monitor)
 
 
@@ -51,14 +51,14 @@ def run_monitor(options: argparse.Namespace) -> int:
         return 0
     if options.once:
         from hive.monitor.drawing import plain
-        from hive.monitor.overview_screen import overview
+        from hive.monitor.overview import overview
         from hive.monitor.poller import poll_once
 
-        print(plain(overview(poll_once(run), *SIZE), ascii_only=options.ascii))
+        print(plain(overview(poll_once(run), WIDTH), ascii_only=options.ascii))
         return 0
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("`monitor` needs a terminal", hint="without one, use `hive monitor --once` or `--json`")
-    from hive.monitor.terminal import watch
+    from hive.monitor.terminal.app import watch
 
     watch(run, ascii_only=options.ascii, readonly=options.readonly)
     return 0

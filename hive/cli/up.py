@@ -291,7 +291,7 @@ class _Foreground:
         if key == b"d":
             self.leaving = True
         elif key == b"w" and self.greeted:
-            from hive.monitor.terminal import watch
+            from hive.monitor.terminal.app import watch
 
             self.line.erase()
             watch(self.directory)  # returns when the user leaves the monitor

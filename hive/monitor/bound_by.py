@@ -21,7 +21,8 @@ The sentence reports the first of these that is true of the bottleneck:
     it works                                      its name, its main phases and their share of the time
 
 A config key is suggested for the trainer's own roles only. None is suggested where every core is busy, with this run or
-another program: more processes would only share the same cores.
+another program: more processes would only share the same cores. Where other programs have at least `OTHERS` of the
+cores, the sentence says how many this run gets.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ LONG_S = 3.0  # seconds in one phase that count as long: a hundred times a step 
 ONE_ACTOR = 0.4  # by how much the share of work of one actor exceeds that of the others of its group, which wait for it
 HALF = 0.55  # share of work of the busiest actor below which groups alternate
 FULL = 0.95  # share of the cores that counts as all of them
+OTHERS = 0.2  # share of all cores which, used by other programs, is reported: less is the noise of one second
 PHASE_BYTES = 23  # length at which a status page cuts the name of a phase
 ALIVE = ("running", "draining")
 
@@ -147,6 +149,8 @@ def _alternating(snapshot: Snapshot, groups: dict[str, list[ActorRow]], reached:
     # A group that waits for a version waits until others have used the previous one; a greater lag removes the wait.
     waits = {name: _waits_for_boards(snapshot, groups[name]) for name in reached if groups[name][0].role in ALTERNATION}
     sentence = f"{most[0]} and {most[1]} in turn ({_percent(work[most[0]])} and {_percent(work[most[1]])} of the time)"
+    if others := _others(snapshot):
+        return f"{sentence}, and {others}"
     if not any(waits.values()):
         return sentence
     return f"{sentence} - {ALTERNATION[groups[max(waits, key=lambda name: waits[name])][0].role]}"
@@ -171,9 +175,26 @@ def _at_work(snapshot: Snapshot, name: str, rows: Sequence[ActorRow], first: Act
         key = KEYS.get((first.role, what.split()[0]), KEYS.get((first.role, ""), ""))
         if snapshot.replay and first.role == "learner":
             key = "algorithm.updates_per_step"
-        if snapshot.cores_busy is not None and snapshot.cores_busy >= FULL * snapshot.cores:
-            return f"{sentence}, and all {snapshot.cores} cores are busy"
+        if full := _full(snapshot):
+            return f"{sentence}, and {full}"
     return f"{sentence} - {key}" if key else sentence
+
+
+def _full(snapshot: Snapshot) -> str:
+    """Say that every core is busy, and with what; "" where one is free."""
+    if snapshot.cores_busy is None or snapshot.cores_busy < FULL * snapshot.cores:
+        return ""
+    busy = f"all {snapshot.cores} cores are busy" if snapshot.cores > 1 else "the only core is busy"
+    return _others(snapshot) or busy
+
+
+def _others(snapshot: Snapshot) -> str:
+    """Say how many cores the run gets where other programs have the rest; "" where cores are free, or it has them."""
+    busy, ours = snapshot.cores_busy, snapshot.cores_used
+    if busy is None or ours is None or busy < FULL * snapshot.cores or busy - ours < OTHERS * snapshot.cores:
+        return ""
+    cores = f"{snapshot.cores} cores" if snapshot.cores > 1 else "1 core"
+    return f"other processes have the cores: this run gets {ours:.1f} of {cores}"
 
 
 def _most(rows: Sequence[ActorRow]) -> tuple[str, float]:

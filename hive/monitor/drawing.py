@@ -1,15 +1,15 @@
-"""Build screens from styled text, without a terminal.
+"""Build styled text, bars and numbers, without a terminal.
 
-A screen is a list of lines, a line a list of spans, a span a text and the name of its style. The terminal UI maps style
-names to colours; `plain` drops them. Every character is one cell wide, and `ascii_of` replaces each that is not ASCII.
-Screens take text from outside (logs, errors, names) as it is. `printable_line` makes whole screens safe at the end,
-because a terminal obeys control characters, and so does `plain`.
+A block of text is a list of lines, a line a list of spans, a span a text and the name of its style. The terminal UI
+maps style names to the colours of its theme; `plain` drops them. Every character that hive itself draws is one cell
+wide, and `ascii_of` replaces each that is not ASCII. Text from outside (logs, errors, names) is taken as it is.
+`printable_line` makes it safe at the end, because a terminal obeys control characters; `plain` and the widgets use it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hive.printable import printable
 
@@ -18,10 +18,9 @@ __all__ = [
     "BOLD",
     "DIM",
     "GOOD",
-    "KEY",
+    "MARKED",
     "PLAIN",
     "SECOND",
-    "SELECTED",
     "TITLE",
     "WARN",
     "Line",
@@ -29,8 +28,9 @@ __all__ = [
     "amount",
     "ascii_of",
     "bar",
-    "beside",
     "clock",
+    "counted",
+    "duration",
     "fitted",
     "level",
     "plain",
@@ -38,15 +38,14 @@ __all__ = [
     "rule",
     "share",
     "size",
-    "span_of_time",
     "width_of",
 ]
 
 Span = tuple[str, str]  # text, style
 Line = list[Span]
 
-PLAIN, BOLD, DIM, TITLE, KEY = "", "bold", "dim", "title", "key"
-GOOD, WARN, BAD, SECOND, SELECTED = "good", "warn", "bad", "second", "selected"
+PLAIN, BOLD, DIM, TITLE = "", "bold", "dim", "title"
+GOOD, WARN, BAD, SECOND, MARKED = "good", "warn", "bad", "second", "marked"
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -109,13 +108,6 @@ def fitted(line: Line, width: int) -> Line:
     return [*result, ("…", result[-1][1])] if width > 0 else []
 
 
-def beside(left: Sequence[Line], right: Sequence[Line], width: int) -> list[Line]:
-    """Place two blocks of lines side by side, the left one `width` cells wide."""
-    rows = max(len(left), len(right))
-    lefts, rights = [*left, *([[]] * (rows - len(left)))], [*right, *([[]] * (rows - len(right)))]
-    return [[*fitted(a, width), *b] for a, b in zip(lefts, rights, strict=True)]
-
-
 def rule(title: str, width: int) -> Line:
     """Return a heading that fills the width with a line."""
     text = f"─ {title} "
@@ -163,13 +155,21 @@ def size(value: int | None) -> str:
     return f"{value / 2**30:.1f}G" if value >= 2**30 else f"{value / 2**20:.0f}M"
 
 
-def span_of_time(seconds: float) -> str:
-    """Format seconds as `0.3s`, `12s`, `04:10` or `1:04:10`."""
+def duration(seconds: float) -> str:
+    """Format seconds with the two greatest units: `0.3 s`, `12 s`, `4 min 10 s`, `18 h 54 min`, `3 d 4 h`."""
     if seconds < 9.95:
-        return f"{max(seconds, 0.0):.1f}s"
+        return f"{max(seconds, 0.0):.1f} s"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}" if minutes else f"{rest}s"
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    first = next((n for n, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 actor`, `2 actors`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def clock(t: float) -> str:

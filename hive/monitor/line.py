@@ -1,32 +1,37 @@
-"""The status line of a run in the foreground: redrawn in place on a terminal, plain lines elsewhere.
+"""The status line of a run in the foreground: redrawn in place by rich on a terminal, plain lines elsewhere.
 
-▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ bound by learner │ left 00:04 │ ? keys
+▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ bound by learner │ left 4.3 s │ ? keys
 
 The rate covers the last ten seconds; a run older than that also shows the rate of the last minute. A narrow terminal
 shows the most important parts only. Keys are shown only where they are read. Programs read JSON: with `--json`,
-`SnapshotLines` writes a Snapshot to stdout every few seconds and at the end, one a line.
+`SnapshotLines` writes a Snapshot to stdout every few seconds and at the end, one a line. rich is imported only where
+there is a terminal.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from hive.monitor.bound_by import NOTHING_YET
+from hive.monitor.drawing import duration
 from hive.monitor.history import WINDOWS, Rates
 from hive.monitor.snapshot import Snapshot, as_data
 from hive.printable import obeyed, printable, printable_lines
 from hive.records.documents import json_text
 
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
 __all__ = ["SnapshotLines", "StatusLine", "event_text"]
 
 PLAIN_EVERY_S = 30.0  # seconds between lines where stderr is not a terminal: shows progress, keeps a log readable
 DATA_EVERY_S = 5.0  # seconds between snapshots for programs: enough points for a curve of a short run
-ERASE = "\r\x1b[2K"
 BETWEEN = " │ "
 KEYS = ("d detach  w monitor", "? keys")
 
@@ -42,13 +47,18 @@ class StatusLine:
         self.live = live and self.out.isatty()
         self.keys = False
         self.rates = Rates()
-        self.text = ""
+        self.shown: Live | None = None  # the line, while it is on the terminal
         self.printed_s = float("-inf")
 
     def say(self, line: str) -> None:
         """Print a line that is not redrawn."""
         line = printable_lines(line)
-        self._write(f"{ERASE}{line}\n{self.text}" if self.live else f"{line}\n")
+        if self.shown is None:
+            self._write(f"{line}\n")
+            return
+        from rich.text import Text
+
+        self.shown.console.print(Text(line), soft_wrap=True)
 
     def draw(self, snapshot: Snapshot) -> None:
         # Rates count training time: the line is drawn from the start of the run, so it needs no other clock.
@@ -56,18 +66,31 @@ class StatusLine:
         rate = self.rates.rate("env_steps") or 0.0
         minute = self.rates.rate("env_steps", WINDOWS[1])
         if self.live:
-            width = shutil.get_terminal_size().columns
-            self.text = printable(live_text(snapshot, rate, width - 1, minute=minute, keys=self.keys))
-            self._write(f"{ERASE}{self.text}")
+            live = self._started()
+            width = live.console.width - 1
+            live.update(_coloured(live_text(snapshot, rate, width, minute=minute, keys=self.keys)), refresh=True)
         elif time.monotonic() - self.printed_s >= PLAIN_EVERY_S and snapshot.updates:
             self.printed_s = time.monotonic()
             self.say(plain_text(snapshot, rate))
 
+    def _started(self) -> Live:
+        """Return the line on the terminal. It is drawn when it is updated, and by no thread of its own."""
+        if self.shown is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self.out, force_terminal=True, highlight=False, markup=False, emoji=False)
+            self.shown = Live(
+                console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self.shown.start()
+        return self.shown
+
     def erase(self) -> None:
         """Remove the line from the terminal."""
-        if self.live and self.text:
-            self._write(ERASE)
-        self.text = ""
+        if self.shown is not None:
+            self.shown.stop()
+            self.shown = None
 
     def _write(self, text: str) -> None:
         """Write and flush. If stdout has no reader left, continue on stderr: in `hive up | tee`, Ctrl-C ends both."""
@@ -115,6 +138,16 @@ def live_text(
     return BETWEEN.join(text for _, text in parts)[:width]
 
 
+def _coloured(line: str) -> Text:
+    """Return the line with its separators and keys dimmed, and warnings in yellow."""
+    from rich.text import Text
+
+    text = Text(printable(line), no_wrap=True, overflow="ellipsis")
+    text.highlight_regex(rf"{BETWEEN}|{re.escape(KEYS[0])}|{re.escape(KEYS[1])}", "dim")
+    text.highlight_regex(r"warning: [^│]*|restarts \d+|dropped [1-9][\d,]*", "yellow")
+    return text
+
+
 def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[int, str]]:
     """Return (rank, text) of every part, from left to right. Ranks are distinct; rank 0 is never left out."""
     done = snapshot.env_steps / snapshot.goal_steps
@@ -137,7 +170,7 @@ def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[
     if snapshot.bound_by not in ("", NOTHING_YET):
         parts.append((7, f"bound by {snapshot.bound_by.partition(' (')[0]}"))
     left = max(snapshot.goal_steps - snapshot.env_steps, 0)
-    return [*parts, (1, f"left {_clock(left / rate)}" if rate else "left –")]
+    return [*parts, (1, f"left {duration(left / rate)}" if rate else "left –")]
 
 
 def plain_text(snapshot: Snapshot, rate: float) -> str:
@@ -147,12 +180,6 @@ def plain_text(snapshot: Snapshot, rate: float) -> str:
 
 def _return(snapshot: Snapshot) -> str:
     return "–" if snapshot.mean_return is None else f"{snapshot.mean_return:.1f}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
 
 
 def event_text(event: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The fourth screen: the logs of all actors, merged by time, as they grow; filtered and searched.
+"""The logs of all actors, merged by time, as they grow; filtered and searched.
 
 The first read takes the end of every log, later ones the lines that were added. The file name gives a line's actor and
 its header the level (hive.records.logs). A line without a header, as in a traceback, belongs to the line above.
@@ -7,15 +7,14 @@ its header the level (hive.records.logs). A line without a header, as in a trace
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hive.monitor.drawing import BAD, DIM, PLAIN, SECOND, SELECTED, WARN, Line, fitted
+from hive.monitor.drawing import BAD, DIM, MARKED, PLAIN, SECOND, WARN, Line, printable_line
 from hive.monitor.tail import Tail
 from hive.records.logs import HEADER
 
-__all__ = ["LEVELS", "Entry", "MergedLog", "log_lines"]
+__all__ = ["LEVELS", "Entry", "MergedLog", "entry_line"]
 
 KEPT = 5000  # lines kept: some minutes of busy logs
 BACK_BYTES = 1 << 15  # bytes that the first read takes from the end of each log: some hundred lines
@@ -32,6 +31,15 @@ class Entry:
     rank: int  # rank of the level, 0 (debug) to 3 (error)
     text: str
 
+    def matches(self, level: int, actor: str, search: str) -> bool:
+        """Return whether it has at least this level rank, is of this actor ("": any), and contains `search`."""
+        wanted = search.lower()
+        return (
+            self.rank >= level
+            and (not actor or self.actor == actor)
+            and (wanted in self.text.lower() or wanted in self.actor)
+        )
+
 
 class MergedLog:
     """The last `KEPT` lines of all logs of a run."""
@@ -42,13 +50,15 @@ class MergedLog:
         self.last: dict[str, tuple[str, int]] = {}  # actor -> time and rank of its last line with a header
         self.entries: deque[Entry] = deque(maxlen=KEPT)
 
-    def read(self) -> None:
-        """Read the lines that were added since the last call."""
+    def read(self) -> list[Entry]:
+        """Read the lines that were added since the last call; return them in the order of time."""
         new: list[Entry] = []
         for path in sorted(self.folder.glob("*.log")):
             tail = self.tails.setdefault(path.stem, Tail(path, BACK_BYTES))
             new += [self._entry(path.stem, raw) for raw in tail.lines()]
-        self.entries.extend(sorted(new, key=lambda entry: entry.time))
+        new.sort(key=lambda entry: entry.time)
+        self.entries.extend(new)
+        return new
 
     def _entry(self, actor: str, raw: bytes) -> Entry:
         line = raw.decode(errors="replace")
@@ -75,27 +85,13 @@ class MergedLog:
 
         Case is ignored.
         """
-        wanted = search.lower()
-        return [
-            entry
-            for entry in self.entries
-            if entry.rank >= level
-            and (not actor or entry.actor == actor)
-            and (wanted in entry.text.lower() or wanted in entry.actor)
-        ]
+        return [entry for entry in self.entries if entry.matches(level, actor, search)]
 
 
-def log_lines(entries: Sequence[Entry], width: int, height: int, *, back: int = 0, search: str = "") -> list[Line]:
-    """Draw at most `height` lines, the last of them `back` entries before the newest; `search` is highlighted."""
-    if not entries:
-        return [[], [("   no lines", DIM)]]
-    end = len(entries) - min(back, max(len(entries) - height, 0))
-    lines: list[Line] = []
-    for entry in entries[max(end - height, 0) : end]:
-        style = (DIM, PLAIN, WARN, BAD)[entry.rank]
-        head = f" {entry.time[11:]} {entry.actor:<18} "
-        lines.append(fitted([(head, SECOND), *_marked(entry.text, search, style)], width))
-    return lines
+def entry_line(entry: Entry, search: str = "") -> Line:
+    """Draw one line of a log; `search` is highlighted."""
+    style = (DIM, PLAIN, WARN, BAD)[entry.rank]
+    return printable_line([(f" {entry.time[11:]} {entry.actor:<18} ", SECOND), *_marked(entry.text, search, style)])
 
 
 def _marked(text: str, search: str, style: str) -> Line:
@@ -104,4 +100,4 @@ def _marked(text: str, search: str, style: str) -> Line:
     if at < 0:
         return [(text, style)]
     end = at + len(search)
-    return [(text[:at], style), (text[at:end], SELECTED), (text[end:], style)]
+    return [(text[:at], style), (text[at:end], MARKED), (text[end:], style)]

@@ -23,7 +23,7 @@ from hive.records.logs import HEADER
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import NOT_STARTED
 
-__all__ = ["snapshot_from_files"]
+__all__ = ["snapshot_from_files", "with_last_rows"]
 
 LINES_BACK = 50  # lines at the end of the supervisor's log that are searched for one with a header
 
@@ -35,6 +35,50 @@ def snapshot_from_files(directory: RunDirectory, extras: Extras, goal_steps: int
     except RecordError:
         summary = None
     return _ended(directory, summary, extras, goal_steps) if summary else _unsummarised(directory, extras, goal_steps)
+
+
+def with_last_rows(snapshot: Snapshot, last: Snapshot) -> Snapshot:
+    """Return the snapshot of an ended run with the rows of its last live snapshot, for a view that was open at its end.
+
+    Shares, phases and counters keep their last values. States, restarts and accounts of channels are those of the end.
+    """
+    ended = {row.name: row for row in snapshot.actors}
+    states = dict.fromkeys((row.name for row in last.actors), snapshot.state)
+    actors = tuple(
+        dataclasses.replace(
+            row,
+            state=ended[row.name].state if row.name in ended else states[row.name],
+            restarts=ended[row.name].restarts if row.name in ended else row.restarts,
+            last_words=ended[row.name].last_words if row.name in ended else row.last_words,
+            pid=0,
+            activity="",
+            since_s=0.0,
+            cpu=None,
+            memory_bytes=None,
+            rate=None,
+        )
+        for row in last.actors
+    )
+    channels = {
+        name: dataclasses.replace(
+            row,
+            carrier=last.channels[name].carrier,
+            source=last.channels[name].source,
+            targets=last.channels[name].targets,
+            capacity=last.channels[name].capacity,
+        )
+        if name in last.channels
+        else row
+        for name, row in (snapshot.channels or last.channels).items()
+    }
+    return dataclasses.replace(
+        snapshot,
+        actors=actors,
+        channels=channels,
+        boards={name: dataclasses.replace(board, rate=None) for name, board in last.boards.items()},
+        replay=last.replay,
+        results_actor=last.results_actor,
+    )
 
 
 def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps: int) -> Snapshot:

@@ -88,6 +88,12 @@ class Snapshot:
         return sum(sum(channel.dropped.values()) for channel in self.channels.values())
 
     @property
+    def cores_used(self) -> float | None:
+        """How many cores the run's own processes keep busy; None before their CPU use was measured."""
+        cpu = {row.pid: row.cpu for row in (*self.actors, *self.helpers) if row.cpu is not None}
+        return sum(cpu.values()) if cpu else None
+
+    @property
     def groups(self) -> dict[str, list[ActorRow]]:
         """The actors of each group, in the order of the topology."""
         groups: dict[str, list[ActorRow]] = {}

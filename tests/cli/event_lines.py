@@ -7,7 +7,8 @@ import json
 import sys
 from typing import Any
 
-from hive.monitor.line import ERASE
+from emulated import lines_on_screen
+
 from hive.records import RunDirectory
 
 
@@ -25,5 +26,5 @@ def event(run: RunDirectory, kind: str, text: str, **fields: Any) -> None:
 
 def said(out: io.StringIO) -> list[str]:
     """The lines, without their times."""
-    lines = [line.rpartition(ERASE)[2] for line in out.getvalue().split("\n")[:-1]]
+    lines = lines_on_screen(out.getvalue())[:-1]
     return [line[9:] if line[2:3] == line[5:6] == ":" else line for line in lines]

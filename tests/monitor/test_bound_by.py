@@ -20,6 +20,7 @@ from canned_status import account, starting, status
 
 from hive.monitor import Extras, History, bound_by, snapshot_of
 from hive.monitor.bound_by import LONG_S, NOTHING_YET
+from hive.monitor.rows import ProcessFacts
 
 IDLE_COLLECTOR = {"env": 0.1, "wait rollouts:out": 0.9}
 SLOW_LEARNER = {"update": 0.97, "wait gradients": 0.03}
@@ -74,6 +75,24 @@ def test_more_processes_do_not_help_where_there_is_no_core_left() -> None:
     full = Extras(t=T, cores=2, cores_busy=1.96)
     assert snapshot(full).bound_by == "collectors (env 74 % of their time), and all 2 cores are busy"
     assert snapshot(Extras(t=T, cores=2, cores_busy=1.5)).bound_by.endswith("collection.workers")
+
+
+def test_other_processes_that_have_the_cores_are_reported() -> None:
+    """The run's six processes use 0.4 cores together."""
+    processes = {pid: ProcessFacts("S", cpu, 0) for pid, cpu in ((99, 0.01), (100, 0.2), (101, 0.15), (1001, 0.04))}
+    crowded = Extras(t=T, processes=processes, cores=2, cores_busy=2.0)
+    words = "other processes have the cores: this run gets 0.4 of 2 cores"
+    assert snapshot(crowded).bound_by == f"collectors (env 74 % of their time), and {words}"
+    turns = snapshot(
+        crowded, collectors=[{"env": 0.4, "wait behaviour": 0.6}], worker={"gradient": 0.3, "wait rollouts": 0.7}
+    )
+    assert turns.bound_by.endswith(f"in turn (40 % and 30 % of the time), and {words.replace('0.4', '0.2')}")
+    ours = {100: ProcessFacts("R", 1.0, 0), 101: ProcessFacts("R", 0.9, 0)}
+    assert snapshot(Extras(t=T, processes=ours, cores=2, cores_busy=2.0)).bound_by.endswith("and all 2 cores are busy")
+    one = Extras(t=T, processes={100: ProcessFacts("R", 0.5, 0)}, cores=1, cores_busy=1.0)
+    assert snapshot(one).bound_by.endswith("this run gets 0.5 of 1 core")
+    only = Extras(t=T, processes={100: ProcessFacts("R", 0.99, 0)}, cores=1, cores_busy=1.0)
+    assert snapshot(only).bound_by.endswith("and the only core is busy")
 
 
 # --- one of several

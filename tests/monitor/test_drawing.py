@@ -12,7 +12,8 @@ from hive.monitor.drawing import (
     amount,
     ascii_of,
     bar,
-    beside,
+    counted,
+    duration,
     fitted,
     level,
     plain,
@@ -20,7 +21,6 @@ from hive.monitor.drawing import (
     rule,
     share,
     size,
-    span_of_time,
     width_of,
 )
 
@@ -32,12 +32,6 @@ def test_a_line_is_fitted_to_the_cell(width: int) -> None:
     assert width_of(made) == width
     text = plain([made])
     assert text == ("abcdef" if width >= 6 else "abcdef"[: max(width - 1, 0)] + "…" * (width > 0))
-
-
-def test_columns_stand_beside_each_other() -> None:
-    left: list[Line] = [[("a", PLAIN)], [("bb", PLAIN)]]
-    assert plain(beside(left, [[("x", PLAIN)]], 4)) == "a   x\nbb"
-    assert plain(beside([], left, 2)) == "  a\n  bb"
 
 
 def test_a_rule_fills_the_line() -> None:
@@ -77,10 +71,17 @@ def test_an_amount_fits_seven_cells(value: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-1, "0.0s"), (0.34, "0.3s"), (9.94, "9.9s"), (9.96, "9s"), (59.9, "59s"), (250, "04:10"), (3_850, "1:04:10")],
+    [
+        *((-1, "0.0 s"), (0.34, "0.3 s"), (9.94, "9.9 s"), (9.96, "9 s"), (59.9, "59 s"), (60, "1 min")),
+        *((250, "4 min 10 s"), (3_600, "1 h"), (68_040, "18 h 54 min"), (86_400 * 3 + 4 * 3_600 + 59, "3 d 4 h")),
+    ],
 )
-def test_a_span_of_time(seconds: float, text: str) -> None:
-    assert span_of_time(seconds) == text
+def test_a_duration_has_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_nouns_agree_with_their_number() -> None:
+    assert [counted(n, "actor") for n in (0, 1, 2, 1_000)] == ["0 actors", "1 actor", "2 actors", "1,000 actors"]
 
 
 def test_shares_and_sizes() -> None:

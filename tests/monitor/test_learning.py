@@ -1,4 +1,4 @@
-"""Small multiples: how many fit, what each shows, the curves of another run, bands."""
+"""Curves of metrics: which come first, how many fit, what each shows, the curves of another run, bands."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hive.monitor.drawing import DIM, GOOD, SECOND, Line, plain, width_of
-from hive.monitor.learning import multiples, per_page
+from hive.monitor.drawing import DIM, GOOD, SECOND, Line, plain
+from hive.monitor.learning import curve_chart, per_page, ranked
 from hive.monitor.series import AXES, RETURN, Series
 
 
@@ -31,18 +31,20 @@ def styles(lines: list[Line]) -> set[str]:
 def test_as_many_as_fit(size: tuple[int, int], count: int) -> None:
     across, down = per_page(*size)
     assert across * down == count
-    names = series(60).names[:count]
-    lines = multiples(series(60), *size, names=names)
-    assert len(lines) <= size[1]
-    assert {width_of(line) for line in lines} == {size[0]}
-    shown = plain(lines)
-    assert all(name[: size[0] // across - 6] in shown for name in names)
+
+
+def test_return_evaluations_entropy_and_kl_come_first() -> None:
+    names = ["episodes", "learner/kl", RETURN, "learner/clipped", "learner/entropy", "evaluation/mean_return"]
+    assert ranked(names) == [
+        *(RETURN, "evaluation/mean_return", "learner/entropy", "learner/kl"),
+        *("episodes", "learner/clipped"),
+    ]
 
 
 def test_each_chart_has_its_name_and_newest_value() -> None:
-    text = plain(multiples(series(), 80, 20, names=[RETURN, "learner/loss_0"]))
-    assert " return/mean_100 49" in text
-    assert " learner/loss_0 0" in text
+    lines = curve_chart(series(), RETURN, 79, 12)
+    assert plain(lines[:1]) == " return/mean_100 49"
+    assert len(lines) == 12
 
 
 @pytest.mark.parametrize(
@@ -50,29 +52,25 @@ def test_each_chart_has_its_name_and_newest_value() -> None:
 )
 def test_over_each_axis(axis: str, end: str) -> None:
     assert axis in AXES
-    assert end in plain(multiples(series(), 80, 20, names=[RETURN], axis=axis))  # type: ignore[arg-type]
+    assert end in plain(curve_chart(series(), RETURN, 79, 20, axis=axis))  # type: ignore[arg-type]
 
 
 def test_another_run_is_drawn_behind_this_one() -> None:
-    lines = multiples(series(), 80, 20, names=[RETURN], other=series(slope=2.0))
+    lines = curve_chart(series(), RETURN, 79, 20, other=series(slope=2.0))
     assert " return/mean_100 49 / 98" in plain(lines)
     assert styles(lines) == {GOOD, SECOND}
-    without = multiples(series(), 80, 20, names=["collectors/busy"], other=Series(Path("nothing")))
+    without = curve_chart(series(), "collectors/busy", 79, 20, other=Series(Path("nothing")))
     assert styles(without) == {GOOD}
 
 
 def test_the_band_is_between_the_least_and_the_greatest() -> None:
-    lines = multiples(series(), 80, 12, names=["collectors/busy"], band=True)
+    lines = curve_chart(series(), "collectors/busy", 79, 12, band=True)
     assert styles(lines) == {GOOD, DIM}
     assert "0.9" in plain(lines)
-    assert styles(multiples(series(), 80, 12, names=["collectors/busy"])) == {GOOD}
-    assert styles(multiples(series(), 80, 12, names=[RETURN], band=True)) == {GOOD}
+    assert styles(curve_chart(series(), "collectors/busy", 79, 12)) == {GOOD}
+    assert styles(curve_chart(series(), RETURN, 79, 12, band=True)) == {GOOD}
 
 
 def test_an_unknown_metric_is_an_empty_frame() -> None:
-    text = plain(multiples(series(), 80, 12, names=["nothing/here"]))
+    text = plain(curve_chart(series(), "nothing/here", 79, 12))
     assert " nothing/here –" in text
-
-
-def test_before_the_first_metric() -> None:
-    assert "no metrics yet" in plain(multiples(Series(Path("nothing")), 80, 20, names=[]))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hive.monitor import log_view as module
-from hive.monitor.drawing import BAD, SELECTED, plain, width_of
-from hive.monitor.log_view import MergedLog, log_lines
+from hive.monitor.drawing import BAD, MARKED, plain
+from hive.monitor.log_view import MergedLog, entry_line
 
 
 def write(folder: Path, actor: str, *lines: str) -> None:
@@ -77,19 +77,13 @@ def test_a_rotated_log_is_followed(book: MergedLog) -> None:
     assert book.actors == ["collector-0", "learner-0"]
 
 
-def test_lines_end_at_the_newest_or_before(book: MergedLog) -> None:
-    entries = book.chosen()
-    lines = log_lines(entries, 80, 3)
-    assert plain(lines).splitlines()[-1] == " 01:12:36.000 learner-0          DEBUG Detail"
-    assert {width_of(line) for line in lines} == {80}
-    assert plain(log_lines(entries, 80, 3, back=2)).splitlines()[-1].endswith("Traceback:")
-    assert plain(log_lines(entries, 80, 3, back=99)).splitlines()[0].endswith("INFO hello")
-    assert "no line" in plain(log_lines([], 80, 3))
+def test_a_line_has_time_actor_level_and_text(book: MergedLog) -> None:
+    assert plain([entry_line(book.chosen()[-1])]) == " 01:12:36.000 learner-0          DEBUG Detail"
 
 
 def test_matches_of_a_search_are_highlighted(book: MergedLog) -> None:
-    line = log_lines(book.chosen(search="fell"), 80, 1, search="FELL")[0]
-    assert ("fell", SELECTED) in line
+    line = entry_line(book.chosen(search="fell")[0], "FELL")
+    assert ("fell", MARKED) in line
     assert ("ERROR it ", BAD) in line
 
 
@@ -97,4 +91,4 @@ def test_logs_cannot_command_the_terminal(tmp_path: Path) -> None:
     write(tmp_path, "a-0", "30.000 a-0 INFO \x1b[2J\x1b]0;gone\x07")
     book = MergedLog(tmp_path)
     book.read()
-    assert "\x1b" not in plain(log_lines(book.chosen(), 80, 5))
+    assert "\x1b" not in plain(map(entry_line, book.chosen()))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from canned_runs import lively
 from canned_status import warned
 
 from hive.monitor import Extras, Snapshot
 from hive.monitor.drawing import plain
-from hive.monitor.overview_screen import overview
-from hive.monitor.replay import snapshot_from_files
+from hive.monitor.overview import overview
+from hive.monitor.replay import snapshot_from_files, with_last_rows
+from hive.monitor.rows import ChannelRow
 from hive.records import RunDirectory, RunFacts, Summary, write_run_facts
 from hive.records.run_warnings import RunWarning
 
@@ -82,8 +85,8 @@ def test_warnings_are_those_of_the_summary_or_of_the_event_log(directory: RunDir
 
 
 def test_it_can_be_drawn(directory: RunDirectory) -> None:
-    text = plain(overview(end(directory, state="failed", stop_reason="collector-0 failed"), 100, 40))
-    for words in ("failed", "collector-0 failed", "500k / 500k steps (100%)", "dropped 2 (run_ended 2)", "471.5"):
+    text = plain(overview(end(directory, state="failed", stop_reason="collector-0 failed"), 100))
+    for words in ("failed", "collector-0 failed", "500k / 500k steps (100%)", "2 (run_ended 2)", "471.5"):
         assert words in text
 
 
@@ -119,4 +122,19 @@ def test_a_run_that_never_began_is_lost_without_a_log_line(directory: RunDirecto
     assert (seen.state, seen.env_steps, seen.mean_return, seen.actors) == ("lost", 0, None, ())
     assert seen.supervisor.startswith("gone since ")
     assert "log line" not in seen.supervisor
-    plain(overview(seen, 80, 24))
+    plain(overview(seen, 80))
+
+
+def test_a_view_that_was_open_at_the_end_keeps_the_rows() -> None:
+    live = lively()
+    row = dataclasses.replace(live.actors[0], state="finished", restarts=3, last_words="died", busy=None, pid=0)
+    bare = ChannelRow(50, 48, {"run_ended": 2}, 0)
+    ended = dataclasses.replace(live, state="finished", pid=0, actors=(row,), channels={"rollouts": bare}, boards={})
+    kept = with_last_rows(ended, live)
+    assert [actor.name for actor in kept.actors] == [actor.name for actor in live.actors]
+    assert {(actor.state, actor.pid, actor.activity, actor.cpu) for actor in kept.actors} == {("finished", 0, "", None)}
+    first = kept.actors[0]
+    assert (first.busy, first.restarts, first.last_words) == (live.actors[0].busy, 3, "died")
+    rollouts = kept.channels["rollouts"]
+    assert (rollouts.produced, rollouts.source, rollouts.carrier, rollouts.rate) == (50, "collectors", "slots", None)
+    assert kept.boards.keys() == live.boards.keys()

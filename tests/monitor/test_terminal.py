@@ -1,4 +1,4 @@
-"""The terminal UI through textual's own pilot: keys, sizes, drawing, and requests to a supervisor."""
+"""The terminal UI through textual's own pilot: screens, sizes, keys, mouse, palette, and requests to a supervisor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,18 +19,21 @@ import pytest
 from canned_runs import COLLECTING, lively, trainer
 from canned_status import account, actor, status, warned
 from fake_supervisor import FakeSupervisor
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Input
 
 from hive.monitor import Snapshot, snapshot_of
-from hive.monitor.actors_screen import Inspection
-from hive.monitor.drawing import __all__ as drawing_names
+from hive.monitor.actor_detail import Inspection
 from hive.monitor.poller import Poller
 from hive.monitor.snapshot import Extras
-from hive.monitor.terminal import STYLES, Inspected, Monitor, NewSnapshot, Noticed
+from hive.monitor.terminal.app import Inspected, Monitor, NewSnapshot, Noticed
+from hive.monitor.terminal.dialogs import ActorDetail
+from hive.monitor.terminal.overview_pane import heights
+from hive.monitor.terminal.palette import Commands
+from hive.monitor.terminal.widgets import Grid
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
 from hive.runtime.run import control_server
 from hive.runtime.run.control import PROTOCOL
-
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 
 
 @pytest.fixture
@@ -53,7 +59,16 @@ def supervisor(directory: RunDirectory) -> Iterator[FakeSupervisor]:
 
 def shown(app: Monitor) -> str:
     """Return the text that the terminal shows."""
-    return "\n".join(app.page.render_line(y).text.rstrip() for y in range(app.size.height))
+    return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
+
+
+def keys_of(app: Monitor) -> set[str]:
+    """Return the descriptions of the keys that the line at the bottom offers."""
+    return {active.binding.description for active in app.screen.active_bindings.values() if active.binding.show}
+
+
+def commands_of(app: Monitor) -> set[str]:
+    return {command.name for command in app.commands()}
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -62,18 +77,115 @@ async def until(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.01)
 
 
-@SIZES
-async def test_the_four_screens(directory: RunDirectory, size: tuple[int, int]) -> None:
+async def show(pilot: Pilot[None], snapshot: Snapshot) -> None:
+    pilot.app.post_message(NewSnapshot(snapshot))
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def test_the_four_screens_by_keys_and_mouse(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=(120, 40)) as pilot:
         assert "waiting for the supervisor" in shown(app)
-        app.post_message(NewSnapshot(lively(collectors=[COLLECTING] * 64)))
-        await pilot.pause()
-        assert "collectors ×64" in shown(app)
+        await show(pilot, lively(collectors=[COLLECTING] * 64))
+        assert "64 actors" in shown(app)
         for key, words in (("2", "ACTIVITY"), ("3", "no metrics yet"), ("4", "all actors"), ("1", "bound by:")):
             await pilot.press(key)
+            await pilot.pause()
             assert words in shown(app)
-            assert shown(app).splitlines()[-1].startswith(" 1 overview  2 actors")
+        await pilot.click("#tab-actors")
+        await pilot.pause()
+        assert "ACTIVITY" in shown(app)
+        table = app.query_one("#actors", Grid)
+        await pilot.click(table, offset=(3, 3))
+        assert table.chosen == "collector-0"
+        await pilot.click(table, offset=(3, 0))
+        assert "↓NAME" in shown(app)
+        assert table.chosen == "collector-0"
+        await pilot.click(table, offset=(3, 0))
+        assert "↑NAME" in shown(app)
+
+
+@pytest.mark.parametrize(("room", "curve", "events"), [(11, 0, 0), (18, 0, 4), (25, 9, 3), (46, 18, 16)])
+def test_the_curve_goes_first_then_events_then_channels(room: int, curve: int, events: int) -> None:
+    shown = heights(room, 5, 6, 1)
+    assert sum(shown.values()) <= room
+    assert shown["top"] == curve
+    assert (shown["events"] > 0) == (events > 0)
+    assert shown["groups"] == 5
+    assert shown["bound"] == 1
+
+
+async def test_small_and_large_terminals(directory: RunDirectory) -> None:
+    app = Monitor(directory, None)
+    async with app.run_test(size=(60, 15)) as pilot:
+        await show(pilot, lively())
+        assert "return (last" not in shown(app)
+        for words in ("5000 steps/s", "collectors", "rollouts", "bound by:"):
+            assert words in shown(app)
+        await pilot.resize_terminal(200, 50)
+        await pilot.pause()
+        await pilot.pause()
+        for words in ("return (last", "10 s   1 min   5 min", "gradient 20%", "collector-1 is back after 37 ms"):
+            assert words in shown(app)
+
+
+async def test_only_cells_that_have_changed_are_updated(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Monitor(directory, None)
+    updated: list[str] = []
+    async with app.run_test(size=(100, 30)) as pilot:
+        await show(pilot, lively())
+        original = DataTable.update_cell
+
+        def update_cell(self: DataTable[Any], row: str, column: str, value: Any, **more: Any) -> None:
+            updated.append(f"{row} {value.plain.strip()}")
+            original(self, row, column, value, **more)
+
+        monkeypatch.setattr(DataTable, "update_cell", update_cell)
+        await show(pilot, lively())
+        assert updated == []
+        rollouts = dataclasses.replace(lively().channels["rollouts"], in_flight=5)
+        await show(pilot, dataclasses.replace(lively(), channels=lively().channels | {"rollouts": rollouts}))
+        assert updated == ["channel rollouts ▇ 5/6"]
+
+
+async def test_a_run_that_ends_keeps_its_rows_and_offers_no_keys_that_do_nothing(directory: RunDirectory) -> None:
+    app = Monitor(directory, None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await show(pilot, lively())
+        assert {"pause", "save", "end the run"} <= keys_of(app)
+        await pilot.press("2", "down", "down")
+        assert {"restart", "kill", "detail"} <= keys_of(app)
+        await pilot.press("up", "up")
+        assert not {"restart", "kill"} & keys_of(app)  # the supervisor is no actor
+        rows = tuple(dataclasses.replace(row, state="finished", busy=None, pid=0) for row in lively().actors)
+        await show(pilot, dataclasses.replace(lively(), state="finished", pid=0, actors=rows, helpers=()))
+        assert "collector-0" in shown(app)
+        assert "92%" in shown(app)
+        assert not {"pause", "resume", "save", "end the run", "restart", "kill"} & keys_of(app)
+        assert not [name for name in commands_of(app) if name.startswith(("set", "scale", "down", "kill", "stack"))]
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "the run is not running" in shown(app)
+        assert keys_of(app) == {"back"} | (keys_of(app) & {"commands", "leave"})
+
+
+async def test_readonly_offers_no_actions(directory: RunDirectory) -> None:
+    app = Monitor(directory, None, readonly=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await show(pilot, lively())
+        assert "readonly" in shown(app)
+        changing = {"pause", "save", "end the run", "restart", "kill"}
+        await pilot.press("2", "down", "down")
+        assert not changing & keys_of(app)
+        assert commands_of(app) == {
+            *(f"screen {name}" for name in ("overview", "actors", "learning", "logs")),
+            *(f"stack {row.name}" for row in lively().actors),
+        }
+        await pilot.press("K")
+        assert len(app.screen_stack) == 1
 
 
 HOSTILE = "\x1b[2J\x9b1m\x07\r\n\t\u202e\u2066\ud800\u2028\u200b日本"
@@ -106,53 +218,29 @@ def hostile_snapshot() -> Snapshot:
 
 
 async def test_no_screen_shows_what_a_terminal_obeys(directory: RunDirectory) -> None:
-    size = (120, 40)
     hostile_files(directory)
     seen = hostile_snapshot()
     app = Monitor(directory, None)
-    app.state.series.read()
-    inspections = Inspection("learner-0", HOSTILE, (HOSTILE,)), Inspection("learner-0", error=HOSTILE)
-    keys = ("1", "2", "enter", "escape", "down", "enter", "escape", "3", "4", "c", "escape", "colon", "escape")
-    async with app.run_test(size=size):
-        app.on_new_snapshot(NewSnapshot(None, HOSTILE))
-        assert all(map(str.isprintable, shown(app).split("\n")))
-        for show in (
-            lambda: app.on_new_snapshot(NewSnapshot(seen)),
-            lambda: app.on_new_snapshot(NewSnapshot(dataclasses.replace(seen, supervisor=HOSTILE))),
-            lambda: app.on_noticed(Noticed(HOSTILE)),
-            *(lambda inspection=inspection: app.on_inspected(Inspected(inspection)) for inspection in inspections),
-        ):
-            show()
-            for key in keys:
-                app.state.press(key, None)
-                app.page.draw()
-                assert all(map(str.isprintable, shown(app).split("\n")))
-                assert {app.page.render_line(y).cell_length for y in range(size[1])} == {size[0]}
+    app.view.series.read()
 
+    def safe() -> bool:
+        return all(map(str.isprintable, shown(app).split("\n")))
 
-async def test_the_screen_is_redrawn_for_another_size(directory: RunDirectory) -> None:
-    app = Monitor(directory, None)
     async with app.run_test(size=(120, 40)) as pilot:
-        app.post_message(NewSnapshot(lively()))
+        app.post_message(NewSnapshot(None, HOSTILE))
         await pilot.pause()
-        await pilot.resize_terminal(80, 24)
-        await pilot.pause()
-        assert len(shown(app).splitlines()) == 24
-        assert "bound by:" in shown(app)
-
-
-async def test_only_what_has_changed_is_drawn(directory: RunDirectory) -> None:
-    app = Monitor(directory, None)
-    async with app.run_test(size=(100, 30)) as pilot:
-        app.post_message(NewSnapshot(lively()))
-        await pilot.pause()
-        asked: list[int] = []
-        app.page.refresh = lambda *regions, **more: asked.append(len(regions))  # type: ignore[method-assign,assignment,return-value]
-        app.page.draw()
-        assert asked == []
-        app.state.notice = "something"
-        app.page.draw()
-        assert asked == [1]
+        assert safe()
+        await show(pilot, dataclasses.replace(seen, supervisor=HOSTILE))
+        app.post_message(Noticed(HOSTILE))
+        for key in ("1", "2", "enter", "escape", "3", "4", "colon"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert safe()
+            if isinstance(app.screen, ActorDetail):
+                for reply in (Inspection(app.screen.actor, HOSTILE, (HOSTILE,)), Inspection("x", error=HOSTILE)):
+                    app.post_message(Inspected(reply))
+                    await pilot.pause()
+                    assert safe()
 
 
 async def test_leaving(directory: RunDirectory) -> None:
@@ -169,67 +257,157 @@ async def test_a_problem_and_ascii(directory: RunDirectory) -> None:
         app.post_message(NewSnapshot(None, "error: the supervisor of cartpole-1 does not answer"))
         await pilot.pause()
         assert "does not answer" in shown(app)
-        app.post_message(NewSnapshot(lively()))
-        await pilot.pause()
+        await show(pilot, lively())
         assert shown(app).isascii()
-        assert "collectors x2" in shown(app)
+        assert "rollouts" in shown(app)
+
+
+async def test_themes_change_the_colours(directory: RunDirectory) -> None:
+    app = Monitor(directory, None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await show(pilot, lively())
+        table = app.query_one("#groups", Grid)
+        before = table.get_row("collectors")
+        app.theme = "gruvbox"
+        await pilot.pause()
+        after = table.get_row("collectors")
+        assert [cell.plain for cell in before] == [cell.plain for cell in after]
+        assert [cell.spans for cell in before] != [cell.spans for cell in after] or before[0].style != after[0].style
+
+
+async def test_curves_are_in_a_grid_with_the_return_first(directory: RunDirectory) -> None:
+    names = ("learner/kl", "learner/entropy", "return/mean_100", "episodes")
+    lines = [{"steps": n, "updates": n, "seconds": n, **dict.fromkeys(names, float(n))} for n in range(9)]
+    directory.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    app = Monitor(directory, None)
+    app.view.series.read()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await show(pilot, lively())
+        await pilot.press("3")
+        await pilot.pause()
+        await pilot.pause()
+        text = shown(app)
+        assert text.index("return/mean_100 8") < text.index("learner/entropy 8") < text.index("learner/kl 8")
+        assert text.index("learner/kl 8") < text.index("episodes 8")
+        assert "over steps" in text
+        await pilot.press("x", "l")
+        await pilot.pause()
+        assert "over seconds · logarithmic" in shown(app)
+        assert not {"band", "compare with another run"} & keys_of(app)  # there is nothing for them
+
+
+async def test_logs_are_filtered_and_searched(directory: RunDirectory) -> None:
+    for name, level, text in (("learner-0", "INFO", "hello"), ("collector-0", "ERROR", "it fell")):
+        directory.log_file(name).write_text(f"2026-11-21 01:12:30.000 {name} {level} {text}\n")
+    app = Monitor(directory, None)
+    async with app.run_test(size=(100, 20)) as pilot:
+        await show(pilot, lively())
+        await pilot.press("4")
+        await pilot.pause()
+        assert "2 lines · all · all actors" in shown(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "1 line · error" in shown(app)
+        assert "hello" not in shown(app)
+        await pilot.press("d", "slash", "h", "e", "l")
+        await pilot.pause()
+        assert "1 line · all · all actors · /hel" in shown(app)
+        await pilot.press("enter", "escape")
+        await pilot.pause()
+        assert "2 lines · all · all actors" in shown(app)
+
+
+async def test_the_newest_crash_report_is_read(directory: RunDirectory) -> None:
+    app = Monitor(directory, None)
+    async with app.run_test(size=(100, 20)) as pilot:
+        await show(pilot, lively())
+        assert "crash report" not in keys_of(app)
+        directory.crashes.mkdir(exist_ok=True)
+        (directory.crashes / "collector-0.txt").write_text("Traceback: it fell")
+        await pilot.press("c")
+        await pilot.pause()
+        assert "Traceback: it fell" in shown(app)
+        await pilot.press("escape")
+        assert len(app.screen_stack) == 1
 
 
 async def test_a_live_run_is_followed_and_its_actors_inspected_and_restarted(
     directory: RunDirectory, supervisor: FakeSupervisor
 ) -> None:
     app = Monitor(directory, Poller(directory))
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(lambda: "env steps/s" in shown(app))
         supervisor.status = trainer(30.0, pid=os.getpid())
         await until(lambda: "150k / 500k" in shown(app))
         await pilot.press("2", "down", "down", "enter")
         await until(lambda: "in run of collector-0" in shown(app))
-        await pilot.press("R", "y")
+        await pilot.press("R")
+        await until(lambda: "Its unfinished work is lost" in shown(app))
+        await pilot.press("y")
+        await until(lambda: supervisor.killed == [("collector-0", True)])
         await until(lambda: "collector-0 was killed" in shown(app))
-        assert supervisor.killed == [("collector-0", True)]
-        await pilot.press("K", "y")
-        await until(lambda: len(supervisor.killed) == 2)
-        assert supervisor.killed[1] == ("collector-0", False)
-        await pilot.press("q")
+        await pilot.press("K", "n")
+        await pilot.pause()
+        assert len(supervisor.killed) == 1
+        supervisor.refusal = "collector-0 is not running"
+        await pilot.press("K")
+        await pilot.pause()
+        await pilot.click("#yes")
+        await until(lambda: supervisor.refusal in shown(app))
     assert supervisor.asked == []  # leaving stops nothing
 
 
-async def test_a_live_run_is_paused_saved_and_resumed(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
+async def test_the_palette_sets_scales_and_ends_the_run(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
     app = Monitor(directory, Poller(directory))
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(lambda: "env steps/s" in shown(app))
+        provider = Commands(app.screen)
+        hits = [hit async for hit in provider.search("stack learner")]
+        assert str(hits[0].match_display) == "stack learner-0"
+
+        async def ask(name: str, text: str) -> None:
+            next(command for command in app.commands() if command.name == name).run()
+            await until(lambda: len(app.screen_stack) == 2 and app.screen.query(Input))
+            app.screen.query_one(Input).value = text
+            await pilot.press("enter")
+            await until(lambda: f"{text}?" in shown(app))
+            await pilot.press("y")
+
+        await ask("set", "algorithm.learning_rate=1e-4")
+        await until(lambda: supervisor.steered == ["set algorithm.learning_rate=1e-4"])
+        await ask("scale", "collection.workers=4")
+        await until(lambda: supervisor.scaled == [("collection.workers=4",)])
         await pilot.press("p", "y")
-        await until(lambda: "the run is pausing" in shown(app))
+        await until(lambda: supervisor.steered[1:] == ["pause"])
         supervisor.status = supervisor.status | {"state": "paused"}
-        await until(lambda: "paused" in shown(app))
+        await until(lambda: "resume" in keys_of(app))
         await pilot.press("s", "y")
-        await until(lambda: "a checkpoint is being written" in shown(app))
+        await until(lambda: supervisor.steered[2:] == ["save"])
         await pilot.press("p", "y")
-        await until(lambda: "the run resumes" in shown(app))
-    assert supervisor.steered == ["pause", "save", "resume"]
-
-
-async def test_a_refusal_is_shown(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
-    supervisor.refusal = "collector-0 is not running"
-    app = Monitor(directory, Poller(directory))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: "env steps/s" in shown(app))
-        await pilot.press("2", "down", "down", "R", "y")
-        await until(lambda: supervisor.refusal in shown(app))
-        assert supervisor.killed == []
+        await until(lambda: supervisor.steered[3:] == ["resume"])
+        await pilot.press("D", "y")
+        await until(lambda: supervisor.asked == [("hive monitor", False)])
 
 
 async def test_a_supervisor_that_is_gone_is_reported(directory: RunDirectory) -> None:
     app = Monitor(directory, Poller(directory))
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 40)):
         await until(lambda: "supervisor gone since" in shown(app))
-        app.post_message(NewSnapshot(lively()))
-        await pilot.press("2", "down", "down", "enter")
-        await until(lambda: "run.json" in shown(app) or "the run is not running" in shown(app))
 
 
-def test_every_style_is_defined() -> None:
-    names = {"PLAIN", "BOLD", "DIM", "TITLE", "KEY", "GOOD", "WARN", "BAD", "SECOND", "SELECTED"}
-    assert names <= {*drawing_names}
-    assert len(STYLES) == len(names)
+@pytest.mark.full(reason="starts two processes and tmux")
+def test_it_runs_in_a_terminal(directory: RunDirectory) -> None:
+    tmux = shutil.which("tmux")
+    if tmux is None:
+        pytest.skip("tmux is not installed")
+    server = [tmux, "-L", f"hive-{os.getpid()}", "-f", "/dev/null"]
+    command = f"{sys.executable} -m hive monitor {directory.path}"
+    subprocess.run([*server, "new-session", "-d", "-x", "60", "-y", "15", command], check=True)
+    try:
+        deadline, text = time.monotonic() + 20, ""
+        while "1 overview" not in text and time.monotonic() < deadline:
+            text = subprocess.run([*server, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
+        assert "supervisor gone since" in text
+        assert "1 overview  2 actors  3 learning  4 logs" in text
+    finally:
+        subprocess.run([*server, "kill-server"], check=True)

@@ -93,7 +93,12 @@ def begin_all(state: SupervisorState) -> list[Action]:
     state.run_machine.handle(RunEvent.begin)
     for process in state.table.values():
         actions += _begin(state, process)
-    return [*actions, Log("running", f"{len(state.plan.actors)} actors in {len(state.table)} processes")]
+    actors, processes = len(state.plan.actors), len(state.table)
+    return [*actions, Log("running", f"{_counted(actors, 'actor')} in {_counted(processes, 'process', 'es')}")]
+
+
+def _counted(count: int, noun: str, plural: str = "s") -> str:
+    return f"{count} {noun}{'' if count == 1 else plural}"
 
 
 def _begin(state: SupervisorState, process: ProcessRecord) -> list[Action]:

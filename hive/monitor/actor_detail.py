@@ -1,0 +1,93 @@
+"""The detail of one actor: how it spends its time, its exit report, its stack, its history and the end of its log.
+
+The stack is read from outside the process, and the transition history is as the supervisor recorded it; both come from
+the supervisor on request (`Inspection`). An ended run has neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hive.monitor.drawing import (
+    BAD,
+    BOLD,
+    DIM,
+    GOOD,
+    PLAIN,
+    SECOND,
+    Line,
+    amount,
+    bar,
+    counted,
+    duration,
+    printable_line,
+    rule,
+    share,
+    size,
+)
+from hive.monitor.rows import ActorRow
+
+__all__ = ["Inspection", "actor_detail"]
+
+PHASES_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The supervisor's reply about an actor, or the reason why there is none."""
+
+    actor: str
+    stack: str = ""
+    transitions: Sequence[str] = ()
+    error: str = ""
+
+
+def actor_detail(row: ActorRow, inspected: Inspection | None, log: Sequence[str], width: int) -> list[Line]:
+    """Draw one actor in lines whose headings are `width` cells wide. inspected: None while the reply is awaited."""
+    lines = [*_facts(row), *_time(row, width)]
+    counters = [f"{name} {amount(value)}" for name, value in row.counters.items() if ":" not in name]
+    if counters:
+        lines += [rule("counters", width), [(f"  {'   '.join(counters)}", PLAIN)]]
+    lines.append(rule("stack, innermost call first", width))
+    if inspected is None:
+        lines.append([("  waiting for the reply …", DIM)])
+    elif inspected.error:
+        lines.append([(f"  {inspected.error}", BAD)])
+    else:
+        stack = inspected.stack.splitlines() or ["no stack: its process is stopped, gone, or the supervisor's"]
+        lines += [[(f"  {text}", PLAIN)] for text in stack]
+        lines.append(rule("transition history, newest first", width))
+        lines += [[(f"  {text}", PLAIN)] for text in reversed(inspected.transitions)]
+    lines.append(rule("log", width))
+    lines += [[(f"  {text}", PLAIN)] for text in log] or [[("  nothing yet", DIM)]]
+    return [printable_line(line) for line in lines]
+
+
+def _facts(row: ActorRow) -> list[Line]:
+    doing: Line = [(f" {row.name} ", BOLD), (f" {row.state}", GOOD if row.state in ("running", "finished") else BAD)]
+    if row.activity:
+        doing.append((f"  in `{row.activity}` since {duration(row.since_s)}", PLAIN))
+    facts = [f"pid {row.pid}"] if row.pid else []
+    facts += [f"cpu {share(row.cpu)}", f"memory {size(row.memory_bytes)}"] if row.memory_bytes is not None else []
+    if row.version is not None:
+        facts += [f"version {row.version}", f"lag {row.lag}"]
+    facts.append(counted(row.restarts, "restart"))
+    if row.rate is not None:
+        facts.append(f"{amount(row.rate)} {row.rate_of}/s")
+    lines: list[Line] = [doing, [(f" {' · '.join(facts)}", PLAIN)]]
+    if row.last_words:
+        lines.append([(f" exit report: {row.last_words}", BAD)])
+    return lines
+
+
+def _time(row: ActorRow, width: int) -> list[Line]:
+    """Draw the phases that take most of the actor's time."""
+    if not row.phases:
+        return []
+    lines = [rule("time", width)]
+    for phase, part in sorted(row.phases.items(), key=lambda item: -item[1])[:PHASES_SHOWN]:
+        kind = row.kinds.get(phase, "")
+        style = GOOD if kind == "busy" else SECOND if kind == "runtime" else DIM
+        lines.append([(f"  {phase:<24}", PLAIN), (bar(part, 20), style), (f" {share(part):>4}  {kind}", DIM)])
+    return lines

@@ -1,0 +1,170 @@
+"""The content of the overview: how the run learns, how fast it is, what its actors do, and its bottleneck.
+
+    header · return curve beside rates · groups of actors · channels and boards · bound by · events
+
+Groups and channels are those of the run's topology, so they include user-defined actors and channels. The terminal UI
+puts these parts into widgets (hive.monitor.terminal.overview_pane); `overview` prints them all, one below the other.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+from hive.monitor.chart import Drawn, chart
+from hive.monitor.drawing import (
+    BAD,
+    BOLD,
+    DIM,
+    GOOD,
+    PLAIN,
+    TITLE,
+    WARN,
+    Line,
+    amount,
+    clock,
+    duration,
+    fitted,
+    printable_line,
+    rule,
+)
+from hive.monitor.history import TOTALS, WINDOWS
+from hive.monitor.snapshot import Snapshot
+from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, lay_out, table_lines
+from hive.records.run_warnings import WARNING
+
+__all__ = ["curve_lines", "event_line", "header", "overview", "rates", "rates_line", "sentence"]
+
+CURVE = 8  # lines of the curve that `overview` prints
+EVENTS = 5  # events that `overview` prints
+WARNINGS = 2  # warnings that are shown in full
+STATE_STYLES = {"running": GOOD, "finished": GOOD, "failed": BAD, "lost": BAD}
+NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
+
+
+def header(snapshot: Snapshot, width: int) -> list[Line]:
+    """Draw the run's name, state and progress; further lines report a silent supervisor and warnings."""
+    end = snapshot.t or snapshot.started
+    line: Line = [(f" {snapshot.run} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
+    line.append((f" {duration(max(end - snapshot.started, 0.0))}", PLAIN))
+    steps = f"   {amount(snapshot.env_steps)}"
+    if snapshot.goal_steps:
+        steps += f" / {amount(snapshot.goal_steps)} steps ({snapshot.env_steps / snapshot.goal_steps:.0%})"
+    line.append((steps, PLAIN))
+    if snapshot.state == "running" and snapshot.steps_per_s and snapshot.goal_steps:
+        left = max(snapshot.goal_steps - snapshot.env_steps, 0) / snapshot.steps_per_s
+        line.append((f"   left {duration(left)}", PLAIN))
+    if snapshot.restarts:
+        line.append((f"   restarts {snapshot.restarts}", WARN))
+    if snapshot.state not in ("running", "starting") and snapshot.reason:
+        line.append((f"   {snapshot.reason}", DIM))
+    lines = [fitted(line, width)]
+    if snapshot.supervisor:
+        lines.append(fitted([(f" supervisor {snapshot.supervisor}", BAD)], width))
+    return [*lines, *_warnings(snapshot, width)]
+
+
+def _warnings(snapshot: Snapshot, width: int) -> list[Line]:
+    """Draw the warnings that hold, each in one or two lines."""
+    warnings = snapshot.active_warnings
+    texts: list[str] = []
+    for warning in warnings[:WARNINGS]:
+        texts += textwrap.wrap(warning.line, max(width - 2, 20), max_lines=2, placeholder=" …")
+    if len(warnings) > WARNINGS:
+        texts.append(f"and {', '.join(warning.kind for warning in warnings[WARNINGS:])}")
+    return [fitted([(f" {text}", WARN)], width) for text in texts]
+
+
+def sentence(snapshot: Snapshot, width: int) -> list[Line]:
+    """Draw the sentence of `bound_by` in one or two lines."""
+    head = " bound by: "
+    texts = textwrap.wrap(snapshot.bound_by or "–", max(width - len(head) - 1, 20), max_lines=2, placeholder=" …")
+    heads = [(head, TITLE), (" " * len(head), PLAIN)]
+    return [[heads[number], (text, BOLD)] for number, text in enumerate(texts)]
+
+
+def curve_lines(snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    """Draw the return of the last 100 episodes, or the reason why there is none yet."""
+    if not snapshot.returns:
+        since = f"{duration(snapshot.train_s)} since the first update"
+        reason = "no metrics recorded yet" if snapshot.episodes else "no episode has ended yet"
+        text = f"{reason} - {since}" if snapshot.updates else "no update yet"
+        return [[], [(f"   {text}", DIM)]]
+    return chart([Drawn(list(snapshot.returns), GOOD)], width, height, unit="steps")
+
+
+def rates(snapshot: Snapshot) -> list[Line]:
+    """Draw the rates over each window, and the run's main numbers."""
+    lines: list[Line] = [[(" " * 13, PLAIN), ("".join(f"{_window(window):>8}" for window in WINDOWS), DIM)]]
+    for name in TOTALS:
+        values: Mapping[int, float | None] = snapshot.rates.get(name, {})
+        cells = "".join(f"{amount(values.get(window)):>8}" for window in WINDOWS)
+        lines.append([(f" {NAMES[name]:<12}", PLAIN), (cells, BOLD)])
+    lines.append([(" return      ", PLAIN), (f"{_return(snapshot):>8}", BOLD)])
+    lines.append([(" updates     ", PLAIN), (f"{amount(snapshot.updates):>8}", BOLD)])
+    lines.append([(" lag         ", PLAIN), (f"{snapshot.lag:>8}", WARN if snapshot.lag > 4 else BOLD)])
+    lines.append(
+        [(" dropped     ", PLAIN), (f"{amount(snapshot.dropped):>8}", WARN if snapshot.dropped else BOLD)],
+    )
+    lines.append([(" cores busy  ", PLAIN), (f"{_cores(snapshot):>8}", BOLD)])
+    return lines + _replay(snapshot.replay)
+
+
+def rates_line(snapshot: Snapshot) -> Line:
+    """Draw the main numbers in one line, for a terminal without room for `rates`."""
+    known = snapshot.rates.get("env_steps", {}).get(WINDOWS[0])
+    return [
+        (f" {amount(known)}", BOLD),
+        (" steps/s   return ", PLAIN),
+        (_return(snapshot), BOLD),
+        (f"   lag {snapshot.lag}   cores {_cores(snapshot)}", PLAIN),
+        (f"   dropped {amount(snapshot.dropped)}" if snapshot.dropped else "", WARN),
+    ]
+
+
+def _window(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min"
+
+
+def _return(snapshot: Snapshot) -> str:
+    return "–" if snapshot.mean_return is None else f"{snapshot.mean_return:.1f}"
+
+
+def _replay(values: Mapping[str, float]) -> list[Line]:
+    """Draw how full the replay memory is, how often a step is drawn, and the ages and priorities of drawn steps."""
+    if not values.get("steps"):
+        return []
+    held, drawn = f"{amount(values['steps'])} ({values['fill']:.0%})", f"{values['draws_per_step']:.3g}"
+    line: Line = [(" replay ", PLAIN), (held, BOLD), (f"  drawn ×{drawn}", DIM)]
+    spread = f"   priorities {values['priority_share']:.0%}" if values["priority_share"] < 1 else ""
+    return [line, [(f"   age {amount(values['age_steps'])} steps{spread}", DIM)]]
+
+
+def _cores(snapshot: Snapshot) -> str:
+    return "–" if snapshot.cores_busy is None else f"{snapshot.cores_busy:.1f}/{snapshot.cores}"
+
+
+def event_line(event: Mapping[str, object]) -> Line:
+    """Draw an entry of the event log."""
+    kind, t = event.get("kind"), event.get("t")
+    style = BAD if kind in ("died", "lost", "not finite") else WARN if kind == WARNING else DIM
+    who = str(event.get("actor", "supervisor"))
+    time = clock(t) if isinstance(t, int | float) else "--:--:--"
+    return printable_line([(f" {time} {who:<18} {event.get('text', '')}", style)])
+
+
+def overview(snapshot: Snapshot, width: int) -> list[Line]:
+    """Draw everything in lines of `width` cells, for a file or a pipe."""
+    lines = [*header(snapshot, width), rule("return (last 100 episodes)", width)]
+    lines += [*curve_lines(snapshot, width, CURVE), rule("rates", width), *rates(snapshot)]
+    lines.append(rule("groups", width))
+    if snapshot.actors:
+        lines += table_lines(lay_out(GROUPS, groups_of(snapshot), width - 1))
+    else:
+        text = "the actors are starting" if snapshot.state == "starting" else "no data about its actors"
+        lines.append([(f"   {text}", DIM)])
+    if channels := channels_of(snapshot):
+        lines += [rule("channels", width), *table_lines(lay_out(CHANNELS, channels, width - 1))]
+    lines += [*sentence(snapshot, width), rule("events", width)]
+    lines += [event_line(event) for event in snapshot.events[-EVENTS:]]
+    return [fitted(line, width) for line in lines]

@@ -1,0 +1,355 @@
+"""The three tables of the monitor (groups of actors, channels, actors): their columns, and how these fit a width.
+
+    rows ──> lay_out(columns, rows, width) ──> Table: titles, widths, cells ──> a DataTable, or lines of text
+
+A column is as wide as its widest cell, so names align. Where the width is too small, the columns with the greatest
+`drop_rank` are left out, and so is a column without any text. The last column may be `rest`: it takes the width that
+the others leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from hive.monitor.drawing import (
+    BAD,
+    BOLD,
+    DIM,
+    GOOD,
+    PLAIN,
+    SECOND,
+    TITLE,
+    WARN,
+    Line,
+    amount,
+    bar,
+    counted,
+    duration,
+    level,
+    share,
+    size,
+)
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
+from hive.monitor.snapshot import Snapshot
+from hive.printable import printable
+
+__all__ = [
+    "ACTORS",
+    "CHANNELS",
+    "GROUPS",
+    "Cell",
+    "Channel",
+    "Column",
+    "Group",
+    "Table",
+    "channels_of",
+    "groups_of",
+    "lay_out",
+    "sorted_rows",
+    "table_lines",
+]
+
+GAP = 2  # blank cells between two columns
+LEAST_REST = 12  # cells below which the column that takes the remaining width is left out
+RECENT_S = 10.0  # seconds for which a restart colours the row of its group: ten updates of the screen
+SLOW_S = 3.0  # seconds in one busy phase after which it is coloured
+BAR = 10  # width in cells of the bar of a group's busy share
+MOST_LEVELS = 64  # actors of a group that have a cell each
+
+R = TypeVar("R")
+
+
+class Cell(NamedTuple):
+    """The text of a cell and the name of its style."""
+
+    text: str
+    style: str = PLAIN
+
+
+@dataclass(frozen=True)
+class Column(Generic[R]):
+    """One column. Columns with a greater `drop_rank` are left out first; rank 0 is never left out."""
+
+    title: str
+    cell: Callable[[R], Cell]
+    drop_rank: int = 0
+    left: bool = False  # whether cells are aligned to the left
+    least: int = 0  # minimum width in cells: keeps the table steady while values change
+    rest: bool = False  # whether it takes the remaining width, and only that
+    order: Callable[[R], float | str] | None = None  # sort key
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that fits its width: indices, titles and widths of its columns, and the cells of each row by its key."""
+
+    columns: tuple[int, ...]
+    titles: tuple[str, ...]
+    widths: tuple[int, ...]
+    rows: Mapping[str, tuple[Cell, ...]]
+
+
+def lay_out(columns: Sequence[Column[R]], rows: Mapping[str, R], width: int) -> Table:
+    """Return the table of these rows, at most `width` cells wide. Cells are aligned and cut to their columns."""
+    cells = {key: [_safe(column.cell(row)) for column in columns] for key, row in rows.items()}
+    needed = [
+        LEAST_REST
+        if column.rest
+        else max([len(column.title), column.least, *(len(row[n].text) for row in cells.values())])
+        for n, column in enumerate(columns)
+    ]
+    shown = [n for n in range(len(columns)) if not cells or any(row[n].text for row in cells.values())]
+    while _total(needed, shown) > width:
+        droppable = [n for n in shown if columns[n].drop_rank]
+        if not droppable:
+            break
+        shown.remove(max(droppable, key=lambda n: columns[n].drop_rank))
+    for n in shown:
+        if columns[n].rest:
+            needed[n] += max(width - _total(needed, shown), 0)
+    return Table(
+        tuple(shown),
+        tuple(_aligned(columns[n].title, columns[n], needed[n]) for n in shown),
+        tuple(needed[n] for n in shown),
+        {
+            key: tuple(Cell(_aligned(row[n].text, columns[n], needed[n]), row[n].style) for n in shown)
+            for key, row in cells.items()
+        },
+    )
+
+
+def _total(needed: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(needed[n] + GAP for n in shown)
+
+
+def _safe(cell: Cell) -> Cell:
+    return Cell(printable(cell.text), cell.style)
+
+
+def _aligned(text: str, column: Column[R], width: int) -> str:
+    if len(text) > width:
+        return text[: width - 1] + "…"
+    return text.ljust(width) if column.left or column.rest else text.rjust(width)
+
+
+def table_lines(table: Table, *, indent: int = 1) -> list[Line]:
+    """Draw the table as text: a line of titles, and one for each row."""
+    lines: list[Line] = [[(" " * indent, PLAIN), ((" " * GAP).join(table.titles), TITLE)]]
+    for row in table.rows.values():
+        line: Line = [(" " * indent, PLAIN)]
+        for cell in row:
+            line += [(cell.text, cell.style), (" " * GAP, PLAIN)]
+        lines.append(line)
+    return lines
+
+
+# --- groups of actors
+
+
+@dataclass(frozen=True)
+class Group:
+    """The actors of one group, and the exit of one of them in the last `RECENT_S` seconds, if there was one."""
+
+    name: str
+    rows: Sequence[ActorRow]
+    exit_text: str = ""
+    exit_s: float = 0.0  # seconds since this exit
+
+    @property
+    def missing(self) -> list[ActorRow]:
+        """The actors that should run and do not."""
+        return [row for row in self.rows if row.state not in ("running", "draining", "finished", "paused")]
+
+    def mean(self, name: str) -> float | None:
+        known = [value for row in self.rows if (value := getattr(row, name)) is not None]
+        return sum(known) / len(known) if known else None
+
+
+def groups_of(snapshot: Snapshot) -> dict[str, Group]:
+    """Return the groups in the order of the topology."""
+    recent = [
+        event
+        for event in snapshot.events
+        if event.get("kind") == "died"
+        and isinstance(t := event.get("t"), int | float)
+        and 0 <= snapshot.t - t < RECENT_S
+    ]
+    groups = {}
+    for name, rows in snapshot.groups.items():
+        names = {row.name for row in rows} | {row.process for row in rows}
+        exits = [event for event in recent if event.get("actor") in names]
+        last = (str(exits[-1].get("text", "")), snapshot.t - exits[-1]["t"]) if exits else ("", 0.0)
+        groups[name] = Group(name, rows, *last)
+    return groups
+
+
+def _row_style(group: Group) -> str:
+    """Return the style of a whole row: an actor is missing, or one has exited a moment ago."""
+    return BAD if group.missing and _live(group) else WARN if group.exit_text else ""
+
+
+def _live(group: Group) -> bool:
+    """Return whether the group's run is live: the rows of an ended run all have the state of the run."""
+    return any(row.state not in ("stopped", "failed", "lost") or row.pid for row in group.rows)
+
+
+def _of_group(text: Callable[[Group], str], style: str = PLAIN) -> Callable[[Group], Cell]:
+    return lambda group: Cell(text(group), _row_style(group) or style)
+
+
+def _note(group: Group) -> Cell:
+    """Name missing actors, else the last exit, else the phases that take most of the time."""
+    if (missing := group.missing) and _live(group):
+        more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
+        return Cell(", ".join(f"{row.name} {row.state}" for row in missing[:2]) + more, BAD)
+    if group.exit_text:
+        return Cell(f"{duration(group.exit_s)} ago: {group.exit_text}", WARN)
+    if group.mean("busy") is None:
+        return Cell(", ".join(dict.fromkeys(row.state for row in group.rows)), DIM)
+    return Cell("  ".join(f"{name} {share(part)}" for name, part in _phases(group.rows)), DIM)
+
+
+def _phases(rows: Sequence[ActorRow]) -> list[tuple[str, float]]:
+    """Return (phase, share) of the phases that take most of the group's work."""
+    shares: dict[str, float] = {}
+    for row in rows:
+        for phase, part in row.phases.items():
+            if row.kinds.get(phase) in ("busy", "runtime"):
+                shares[phase] = shares.get(phase, 0.0) + part / len(rows)
+    return sorted((item for item in shares.items() if item[1] >= 0.005), key=lambda item: -item[1])[:3]
+
+
+def _levels(group: Group) -> str:
+    """Draw the busy share of each actor in one cell."""
+    return "".join(level(row.busy) for row in group.rows[:MOST_LEVELS]) if len(group.rows) > 1 else ""
+
+
+def _bar(group: Group) -> str:
+    busy = group.mean("busy")
+    return "" if busy is None else bar(busy, BAR)
+
+
+GROUPS: tuple[Column[Group], ...] = (
+    Column("GROUP", _of_group(lambda g: g.name, BOLD), left=True, least=16),
+    Column("ACTORS", _of_group(lambda g: counted(len(g.rows), "actor")), 3),
+    Column("RESTARTS", _of_group(lambda g: str(sum(row.restarts for row in g.rows))), 5),
+    Column("BUSY", _of_group(lambda g: share(g.mean("busy")), BOLD), least=4),
+    Column("", _of_group(_bar, GOOD), 4, left=True, least=BAR),
+    Column("IN", _of_group(lambda g: share(g.mean("wait_in"))), 1, least=4),
+    Column("OUT", _of_group(lambda g: share(g.mean("wait_out"))), 1, least=4),
+    Column("EACH", _of_group(_levels, SECOND), 6, left=True),
+    Column("WORK", _note, 2, rest=True),
+)
+
+
+# --- channels and boards
+
+
+class Channel(NamedTuple):
+    """A channel or a board, and its name."""
+
+    name: str
+    row: ChannelRow | BoardRow
+
+
+def channels_of(snapshot: Snapshot) -> dict[str, Channel]:
+    """Return the channels and boards, each after the group that fills it. A key is a name that begins with its kind."""
+    edges: dict[str, Channel] = {f"channel {name}": Channel(name, row) for name, row in snapshot.channels.items()}
+    edges |= {f"board {name}": Channel(name, row) for name, row in snapshot.boards.items()}
+    order = {name: number for number, name in enumerate(snapshot.groups)}
+    return dict(sorted(edges.items(), key=lambda item: order.get(item[1].row.source, len(order))))
+
+
+def _held(channel: Channel) -> Cell:
+    row = channel.row
+    if isinstance(row, BoardRow):
+        return Cell(f"v{row.version}" if row.version is not None and row.version >= 0 else "no version yet", SECOND)
+    full = row.occupancy
+    style = WARN if full is not None and full >= 0.99 and row.carrier in ("slots", "zmq") else PLAIN
+    return Cell(f"{level(full)} {row.in_flight}/{row.capacity}" if row.capacity else f"{row.in_flight} held", style)
+
+
+def _carried(channel: Channel) -> Cell:
+    row = channel.row
+    if row.rate is not None:
+        return Cell(f"{amount(row.rate)}/s")
+    return Cell("–" if isinstance(row, BoardRow) else f"{amount(row.produced)} in all")
+
+
+def _dropped(channel: Channel) -> Cell:
+    lost = {} if isinstance(channel.row, BoardRow) else {why: n for why, n in channel.row.dropped.items() if n}
+    if not lost:
+        return Cell("")
+    reasons = ", ".join(f"{reason} {amount(n)}" for reason, n in lost.items())
+    return Cell(f"{amount(sum(lost.values()))} ({reasons})", WARN)
+
+
+CHANNELS: tuple[Column[Channel], ...] = (
+    Column("CHANNEL", lambda c: Cell(c.name), left=True, least=16),
+    Column("BY", lambda c: Cell("board" if isinstance(c.row, BoardRow) else c.row.carrier, DIM), 3, left=True),
+    Column("FROM", lambda c: Cell(c.row.source, DIM), 4, left=True),
+    Column("TO", lambda c: Cell(", ".join(c.row.targets), DIM), 2, left=True),
+    Column("HELD", _held, least=6),
+    Column("RATE", _carried, least=8),
+    Column("DROPPED", _dropped, 1, rest=True),
+)
+
+
+# --- actors
+
+
+def _since(row: ActorRow) -> Cell:
+    slow = row.kinds.get(row.activity) in ("busy", "runtime") and row.since_s >= SLOW_S
+    return Cell(duration(row.since_s) if row.activity else "–", BAD if slow else PLAIN)
+
+
+def _state(row: ActorRow) -> Cell:
+    alive = {"running": GOOD, "draining": WARN, "finished": DIM, "paused": WARN}
+    return Cell(row.state, alive.get(row.state, BAD if row.group else DIM))
+
+
+def _restarts(row: ActorRow) -> Cell:
+    return Cell(str(row.restarts), WARN if row.restarts else DIM)
+
+
+ACTORS: tuple[Column[ActorRow], ...] = (
+    Column("NAME", lambda r: Cell(r.name, BOLD), left=True, least=12, order=lambda r: r.name),
+    Column("STATE", _state, left=True, least=8, order=lambda r: r.state),
+    Column("ACTIVITY", lambda r: Cell(r.activity or "–"), 1, left=True, least=14, order=lambda r: r.activity),
+    Column("SINCE", _since, 4, least=6, order=lambda r: r.since_s),
+    Column("CPU", lambda r: Cell(share(r.cpu)), 3, least=4, order=lambda r: r.cpu or 0.0),
+    Column("MEMORY", lambda r: Cell(size(r.memory_bytes)), 8, order=lambda r: r.memory_bytes or 0),
+    Column(
+        "RATE",
+        lambda r: Cell(f"{amount(r.rate)}/s" if r.rate is not None else "–"),
+        7,
+        least=8,
+        order=lambda r: r.rate or 0.0,
+    ),
+    Column("BUSY", lambda r: Cell(share(r.busy), BOLD), 0, least=4, order=lambda r: r.busy or 0.0),
+    Column("IN", lambda r: Cell(share(r.wait_in)), 2, least=4, order=lambda r: r.wait_in or 0.0),
+    Column("OUT", lambda r: Cell(share(r.wait_out)), 2, least=4, order=lambda r: r.wait_out or 0.0),
+    Column(
+        "VERSION", lambda r: Cell(str(r.version) if r.version is not None else "–"), 9, order=lambda r: r.version or 0
+    ),
+    Column("LAG", lambda r: Cell(str(r.lag) if r.lag is not None else "–"), 6, order=lambda r: r.lag or 0),
+    Column("RESTARTS", _restarts, 5, order=lambda r: r.restarts),
+    Column("PID", lambda r: Cell(str(r.pid) if r.pid else "–", DIM), 10, least=7, order=lambda r: r.pid),
+    Column("EXIT REPORT", lambda r: Cell(r.last_words, BAD), 7, rest=True, order=lambda r: r.last_words),
+)
+
+
+def sorted_rows(snapshot: Snapshot, column: int, reverse: bool) -> dict[str, ActorRow]:
+    """Return a row for each process of the run by its name, sorted by `column`.
+
+    column: index into `ACTORS`; -1 keeps the order of the topology, helpers first.
+    """
+    rows = [*snapshot.helpers, *snapshot.actors]
+    order = ACTORS[column].order if column >= 0 else None
+    if order is not None:
+        rows = sorted(rows, key=order, reverse=reverse)
+    elif reverse:
+        rows = rows[::-1]
+    return {row.name: row for row in rows}

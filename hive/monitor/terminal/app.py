@@ -1,0 +1,381 @@
+"""The application: tabs for the four screens, a header above them and the keys of the current one below.
+
+    a thread polls the run (hive.monitor.poller) ──NewSnapshot──> View ──> the current screen: changed cells and lines
+    a key, a click, a command ──> Request ──> confirmation ──> the supervisor, in a thread with its own connection
+
+Only the visible screen is updated, and only where its text has changed, so an open view takes little time from the run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any, ClassVar
+
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.filter import LineFilter
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Footer, Tab, Tabs
+
+from hive.errors import HiveError
+from hive.monitor.actor_detail import Inspection
+from hive.monitor.drawing import DIM, Line
+from hive.monitor.overview import header
+from hive.monitor.poller import Poller
+from hive.monitor.snapshot import Snapshot
+from hive.monitor.terminal.actors_pane import ActorsPane, OpenActor
+from hive.monitor.terminal.dialogs import ActorDetail, Ask, Confirm, TextPage
+from hive.monitor.terminal.learning_pane import LearningPane
+from hive.monitor.terminal.logs_pane import LogsPane
+from hive.monitor.terminal.overview_pane import OverviewPane
+from hive.monitor.terminal.palette import Command, Commands
+from hive.monitor.terminal.view import Request, View, question_of
+from hive.monitor.terminal.widgets import Ascii, Block
+from hive.printable import printable, printable_lines
+from hive.records import RunDirectory, find_runs
+from hive.records.regular import open_regular
+from hive.runtime.run.control import ControlClient, open_run
+
+__all__ = ["SCREENS", "Inspected", "Monitor", "NewSnapshot", "Noticed", "watch"]
+
+AGAIN_S = 1.0  # seconds between two polls of a run whose supervisor sends nothing
+CRASH_BYTES = 1 << 18  # bytes of a crash report that are shown
+SCREENS = ("overview", "actors", "learning", "logs")
+FOCUS = {"overview": "#overview", "actors": "#actors", "learning": "#curves", "logs": "#lines"}
+NOTICES = {
+    "pause": "the run is pausing",
+    "resume": "the run resumes",
+    "save": "a checkpoint is being written; the event log reports when it is done",
+    "down": "the run is ending: it saves its state",
+    "scale": "the run saves its state and continues with other workers; the event log reports when it is done",
+}
+
+
+class NewSnapshot(Message):
+    """There is a new snapshot, or the reason why there is none."""
+
+    def __init__(self, snapshot: Snapshot | None, problem: str = "") -> None:
+        super().__init__()
+        self.snapshot = snapshot
+        self.problem = problem
+
+
+class Inspected(Message):
+    """The supervisor has replied about an actor, or the request has failed."""
+
+    def __init__(self, inspection: Inspection) -> None:
+        super().__init__()
+        self.inspection = inspection
+
+
+class Noticed(Message):
+    """A notice about a request: what it does, or why it failed."""
+
+    def __init__(self, text: str, *, failed: bool = False) -> None:
+        super().__init__()
+        self.text = text
+        self.failed = failed
+
+
+class Monitor(App[None]):
+    """The application. It polls `poller` in a thread; with None, messages must be posted from outside (tests)."""
+
+    COMMANDS: ClassVar[set[Any]] = {Commands, *App.COMMANDS}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(n), f"go('{name}')", name, show=False) for n, name in enumerate(SCREENS, 1)),
+        Binding("c", "crash", "crash report"),
+        Binding("colon,question_mark", "command_palette", "commands", key_display=":"),
+        Binding("q", "quit", "leave"),
+        Binding("ctrl+c", "quit", priority=True, show=False),
+    ]
+    COMMAND_PALETTE_DISPLAY = ":"
+    CSS = """
+    #header { height: auto; }
+    Tabs { height: 1; Underline { display: none; } Tab.-active { background: $accent; color: $background; } }
+    #tabs-list-bar { height: 1; }
+    ContentSwitcher { height: 1fr; }
+    #waiting { height: 1fr; }
+    .outdated Grid, .outdated Block { text-opacity: 50%; }
+    """
+
+    def __init__(
+        self, directory: RunDirectory, poller: Poller | None, *, ascii_only: bool = False, readonly: bool = False
+    ) -> None:
+        super().__init__()
+        self.title = printable(directory.name)
+        self.animation_level = "none"
+        self.directory = directory
+        self.poller = poller
+        self.ascii_only = ascii_only
+        self.lock = threading.Lock()
+        series = (poller or Poller(directory)).series
+        self.view = View(directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock)
+        self.leaving = threading.Event()
+        self.state = ""
+
+    def compose(self) -> ComposeResult:
+        yield Block(self._header, id="header")
+        tabs = Tabs(*(Tab(f"{n} {name}", id=f"tab-{name}") for n, name in enumerate(SCREENS, 1)))
+        tabs.can_focus = False
+        yield tabs
+        with ContentSwitcher(initial="waiting"), Vertical(id="waiting"):
+            yield Block(self._waiting)
+        yield Footer(show_command_palette=False, compact=True)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), *([Ascii()] if self.ascii_only else [])]
+
+    def _header(self, width: int, height: int) -> list[Line]:
+        seen = self.view.snapshot
+        lines = header(seen, width) if seen else [[(f" {self.directory.name}", DIM)]]
+        if self.view.readonly:
+            lines[0] = [*lines[0][:-1], ("   readonly", DIM)]
+        return lines
+
+    def _waiting(self, width: int, height: int) -> list[Line]:
+        texts = (self.view.problem or "waiting for the supervisor").splitlines()
+        return [[], *([(f"   {text}", DIM)] for text in texts)]
+
+    async def on_mount(self) -> None:
+        switcher = self.query_one(ContentSwitcher)
+        for pane in (
+            OverviewPane(self.view, id="overview"),
+            ActorsPane(self.view, id="actors-pane"),
+            LearningPane(self.view, id="learning"),
+            LogsPane(self.view, id="logs"),
+        ):
+            await switcher.mount(pane)
+            pane.display = False
+        self.theme_changed_signal.subscribe(self, lambda theme: self._repaint())
+        if self.poller is not None:
+            threading.Thread(target=self._poll, args=(self.poller,), daemon=True).start()
+
+    def on_unmount(self) -> None:
+        self.leaving.set()
+
+    # --- screens
+
+    @property
+    def pane(self) -> Any:
+        """The pane of the current screen, or None before the first snapshot."""
+        shown = self.screen_stack[0].query_one(ContentSwitcher).visible_content
+        return shown if hasattr(shown, "refresh_snapshot") else None
+
+    def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
+        if self.view.snapshot is not None and event.tab.id:
+            self._switch(event.tab.id.removeprefix("tab-"))
+
+    def action_go(self, name: str) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        self.screen_stack[0].query_one(Tabs).active = f"tab-{name}"
+
+    def _switch(self, name: str) -> None:
+        base = self.screen_stack[0]
+        base.query_one(ContentSwitcher).current = "actors-pane" if name == "actors" else name
+        self.pane.refresh_snapshot()
+        base.query_one(FOCUS[name]).focus()
+
+    def _refresh(self) -> None:
+        """Show the view's snapshot in the header, the current screen and an open dialog."""
+        if self.leaving.is_set() or not self.screen_stack:  # a snapshot that arrives while the application ends
+            return
+        base = self.screen_stack[0]
+        base.query_one("#header", Block).redraw()
+        if self.view.snapshot is None:
+            base.query_one("#waiting Block", Block).redraw()
+            return
+        if self.pane is None:
+            self._switch((base.query_one(Tabs).active or "tab-overview").removeprefix("tab-"))
+        base.set_class(bool(self.view.snapshot.supervisor), "outdated")
+        self.pane.refresh_snapshot()
+        for screen in self.screen_stack[1:]:
+            if isinstance(screen, ActorDetail):
+                self.view.log.read()
+                screen.refresh_snapshot()
+        state = f"{self.view.snapshot.state} {self.view.snapshot.supervisor}"
+        if state != self.state:
+            self.state = state
+            self.refresh_bindings()
+
+    def _repaint(self) -> None:
+        """Draw the current screen in the colours of another theme."""
+        if self.pane is not None:
+            self.pane.repaint()
+
+    # --- messages
+
+    def _poll(self, poller: Poller) -> None:
+        """Post snapshots until the application ends; runs in its own thread."""
+        while not self.leaving.is_set():
+            try:
+                poller.wait()
+                with self.lock:
+                    snapshot = poller.take()
+                self.post_message(NewSnapshot(snapshot))
+                quiet = bool(snapshot.supervisor) or poller.client is None
+            except HiveError as error:
+                self.post_message(NewSnapshot(None, error.render()))
+                quiet = True
+            except OSError as error:  # its directory was removed while the view was open
+                text = f"error: the files of {self.directory.name} cannot be read: {error.strerror}"
+                self.post_message(NewSnapshot(None, text))
+                quiet = True
+            if quiet:
+                self.leaving.wait(AGAIN_S)
+        poller.close()
+
+    def on_new_snapshot(self, message: NewSnapshot) -> None:
+        if message.snapshot is not None:
+            self.view.show(message.snapshot)
+        else:
+            self.view.problem = message.problem
+        self._refresh()
+
+    def on_inspected(self, message: Inspected) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, ActorDetail):
+                screen.inspected(message.inspection)
+
+    def on_noticed(self, message: Noticed) -> None:
+        self.notify(printable_lines(message.text), severity="error" if message.failed else "information", markup=False)
+
+    def on_open_actor(self, message: OpenActor) -> None:
+        self.push_screen(ActorDetail(self.view, message.actor, self.inspect))
+
+    def on_request(self, request: Request) -> None:
+        def confirmed(yes: bool | None) -> None:
+            if yes:
+                self._in_thread(request)
+
+        self.push_screen(Confirm(question_of(request, self.view.row(request.actor))), confirmed)
+
+    # --- requests to the supervisor
+
+    def inspect(self, actor: str) -> None:
+        """Request the stack and the transition history of an actor."""
+        threading.Thread(target=self._inspect, args=(actor,), daemon=True).start()
+
+    def _inspect(self, actor: str) -> None:
+        try:
+            with closing(open_run(self.directory)) as client:
+                stack, transitions = client.inspect(actor)
+            self.post_message(Inspected(Inspection(actor, stack, transitions)))
+        except HiveError as error:
+            self.post_message(Inspected(Inspection(actor, error=str(error))))
+
+    def _in_thread(self, request: Request) -> None:
+        threading.Thread(target=self._carry_out, args=(request,), daemon=True).start()
+
+    def _carry_out(self, request: Request) -> None:
+        """Send the request to the supervisor; runs in its own thread."""
+        try:
+            with closing(open_run(self.directory)) as client:
+                notice = _send(client, request)
+            self.post_message(Noticed(notice))
+        except HiveError as error:
+            self.post_message(Noticed(error.render().removeprefix("error: "), failed=True))
+
+    # --- commands
+
+    def commands(self) -> Iterable[Command]:
+        """Return the commands of the palette that are possible now."""
+        for name in SCREENS:
+            yield Command(f"screen {name}", "show this screen", partial(self.action_go, name))
+        for kind, text in (
+            ("pause", "pause the run; its state stays in memory"),
+            ("resume", "continue the paused run"),
+            ("save", "write a checkpoint now"),
+            ("down", "end the run after saving its state"),
+        ):
+            if self.view.may(kind):
+                yield Command(kind, text, partial(self._request, kind))
+        for kind, text, example in (
+            ("set", "change keys of the algorithm", "algorithm.learning_rate=1e-4"),
+            ("scale", "change the number of workers", "collection.workers=4"),
+        ):
+            if self.view.may(kind):
+                ask = partial(self._ask, kind, example)
+                yield Command(kind, f"{text}: {example}", ask)
+        yield from self._actor_commands()
+        if self._crashes():
+            yield Command("crash report", "read the newest crash report", self.action_crash)
+
+    def _actor_commands(self) -> Iterable[Command]:
+        for row in self.view.snapshot.actors if self.view.snapshot else ():
+            name = printable(row.name)
+            if self.view.answers():
+                yield Command(
+                    f"stack {name}",
+                    "its stack, transition history and log",
+                    partial(self._open, row.name),
+                )
+            for kind, text in (("restart", "restart its process"), ("kill", "kill its process, as a failure")):
+                if self.view.may(kind):
+                    yield Command(
+                        f"{kind} {name}",
+                        text,
+                        partial(self._request, kind, row.name),
+                    )
+
+    def _request(self, kind: str, actor: str = "") -> None:
+        self.post_message(Request(kind, actor))
+
+    def _open(self, actor: str) -> None:
+        self.post_message(OpenActor(actor))
+
+    def _ask(self, kind: str, example: str) -> None:
+        def given(text: str | None) -> None:
+            if text:
+                self.post_message(Request(kind, sets=text.split()))
+
+        self.push_screen(Ask(f"{kind} KEY=VALUE, several separated by blanks", example), given)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        yield SystemCommand("theme", "choose the colours", self.action_change_theme)
+        yield SystemCommand("keys", "show the keys of this screen", self.action_show_help_panel)
+        yield SystemCommand("leave", "close this view; the run continues", self.action_quit)
+
+    def _crashes(self) -> list[Any]:
+        return sorted(self.directory.crashes.glob("*.txt"), key=lambda path: path.stat().st_mtime)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "crash" or bool(self._crashes())
+
+    def action_crash(self) -> None:
+        """Show the newest crash report."""
+        if not (reports := self._crashes()):
+            return
+        try:
+            with open_regular(reports[-1]) as file:
+                text = file.read(CRASH_BYTES).decode(errors="replace")
+        except OSError as error:
+            text = f"cannot be read: {error.strerror}"
+        self.push_screen(TextPage([str(reports[-1]), "", *text.splitlines()]))
+
+
+def _send(client: ControlClient, request: Request) -> str:
+    """Send a request; return the notice that says what it does."""
+    if request.kind in ("restart", "kill"):
+        client.kill(request.actor, by_hand=request.kind == "restart")
+        return f"{request.actor} was killed and is being restarted"
+    if request.kind == "set":
+        client.set(request.sets)
+        return f"the run continues with {' '.join(request.sets)}"
+    if request.kind == "scale":
+        client.scale(request.sets)
+    elif request.kind == "down":
+        client.down("hive monitor")
+    else:
+        {"pause": client.pause, "resume": client.resume, "save": client.save}[request.kind]()
+    return NOTICES[request.kind]
+
+
+def watch(directory: RunDirectory, *, ascii_only: bool = False, readonly: bool = False) -> None:
+    """Show the run until the user leaves. Needs a terminal on stdin and stdout."""
+    Monitor(directory, Poller(directory), ascii_only=ascii_only, readonly=readonly).run()

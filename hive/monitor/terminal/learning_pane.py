@@ -1,0 +1,178 @@
+"""The third screen: the run's metrics as curves, in a grid that scrolls. A click enlarges a curve; escape ends that."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import ItemGrid, Vertical, VerticalScroll
+
+from hive.monitor.drawing import DIM, Line
+from hive.monitor.learning import curve_chart, per_page, ranked
+from hive.monitor.series import AXES, Series
+from hive.monitor.terminal.view import View
+from hive.monitor.terminal.widgets import Block
+
+__all__ = ["LearningPane"]
+
+EVERY_S = 3.0  # seconds between two drawings of the curves: they grow slowly
+LEAST, MOST = 7, 16  # height in lines of one curve
+WIDTH = 36  # least width in cells of one curve
+
+
+class Plot(Block):
+    """One curve."""
+
+    DEFAULT_CSS = "Plot { width: 1fr; &:hover { background: $surface; } }"
+
+    def on_click(self) -> None:
+        if self.screen.maximized is self:
+            self.screen.minimize()
+        else:
+            self.screen.maximize(self)
+
+    @property
+    def allow_maximize(self) -> bool:
+        return True
+
+
+class LearningPane(Vertical):
+    """The curves; see the module."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "page", "next page"),
+        Binding("x", "axis", "axis"),
+        Binding("o", "compare", "compare with another run"),
+        Binding("b", "switch('band')", "band"),
+        Binding("l", "switch('logarithmic')", "logarithmic"),
+    ]
+    DEFAULT_CSS = """
+    LearningPane VerticalScroll { scrollbar-size: 1 1; }
+    LearningPane ItemGrid { height: auto; }
+    """
+
+    def __init__(self, view: View, **names: Any) -> None:
+        super().__init__(**names)
+        self.view = view
+        self.axis = 0
+        self.settings = {"band": False, "logarithmic": False}
+        self.other: Series | None = None
+        self.other_name = ""
+        self.names: list[str] = []
+        self.drawn_t = float("-inf")
+        self.height = LEAST  # lines of each curve
+
+    def compose(self) -> ComposeResult:
+        yield Block(self._facts, id="facts")
+        with VerticalScroll(id="curves"):
+            yield ItemGrid(min_column_width=WIDTH, id="plots")
+
+    def _facts(self, width: int, height: int) -> list[Line]:
+        if not self.names:
+            return [[(" no metrics yet: the recorder writes the first after `record.every_s` seconds", DIM)]]
+        facts = [f"over {AXES[self.axis]}", *(name for name, on in self.settings.items() if on)]
+        facts += [f"with {self.other_name}"] if self.other_name else []
+        return [[(f" {' · '.join(facts)}", DIM)]]
+
+    def _plot(self, name: str) -> Plot:
+        def content(width: int, height: int) -> list[Line]:
+            with self.view.lock:
+                return curve_chart(
+                    self.view.series,
+                    name,
+                    width - 1,
+                    height,
+                    axis=AXES[self.axis],
+                    band=self.settings["band"],
+                    logarithmic=self.settings["logarithmic"],
+                    other=self.other,
+                )
+
+        plot = Plot(content)
+        plot.styles.height = self.height
+        return plot
+
+    def refresh_snapshot(self) -> None:
+        """Show the view's series, if the curves were drawn some seconds ago."""
+        seen = self.view.snapshot
+        if seen is None or not self.display or 0 <= seen.t - self.drawn_t < EVERY_S:
+            return
+        self.drawn_t = seen.t
+        if self.other is not None:
+            self.other.read()
+        with self.view.lock:
+            names = ranked(self.view.series.names)
+        if names != self.names:
+            self.names = names
+            grid = self.query_one("#plots", ItemGrid)
+            self._arrange()
+            grid.remove_children()
+            grid.mount_all(self._plot(name) for name in names)
+            self.refresh_bindings()
+        self._redraw()
+
+    def _redraw(self) -> None:
+        for block in self.query(Block):
+            block.redraw()
+        for plot in self.screen.query(Plot):
+            plot.redraw()
+
+    def _arrange(self) -> None:
+        """Give the curves the height that shows as many as fit, or all of the screen to a few."""
+        size = self.query_one("#curves").size
+        across, down = per_page(max(size.width, 1), max(size.height, 1))
+        rows = min(-(-len(self.names) // across), down) or 1
+        self.height = max(LEAST, min(MOST, size.height // rows))
+        self.query_one("#plots", ItemGrid).styles.grid_rows = str(self.height)
+        for plot in self.query(Plot):
+            plot.styles.height = self.height
+
+    def on_resize(self) -> None:
+        self._arrange()
+
+    def on_show(self) -> None:
+        self.drawn_t = float("-inf")
+        self.refresh_snapshot()
+
+    def repaint(self) -> None:
+        """Draw everything anew, in the colours of another theme."""
+        for plot in self.query(Plot):
+            plot.refresh()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "compare":
+            return bool(self._runs()) or self.other is not None
+        if action == "switch" and parameters == ("band",):
+            curves = [*self.view.series.curves.values(), *self.view.series.group_curves.values()]
+            return any(curve.points("steps", "low") for curve in curves)
+        return True
+
+    def _runs(self) -> list[Any]:
+        return [run for run in self.view.others() if run.path != self.view.directory.path]
+
+    def action_page(self) -> None:
+        curves = self.query_one("#curves")
+        if curves.scroll_y >= curves.max_scroll_y:
+            curves.scroll_home(animate=False)
+        else:
+            curves.scroll_page_down(animate=False)
+
+    def action_axis(self) -> None:
+        self.axis = (self.axis + 1) % len(AXES)
+        self._redraw()
+
+    def action_switch(self, name: str) -> None:
+        self.settings[name] = not self.settings[name]
+        self._redraw()
+
+    def action_compare(self) -> None:
+        """Compare with the next of the other runs, and with none after the last one."""
+        runs = self._runs()
+        names = [run.name for run in runs]
+        index = names.index(self.other_name) + 1 if self.other_name in names else 0
+        self.other, self.other_name = None, ""
+        if index < len(runs):
+            self.other, self.other_name = Series(runs[index].metrics_file), names[index]
+            self.other.read()
+        self._redraw()

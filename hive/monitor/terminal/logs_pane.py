@@ -1,0 +1,127 @@
+"""The fourth screen: the logs of all actors, merged by time; filtered by level and actor, searched, followed."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input, RichLog
+
+from hive.monitor.drawing import DIM, Line, counted
+from hive.monitor.log_view import KEPT, LEVELS, Entry, entry_line
+from hive.monitor.terminal.view import View
+from hive.monitor.terminal.widgets import Block, rich_text, styles_of
+
+__all__ = ["LogsPane"]
+
+
+class LogsPane(Vertical):
+    """The logs; see the module."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search", key_display="/"),
+        Binding("a", "next_actor", "next actor"),
+        Binding("e", "level(3)", "errors"),
+        Binding("w", "level(2)", "warnings"),
+        Binding("i", "level(1)", "info"),
+        Binding("d", "level(0)", "all levels"),
+        Binding("f", "follow", "follow"),
+        Binding("escape", "reset", "show all", show=False),
+    ]
+    DEFAULT_CSS = """
+    LogsPane RichLog { height: 1fr; background: transparent; scrollbar-size: 1 1; }
+    LogsPane Input { display: none; dock: bottom; height: 1; border: none; padding: 0 1; &:focus { border: none; } }
+    LogsPane Input.shown { display: block; }
+    """
+
+    def __init__(self, view: View, **names: Any) -> None:
+        super().__init__(**names)
+        self.view = view
+        self.level = 0
+        self.only = ""
+        self.search = ""
+        self.count = 0  # lines shown
+
+    def compose(self) -> ComposeResult:
+        yield Block(self._facts, id="facts")
+        yield RichLog(id="lines", max_lines=KEPT, wrap=False, min_width=0)
+        yield Input(placeholder="search", id="search", compact=True)
+
+    @property
+    def lines(self) -> RichLog:
+        return self.query_one("#lines", RichLog)
+
+    def _facts(self, width: int, height: int) -> list[Line]:
+        facts = [counted(self.count, "line"), LEVELS[self.level], self.only or "all actors"]
+        facts += [f"/{self.search}"] if self.search else []
+        return [[(f" {' · '.join(facts)}", DIM)]]
+
+    def refresh_snapshot(self) -> None:
+        """Add the lines that were written since the last call."""
+        if self.display:
+            self._write([entry for entry in self.view.log.read() if self._matches(entry)])
+
+    def _matches(self, entry: Entry) -> bool:
+        return entry.matches(self.level, self.only, self.search)
+
+    def _write(self, entries: list[Entry]) -> None:
+        if entries:
+            styles = styles_of(self.app)
+            at_end = self.lines.is_vertical_scroll_end
+            for entry in entries:
+                self.lines.write(rich_text(entry_line(entry, self.search), styles), scroll_end=at_end, shrink=False)
+        self.count = min(self.count + len(entries), KEPT)
+        self.query_one("#facts", Block).redraw()
+
+    def rewrite(self) -> None:
+        """Write all lines anew, after the filter or the theme has changed."""
+        self.view.log.read()
+        self.lines.clear()
+        self.count = 0
+        self._write([entry for entry in self.view.log.entries if self._matches(entry)])
+        self.lines.scroll_end(animate=False)
+
+    def repaint(self) -> None:
+        """Draw everything anew, in the colours of another theme."""
+        self.rewrite()
+
+    def on_show(self) -> None:
+        self.rewrite()
+
+    def action_level(self, level: int) -> None:
+        self.level = level
+        self.rewrite()
+
+    def action_next_actor(self) -> None:
+        names = ["", *self.view.log.actors]
+        self.only = names[(names.index(self.only) + 1) % len(names)] if self.only in names else ""
+        self.rewrite()
+
+    def action_follow(self) -> None:
+        self.lines.scroll_end(animate=False)
+
+    def action_search(self) -> None:
+        field = self.query_one("#search", Input)
+        field.add_class("shown")
+        field.focus()
+
+    def action_reset(self) -> None:
+        """End the search, and remove the filters."""
+        field = self.query_one("#search", Input)
+        field.remove_class("shown")
+        field.value = self.search = self.only = ""
+        self.lines.focus()
+        self.rewrite()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if event.value != self.search:
+            self.search = event.value
+            self.rewrite()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        event.input.remove_class("shown")
+        self.lines.focus()
