@@ -30,6 +30,7 @@ from hive.monitor.terminal.app import Inspected, Monitor, NewSnapshot, Noticed
 from hive.monitor.terminal.dialogs import ActorDetail
 from hive.monitor.terminal.overview_pane import heights
 from hive.monitor.terminal.palette import Commands
+from hive.monitor.terminal.view import Request
 from hive.monitor.terminal.widgets import Grid
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
 from hive.runtime.run import control_server
@@ -38,7 +39,7 @@ from hive.runtime.run.control import PROTOCOL
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDirectory]:
-    monkeypatch.setattr(control_server, "PUSH_S", 0.05)
+    monkeypatch.setattr(control_server, "PUSH_S", 0.5)
     folder = Path(tempfile.mkdtemp(prefix="hv"))
     yield RunDirectory.create(folder, "cartpole")
     shutil.rmtree(folder)
@@ -158,6 +159,10 @@ async def test_a_run_that_ends_keeps_its_rows_and_offers_no_keys_that_do_nothing
         assert {"pause", "save", "end the run"} <= keys_of(app)
         await pilot.press("2", "down", "down")
         assert {"restart", "kill", "detail"} <= keys_of(app)
+        await pilot.press("K")
+        assert "kill collector-0? Its unfinished work is lost, and this counts as a failure" in shown(app)
+        await pilot.press("n")
+        assert len(app.screen_stack) == 1
         await pilot.press("up", "up")
         assert not {"restart", "kill"} & keys_of(app)  # the supervisor is no actor
         rows = tuple(dataclasses.replace(row, state="finished", busy=None, pid=0) for row in lively().actors)
@@ -346,12 +351,9 @@ async def test_a_live_run_is_followed_and_its_actors_inspected_and_restarted(
         await pilot.press("y")
         await until(lambda: supervisor.killed == [("collector-0", True)])
         await until(lambda: "collector-0 was killed" in shown(app))
-        await pilot.press("K", "n")
-        await pilot.pause()
-        assert len(supervisor.killed) == 1
         supervisor.refusal = "collector-0 is not running"
-        await pilot.press("K")
-        await pilot.pause()
+        app.post_message(Request("kill", "collector-0"))
+        await until(lambda: "counts as a failure" in shown(app))
         await pilot.click("#yes")
         await until(lambda: supervisor.refusal in shown(app))
     assert supervisor.asked == []  # leaving stops nothing

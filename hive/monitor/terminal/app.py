@@ -183,8 +183,8 @@ class Monitor(App[None]):
 
     def _refresh(self) -> None:
         """Show the view's snapshot in the header, the current screen and an open dialog."""
-        if self.leaving.is_set() or not self.screen_stack:  # a snapshot that arrives while the application ends
-            return
+        if not self.screen_stack or not self.screen_stack[0].query("#header"):
+            return  # a snapshot that arrived before the widgets were made, or while the application ends
         base = self.screen_stack[0]
         base.query_one("#header", Block).redraw()
         if self.view.snapshot is None:
