@@ -34,6 +34,8 @@ PLACES = {
     "gymnasium": ("envs/",),
     "textual": ("monitor/terminal.py",),
     "rich": ("monitor/terminal.py",),
+    "tensorboardX": ("records/tensorboard_sink.py",),
+    "wandb": ("records/wandb_sink.py",),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hive.errors import RecordError, UsageError
-from hive.records.sinks import JsonlSink, MetricsRecord, SinkSet, TensorBoardSink
+from hive.records.sinks import JsonlSink, MetricsRecord, SinkSet
+from hive.records.tensorboard_sink import TensorBoardSink
 
 RECORD = MetricsRecord(updates=3, env_steps=1536, seconds=2.25, values={"learner/loss": 0.5, "learner/nan": math.nan})
 
