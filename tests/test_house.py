@@ -36,6 +36,7 @@ PLACES = {
     "rich": ("monitor/terminal.py",),
     "tensorboardX": ("records/tensorboard_sink.py",),
     "wandb": ("records/wandb_sink.py",),
+    "argcomplete": ("cli/completion.py",),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}

@@ -44,6 +44,8 @@ COMMANDS = {
     "stack": ("inspect", "show what actors are executing now"),
     "history": ("inspect", "show the last transitions and events of actors"),
     "doctor": ("doctor", "find problems with this machine or with a run"),
+    "prune": ("prune", "delete surplus checkpoints, leftovers and runs that never began"),
+    "completion": ("completion", "print a script that completes hive's commands in a shell"),
 }
 
 # Old name of a command -> its new name. An old name still works for one release and prints a note.
@@ -93,13 +95,21 @@ class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
         return super().add_parser(name, help=COMMANDS[name][1], **options)
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Formats the list of commands, with a column that fits the longest name; argparse forgets their indentation."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = self._indent_increment * 2 + max(map(len, COMMANDS))
+
+
 def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands. With `only`, just that command has its options, the others only names."""
     top = _Parser(
         prog="hive",
         description="Reinforcement learning on one machine with many processes.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     top.add_argument("--version", action="version", version=f"hive {__version__}")
     commands = top.add_subparsers(action=_Commands, dest="command", metavar="COMMAND", parser_class=_Parser)
@@ -118,6 +128,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions, by the script of `hive completion`
+        from hive.cli.completion import complete
+
+        complete(parser)
     try:
         if sys.platform != "linux":
             raise PlatformError(

@@ -373,7 +373,7 @@ class RecordConfig:
     every_s: float = key(1.0, "seconds between two lines of metrics", above=0)
     sinks: tuple[str, ...] = key(
         ("jsonl",),
-        'where metrics are written: "jsonl" (required), "csv", "tensorboard", "wandb", custom "package.module:Class"',
+        'where metrics go: "jsonl" (required), "csv", "tensorboard", "wandb" and custom "package.module:Class"',
         accepts=_are_sinks,
         expected='an array with "jsonl", and once each "csv", "tensorboard", "wandb" or "package.module:Class"',
     )

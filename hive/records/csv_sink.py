@@ -35,6 +35,7 @@ class CsvSink:
         """Write the earlier rows. Raises RecordError if the file cannot be written."""
         self.path = path
         rows = [row for line in earlier if (row := _row(line))]
+        self._descriptor = -1
         self._columns = list(dict.fromkeys([*AXES, *(name for row in rows for name in row)]))
         write_bytes(path, _text([dict(zip(self._columns, self._columns, strict=True)), *rows], self._columns))
         self._open()

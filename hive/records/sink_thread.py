@@ -36,7 +36,7 @@ class SinkThread:
         close_s: float = CLOSE_S,
     ) -> None:
         self.left_out = 0
-        self._name, self._make, self._warn, self._close_s = name, make, warn, close_s
+        self._name, self._factory, self._warn, self._close_s = name, make, warn, close_s
         self._queue: queue.Queue[MetricsRecord | ConfigTables | Video | None] = queue.Queue(most_queued)
         self._thread = threading.Thread(target=self._run, name=f"sink {name}", daemon=True)
         self._thread.start()
@@ -73,7 +73,7 @@ class SinkThread:
     def _run(self) -> None:
         sink = None
         try:
-            sink = self._make()
+            sink = self._factory()
             while (item := self._queue.get()) is not None:
                 _pass(sink, item)
         except BaseException as error:  # also SystemExit of user code: it must not end the recorder

@@ -75,5 +75,5 @@ def _maker(name: str, directory: RunDirectory) -> Callable[[], Sink] | None:
         return lambda: WandbSink(directory.path)
     if is_reference(name):
         # The folder in which a user-defined sink writes: that of the run.
-        return lambda: load_reference(name)(directory.path)  # type: ignore[no-any-return]
+        return lambda: load_reference(name)(directory.path)
     return None
