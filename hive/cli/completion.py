@@ -106,6 +106,19 @@ def _actors(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     return sorted(path.stem for path in run.logs.glob("*.log"))
 
 
+def _checkpoints(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Return what `--which` accepts: words, and the updates of the checkpoints of the first given run."""
+    from hive.cli.select_run import named_run
+    from hive.errors import HiveError
+
+    words = ["latest", "best", "all"]
+    try:
+        run = named_run(parsed_args.runs[0])
+    except (HiveError, LookupError, TypeError):
+        return words  # no run was given before the option
+    return [*words, *sorted(path.name for path in run.checkpoints.glob("[0-9]*"))]
+
+
 def _settings(prefix: str, **_: Any) -> Iterable[str]:
     """Return `KEY=`, or `KEY=VALUE` where a key has few values, for the keys of all tables of a config."""
     return _assignments(prefix, _keys())
@@ -169,5 +182,6 @@ COMPLETERS: Mapping[str | tuple[str, str], Callable[..., Iterable[str]]] = {
     "ID": _environments,
     ("init", "NAME"): _schemes,
     "FILE.py[:FUNCTION]": _files,
+    "which": _checkpoints,
 }
 """metavar of an argument (or its name), or command and metavar -> its completer."""

@@ -63,7 +63,7 @@ class WandbSink:
         facts = _facts_in(self._file)
         self._id, self._step, self._reserved = facts.id, facts.next_step, facts.next_step
         self._reserve()
-        settings = {
+        settings: dict[str, Any] = {
             "console": "off",  # hive has logs of its own, and wandb would replace the process's output
             "silent": True,
             "x_disable_stats": True,  # hive's metrics have the use of the machine

@@ -28,6 +28,7 @@ class RunSinks:
         """Make the sinks and pass them the config. Raises RecordError if `metrics.jsonl` cannot be opened."""
         self.sinks = SinkSet([JsonlSink(directory.metrics_file)], warn)
         self.videos: NewVideos | None = NewVideos(directory.videos)
+        self.last = MetricsRecord(0, 0, 0.0, {})
         self.warn = warn
         for name in config.record.sinks:
             if name == "csv":
@@ -41,20 +42,22 @@ class RunSinks:
     def write(self, record: MetricsRecord) -> None:
         """Write a record, and pass on the videos that appeared since the last one."""
         self.sinks.write(record)
-        self.pass_videos(record.updates, record.env_steps)
+        self.last = record
+        self._pass_videos()
 
-    def pass_videos(self, updates: int, env_steps: int) -> None:
-        """Pass on new videos."""
+    def _pass_videos(self) -> None:
         if self.videos is None:
             return
         try:
             for path in self.videos.take():
-                self.sinks.write_video(Video(path, updates, env_steps))
+                self.sinks.write_video(Video(path, self.last.updates, self.last.env_steps))
         except (OSError, RecordError) as error:
             self.videos = None
             self.warn(f"videos no longer reach the sinks: {cause(error)}")
 
     def close(self) -> None:
+        """Pass on the last videos and close all sinks, which takes at most a few seconds for each."""
+        self._pass_videos()
         self.sinks.close()
 
 

@@ -8,16 +8,29 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Place
 
 from hive.cli import parser
 from hive.cli.completion import COMPLETERS, SHELLS
 from hive.native import source_folder
 
+if TYPE_CHECKING:
+    from conftest import Place
+
 ROOT = source_folder() or Path(__file__).parents[2]
-FREE = {"N", "SEED", "DAYS", "NAME", "1..5", "actor", "seed", "name"}  # numbers and texts that have no candidates
+FREE = {
+    "N",
+    "SEED",
+    "DAYS",
+    "NAME",
+    "1..5",
+    "actor",
+    "seed",
+    "name",
+    "episodes",
+}  # numbers and texts that have no candidates
 
 
 def candidates(line: str, folder: Path) -> list[str]:
@@ -39,6 +52,7 @@ def test_answers(place: Place) -> None:
     assert candidates("hive monitor --re", place.folder) == ["--readonly"]
     assert candidates("hive logs ", place.folder) == ["cart-1", "latest"]
     assert candidates("hive logs cart-1 ", place.folder) == ["learner-0"]
+    assert candidates("hive eval cart-1 --which b", place.folder) == ["best"]
     assert candidates("hive up a", place.folder) == ["a.toml"]
     assert candidates("hive up a.toml -s network.memory=g", place.folder) == ["network.memory=gru"]
     assert candidates("hive set cart-1 collection.w", place.folder) == []

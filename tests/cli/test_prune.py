@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from conftest import Place
 
 from hive.cli.prune import _size
 from hive.records import RunDirectory, write_checkpoint
+
+if TYPE_CHECKING:
+    from conftest import Place
 
 
 def with_checkpoints(run: RunDirectory, *updates: int) -> RunDirectory:
