@@ -47,7 +47,7 @@ class WandbSink:
 
     def __init__(self, directory: Path) -> None:
         """Start or continue the run. Raises UsageError if wandb is not installed, RecordError, and wandb's errors."""
-        mode = os.environ.get("WANDB_MODE") or "offline"
+        mode: Any = os.environ.get("WANDB_MODE") or "offline"  # wandb checks the word
         if mode != "online":
             os.environ["WANDB_ERROR_REPORTING"] = "false"  # read when wandb is imported
         try:
