@@ -23,7 +23,6 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 from hive.cli.control import WaitReporter, connected, draining_actors, kept, print_to_stderr, resume_paused

@@ -43,20 +43,35 @@ def candidates(line: str, folder: Path) -> list[str]:
     return (folder / "answer").read_text().split()
 
 
-def test_answers(place: Place) -> None:
+@pytest.fixture
+def folder(place: Place) -> Path:
     run = place.ended("cart")
     (run.logs / "learner-0.log").touch()
     (place.folder / "a.toml").touch()
     (place.folder / "a.txt").touch()
-    assert candidates("hive mon", place.folder) == ["monitor"]
-    assert candidates("hive monitor --re", place.folder) == ["--readonly"]
-    assert candidates("hive logs ", place.folder) == ["cart-1", "latest"]
-    assert candidates("hive logs cart-1 ", place.folder) == ["learner-0"]
-    assert candidates("hive eval cart-1 --which b", place.folder) == ["best"]
-    assert candidates("hive up a", place.folder) == ["a.toml"]
-    assert candidates("hive up a.toml -s network.memory=g", place.folder) == ["network.memory=gru"]
-    assert candidates("hive set cart-1 collection.w", place.folder) == []
-    assert candidates("hive set cart-1 algorithm.clip_range_", place.folder) == ["algorithm.clip_range_schedule="]
+    return place.folder
+
+
+def test_answers(folder: Path) -> None:
+    assert candidates("hive logs ", folder) == ["cart-1", "latest"]
+    assert candidates("hive up a.toml -s network.memory=g", folder) == ["network.memory=gru"]
+
+
+@pytest.mark.full(reason="starts a Python for each answer: 2 s")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("hive mon", "monitor"),
+        ("hive monitor --re", "--readonly"),
+        ("hive logs cart-1 ", "learner-0"),
+        ("hive eval cart-1 --which b", "best"),
+        ("hive up a", "a.toml"),
+        ("hive set cart-1 collection.w", ""),
+        ("hive set cart-1 algorithm.clip_range_", "algorithm.clip_range_schedule="),
+    ],
+)
+def test_more_answers(folder: Path, line: str, expected: str) -> None:
+    assert candidates(line, folder) == expected.split()
 
 
 def test_every_argument_has_candidates_or_is_free() -> None:
