@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from hive.records.sinks import ConfigSink, ConfigTables, MetricsRecord, Sink, Video, VideoSink, cause
@@ -17,7 +18,7 @@ from hive.records.sinks import ConfigSink, ConfigTables, MetricsRecord, Sink, Vi
 __all__ = ["SinkThread"]
 
 MOST_QUEUED = 1000  # records: a quarter of an hour at one a second, and a few MB
-CLOSE_S = 5.0  # time limit for what is queued when a run ends, of the default supervision.drain_s of 30 s
+CLOSE_S = 5.0  # limit for what is queued at the end: two stuck sinks fit into the 15 s that the recorder has by default
 
 
 class SinkThread:
@@ -54,11 +55,12 @@ class SinkThread:
         """Wait until the queue is written and the sink is closed, for at most `close_s`; warn if it takes longer."""
         if self.left_out:
             self._warn(f"{self._name} was too slow: {self.left_out:,} records were left out")
+        deadline = time.monotonic() + self._close_s
         try:
             self._queue.put(None, timeout=self._close_s)
         except queue.Full:
             pass  # the thread is stuck, as reported below
-        self._thread.join(self._close_s)
+        self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
             self._warn(f"{self._name} did not close within {self._close_s:g} s: its last records may be missing")
 
