@@ -40,6 +40,9 @@ PLACES = {
     "onnx": ("algorithms/exporting.py",),
     "onnxruntime": ("algorithms/exporting.py",),
     "matplotlib": ("comparison/picture.py",),
+    "tensorboardX": ("records/tensorboard_sink.py",),
+    "wandb": ("records/wandb_sink.py",),
+    "argcomplete": ("cli/completion.py",),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}

@@ -29,10 +29,10 @@ COMMANDS = {
     "init": ("files", "write a commented config that works"),
     "check": ("check", "check a config: build and draw its topology, and run it briefly"),
     "config": ("files", "show every key of a config and where its value comes from"),
-    "up": ("up", "start a run"),
+    "up": ("up_options", "start a run"),
     "down": ("control", "end a run: drain it, save its state and stop it"),
     "pause": ("control", "pause a run and keep its state in memory"),
-    "resume": ("up", "continue a run that is paused or has ended"),
+    "resume": ("up_options", "continue a run that is paused or has ended"),
     "set": ("control", "change hyperparameters of a running run"),
     "scale": ("control", "change the number of workers of a running run"),
     "save": ("control", "write a checkpoint of a running run now"),
@@ -48,6 +48,8 @@ COMMANDS = {
     "compare": ("comparing", "compare the results of runs over seeds"),
     "plot": ("comparing", "draw learning curves as PNG or SVG"),
     "doctor": ("doctor", "find problems with this machine or with a run"),
+    "prune": ("prune", "delete surplus checkpoints, leftovers and runs that never began"),
+    "completion": ("completion", "print a script that completes hive's commands in a shell"),
 }
 
 # Old name of a command -> its new name. An old name still works for one release and prints a note.
@@ -97,13 +99,21 @@ class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
         return super().add_parser(name, help=COMMANDS[name][1], **options)
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Formats the list of commands, with a column that fits the longest name; argparse forgets their indentation."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = self._indent_increment * 2 + max(map(len, COMMANDS))
+
+
 def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands. With `only`, just that command has its options, the others only names."""
     top = _Parser(
         prog="hive",
         description="Reinforcement learning on one machine with many processes.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     top.add_argument("--version", action="version", version=f"hive {__version__}")
     commands = top.add_subparsers(action=_Commands, dest="command", metavar="COMMAND", parser_class=_Parser)
@@ -122,6 +132,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions, by the script of `hive completion`
+        from hive.cli.completion import complete
+
+        complete(parser)
     try:
         if sys.platform != "linux":
             raise PlatformError(

@@ -45,7 +45,7 @@ OTHER_COMMANDS: Mapping[str, str] = {
     "version": "--version",
     "watch": "monitor",
 }
-REMOVING = ("clean", "del", "delete", "prune", "remove", "rm")  # no command does this
+REMOVING = ("clean", "del", "delete", "remove", "rm")  # no command does this
 
 LONGEST_WORD = 80  # characters of a word that are compared: comparing megabytes would take too long
 NAMES_SHOWN = 20  # maximum names in a list, a few lines of a terminal: a run can have hundreds of actors
@@ -56,7 +56,7 @@ def command_meant(word: str, known: Iterable[str]) -> str:
     if word in REMOVING:
         from hive.records import home_folder
 
-        return f"; a run is a folder: `rm -r {home_folder()}/RUN` removes one that has ended"
+        return f"; `hive prune` frees disk space; a run is a folder: `rm -r {home_folder()}/RUN` removes one"
     if word in OTHER_COMMANDS:
         return f"; hive calls it `hive {OTHER_COMMANDS[word]}`"
     return did_you_mean(word, known)

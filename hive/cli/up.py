@@ -1,4 +1,4 @@
-"""Commands that start runs: `up` and `resume`.
+"""Commands that start runs: `up` and `resume`. Their options are declared in `hive.cli.up_options`.
 
 `up` starts the supervisor in its own session and then shows its status. `d`, or closing the terminal, leaves the view
 while the run continues; `w` opens the monitor; `?` lists the keys. Ctrl-C or SIGTERM requests the run to drain, save
@@ -23,15 +23,13 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
-from hive.cli.arguments import add_overrides
 from hive.cli.control import WaitReporter, connected, draining_actors, kept, print_to_stderr, resume_paused
 from hive.cli.event_log import NewEvents
 from hive.cli.new_run import new_run
 from hive.cli.resume import prepare
-from hive.cli.select_run import RUN, name_from_here, named_run
+from hive.cli.select_run import name_from_here, named_run
 from hive.cli.starting import (
     abort_start,
     began,
@@ -59,7 +57,7 @@ from hive.records.run_warnings import RunWarning
 from hive.runtime.actor.error_location import signal_name
 from hive.runtime.run.control import ControlClient, open_run
 
-__all__ = ["add_resume", "add_up", "launch"]
+__all__ = ["launch", "run_resume", "run_up"]
 
 # The text that the key `?` shows.
 KEYS = """d       leave this view; the run continues
@@ -67,56 +65,6 @@ w       open the monitor; leaving it returns to this view
 Ctrl-C  drain, save and end the run; twice: end it at once
 from another terminal: hive pause, save, set, scale, stack, history, logs, down {name}"""
 POLL_S = 0.25  # interval between two status requests: four frames a second take less than 1 % of a core
-
-
-def add_up(commands: Any) -> None:
-    up = commands.add_parser(
-        "up",
-        description="Start a run and show its progress. Leaving the view (key d) does not stop the run; Ctrl-C does, "
-        "after saving its state.",
-        epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
-    )
-    up.add_argument("config", type=Path, nargs="?", help="a TOML file; `hive init ENV` writes one")
-    up.add_argument("--resume", metavar="RUN", help="continue an ended run, as `hive resume RUN` does")
-    up.add_argument("--exact", action="store_true", help="with --resume: start from the last scheduled checkpoint")
-    up.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
-    add_overrides(up)
-    up.add_argument(
-        "--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology; the same as --set run.topology=..."
-    )
-    up.add_argument("--seed", type=int, help="random seed; the same as --set run.seed=SEED")
-    up.add_argument("--seeds", metavar="1..5", help="start one run after another with these seeds, and print a table")
-    up.add_argument("-n", "--name", help="name of the run, to which a number is appended; as --set run.name=NAME")
-    up.add_argument(
-        "--inline",
-        action="store_true",
-        help="run everything in this process, for debugging: breakpoints work, actors are not restarted",
-    )
-    _add_json(up)
-    up.set_defaults(run=run_up, owns_stdout=True)
-
-
-def add_resume(commands: Any) -> None:
-    resume = commands.add_parser(
-        "resume",
-        description="Continue a paused run, or an ended one from its newest checkpoint.",
-        epilog="example: hive resume cartpole-1",
-    )
-    resume.add_argument("run_name", metavar="RUN", help=RUN)
-    resume.add_argument(
-        "--exact",
-        action="store_true",
-        help="start from the last scheduled checkpoint; results are then bit-identical to an uninterrupted run",
-    )
-    resume.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
-    resume.add_argument("--inline", action="store_true", help="run everything in this process, for debugging")
-    add_overrides(resume, "change a key of the config (repeatable)")
-    _add_json(resume)
-    resume.set_defaults(run=run_resume, owns_stdout=True)
-
-
-def _add_json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print a snapshot every 5 s as one JSON object a line")
 
 
 def run_resume(options: argparse.Namespace) -> int:

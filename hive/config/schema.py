@@ -357,9 +357,12 @@ class NetworkConfig:
     value_head: str | None = key(None, 'custom value head: "package.module:Class"', **CLASS)
 
 
+SINKS = ("jsonl", "csv", "tensorboard", "wandb")
+
+
 def _are_sinks(sinks: list[str]) -> bool:
     """Whether all sinks are valid, "jsonl" is among them (other commands read it), and none is given twice."""
-    known = all(sink in ("jsonl", "tensorboard") or is_reference(sink) for sink in sinks)
+    known = all(sink in SINKS or is_reference(sink) for sink in sinks)
     return known and "jsonl" in sinks and len(set(sinks)) == len(sinks)
 
 
@@ -370,9 +373,9 @@ class RecordConfig:
     every_s: float = key(1.0, "seconds between two lines of metrics", above=0)
     sinks: tuple[str, ...] = key(
         ("jsonl",),
-        'where metrics are written: "jsonl" (required), "tensorboard" and custom "package.module:Class"',
+        'where metrics go: "jsonl" (required), "csv", "tensorboard", "wandb" and custom "package.module:Class"',
         accepts=_are_sinks,
-        expected='an array with "jsonl" and optionally "tensorboard" or "package.module:Class", each at most once',
+        expected='an array with "jsonl", and once each "csv", "tensorboard", "wandb" or "package.module:Class"',
     )
     log_level: str = key(
         "info",

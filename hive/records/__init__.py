@@ -5,7 +5,7 @@ atomic, documents    files and folders that appear completely or not at all; JSO
 checkpoints          writing, finding and removing checkpoints
 weights              arrays and counters of a checkpoint: safetensors and JSON
 replay_chunks        rows of a replay memory in a checkpoint
-jsonl, sinks         growing files of JSON lines; destinations of metrics
+jsonl, sinks         growing files of JSON lines; destinations of metrics (with *_sink, sink_thread, new_videos)
 logs, crash          logs and crash reports, for people
 nan_dumps            inputs of gradients that were not finite
 resume_point         the checkpoint that a run is resumed from
@@ -60,7 +60,7 @@ from hive.records.runs import (
     run_state,
     write_run_facts,
 )
-from hive.records.sinks import JsonlSink, MetricsRecord, Sink, SinkSet, TensorBoardSink
+from hive.records.sinks import JsonlSink, MetricsRecord, Sink, SinkSet, Video
 from hive.records.summary import Summary
 
 __all__ = [
@@ -76,7 +76,7 @@ __all__ = [
     "Sink",
     "SinkSet",
     "Summary",
-    "TensorBoardSink",
+    "Video",
     "atomic_folder",
     "best_facts",
     "best_of",

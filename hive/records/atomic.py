@@ -40,6 +40,7 @@ __all__ = [
     "read_listing",
     "remove_folder",
     "remove_unfinished",
+    "unfinished_in",
     "write_bytes",
     "write_json",
 ]
@@ -193,8 +194,13 @@ def remove_folder(path: Path, files: Files = FILES) -> None:
 
 def remove_unfinished(parent: Path) -> None:
     """Remove leftovers of killed processes from `parent`. Only the writer of `parent` may call it, before it writes."""
-    for path in parent.glob(f".*{UNFINISHED}"):
+    for path in unfinished_in(parent):
         _try_to_remove(path, FILES)
+
+
+def unfinished_in(parent: Path) -> list[Path]:
+    """Return the leftovers of killed writers in `parent`, and what writers that still run are writing."""
+    return sorted(parent.glob(f".*{UNFINISHED}"))
 
 
 def _unfinished(path: Path) -> Path:

@@ -67,6 +67,7 @@ __all__ = [
     "only_writer",
     "replace_best",
     "retain",
+    "surplus",
     "write_checkpoint",
     "writing_checkpoint",
 ]
@@ -303,13 +304,18 @@ def retain(root: Path, keep_last: int, keep_best: int = 1, files: Files = FILES)
     counted and not removed. Returns the paths of removed checkpoints, oldest first. Raises RecordError if `root` cannot
     be read or a checkpoint cannot be removed; later ones are then not removed either.
     """
-    found = list_checkpoints(root, verify=True)
-    scheduled = [checkpoint for checkpoint in found if checkpoint.scheduled]
-    kept = [*found[-max(keep_last, 1) :], *best_first(found)[:keep_best], *scheduled[-1:]]
-    removed = [checkpoint.path for checkpoint in found if checkpoint not in kept]
+    removed = [checkpoint.path for checkpoint in surplus(root, keep_last, keep_best)]
     for path in removed:
         remove_folder(path, files)
     return removed
+
+
+def surplus(root: Path, keep_last: int, keep_best: int) -> list[Checkpoint]:
+    """Return the checkpoints that `retain` removes, oldest first. Raises RecordError if `root` cannot be read."""
+    found = list_checkpoints(root, verify=True)
+    scheduled = [checkpoint for checkpoint in found if checkpoint.scheduled]
+    kept = [*found[-max(keep_last, 1) :], *best_first(found)[:keep_best], *scheduled[-1:]]
+    return [checkpoint for checkpoint in found if checkpoint not in kept]
 
 
 def _folders(root: Path) -> list[Path]:

@@ -8,6 +8,7 @@
         tuning.json          the choice for keys that were "auto"
         run.json             facts of the running processes           summary.json     the result
         metrics.jsonl        metrics over time                        events.jsonl     the event log
+        metrics.csv          the same as a table, with the sink "csv"
         evaluations.jsonl    one line per evaluation
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
         best/<update>/         the best policy
@@ -142,6 +143,11 @@ class RunDirectory:
         return self.path / "metrics.jsonl"
 
     @property
+    def csv_file(self) -> Path:
+        """Metrics as a table (hive.records.csv_sink); exists with the sink "csv" only."""
+        return self.path / "metrics.csv"
+
+    @property
     def events_file(self) -> Path:
         return self.path / "events.jsonl"
 
@@ -196,7 +202,8 @@ class RunDirectory:
                 self.resume_file,
                 self.tuning_file,
             ),
-            *(self.failure_file, self.summary_file, self.metrics_file, self.events_file, self.evaluations_file),
+            *(self.failure_file, self.summary_file, self.metrics_file, self.csv_file, self.events_file),
+            self.evaluations_file,
             *(self.path / RESERVE_FILE, *self.logs.iterdir(), *self.crashes.glob("*")),
         ]
         folders = [self.logs, self.crashes, self.checkpoints, self.best, self.nan_dumps, self.videos]

@@ -1,32 +1,51 @@
 """Sinks, the destinations of metrics. hive itself reads only `metrics.jsonl`; other sinks get copies.
 
 Every record has all three axes (updates, environment steps, seconds), so that each line is sufficient for any plot. A
-sink that raises an error is dropped with one warning, because metrics must never end a run.
+sink that raises an error is dropped with one warning, because metrics must never end a run. A sink may also have the
+methods of `ConfigSink` and `VideoSink`; one without them does not receive the config or the videos.
+
+    records.sinks          the interface of a sink; JsonlSink; SinkSet, which combines the sinks of a run
+    records.sink_thread    a thread of its own for each sink that may be slow
+    records.csv_sink, records.tensorboard_sink, records.wandb_sink
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from hive.errors import UsageError
+from hive.errors import HiveError
 from hive.records.jsonl import JsonlWriter
 
-__all__ = ["JsonlSink", "MetricsRecord", "Sink", "SinkSet", "TensorBoardSink"]
+__all__ = ["ConfigSink", "ConfigTables", "JsonlSink", "MetricsRecord", "Sink", "SinkSet", "Video", "VideoSink", "cause"]
+
+ConfigTables: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""The resolved config: table -> key -> value, as in TOML; None for a key that is not set."""
 
 
 @dataclass(frozen=True)
 class MetricsRecord:
-    """The metrics at one time. `seconds` counts from the start of the run. Names have the form `role/what_unit`."""
+    """The metrics at one time. `seconds` counts from the start of the run. Names have the form `role/what_unit`.
+
+    An evaluation is a record too, with the names `evaluation/...` and the axes of the version that was evaluated.
+    """
 
     updates: int
     env_steps: int
     seconds: float
     values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Video:
+    """A complete file in the run's folder `videos/`, and the steps and updates of the run when it was found there."""
+
+    path: Path
+    updates: int
+    env_steps: int
 
 
 class Sink(Protocol):
@@ -35,6 +54,20 @@ class Sink(Protocol):
     def write(self, record: MetricsRecord) -> None: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class ConfigSink(Protocol):
+    """A sink that receives the config: before the first record, and again after a restart or resume."""
+
+    def write_config(self, config: ConfigTables) -> None: ...
+
+
+@runtime_checkable
+class VideoSink(Protocol):
+    """A sink that receives each video of the run once."""
+
+    def write_video(self, video: Video) -> None: ...
 
 
 class JsonlSink:
@@ -57,27 +90,6 @@ class JsonlSink:
         self._writer.close()
 
 
-class TensorBoardSink:
-    """Writes scalars over environment steps with tensorboardX. Values that are not finite are left out."""
-
-    def __init__(self, folder: Path) -> None:
-        """Create a writer to `folder`. Raises UsageError if tensorboardX is not installed."""
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError as error:
-            hint = "pip install 'hive[tensorboard]'"
-            raise UsageError("the TensorBoard sink needs tensorboardX", hint=hint) from error
-        self._writer = SummaryWriter(logdir=str(folder))
-
-    def write(self, record: MetricsRecord) -> None:
-        for name, value in record.values.items():
-            if math.isfinite(value):
-                self._writer.add_scalar(name, value, record.env_steps)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 class SinkSet:
     """Combines several sinks; its methods never raise. `warn` is called once for each sink that is dropped."""
 
@@ -85,12 +97,23 @@ class SinkSet:
         self._sinks = list(sinks)
         self._warn = warn
 
+    def add(self, name: str, make: Callable[[], Sink]) -> None:
+        """Add the sink that `make` returns. If it raises, warn instead."""
+        try:
+            self._sinks.append(make())
+        except Exception as error:
+            self._warn(f"{name} is dropped: {cause(error)}")
+
     def write(self, record: MetricsRecord) -> None:
-        for sink in list(self._sinks):
-            try:
-                sink.write(record)
-            except Exception as error:
-                self._drop(sink, error)
+        self._call(lambda sink: sink.write(record))
+
+    def write_config(self, config: ConfigTables) -> None:
+        """Pass the config to each sink that has a method for it."""
+        self._call(lambda sink: sink.write_config(config) if isinstance(sink, ConfigSink) else None)
+
+    def write_video(self, video: Video) -> None:
+        """Pass a video to each sink that has a method for it."""
+        self._call(lambda sink: sink.write_video(video) if isinstance(sink, VideoSink) else None)
 
     def close(self) -> None:
         for sink in list(self._sinks):
@@ -98,12 +121,26 @@ class SinkSet:
                 self._sinks.remove(sink)
                 sink.close()
             except Exception as error:
-                self._warn(f"{type(sink).__name__} did not close: {type(error).__name__}: {error}")
+                self._warn(f"{type(sink).__name__} did not close: {cause(error)}")
+
+    def _call(self, call: Callable[[Sink], None]) -> None:
+        for sink in list(self._sinks):
+            try:
+                call(sink)
+            except Exception as error:
+                self._drop(sink, error)
 
     def _drop(self, sink: Sink, error: Exception) -> None:
         self._sinks.remove(sink)
-        self._warn(f"{type(sink).__name__} is dropped: {type(error).__name__}: {error}")
+        self._warn(f"{type(sink).__name__} is dropped: {cause(error)}")
         try:
             sink.close()
         except Exception:
             pass  # the sink's failure has been reported
+
+
+def cause(error: BaseException) -> str:
+    """Return an error as part of one line of the log: that of hive with its hint, others with their type."""
+    if isinstance(error, HiveError):
+        return f"{error}; {error.hint}" if error.hint else str(error)
+    return " ".join(f"{type(error).__name__}: {error}".split())

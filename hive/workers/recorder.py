@@ -18,17 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from hive.config import is_reference, load_reference
 from hive.errors import RecordError, VersionGone
 from hive.records import (
     JSON,
-    JsonlSink,
     JsonlWriter,
     MetricsRecord,
     RunDirectory,
-    Sink,
-    SinkSet,
-    TensorBoardSink,
     list_checkpoints,
     read_jsonl,
     remove_unfinished,
@@ -54,6 +49,7 @@ from hive.workers.messages import (
     Weights,
 )
 from hive.workers.pinned_blocks import held_block, next_due
+from hive.workers.run_sinks import RunSinks
 
 __all__ = ["Recorder"]
 
@@ -62,7 +58,7 @@ class Recorder(Actor):
     """Writes metrics to the sinks of [record], `checkpoints/<turn>/`, `evaluations.jsonl` and, if `improved` is
     connected, `best/<turn>/`.
 
-    directory: that of the run. Raises what a user-defined sink raises when it is made, which ends the run at its start.
+    directory: that of the run. A sink that fails costs a line in the log (hive.workers.run_sinks).
     """
 
     role = "recorder"
@@ -81,13 +77,7 @@ class Recorder(Actor):
         self.blueprint = blueprint
         self.directory = RunDirectory.open(directory)
         remove_unfinished(self.directory.checkpoints)  # left by an incarnation that was killed
-        sinks: list[Sink] = [JsonlSink(self.directory.metrics_file)]
-        if "tensorboard" in blueprint.config.record.sinks:
-            sinks.append(TensorBoardSink(self.directory.path / "tensorboard"))
-        # A user-defined sink is called with the directory of the run.
-        references = [name for name in blueprint.config.record.sinks if is_reference(name)]
-        sinks += [load_reference(name)(self.directory.path) for name in references]
-        self.sinks = SinkSet(sinks, self.log.warning)
+        self.sinks = RunSinks(blueprint.config, self.directory, self.log.warning)
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
         self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))

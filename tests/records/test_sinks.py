@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
 
 from hive.errors import RecordError, UsageError
-from hive.records.sinks import JsonlSink, MetricsRecord, SinkSet, TensorBoardSink
+from hive.records.sinks import ConfigTables, JsonlSink, MetricsRecord, Sink, SinkSet, Video
 
 RECORD = MetricsRecord(updates=3, env_steps=1536, seconds=2.25, values={"learner/loss": 0.5, "learner/nan": math.nan})
 
@@ -56,35 +55,6 @@ def test_jsonl_counts_what_the_disk_refused() -> None:
     assert sink.lost == 1
 
 
-def test_tensorboard_writes_finite_scalars_over_steps(tmp_path: Path) -> None:
-    from tensorboardX.proto.event_pb2 import Event
-
-    sink = TensorBoardSink(tmp_path / "tensorboard")
-    sink.write(RECORD)
-    sink.close()
-    (file,) = (tmp_path / "tensorboard").iterdir()
-    events = [Event.FromString(data) for data in records(file.read_bytes())]
-    scalars = [(event.step, v.tag, v.simple_value) for event in events for v in event.summary.value]
-    assert scalars == [(1536, "learner/loss", 0.5)]
-
-
-def records(data: bytes) -> list[bytes]:
-    """The payloads of an event file: length u64, its checksum u32, payload, its checksum u32."""
-    found = []
-    while data:
-        length = int.from_bytes(data[:8], "little")
-        found.append(data[12 : 12 + length])
-        data = data[16 + length :]
-    return found
-
-
-def test_tensorboard_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(UsageError, match="needs tensorboardX") as caught:
-        TensorBoardSink(tmp_path)
-    assert caught.value.hint == "pip install 'hive[tensorboard]'"
-
-
 def test_a_failing_sink_is_dropped_with_one_warning() -> None:
     warnings: list[str] = []
     good, bad = Memory(), Memory("write")
@@ -112,3 +82,35 @@ def test_a_sink_that_fails_twice_is_one_warning() -> None:
     sinks = SinkSet([Memory("write close")], warnings.append)
     sinks.write(RECORD)
     assert len(warnings) == 1
+
+
+class Listening(Memory):
+    """A sink that has the optional methods too."""
+
+    def write_config(self, config: ConfigTables) -> None:
+        self.config = config
+
+    def write_video(self, video: Video) -> None:
+        self.video = video
+
+
+def test_config_and_videos_reach_sinks_that_have_methods_for_them() -> None:
+    warnings: list[str] = []
+    plain, listening = Memory(), Listening()
+    sinks = SinkSet([plain, listening], warnings.append)
+    video = Video(Path("videos/a.gif"), 3, 1536)
+    sinks.write_config({"run": {"seed": 1}})
+    sinks.write_video(video)
+    sinks.write(RECORD)
+    assert (listening.config, listening.video) == ({"run": {"seed": 1}}, video)
+    assert plain.records == listening.records == [RECORD]
+    assert not warnings
+
+
+def test_a_sink_that_cannot_be_made_is_one_warning_with_the_hint() -> None:
+    def make() -> Sink:
+        raise UsageError("it needs a package", hint="pip install it")
+
+    warnings: list[str] = []
+    SinkSet([], warnings.append).add("the sink `x`", make)
+    assert warnings == ["the sink `x` is dropped: it needs a package; pip install it"]

@@ -1,0 +1,139 @@
+"""Finds files of ended runs that can be deleted, and how much disk space that frees.
+
+    leftover      a file or folder that a killed process was writing (`.hive-tmp`)
+    never began   a whole run that failed before its first metrics, without checkpoints, best policy or videos
+    checkpoint    all but the newest ones, which stay, as does the newest scheduled one, for `hive resume --exact`
+
+Live runs and best policies are never among them; in a run without a best policy, the checkpoint with the highest mean
+return stays. A file with several names (rows of replay memories, which checkpoints share) frees its space only with
+the last of them, so sizes count disk blocks of files all of whose names are deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hive.errors import RecordError
+from hive.records.atomic import remove_folder, unfinished_in
+from hive.records.checkpoints import best_policy, list_checkpoints, surplus
+from hive.records.directory import RunDirectory
+from hive.records.documents import failure
+from hive.records.runs import run_state
+
+__all__ = ["Item", "delete", "ended_at", "freed_bytes", "prunable"]
+
+BLOCK = 512  # bytes of the unit of st_blocks, on every Linux
+LAST_WRITE = ("summary.json", "metrics.jsonl", "events.jsonl", "failure.json", "run.json")
+STARTING_S = 3600.0  # a run without any trace of a process may just be starting, or being measured, for this long
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something to delete: a file or folder of a run, or the whole run. `what` says which kind, for people."""
+
+    run: RunDirectory
+    what: str
+    path: Path
+
+
+def prunable(runs: Iterable[RunDirectory], keep: int | None, older_s: float = 0.0) -> Iterator[Item]:
+    """Yield what can be deleted of runs that are not live.
+
+    keep: number of newest checkpoints that stay, at least 1; None: all. older_s: only of runs whose last write was so
+    many seconds ago. Raises RecordError if a folder cannot be read.
+    """
+    for run in runs:
+        state, age_s = run_state(run), time.time() - ended_at(run)
+        if state == "running" or age_s < older_s:
+            continue
+        if (state == "failed" or age_s >= STARTING_S) and _never_began(run):
+            yield Item(run, "run that never began", run.path)
+            continue
+        for folder in (run.path, run.checkpoints, run.best, run.nan_dumps, run.videos):
+            yield from (Item(run, "leftover of a killed writer", path) for path in unfinished_in(folder))
+        if keep is not None:
+            keep_best = 0 if best_policy(run.best, verify=False) else 1
+            for checkpoint in surplus(run.checkpoints, keep, keep_best):
+                yield Item(run, f"checkpoint of update {checkpoint.update:,}", checkpoint.path)
+
+
+def ended_at(run: RunDirectory) -> float:
+    """Return the time of the last write to a run, in seconds since 1970."""
+    times = [_mtime(run.path / name) for name in LAST_WRITE]
+    return max(times) or _mtime(run.path)
+
+
+def freed_bytes(items: Sequence[Item]) -> list[int]:
+    """Return the bytes of disk space that deleting the items in this order frees, for each item."""
+    deleted: Counter[tuple[int, int]] = Counter()
+    freed = []
+    for item in items:
+        size = 0
+        for facts in _entries(item.path):
+            inode = (facts.st_dev, facts.st_ino)
+            deleted[inode] += 1
+            folder = facts.st_nlink > 1 and stat.S_ISDIR(facts.st_mode)
+            if folder or deleted[inode] == facts.st_nlink:
+                size += facts.st_blocks * BLOCK
+        freed.append(size)
+    return freed
+
+
+def delete(item: Item) -> None:
+    """Delete an item. Raises RecordError if the run is live by now, or the item cannot be deleted."""
+    if run_state(item.run) == "running":
+        raise RecordError(f"{item.run.name} is running: nothing of it is deleted")
+    if item.path == item.run.path:
+        item.run.remove()
+        if item.path.exists():
+            raise RecordError(f"`{item.path}` could not be removed completely")
+    elif item.path.is_dir() and not item.path.is_symlink():
+        remove_folder(item.path)
+    else:
+        try:
+            item.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise failure("remove", item.path, error) from error
+
+
+def _never_began(run: RunDirectory) -> bool:
+    """Whether a run has nothing that a user could miss: no metrics, weights or videos."""
+    if _size(run.metrics_file) or (run.videos.exists() and any(run.videos.iterdir())):
+        return False
+    damaged = any(path.name[0] != "." for path in run.checkpoints.iterdir())
+    return not damaged and not list_checkpoints(run.checkpoints) and best_policy(run.best, verify=False) is None
+
+
+def _entries(path: Path) -> Iterator[os.stat_result]:
+    """Yield the facts of a file, or of a folder and everything in it. What disappears meanwhile is left out."""
+    try:
+        yield path.lstat()
+        if path.is_symlink() or not path.is_dir():
+            return
+        for folder, subfolders, files in os.walk(path):
+            for name in (*subfolders, *files):
+                yield (Path(folder) / name).lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failure("read", path, error) from error
+
+
+def _mtime(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
