@@ -46,7 +46,8 @@ def header(snapshot: Snapshot, width: int) -> list[Line]:
     """Draw the run's name, state and progress; further lines report a silent supervisor and warnings."""
     end = snapshot.t or snapshot.started
     line: Line = [(f" {snapshot.run} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
-    line.append((f" {duration(max(end - snapshot.started, 0.0))}", PLAIN))
+    if snapshot.started:  # unknown where the files of a lost run lack it
+        line.append((f" {duration(max(end - snapshot.started, 0.0))}", PLAIN))
     steps = f"   {amount(snapshot.env_steps)}"
     if snapshot.goal_steps:
         steps += f" / {amount(snapshot.goal_steps)} steps ({snapshot.env_steps / snapshot.goal_steps:.0%})"

@@ -23,7 +23,7 @@ from hive.cli.up import _detached, _Foreground, _keys, _report
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.monitor import StatusLine
-from hive.monitor import terminal as monitor_terminal
+from hive.monitor.terminal import app as monitor_terminal
 from hive.records import RunDirectory, home_folder, write_checkpoint
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,14 +21,14 @@ from canned_runs import COLLECTING, lively, trainer
 from canned_status import account, actor, status, warned
 from fake_supervisor import FakeSupervisor
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Input
+from textual.widgets import DataTable, Input, Label
 
 from hive.monitor import Snapshot, snapshot_of
 from hive.monitor.actor_detail import Inspection
 from hive.monitor.poller import Poller
 from hive.monitor.snapshot import Extras
 from hive.monitor.terminal.app import Inspected, Monitor, NewSnapshot, Noticed
-from hive.monitor.terminal.dialogs import ActorDetail
+from hive.monitor.terminal.dialogs import ActorDetail, Confirm
 from hive.monitor.terminal.overview_pane import heights
 from hive.monitor.terminal.palette import Commands
 from hive.monitor.terminal.view import Request
@@ -58,6 +59,9 @@ def supervisor(directory: RunDirectory) -> Iterator[FakeSupervisor]:
     fake.close()
 
 
+SCREENS = pytest.mark.full(reason="an application for each screen takes half a second")
+
+
 def shown(app: Monitor) -> str:
     """Return the text that the terminal shows."""
     return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
@@ -66,6 +70,16 @@ def shown(app: Monitor) -> str:
 def keys_of(app: Monitor) -> set[str]:
     """Return the descriptions of the keys that the line at the bottom offers."""
     return {active.binding.description for active in app.screen.active_bindings.values() if active.binding.show}
+
+
+def question(app: Monitor) -> str:
+    """Return the question of the open dialog; "" if there is none."""
+    labels = app.screen.query(Label)
+    return str(labels.first().content) if isinstance(app.screen, Confirm) and labels else ""
+
+
+def notices(app: Monitor) -> str:
+    return " ".join(notice.message for notice in app._notifications)
 
 
 def commands_of(app: Monitor) -> set[str]:
@@ -88,8 +102,8 @@ async def test_the_four_screens_by_keys_and_mouse(directory: RunDirectory) -> No
     app = Monitor(directory, None)
     async with app.run_test(size=(120, 40)) as pilot:
         assert "waiting for the supervisor" in shown(app)
-        await show(pilot, lively(collectors=[COLLECTING] * 64))
-        assert "64 actors" in shown(app)
+        await show(pilot, lively(collectors=[COLLECTING] * 4))
+        assert "4 actors" in shown(app)
         for key, words in (("2", "ACTIVITY"), ("3", "no metrics yet"), ("4", "all actors"), ("1", "bound by:")):
             await pilot.press(key)
             await pilot.pause()
@@ -160,8 +174,10 @@ async def test_a_run_that_ends_keeps_its_rows_and_offers_no_keys_that_do_nothing
         await pilot.press("2", "down", "down")
         assert {"restart", "kill", "detail"} <= keys_of(app)
         await pilot.press("K")
-        assert "kill collector-0? Its unfinished work is lost, and this counts as a failure" in shown(app)
-        await pilot.press("n")
+        assert question(app).startswith("kill collector-0? Its unfinished work is lost, and this counts as a failure")
+        await pilot.pause()
+        await pilot.click("#no")
+        await pilot.pause()
         assert len(app.screen_stack) == 1
         await pilot.press("up", "up")
         assert not {"restart", "kill"} & keys_of(app)  # the supervisor is no actor
@@ -267,6 +283,7 @@ async def test_a_problem_and_ascii(directory: RunDirectory) -> None:
         assert "rollouts" in shown(app)
 
 
+@SCREENS
 async def test_themes_change_the_colours(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -280,6 +297,7 @@ async def test_themes_change_the_colours(directory: RunDirectory) -> None:
         assert [cell.spans for cell in before] != [cell.spans for cell in after] or before[0].style != after[0].style
 
 
+@SCREENS
 async def test_curves_are_in_a_grid_with_the_return_first(directory: RunDirectory) -> None:
     names = ("learner/kl", "learner/entropy", "return/mean_100", "episodes")
     lines = [{"steps": n, "updates": n, "seconds": n, **dict.fromkeys(names, float(n))} for n in range(9)]
@@ -301,6 +319,7 @@ async def test_curves_are_in_a_grid_with_the_return_first(directory: RunDirector
         assert not {"band", "compare with another run"} & keys_of(app)  # there is nothing for them
 
 
+@SCREENS
 async def test_logs_are_filtered_and_searched(directory: RunDirectory) -> None:
     for name, level, text in (("learner-0", "INFO", "hello"), ("collector-0", "ERROR", "it fell")):
         directory.log_file(name).write_text(f"2026-11-21 01:12:30.000 {name} {level} {text}\n")
@@ -322,6 +341,7 @@ async def test_logs_are_filtered_and_searched(directory: RunDirectory) -> None:
         assert "2 lines · all · all actors" in shown(app)
 
 
+@SCREENS
 async def test_the_newest_crash_report_is_read(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(100, 20)) as pilot:
@@ -340,29 +360,33 @@ async def test_a_live_run_is_followed_and_its_actors_inspected_and_restarted(
     directory: RunDirectory, supervisor: FakeSupervisor
 ) -> None:
     app = Monitor(directory, Poller(directory))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(lambda: "env steps/s" in shown(app))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: app.view.snapshot)
         supervisor.status = trainer(30.0, pid=os.getpid())
-        await until(lambda: "150k / 500k" in shown(app))
+        await until(lambda: app.view.snapshot and app.view.snapshot.env_steps == 150_000)
+        assert "150k / 500k" in shown(app)
         await pilot.press("2", "down", "down", "enter")
-        await until(lambda: "in run of collector-0" in shown(app))
+        await until(lambda: isinstance(app.screen, ActorDetail) and app.screen.inspection)
+        await pilot.pause()
+        assert "in run of collector-0" in shown(app)
         await pilot.press("R")
-        await until(lambda: "Its unfinished work is lost" in shown(app))
+        await until(lambda: question(app).startswith("restart collector-0?"))
         await pilot.press("y")
         await until(lambda: supervisor.killed == [("collector-0", True)])
-        await until(lambda: "collector-0 was killed" in shown(app))
+        await until(lambda: "collector-0 was killed" in notices(app))
         supervisor.refusal = "collector-0 is not running"
         app.post_message(Request("kill", "collector-0"))
-        await until(lambda: "counts as a failure" in shown(app))
-        await pilot.click("#yes")
-        await until(lambda: supervisor.refusal in shown(app))
+        await until(lambda: "counts as a failure" in question(app))
+        await pilot.press("y")
+        await until(lambda: supervisor.refusal in notices(app))
     assert supervisor.asked == []  # leaving stops nothing
 
 
+@SCREENS
 async def test_the_palette_sets_scales_and_ends_the_run(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
     app = Monitor(directory, Poller(directory))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(lambda: "env steps/s" in shown(app))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: app.view.snapshot)
         provider = Commands(app.screen)
         hits = [hit async for hit in provider.search("stack learner")]
         assert str(hits[0].match_display) == "stack learner-0"
@@ -372,7 +396,7 @@ async def test_the_palette_sets_scales_and_ends_the_run(directory: RunDirectory,
             await until(lambda: len(app.screen_stack) == 2 and app.screen.query(Input))
             app.screen.query_one(Input).value = text
             await pilot.press("enter")
-            await until(lambda: f"{text}?" in shown(app))
+            await until(lambda: f"{text}?" in question(app))
             await pilot.press("y")
 
         await ask("set", "algorithm.learning_rate=1e-4")
@@ -393,8 +417,10 @@ async def test_the_palette_sets_scales_and_ends_the_run(directory: RunDirectory,
 
 async def test_a_supervisor_that_is_gone_is_reported(directory: RunDirectory) -> None:
     app = Monitor(directory, Poller(directory))
-    async with app.run_test(size=(120, 40)):
-        await until(lambda: "supervisor gone since" in shown(app))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: app.view.snapshot)
+        await pilot.pause()
+        assert "supervisor gone since" in shown(app)
 
 
 @pytest.mark.full(reason="starts two processes and tmux")
@@ -406,8 +432,9 @@ def test_it_runs_in_a_terminal(directory: RunDirectory) -> None:
     command = f"{sys.executable} -m hive monitor {directory.path}"
     subprocess.run([*server, "new-session", "-d", "-x", "60", "-y", "15", command], check=True)
     try:
-        deadline, text = time.monotonic() + 20, ""
-        while "1 overview" not in text and time.monotonic() < deadline:
+        deadline, text = time.monotonic() + 30, ""
+        while not ("supervisor gone since" in text and "q leave" in text) and time.monotonic() < deadline:
+            threading.Event().wait(0.2)  # polling without a pause would starve the program
             text = subprocess.run([*server, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
         assert "supervisor gone since" in text
         assert "1 overview  2 actors  3 learning  4 logs" in text
