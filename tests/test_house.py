@@ -18,7 +18,7 @@ TESTS = ROOT / "tests"
 ORDER = (
     *("printable", "errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
-    *("algorithms", "workers", "tuning", "schemes", "facades", "monitor", "cli"),
+    *("algorithms", "workers", "tuning", "schemes", "facades", "monitor", "web", "cli"),
 )
 
 # The sub-packages of hive.runtime. Each may import only from those to its left, also for
@@ -34,6 +34,8 @@ PLACES = {
     "gymnasium": ("envs/",),
     "textual": ("monitor/terminal.py",),
     "rich": ("monitor/terminal.py",),
+    "starlette": ("web/",),
+    "uvicorn": ("web/",),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}

@@ -34,6 +34,7 @@ from hive.monitor.drawing import (
     span_of_time,
     width_of,
 )
+from hive.monitor.groups import main_phases, mean, missing
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow
 from hive.monitor.snapshot import Snapshot
@@ -199,15 +200,15 @@ def _group(group: str, rows: Sequence[ActorRow], width: int) -> Line:
     """Draw ` collectors ×2   ████████▍   84%  in   3%  out   1%  env 74% policy 10%` and a cell for each actor."""
     name = f"{group} ×{len(rows)}" if len(rows) > 1 else group
     line: Line = [(f" {name:<{NAME}}", BOLD)]
-    busy = _mean([row.busy for row in rows])
+    busy = mean([row.busy for row in rows])
     if busy is None:
         return [*line, (f" {', '.join(dict.fromkeys(row.state for row in rows))}", DIM)]
     line += [
         (f" {bar(busy, BAR)}", GOOD),
         (f" {share(busy):>4}", BOLD),
-        (f"  in {share(_mean([r.wait_in for r in rows])):>4}", PLAIN),
-        (f"  out {share(_mean([r.wait_out for r in rows])):>4} ", PLAIN),
-        _missing(rows) or (f" {' '.join(f'{name} {share(part)}' for name, part in _phases(rows))}", DIM),
+        (f"  in {share(mean([r.wait_in for r in rows])):>4}", PLAIN),
+        (f"  out {share(mean([r.wait_out for r in rows])):>4} ", PLAIN),
+        _missing(rows) or (f" {' '.join(f'{name} {share(part)}' for name, part in main_phases(rows))}", DIM),
     ]
     if 1 < len(rows) <= width - width_of(line) - 2:
         line.append((f"  {''.join(level(row.busy) for row in rows)}", SECOND))
@@ -216,26 +217,11 @@ def _group(group: str, rows: Sequence[ActorRow], width: int) -> Line:
 
 def _missing(rows: Sequence[ActorRow]) -> Span | None:
     """Return the names and states of actors that should run and do not, at most two; None if there are none."""
-    missing = [row for row in rows if row.state not in ("running", "draining", "finished")]
-    if not missing:
+    absent = missing(rows)
+    if not absent:
         return None
-    more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
-    return f" {', '.join(f'{row.name} {row.state}' for row in missing[:2])}{more}", BAD
-
-
-def _phases(rows: Sequence[ActorRow]) -> list[tuple[str, float]]:
-    """Return (phase, share) of the two phases that take most of the group's work."""
-    shares: dict[str, float] = {}
-    for row in rows:
-        for phase, part in row.phases.items():
-            if row.kinds.get(phase) in ("busy", "runtime"):
-                shares[phase] = shares.get(phase, 0.0) + part / len(rows)
-    return sorted((item for item in shares.items() if item[1] >= 0.005), key=lambda item: -item[1])[:2]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    more = f" and {len(absent) - 2} more" if len(absent) > 2 else ""
+    return f" {', '.join(f'{row.name} {row.state}' for row in absent[:2])}{more}", BAD
 
 
 def _channel(name: str, channel: ChannelRow) -> Line:
