@@ -2,10 +2,10 @@
 
     thread:  Poller.wait -> Poller.take -> sample (encoded once) ──> every viewer's queue ──> its stream
 
-The first viewer starts the sampler. It ends `LINGER_S` after the last one has left, so that a page that reconnects finds
-it. A viewer first receives everything (curves, events, page) or, with a position, the lines that it lacks; then samples
-with the lines added since the sample before. A viewer that reads too slowly is disconnected. It reconnects with its last
-event id, and misses nothing.
+The first viewer starts the sampler. It ends `LINGER_S` after the last one has left, so that a page that reconnects
+finds it. A viewer first receives everything (curves, events, page) or, with a position, the lines that it lacks; then
+samples with the lines added since the sample before. A viewer that reads too slowly is disconnected. It reconnects with
+its last event id, and misses nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 // The head of every view: the run's state and progress, its warnings, and the actions.
 
-import { h, percent } from "./dom.js";
+import { h, percent, put } from "./dom.js";
 
 const BUTTONS = [
   ["pause", "pause", (page) => page.state === "running"],
@@ -24,15 +24,15 @@ export class Actions {
 
   draw(state) {
     const page = state?.page;
-    if (state?.problem) this.warnings.replaceChildren(h("p.alert.bad", {}, state.problem));
+    if (state?.problem) put(this.warnings, h("p.alert.bad", {}, state.problem));
     if (!page) {
-      this.facts.replaceChildren(h("h1", {}, this.app.run));
+      put(this.facts, h("h1", {}, this.app.run));
       this.bar.hidden = true;
-      this.buttons.replaceChildren();
-      if (!state?.problem) this.warnings.replaceChildren();
+      put(this.buttons);
+      if (!state?.problem) put(this.warnings);
       return;
     }
-    this.facts.replaceChildren(h("h1", {}, this.app.run), h("span", { className: `badge ${page.state}` }, page.state),
+    put(this.facts, h("h1", {}, this.app.run), h("span", { className: `badge ${page.state}` }, page.state),
       h("span", {}, page.elapsed),
       h("span", {}, page.goal ? `${page.steps} / ${page.goal} steps (${page.done_text})` : `${page.steps} steps`),
       page.left && h("span", {}, `left ${page.left}`),
@@ -42,7 +42,7 @@ export class Actions {
     this.bar.firstChild.style.width = percent(page.done);
     this.bar.className = `progress ${page.state}`;
     if (!state.problem) {
-      this.warnings.replaceChildren(page.supervisor ? h("p.alert.bad", {}, `supervisor ${page.supervisor}`) : "",
+      put(this.warnings, page.supervisor ? h("p.alert.bad", {}, `supervisor ${page.supervisor}`) : "",
         ...page.warnings.map((text) => h("p.alert", {}, `⚠ ${text}`)));
     }
     this.drawButtons(page);
@@ -53,16 +53,16 @@ export class Actions {
     const key = `${this.app.run} ${this.app.mayAct} ${shown.map(([name]) => name)}`;
     if (key === this.key) return;
     this.key = key;
-    this.question.replaceChildren();
+    put(this.question);
     const hint = "Actions need the URL with the token, which `hive web` printed.";
-    this.buttons.replaceChildren(...(this.app.mayAct
+    put(this.buttons, ...(this.app.mayAct
       ? shown.map(([name, text]) => h("button", { type: "button", onclick: () => this.ask(name) }, text))
       : shown.length ? [h("span.dim", { title: hint }, "read only")] : []));
   }
 
   ask(name) {
     if (name === "down") {
-      this.question.replaceChildren(h("div.question", {}, `End ${this.app.run}? It saves its state first.`,
+      put(this.question, h("div.question", {}, `End ${this.app.run}? It saves its state first.`,
         h("button.danger", { type: "button", onclick: () => this.send("down") }, "end the run"), this.cancel()));
     } else if (name === "set") {
       const input = h("input", { type: "text", placeholder: "algorithm.learning_rate=1e-4", ariaLabel: "key and value" });
@@ -70,7 +70,7 @@ export class Actions {
         event.preventDefault();
         this.send("set", input.value.split(/\s+/).filter(Boolean));
       } }, input, h("button", { type: "submit" }, "set"), this.cancel());
-      this.question.replaceChildren(form);
+      put(this.question, form);
       input.focus();
     } else {
       this.send(name);
@@ -78,13 +78,13 @@ export class Actions {
   }
 
   cancel() {
-    return h("button.quiet", { type: "button", onclick: () => this.question.replaceChildren() }, "cancel");
+    return h("button.quiet", { type: "button", onclick: () => put(this.question) }, "cancel");
   }
 
   async send(action, sets = []) {
     try {
       const { notice } = await this.app.post({ run: this.app.run, action, sets });
-      this.question.replaceChildren();
+      put(this.question);
       this.app.notify(notice);
     } catch (error) {
       this.app.notify(error.message, true);

@@ -1,6 +1,6 @@
 // Every process of the run; one of them in detail: its time, transitions, log, and its stack on request.
 
-import { h, percent, table } from "./dom.js";
+import { h, percent, put, table } from "./dom.js";
 import { shareBar } from "./overview.js";
 
 const HEADING = ["name", "state", "activity", "since", "cpu", "memory", "rate", "time", "busy", "version", "lag", "restarts"];
@@ -12,7 +12,7 @@ export class Actors {
     this.time = h("div", {});
     this.replies = h("div", {});
     this.ask = h("button", { type: "button", onclick: () => this.inspect(true) }, "read the stack now");
-    this.detail = h("section.card", { hidden: true });
+    this.detail = h("section.card.detail", { hidden: true });
     this.element = h("div", {}, this.list, this.detail);
     if (this.chosen) this.inspect(false);
   }
@@ -23,7 +23,7 @@ export class Actors {
 
   choose(name) {
     this.app.go({ actor: name === this.chosen ? "" : name });
-    this.replies.replaceChildren();
+    put(this.replies);
     if (this.chosen) this.inspect(false);
     this.draw(this.app.state);
   }
@@ -46,7 +46,7 @@ export class Actors {
     const reports = page.actors.filter((row) => row.report).map((row) =>
       h("p.dim.report", {}, h("b", {}, row.name), ` last exit report: ${row.report}`));
     const held = this.list.contains(document.activeElement);
-    this.list.replaceChildren(shown, ...reports);
+    put(this.list, shown, ...reports);
     if (held) [...this.list.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
     this.drawDetail(page);
   }
@@ -57,10 +57,10 @@ export class Actors {
     if (!row) return;
     if (this.detail.dataset.actor !== row.name) {
       this.detail.dataset.actor = row.name;
-      this.detail.replaceChildren(h("h2", {}, row.name), this.time, h("div.buttons", {}, this.ask), this.replies);
+      put(this.detail, h("h2", {}, row.name), this.time, h("div.buttons", {}, this.ask), this.replies);
     }
     const facts = [`pid ${row.pid}`, ...row.counters.map(([name, value]) => `${name} ${value}`)];
-    this.time.replaceChildren(h("p.dim", {}, facts.join(" · ")), ...row.phases.slice(0, 8).map((phase) =>
+    put(this.time, h("p.dim", {}, facts.join(" · ")), ...row.phases.slice(0, 8).map((phase) =>
       h("div.phase", {}, h("span", {}, phase.name), h("div.bar", {}, h("i", { className: phase.kind,
         css: { width: percent(phase.share) } })), h("span.number", {}, phase.text), h("span.dim", {}, phase.kind.replace("_", " ")))));
   }
@@ -72,9 +72,9 @@ export class Actors {
       if (actor !== this.chosen) return;
       const history = [h("h3", {}, "transition history, newest first"), h("pre", {}, reply.transitions.reverse().join("\n"))];
       const text = reply.stack || "no stack: its process is stopped, gone, or the supervisor's";
-      this.replies.replaceChildren(...(stack ? [h("h3", {}, "stack, innermost call first"), h("pre", {}, text)] : []), ...history);
+      put(this.replies, ...(stack ? [h("h3", {}, "stack, innermost call first"), h("pre", {}, text)] : []), ...history);
     } catch (error) {
-      this.replies.replaceChildren(h("p.dim", {}, error.message));
+      put(this.replies, h("p.dim", {}, error.message));
     }
     const log = await this.app.get("log", { run, actor }).catch(() => ({ lines: [] }));
     if (actor !== this.chosen || !log.lines.length) return;

@@ -1,6 +1,6 @@
 // The page: selects run and view by the address (#/curves?run=cartpole-1), and draws the view after every sample.
 
-import { h } from "./dom.js";
+import { h, put } from "./dom.js";
 import { Stream } from "./stream.js";
 import { Actions } from "./actions.js";
 import { Overview } from "./overview.js";
@@ -85,7 +85,7 @@ function route() {
     app.shownRun = app.run;
     top.page.className = name;
     app.view = null;
-    top.page.replaceChildren();
+    put(top.page);
     if (app.run) {
       app.view = new VIEWS[name](app);
       top.page.append(actions.element, app.view.element);
@@ -97,14 +97,14 @@ function route() {
 
 function drawTop() {
   const query = app.run && app.parameters.get("run") ? `?run=${encodeURIComponent(app.run)}` : "";
-  top.nav.replaceChildren(...Object.keys(VIEWS).map((name) =>
+  put(top.nav, ...Object.keys(VIEWS).map((name) =>
     h("a", { href: `#/${name}${query}`, className: name === app.name ? "here" : "" }, name)));
   const options = app.runs.map((row) => h("option", { value: row.run, selected: row.run === app.run },
     row.state === "running" ? `${row.run} ●` : `${row.run} · ${row.state}`));
   const text = options.map((option) => option.textContent + option.selected).join();
   if (text !== top.run.dataset.text) {
     top.run.dataset.text = text;
-    top.run.replaceChildren(...options);
+    put(top.run, ...options);
   }
   document.title = app.run ? `${app.run} · hive` : "hive";
 }
@@ -123,7 +123,7 @@ function draw() {
   top.link.className = app.stream.linked ? "link on" : "link off";
   top.link.textContent = app.stream.linked ? "connected" : "reconnecting";
   if (!app.run) {
-    top.page.replaceChildren(h("p.empty", {}, app.listed ? "no run yet; start one: " : "loading …",
+    put(top.page, h("p.empty", {}, app.listed ? "no run yet; start one: " : "loading …",
       app.listed && h("code", {}, "hive up config.toml")));
     return;
   }
@@ -140,7 +140,7 @@ async function list() {
     else drawTop();
     app.view?.listed?.();
   } catch (error) {
-    if (!app.listed) top.page.replaceChildren(h("p.empty", {}, String(error.message)));
+    if (!app.listed) put(top.page, h("p.empty", {}, String(error.message)));
   }
 }
 
@@ -150,9 +150,8 @@ async function begin() {
   addEventListener("hashchange", route);
   top.run.addEventListener("change", () => app.go({ run: top.run.value, actor: "", match: "" }));
   top.theme.addEventListener("click", () => {
-    const dark = getComputedStyle(document.documentElement).getPropertyValue("color-scheme").includes("light")
-      ? matchMedia("(prefers-color-scheme: dark)").matches : document.documentElement.dataset.theme === "dark";
-    const theme = dark ? "light" : "dark";
+    const now = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    const theme = now === "dark" ? "light" : "dark";
     document.documentElement.dataset.theme = theme;
     try {
       localStorage.setItem("hive-theme", theme);

@@ -1,6 +1,6 @@
 // Line charts by uPlot: several curves with their own places, bands, and marks of deaths.
 
-import { amount, colour, h, span } from "./dom.js";
+import { amount, colour, h, put, span } from "./dom.js";
 
 export const COLOURS = Array.from({ length: 8 }, (_, n) => `--line-${n + 1}`);
 const MARK_CELLS = 7; // distance in pixels at which a mark explains itself
@@ -96,7 +96,7 @@ export class Chart {
       cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false } },
       scales: { x: { time: false }, y: { distr: logarithmic ? 3 : 1, range: logarithmic ? undefined : spread } },
       axes: [
-        { ...axis, size: 26, space: 70, values: (_, splits) => splits.map((v) => onAxis(this.axis, v)) },
+        { ...axis, size: 22, space: 70, values: (_, splits) => splits.map((v) => onAxis(this.axis, v)) },
         { ...axis, size: 52, space: 32, values: (_, splits) => splits.map((v) => (v === null ? "" : amount(v))) },
       ],
       hooks: { draw: [(plot) => this.drawMarks(plot)], setCursor: [(plot) => this.explain(plot)] },
@@ -132,7 +132,7 @@ export class Chart {
     const rows = this.lines.filter((line) => !line.faint).map((line) =>
       h("div.tip-row", {}, h("i.dot", { css: { background: `var(${line.colour})` } }), h("span", {}, line.label),
         h("b", {}, valueAt(line, x))));
-    this.tip.replaceChildren(h("div.tip-x", {}, `${onAxis(this.axis, x)} ${this.axis === "seconds" ? "" : this.axis}`),
+    put(this.tip, h("div.tip-x", {}, `${onAxis(this.axis, x)} ${this.axis === "seconds" ? "" : this.axis}`),
       ...rows, ...near.map((mark) => h("div.tip-mark", {}, `✕ ${mark.text}`)));
     const right = left > plot.over.clientWidth / 2, offset = plot.over.offsetLeft + this.body.offsetLeft;
     this.tip.style.left = right ? "auto" : `${left + offset + 14}px`;

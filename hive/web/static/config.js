@@ -1,6 +1,6 @@
 // Every key of the run's config with its origin, or the keys in which it differs from another run.
 
-import { h, table } from "./dom.js";
+import { h, put, table } from "./dom.js";
 
 export class Config {
   constructor(app) {
@@ -23,7 +23,7 @@ export class Config {
     if (runs.join() === this.known) return;
     this.known = runs.join();
     const value = this.other.value;
-    this.other.replaceChildren(h("option", { value: "" }, "no other run"), ...runs.map((run) => h("option", { value: run,
+    put(this.other, h("option", { value: "" }, "no other run"), ...runs.map((run) => h("option", { value: run,
       selected: run === value }, run)));
   }
 
@@ -33,7 +33,7 @@ export class Config {
       this.rows = other ? await this.app.get("difference", { run, other }) : await this.app.get("config", { run });
       this.show();
     } catch (error) {
-      this.list.replaceChildren(h("p.empty", {}, error.message));
+      put(this.list, h("p.empty", {}, error.message));
     }
   }
 
@@ -46,9 +46,9 @@ export class Config {
     const shown = other
       ? table(["key", this.app.run, other], rows.map((row) => [code(row.key), code(row.first), code(row.second)]))
       : table(["key", "value", "origin", "description"], rows.map((row) =>
-        [code(row.key), code(row.value), h("span.dim", {}, row.origin), h("span.dim", {}, row.doc)]));
+        [code(row.key), code(row.value), h("span.dim", { title: row.origin }, row.origin.split("/").pop()), h("span.dim", {}, row.doc)]));
     shown.className = "config-table";
     const empty = other ? "the configs are equal" : "every key has its default";
-    this.list.replaceChildren(rows.length ? shown : h("p.empty", {}, wanted ? "no key matches" : empty));
+    put(this.list, rows.length ? shown : h("p.empty", {}, wanted ? "no key matches" : empty));
   }
 }

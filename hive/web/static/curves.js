@@ -1,7 +1,7 @@
 // Learning curves: every metric as a chart, of several runs selected by pattern; seeds as median and band.
 
 import { COLOURS, Chart, smoothed } from "./charts.js";
-import { h } from "./dom.js";
+import { h, put } from "./dom.js";
 import { matching, median } from "./groups.js";
 
 const MOST_RUNS = 24; // runs drawn at once; the server allows 32 in one stream
@@ -54,7 +54,7 @@ export class Curves {
   }
 
   drawButtons() {
-    this.buttons.replaceChildren(...AXES.map(([axis, text]) => h("button", { type: "button",
+    put(this.buttons, ...AXES.map(([axis, text]) => h("button", { type: "button",
       className: axis === this.axis ? "here" : "", onclick: () => {
         this.axis = axis;
         this.drawButtons();
@@ -88,7 +88,7 @@ export class Curves {
     const groups = (this.shown = this.groups());
     const members = (group) => (group.states.length > 1 ? ` (${group.states.map((s) => s.run).sort().join(", ")})` : "");
     const deaths = groups.flatMap((g) => g.states).reduce((sum, state) => sum + state.deaths().length, 0);
-    this.legend.replaceChildren(...groups.map((group) => h("span", {}, h("i.dot", { css: { background:
+    put(this.legend, ...groups.map((group) => h("span", {}, h("i.dot", { css: { background:
       `var(${group.colour})` } }), h("b", {}, group.label), h("span.dim", {}, members(group)))),
     groups.some((g) => g.states.length > 1) ? h("span.dim", {}, "line: median, band: quartiles") : "",
     deaths ? h("span.bad", {}, `✕ ${deaths} ${deaths === 1 ? "actor died" : "actors died"}`) : "",
@@ -101,7 +101,7 @@ export class Curves {
     for (const name of shown) if (!this.charts.has(name)) this.charts.set(name, this.card(name));
     const cards = shown.map((name) => this.charts.get(name).card);
     if (cards.length !== this.grid.children.length || cards.some((card, n) => card !== this.grid.children[n])) {
-      this.grid.replaceChildren(...cards);
+      put(this.grid, ...cards);
     }
     this.drawCharts();
   }

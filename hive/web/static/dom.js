@@ -11,9 +11,17 @@ export function h(kind, attributes = {}, ...children) {
     else if (name in element && name !== "list") element[name] = value;
     else element.setAttribute(name, value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== false && child !== undefined));
+  element.append(...present(children));
   return element;
 }
+
+// Replaces the children of an element, by the rules of `h`.
+export function put(element, ...children) {
+  element.replaceChildren(...present(children));
+}
+
+const present = (children) =>
+  children.flat(Infinity).filter((child) => child !== null && child !== false && child !== undefined);
 
 export const percent = (share) => `${(100 * Math.min(Math.max(share || 0, 0), 1)).toFixed(1)}%`;
 

@@ -1,7 +1,7 @@
 // Evaluations of the run, newest first, and its videos.
 
 import { Chart } from "./charts.js";
-import { amount, clock, h, span, table } from "./dom.js";
+import { amount, clock, h, put, span, table } from "./dom.js";
 
 const AGAIN_MS = 5000;
 
@@ -27,7 +27,7 @@ export class Evaluations {
     try {
       this.show(await this.app.get("evaluations", { run: this.app.run }));
     } catch (error) {
-      this.list.replaceChildren(h("p.empty", {}, error.message));
+      put(this.list, h("p.empty", {}, error.message));
     }
   }
 
@@ -41,12 +41,12 @@ export class Evaluations {
       number(row, "updates"), number(row, "mean_return"), number(row, "deviation"), number(row, "min"),
       number(row, "max"), number(row, "episodes"), typeof row.wall_s === "number" ? span(row.wall_s) : "–"]);
     const heading = ["time", "steps", "updates", "mean return", "deviation", "min", "max", "episodes", "took"];
-    this.list.replaceChildren(rows.length ? table(heading, rows, { numbers: [1, 2, 3, 4, 5, 6, 7, 8] })
+    put(this.list, rows.length ? table(heading, rows, { numbers: [1, 2, 3, 4, 5, 6, 7, 8] })
       : h("p.empty", {}, "no evaluations; ", h("code", {}, "[evaluation] every = { updates = 200 }"), " makes some"));
     const key = videos.map((video) => video.file).join();
     if (key === this.key) return;
     this.key = key;
-    this.videos.replaceChildren(...videos.map((video) => {
+    put(this.videos, ...videos.map((video) => {
       const src = `/api/video?${new URLSearchParams({ run: this.app.run, file: video.file })}`;
       return h("figure.card", {}, video.kind === "image/gif" ? h("img", { src, alt: video.file, loading: "lazy" })
         : h("video", { src, controls: true, loop: true, muted: true, preload: "metadata" }), h("figcaption", {}, video.file));

@@ -1,6 +1,6 @@
 // The event log: what happened to the run and its actors, newest first.
 
-import { clock, h } from "./dom.js";
+import { clock, h, put } from "./dom.js";
 
 const BAD = ["died", "lost", "not finite", "failed"];
 
@@ -25,6 +25,6 @@ export class Events {
     const key = `${wanted} ${events.length} ${events.at(-1)?.t}`;
     if (key === this.key) return;
     this.key = key;
-    this.list.replaceChildren(...(events.length ? events.reverse().map(eventRow) : [h("p.empty", {}, "no events")]));
+    put(this.list, ...(events.length ? events.reverse().map(eventRow) : [h("p.empty", {}, "no events")]));
   }
 }

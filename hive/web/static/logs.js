@@ -1,6 +1,6 @@
 // The logs of all actors, merged by time; filtered by level, actor and text.
 
-import { h } from "./dom.js";
+import { h, put } from "./dom.js";
 
 const AGAIN_MS = 2000;
 const RANKS = ["dim", "", "warn", "bad"];
@@ -33,7 +33,7 @@ export class Logs {
       for (const name of reply.actors) if (!known.includes(name)) this.actor.append(h("option", { value: name }, name));
       this.show(reply.lines);
     } catch (error) {
-      if (!this.key) this.list.replaceChildren(h("p.empty", {}, error.message));
+      if (!this.key) put(this.list, h("p.empty", {}, error.message));
     }
   }
 
@@ -42,7 +42,7 @@ export class Logs {
     if (key === this.key) return;
     this.key = key;
     const atEnd = this.list.scrollTop + this.list.clientHeight >= this.list.scrollHeight - 40;
-    this.list.replaceChildren(...(lines.length ? lines.map(([time, actor, rank, text]) =>
+    put(this.list, ...(lines.length ? lines.map(([time, actor, rank, text]) =>
       h("div", { className: `log-line ${RANKS[rank]}` }, h("time", {}, time.slice(11, 19)), h("span.who", {}, actor),
         h("span", {}, text))) : [h("p.empty", {}, "no lines")]));
     if (atEnd) this.list.scrollTop = this.list.scrollHeight;

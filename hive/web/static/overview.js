@@ -1,7 +1,7 @@
 // The first view: how the run learns, what limits it, what its groups do, and who is in trouble.
 
 import { Chart } from "./charts.js";
-import { h, percent, table } from "./dom.js";
+import { h, percent, put, table } from "./dom.js";
 import { eventRow } from "./events.js";
 import { deathMarks } from "./curves.js";
 
@@ -25,26 +25,26 @@ export class Overview {
   draw(state) {
     const page = state?.page;
     if (!page) {
-      this.bound.replaceChildren(h("p.empty", {}, "waiting for the first sample …"));
+      put(this.bound, h("p.empty", {}, "waiting for the first sample …"));
       return;
     }
-    this.bound.replaceChildren(h("span.label", {}, "bound by"), h("b", {}, page.bound_by || "–"));
+    put(this.bound, h("span.label", {}, "bound by"), h("b", {}, page.bound_by || "–"));
     this.drawTrouble(page);
     this.drawChart(state);
     const [heading, ...rows] = page.rates;
     const live = ["running", "starting", "paused", "draining"].includes(page.state);
-    this.rates.replaceChildren(live ? table(heading, rows, { numbers: [1, 2, 3] }) : "",
+    put(this.rates, live ? table(heading, rows, { numbers: [1, 2, 3] }) : "",
       h("dl", {}, page.facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
-    this.pipeline.replaceChildren(h("h2", {}, "pipeline"), legend(), ...page.groups.map((group) => groupRows(group)).flat(),
+    put(this.pipeline, h("h2", {}, "pipeline"), legend(), ...page.groups.map((group) => groupRows(group)).flat(),
       ...page.others.map(channelRow), page.groups.length ? "" : h("p.empty", {}, "the actors are starting"));
     const events = state.events.slice(-EVENTS).reverse().map(eventRow);
-    this.events.replaceChildren(h("h2", {}, "events"), ...(events.length ? events : [h("p.empty", {}, "no events yet")]));
+    put(this.events, h("h2", {}, "events"), ...(events.length ? events : [h("p.empty", {}, "no events yet")]));
   }
 
   drawTrouble(page) {
     const rows = page.trouble.map((row) => h("p.alert.bad", {}, h("b", {}, row.actor), ` ${row.what}`,
       row.since && ` for ${row.since}`, row.more && h("span.dim", {}, ` · ${row.more}`)));
-    this.trouble.replaceChildren(...rows);
+    put(this.trouble, ...rows);
   }
 
   drawChart(state) {
