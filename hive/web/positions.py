@@ -90,4 +90,5 @@ def lines_between(path: Path, inode: int, start: int, end: int) -> list[bytes] |
             content = os.pread(file.fileno(), end - start, start)
     except OSError:
         return None
-    return content.split(b"\n")[:-1] if before == b"\n" and content.endswith(b"\n") else None
+    whole = before == b"\n" and content.endswith(b"\n") and len(content) == end - start
+    return content.split(b"\n")[:-1] if whole else None

@@ -95,17 +95,14 @@ class Sampler:
         self.stopped = False
         self.page: dict[str, Any] | None = None
         self.problem = ""
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begin to read the run's files from their start."""
-        self.poller = Poller(self.directory)
-        self.metrics = self.poller.series.tail = RecordingTail(self.directory.metrics_file)
-        self.events = self.poller.event_log = RecordingTail(self.directory.events_file, EVENTS_BACK)
+        self.thread = threading.Thread(target=self._run, name=f"sampler of {key}", daemon=True)
+        self.poller = Poller(directory)
+        self.metrics = self.poller.series.tail = RecordingTail(directory.metrics_file)
+        self.events = self.poller.event_log = RecordingTail(directory.events_file, EVENTS_BACK)
         self.times = Clock()
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name=f"sampler of {self.directory.name}", daemon=True).start()
+        self.thread.start()
 
     def join(self, viewer: Viewer, position: Position | None) -> bool:
         """Add a viewer that has read up to `position`. False if this sampler has ended: start another one."""

@@ -19,7 +19,7 @@ const top = Object.fromEntries(["run", "link", "theme", "nav", "page", "notice"]
   [id, document.getElementById(id)]));
 
 // What views use: the runs, the stream, the address, requests.
-const app = {
+export const app = {
   runs: [],
   mayAct: false,
   stream: new Stream(() => schedule()),
@@ -99,6 +99,7 @@ function drawTop() {
   const query = app.run && app.parameters.get("run") ? `?run=${encodeURIComponent(app.run)}` : "";
   put(top.nav, ...Object.keys(VIEWS).map((name) =>
     h("a", { href: `#/${name}${query}`, className: name === app.name ? "here" : "" }, name)));
+  top.nav.querySelector(".here")?.scrollIntoView({ inline: "center", block: "nearest" });
   const options = app.runs.map((row) => h("option", { value: row.run, selected: row.run === app.run },
     row.state === "running" ? `${row.run} ●` : `${row.run} · ${row.state}`));
   const text = options.map((option) => option.textContent + option.selected).join();

@@ -3,7 +3,7 @@
 import { amount, colour, h, put, span } from "./dom.js";
 
 export const COLOURS = Array.from({ length: 8 }, (_, n) => `--line-${n + 1}`);
-const MARK_CELLS = 7; // distance in pixels at which a mark explains itself
+const MARK_REACH = 7; // pixels within which a mark explains itself
 
 export const onAxis = (axis, value) => (axis === "seconds" ? span(value) : amount(value));
 
@@ -111,7 +111,7 @@ export class Chart {
     ctx.font = `${12 * scale}px system-ui, sans-serif`;
     ctx.textAlign = "center";
     for (const mark of this.marks) {
-      const x = Math.round(plot.valToPos(mark.x, "x", true));
+      const x = Math.round(plot.valToPos(mark.x, "x", true)) + (scale % 2) / 2; // a line of whole pixels
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.setLineDash([3 * scale, 3 * scale]);
       ctx.beginPath();
@@ -128,7 +128,7 @@ export class Chart {
     this.tip.hidden = idx === null || idx === undefined || left < 0;
     if (this.tip.hidden) return;
     const x = plot.posToVal(left, "x");
-    const near = this.marks.filter((mark) => Math.abs(plot.valToPos(mark.x, "x") - left) < MARK_CELLS);
+    const near = this.marks.filter((mark) => Math.abs(plot.valToPos(mark.x, "x") - left) < MARK_REACH);
     const rows = this.lines.filter((line) => !line.faint).map((line) =>
       h("div.tip-row", {}, h("i.dot", { css: { background: `var(${line.colour})` } }), h("span", {}, line.label),
         h("b", {}, valueAt(line, x))));

@@ -12,11 +12,11 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LIMIT_S = 60.0
@@ -25,8 +25,8 @@ LIMIT_S = 60.0
 class Page:
     """One page. `requests` are the URLs that it and its workers requested; `problems` what its console reported."""
 
-    def __init__(self, url: str) -> None:
-        self.socket = connect(url, max_size=None)
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
         self.number = 0
         self.requests: list[str] = []
         self.problems: list[str] = []
@@ -87,16 +87,15 @@ class Page:
 class Browser:
     """A running Chromium."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, open_sockets: ExitStack) -> None:
         self.port = port
-        self.pages: list[Page] = []
+        self.open_sockets = open_sockets
 
     def page(self) -> Page:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/json/new?about:blank", method="PUT")
         with urllib.request.urlopen(request, timeout=LIMIT_S) as reply:
-            page = Page(json.loads(reply.read())["webSocketDebuggerUrl"])
-        self.pages.append(page)
-        return page
+            url = json.loads(reply.read())["webSocketDebuggerUrl"]
+        return Page(self.open_sockets.enter_context(connect(url, max_size=None)))
 
 
 @contextmanager
@@ -110,19 +109,18 @@ def chromium(*options: str) -> Iterator[Browser]:
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    browser = None
+    open_sockets = ExitStack()
     try:
         limit = time.monotonic() + LIMIT_S
         while not (folder / "DevToolsActivePort").exists():
-            assert process.poll() is None and time.monotonic() < limit, "Chromium did not start"
+            assert process.poll() is None
+            assert time.monotonic() < limit, "Chromium did not start"
             os.sched_yield()
         while not (lines := (folder / "DevToolsActivePort").read_text().split()):
             os.sched_yield()
-        browser = Browser(int(lines[0]))
-        yield browser
+        yield Browser(int(lines[0]), open_sockets)
     finally:
-        for page in browser.pages if browser else ():
-            page.socket.close()
+        open_sockets.close()
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         shutil.rmtree(folder, ignore_errors=True)
