@@ -30,6 +30,21 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 
+# Steps that take time leave the cores to the browser.
+RUN = """
+[run]
+name = "{name}"
+steps = {steps}
+[env]
+id = "patient_environment:Patient"
+options = {{ step_s = {step_s} }}
+[collection]
+workers = 2
+envs = 1
+rollout = 16
+[record]
+every_s = 0.3
+"""
 STATE = "import('/static/app.js').then(({ app }) => app.state"
 STEPS = f"{STATE}.curves.get('return/mean_100').steps)"
 PICTURE = "document.querySelector('.chart canvas').toDataURL()"
@@ -74,8 +89,10 @@ class Served:
 @pytest.fixture(scope="module")
 def served(open_house: Callable[[], AbstractContextManager[House]]) -> Iterator[Served]:
     with open_house() as house, chromium() as browser:
-        assert house.hive("up", house.cartpole(steps=30_000, run='name = "ended"')).returncode == 0
-        assert house.hive("up", house.cartpole(more="workers = 2\n[record]\nevery_s = 0.5"), "-d").returncode == 0
+        ended = house.start("up", house.config(RUN.format(name="ended", steps=4_000, step_s=0.0)))
+        live = house.config(RUN.format(name="cart", steps=100_000_000, step_s=0.002), "live.toml")
+        assert house.hive("up", live, "-d").returncode == 0
+        ended.communicate(timeout=60)
         made = Served(house, browser, None, "")  # type: ignore[arg-type]
         made.start("0")
         yield made

@@ -80,7 +80,7 @@ export class Curves {
       groups.set(key, [...(groups.get(key) || []), state]);
     }
     return [...groups.values()].map((states, n) => ({ states, colour: COLOURS[n % COLOURS.length],
-      label: states.length > 1 ? `${states.length} seeds of ${facts.get(states[0].run)?.env || states[0].run}`
+      label: states.length > 1 ? `${states.length} runs of ${facts.get(states[0].run)?.env || states[0].run}`
         : states[0].run }));
   }
 
