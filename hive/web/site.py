@@ -18,7 +18,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -74,7 +74,7 @@ class Site:
             Route("/api/video", self._video),
             Route("/api/actions", self._act, methods=["POST"]),
         ]
-        self.app = Starlette(routes=routes, exception_handlers={HiveError: _failed})
+        self.app = Starlette(routes=routes, exception_handlers={HiveError: _failed, ClientDisconnect: _cut})
 
     def _run(self, request: Request, name: str = "run") -> RunDirectory:
         return self.catalogue.run(request.query_params.get(name, ""))
@@ -148,6 +148,11 @@ def _reader(function: Callable[[Request], Any]) -> Callable[[Request], Response]
 
 def _json(value: Any, status: int = 200) -> Response:
     return Response(json_text(value), status, media_type="application/json")
+
+
+def _cut(request: Request, error: Exception) -> Response:
+    """Answer a body that the guard has cut off for its length, or whose sender has gone."""
+    return _json({"error": "the request is too long", "hint": "send less"}, 413)
 
 
 def _failed(request: Request, error: Exception) -> Response:

@@ -120,8 +120,7 @@ export class Curves {
       const lines = [], marks = [];
       for (const group of this.shown || []) {
         lines.push(...this.lines(name, group));
-        if (group.states.length === 1) marks.push(...deathMarks(group.states[0], this.axis));
-        else for (const state of group.states) marks.push(...deathMarks(state, this.axis));
+        for (const state of group.states) if (state.curves.has(name)) marks.push(...deathMarks(state, this.axis));
       }
       chart.draw(lines, { axis: this.axis, logarithmic: this.logarithmic.checked, marks });
     }
