@@ -31,13 +31,13 @@ pytestmark = [
 ]
 
 # Steps that take time leave the cores to the browser.
-RUN = """
+LIVE = """
 [run]
-name = "{name}"
-steps = {steps}
+name = "cart"
+steps = 100_000_000
 [env]
 id = "patient_environment:Patient"
-options = {{ step_s = {step_s} }}
+options = { step_s = 0.002 }
 [collection]
 workers = 2
 envs = 1
@@ -89,8 +89,9 @@ class Served:
 @pytest.fixture(scope="module")
 def served(open_house: Callable[[], AbstractContextManager[House]]) -> Iterator[Served]:
     with open_house() as house, chromium() as browser:
-        ended = house.start("up", house.config(RUN.format(name="ended", steps=4_000, step_s=0.0)))
-        live = house.config(RUN.format(name="cart", steps=100_000_000, step_s=0.002), "live.toml")
+        learning = house.cartpole(steps=60_000, run='name = "ended"', more="[record]\nevery_s = 0.1")
+        ended = house.start("up", learning)  # its returns differ from the constant ones of the live run
+        live = house.config(LIVE, "live.toml")
         assert house.hive("up", live, "-d").returncode == 0
         ended.communicate(timeout=60)
         made = Served(house, browser, None, "")  # type: ignore[arg-type]
