@@ -18,7 +18,7 @@ TESTS = ROOT / "tests"
 ORDER = (
     *("printable", "errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
-    *("algorithms", "workers", "tuning", "schemes", "facades", "monitor", "comparison", "cli"),
+    *("algorithms", "workers", "tuning", "schemes", "facades", "monitor", "web", "comparison", "cli"),
 )
 
 # The sub-packages of hive.runtime. Each may import only from those to its left, also for
@@ -43,6 +43,8 @@ PLACES = {
     "tensorboardX": ("records/tensorboard_sink.py",),
     "wandb": ("records/wandb_sink.py",),
     "argcomplete": ("cli/completion.py",),
+    "starlette": ("web/",),
+    "uvicorn": ("web/",),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}

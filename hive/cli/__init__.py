@@ -42,6 +42,7 @@ COMMANDS = {
     "ls": ("listing", "list runs"),
     "ps": ("listing", "list the processes of a run"),
     "monitor": ("monitor", "show a live view of a run"),
+    "web": ("web", "serve a web page of runs"),
     "logs": ("listing", "show the logs of a run, merged by time"),
     "stack": ("inspect", "show what actors are executing now"),
     "history": ("inspect", "show the last transitions and events of actors"),

@@ -29,7 +29,17 @@ from hive.records import (
 from hive.records.directory import LATEST
 from hive.runtime.run.folders import live_owners
 
-__all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "name_from_here", "named_run", "report_swept"]
+__all__ = [
+    "LIVE_RUN",
+    "RUN",
+    "chosen_run",
+    "live_elsewhere",
+    "live_run",
+    "live_runs",
+    "name_from_here",
+    "named_run",
+    "report_swept",
+]
 
 # Help texts of RUN, for commands that require it and for commands with a default.
 RUN = "name, unique prefix of a name, path or `latest`"

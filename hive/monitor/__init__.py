@@ -3,6 +3,7 @@
 snapshot, rows       the document that every view draws, and its rows
 live, replay         make it from a live run's status, or from an ended run's files
 history, series      shares and rates computed from successive documents; curves of metrics
+groups               rows of a group as one: means, main phases, missing actors
 bound_by             the sentence that names what limits a run's speed
 poller               a snapshot a second, from whichever of the two the run has
 processes, tail      readers of /proc and of files that grow

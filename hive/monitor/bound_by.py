@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
 from hive.monitor.snapshot import Snapshot
 
-__all__ = ["NOTHING_YET", "bound_by"]
+__all__ = ["NOTHING_YET", "bound_by", "stuck_actors"]
 
 NOTHING_YET = "nothing yet"
 
@@ -136,8 +136,13 @@ def _edge(snapshot: Snapshot, phase: str) -> ChannelRow | BoardRow | None:
 
 def _stuck(rows: Sequence[ActorRow]) -> ActorRow | None:
     """Return the actor that has been in one busy phase longest, if that is at least `LONG_S`."""
+    return next(iter(stuck_actors(rows)), None)
+
+
+def stuck_actors(rows: Sequence[ActorRow]) -> list[ActorRow]:
+    """Return the actors that have been in one busy phase for `LONG_S` or more, longest first."""
     busy = [row for row in rows if row.kinds.get(row.activity) in WORK and row.since_s >= LONG_S]
-    return max(busy, key=lambda row: row.since_s, default=None)
+    return sorted(busy, key=lambda row: -row.since_s)
 
 
 def _alternating(snapshot: Snapshot, groups: dict[str, list[ActorRow]], reached: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ from hive.monitor.drawing import (
     share,
     size,
 )
+from hive.monitor.groups import main_phases, mean, missing
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
 from hive.monitor.snapshot import Snapshot
 from hive.printable import printable
@@ -160,11 +161,10 @@ class Group:
     @property
     def missing(self) -> list[ActorRow]:
         """The actors that should run and do not."""
-        return [row for row in self.rows if row.state not in ("running", "draining", "finished", "paused")]
+        return missing(self.rows)
 
     def mean(self, name: str) -> float | None:
-        known = [value for row in self.rows if (value := getattr(row, name)) is not None]
-        return sum(known) / len(known) if known else None
+        return mean([getattr(row, name) for row in self.rows])
 
 
 def groups_of(snapshot: Snapshot) -> dict[str, Group]:
@@ -201,24 +201,14 @@ def _of_group(text: Callable[[Group], str], style: str = PLAIN) -> Callable[[Gro
 
 def _note(group: Group) -> Cell:
     """Name missing actors, else the last exit, else the phases that take most of the time."""
-    if (missing := group.missing) and _live(group):
-        more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
-        return Cell(", ".join(f"{row.name} {row.state}" for row in missing[:2]) + more, BAD)
+    if (absent := group.missing) and _live(group):
+        more = f" and {len(absent) - 2} more" if len(absent) > 2 else ""
+        return Cell(", ".join(f"{row.name} {row.state}" for row in absent[:2]) + more, BAD)
     if group.exit_text:
         return Cell(f"{duration(group.exit_s)} ago: {group.exit_text}", WARN)
     if group.mean("busy") is None:
         return Cell(", ".join(dict.fromkeys(row.state for row in group.rows)), DIM)
-    return Cell("  ".join(f"{name} {share(part)}" for name, part in _phases(group.rows)), DIM)
-
-
-def _phases(rows: Sequence[ActorRow]) -> list[tuple[str, float]]:
-    """Return (phase, share) of the phases that take most of the group's work."""
-    shares: dict[str, float] = {}
-    for row in rows:
-        for phase, part in row.phases.items():
-            if row.kinds.get(phase) in ("busy", "runtime"):
-                shares[phase] = shares.get(phase, 0.0) + part / len(rows)
-    return sorted((item for item in shares.items() if item[1] >= 0.005), key=lambda item: -item[1])[:3]
+    return Cell("  ".join(f"{name} {share(part)}" for name, part in main_phases(group.rows)), DIM)
 
 
 def _levels(group: Group) -> str:

@@ -1,0 +1,181 @@
+"""`hive web` in a real browser, on a live run with two collectors and on one that has ended."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import House
+
+pytest.importorskip("starlette", reason="the extra `web` is not installed")
+pytest.importorskip("websockets", reason="websockets, which drives the browser, is not installed")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from chromium import CHROMIUM, Browser, Page, chromium
+
+pytestmark = [
+    pytest.mark.full(reason="a browser takes seconds"),
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+
+# Steps that take time leave the cores to the browser.
+LIVE = """
+[run]
+name = "cart"
+steps = 100_000_000
+[env]
+id = "patient_environment:Patient"
+options = { step_s = 0.002 }
+[collection]
+workers = 2
+envs = 1
+rollout = 16
+[record]
+every_s = 0.3
+"""
+STATE = "import('/static/app.js').then(({ app }) => app.state"
+STEPS = f"{STATE}.curves.get('return/mean_100').steps)"
+PICTURE = "document.querySelector('.chart canvas').toDataURL()"
+# How many pixels of the first chart have the colour of this name, within a little.
+PIXELS = """import('/static/dom.js').then(({ colour }) => {
+  const canvas = document.querySelector('.chart canvas');
+  const [r, g, b] = colour('%s').match(/\\d+/g).map(Number);
+  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  let count = 0;
+  for (let n = 0; n < data.length; n += 4) {
+    count += data[n + 3] > 200 && Math.abs(data[n] - r) + Math.abs(data[n + 1] - g) + Math.abs(data[n + 2] - b) < 12;
+  }
+  return count;
+})"""
+
+
+@dataclass
+class Served:
+    """A live run with two collectors, one that has ended, the server, and a browser."""
+
+    house: House
+    browser: Browser
+    server: subprocess.Popen[str]
+    url: str
+
+    @property
+    def base(self) -> str:
+        return self.url.partition("?")[0]
+
+    def serve_again(self) -> None:
+        """End the server as Ctrl-C does, and start another one at the same port."""
+        self.server.send_signal(signal.SIGINT)
+        assert self.server.wait(20) == 0
+        self.start(self.base.rstrip("/").rpartition(":")[2])
+
+    def start(self, port: str) -> None:
+        self.server = self.house.start("web", "--port", port)
+        assert self.server.stdout is not None
+        self.url = self.server.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def served(open_house: Callable[[], AbstractContextManager[House]]) -> Iterator[Served]:
+    with open_house() as house, chromium() as browser:
+        learning = house.cartpole(steps=60_000, run='name = "ended"', more="[record]\nevery_s = 0.1")
+        ended = house.start("up", learning)  # its returns differ from the constant ones of the live run
+        live = house.config(LIVE, "live.toml")
+        assert house.hive("up", live, "-d").returncode == 0
+        ended.communicate(timeout=60)
+        made = Served(house, browser, None, "")  # type: ignore[arg-type]
+        made.start("0")
+        yield made
+        made.server.send_signal(signal.SIGINT)
+        assert made.server.wait(20) == 0
+        assert house.ps("cart-1")["learner-0"]["state"] == "running"  # the end of the page did not affect it
+        house.hive("down", "cart-1", "--now")
+
+
+@pytest.fixture
+def page(served: Served) -> Iterator[Page]:
+    opened = served.browser.page()
+    yield opened
+    assert [url for url in opened.requests if not url.startswith((served.base, "data:", "about:"))] == []
+    opened.call("Page.close")
+
+
+def test_curves_move_and_a_killed_collector_appears_in_place_and_on_the_curve(served: Served, page: Page) -> None:
+    page.go(served.base)
+    page.until("!!document.querySelector('.group') && !!document.querySelector('.chart canvas')")
+    page.evaluate("document.body.dataset.kept = 'yes'")
+    before = page.evaluate(PICTURE)
+    page.until(f"{PICTURE} !== {json.dumps(before)}")
+    assert page.evaluate(PIXELS % "--bad") == 0
+    os.kill(served.house.ps("cart-1")["collector-0"]["pid"], signal.SIGKILL)
+    page.until("[...document.querySelectorAll('.event.bad')].some((e) => e.textContent.includes('collector-0 died'))")
+    page.until("document.querySelector('.facts').textContent.includes('restarts 1')")
+    page.until(f"{PIXELS % '--bad'}.then((count) => count > 20)")
+    assert page.evaluate("document.body.dataset.kept") == "yes"  # the page was not loaded again
+    assert page.problems == []
+
+
+def test_two_runs_are_overlaid_and_a_phone_needs_no_scrolling_sideways(served: Served, page: Page) -> None:
+    page.go(f"{served.base}#/curves?run=cart-1&match=cart-*,ended-*")
+    page.until("document.querySelectorAll('.run-legend b').length === 2")
+    for colour in ("--line-1", "--line-2"):
+        page.until(f"{PIXELS % colour}.then((count) => count > 0)")
+    page.size(360, 740, mobile=True)
+    for view in ("overview", "curves", "actors", "logs", "events", "config", "evaluations"):
+        page.evaluate(f"location.hash = '#/{view}?run=cart-1'")
+        page.until(f"document.getElementById('page').className === '{view}'")
+        page.until("document.querySelector('main .card') !== null")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+    assert page.problems == []
+
+
+def test_actions_need_the_token_and_foreign_hosts_are_refused(served: Served, page: Page) -> None:
+    page.go(served.base)
+    page.until("document.querySelector('.buttons')?.textContent === 'read only'")
+    act = "fetch('/api/actions', { method: 'POST', body: JSON.stringify({ run: 'cart-1', action: 'pause' }) })"
+    assert page.evaluate(f"{act}.then((reply) => reply.status)") == 401
+    assert page.evaluate("fetch('http://localhost:1/').catch((error) => 'blocked')") == "blocked"
+    page.requests.clear()
+    connection = http.client.HTTPConnection("127.0.0.1", int(served.base.rstrip("/").rpartition(":")[2]), timeout=20)
+    connection.request("GET", "/api/runs", headers={"Host": "evil.example"})
+    assert connection.getresponse().status == 421
+    connection.close()
+    page.go(served.url)
+    page.until("location.search === '' && document.querySelectorAll('.buttons button').length === 4")
+    page.evaluate("document.querySelector('.buttons button').click()")
+    page.until("document.querySelector('.badge').textContent === 'paused'")
+    page.evaluate("document.querySelector('.buttons button').click()")
+    page.until("document.querySelector('.badge').textContent === 'running'")
+
+
+def test_a_page_continues_without_gaps_after_the_server_was_restarted(served: Served, page: Page) -> None:
+    page.go(served.base)
+    page.until("!!document.querySelector('.chart canvas')")
+    known = page.evaluate(STEPS)
+    served.serve_again()
+    page.until(f"{STEPS}.then((steps) => steps.at(-1) > {known[-1]})")
+    steps = page.evaluate(STEPS)
+    lines = (served.house.home / "cart-1/metrics.jsonl").read_text().splitlines()
+    written = [json.loads(line)["steps"] for line in lines]
+    assert steps == written[: len(steps)]
+    page.until("document.getElementById('link').textContent === 'connected'")
+
+
+def test_twenty_pages_at_once_are_all_live(served: Served) -> None:
+    pages = [served.browser.page() for _ in range(20)]
+    for page in pages:
+        page.go(served.base)
+    for page in pages:
+        page.until("!!document.querySelector('.group')")
+        page.call("Page.close")
