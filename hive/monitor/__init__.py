@@ -7,12 +7,11 @@ groups               rows of a group as one: means, main phases, missing actors
 bound_by             the sentence that names what limits a run's speed
 poller               a snapshot a second, from whichever of the two the run has
 processes, tail      readers of /proc and of files that grow
-drawing, chart       spans of text, bars and tables; curves in braille
-overview_screen, actors_screen, learning, log_view    the four screens, drawn as text
-view_model           the state of the terminal UI
-actions, keys        the type of an action; the table of actions and their keys
-terminal             the terminal UI, the only module that imports textual
-line                 the status line of a run in the foreground
+drawing, chart       spans of text, bars and numbers; curves in braille
+tables               the columns of the tables of groups, channels and actors, and how they fit a width
+overview, actor_detail, learning, log_view    the content of the screens, as text
+terminal             the terminal UI, the only package that imports textual
+line                 the status line of a run in the foreground, by rich
 
 Modules that only the monitor needs are not imported here, so that `hive ls` and `hive up` start fast.
 """

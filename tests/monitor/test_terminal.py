@@ -429,7 +429,7 @@ def test_it_runs_in_a_terminal(directory: RunDirectory) -> None:
     if tmux is None:
         pytest.skip("tmux is not installed")
     server = [tmux, "-L", f"hive-{os.getpid()}", "-f", "/dev/null"]
-    command = f"{sys.executable} -m hive monitor {directory.path}"
+    command = f"env -u COLUMNS -u LINES {sys.executable} -m hive monitor {directory.path}"  # its size is tmux's
     subprocess.run([*server, "new-session", "-d", "-x", "60", "-y", "15", command], check=True)
     try:
         deadline, text = time.monotonic() + 30, ""
