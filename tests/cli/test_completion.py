@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 ROOT = source_folder() or Path(__file__).parents[2]
 FREE = {
     "SEEDS",
-    "KEY",
+    "host",
+    "port",
     "N",
     "SEED",
     "DAYS",

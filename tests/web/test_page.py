@@ -28,7 +28,7 @@ def texts(value: Any) -> list[str]:
 def test_the_words_are_those_of_the_overview() -> None:
     shown: Snapshot = lively()
     page = page_document(shown)
-    screen = plain(overview(shown, 140, 60))
+    screen = plain(overview(shown, 140))
     assert page["bound_by"] == shown.bound_by
     assert page["bound_by"] in screen
     for text in (page["elapsed"], page["steps"], page["goal"], page["left"], page["done_text"]):
@@ -60,7 +60,7 @@ def test_trouble_names_who_is_stuck_in_what_since_when() -> None:
     trouble = page_document(snapshot(changes=changes))["trouble"]
     assert [(row["actor"], row["what"], row["since"]) for row in trouble] == [
         ("collector-0", "failed", ""),
-        ("collector-1", "in `env`", "12s"),
+        ("collector-1", "in `env`", "12 s"),
     ]
     assert page_document(snapshot(changes=changes, state="finished"))["trouble"] == []
 
