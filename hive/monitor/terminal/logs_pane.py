@@ -76,7 +76,7 @@ class LogsPane(Vertical):
         self.query_one("#facts", Block).redraw()
 
     def rewrite(self) -> None:
-        """Write all lines anew, after the filter or the theme has changed."""
+        """Write all lines again, after the filter or the theme has changed."""
         self.view.log.read()
         self.lines.clear()
         self.count = 0

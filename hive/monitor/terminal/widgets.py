@@ -183,7 +183,7 @@ class Grid(DataTable[Text]):
         return keys[self.cursor_row] if 0 <= self.cursor_row < len(keys) else ""
 
     def redraw(self) -> None:
-        """Fill the table anew, for another size or theme."""
+        """Fill the table again, for another size or theme."""
         self.shown = None
         self.show(self.items)
 
