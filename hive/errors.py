@@ -32,6 +32,7 @@ __all__ = [
     "EnvironmentFailed",
     "EnvironmentMissing",
     "HiveError",
+    "HostLost",
     "NetworkError",
     "NotFinite",
     "PlatformError",
@@ -141,6 +142,10 @@ class WireError(HiveError):
 
 class VersionGone(HiveError):
     """A board has overwritten the requested version. Read a newer one."""
+
+
+class HostLost(HiveError):
+    """A host is silent, or its part of the run has ended. The run goes on, and the host may join it again."""
 
 
 class BadTransition(HiveError):

@@ -18,7 +18,7 @@ TESTS = ROOT / "tests"
 ORDER = (
     *("printable", "errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
-    *("algorithms", "workers", "tuning", "schemes", "facades", "monitor", "web", "comparison", "cli"),
+    *("algorithms", "workers", "hosts", "tuning", "schemes", "facades", "monitor", "web", "comparison", "cli"),
 )
 
 # The sub-packages of hive.runtime. Each may import only from those to its left, also for
@@ -28,7 +28,7 @@ ROOMS = ("wire", "memory", "carriers", "actor", "topology", "process", "supervis
 # Third-party and system modules, and the only paths that may import them.
 PLACES = {
     "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/", "facades/"),
-    "zmq": ("runtime/wire/sockets.py",),
+    "zmq": ("runtime/wire/sockets.py", "runtime/wire/links.py"),
     "mmap": ("runtime/memory/segments.py",),
     "msgpack": ("runtime/wire/messages.py",),
     "gymnasium": ("envs/",),

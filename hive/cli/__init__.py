@@ -30,6 +30,7 @@ COMMANDS = {
     "check": ("check", "check a config: build and draw its topology, and run it briefly"),
     "config": ("files", "show every key of a config and where its value comes from"),
     "up": ("up_options", "start a run"),
+    "join": ("join", "make this machine a host of a run on another machine"),
     "down": ("control", "end a run: drain it, save its state and stop it"),
     "pause": ("control", "pause a run and keep its state in memory"),
     "resume": ("up_options", "continue a run that is paused or has ended"),

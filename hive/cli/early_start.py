@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hive.native import source_folder
+from hive.runtime.process.command import supervisor_command, supervisor_environment
 from hive.runtime.process.spawning import EARLY, modules_to_preload
 
-__all__ = ["abandon", "begin", "hand_over", "supervisor_command", "supervisor_environment"]
+__all__ = ["abandon", "begin", "hand_over"]
 
 OTHER_USES = ("-h", "--help", "--inline")  # options of `hive up` with which no supervisor starts
 MODULE_KEYS = ("--topology", "run.topology", "run.scheme")  # options that may replace the built-in trainer
@@ -71,19 +70,3 @@ def abandon() -> None:
         assert process.stdin is not None
         process.stdin.close()
         process.wait()  # at most until its Python has started, some 50 ms
-
-
-def supervisor_command(*arguments: str) -> list[str]:
-    """Return the command of a supervisor's process (hive.runtime.run.__main__)."""
-    return [sys.executable, "-P", "-m", "hive.runtime.run", *arguments]
-
-
-def supervisor_environment() -> dict[str, str]:
-    """Return the environment of a run's processes, which import hive from the same folder as this process.
-
-    Python in a source folder imports hive from the current folder, which the option -P hides from those processes.
-    """
-    folder, path = source_folder(), os.environ.get("PYTHONPATH")
-    if folder is None:
-        return dict(os.environ)
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *([path] if path else [])])}

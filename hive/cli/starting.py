@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hive.cli.early_start import hand_over, supervisor_command, supervisor_environment
+from hive.cli.early_start import hand_over
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.printable import printable
@@ -37,6 +37,7 @@ from hive.records.documents import failure
 from hive.records.jsonl import last_lines
 from hive.records.summary import NOT_STARTED
 from hive.runtime.actor.error_location import user_frames
+from hive.runtime.process.command import supervisor_command, supervisor_environment
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hive.cli.early_start import supervisor_environment
 from hive.cli.starting import connect, start
 from hive.config import SCHEMES, Config, load_config, render, resolved
 from hive.config.values import toml_text
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.records import RunDirectory, read_jsonl, read_object, write_bytes, write_json
+from hive.runtime.process.command import supervisor_environment
 from hive.tuning import (
     COSTS_FILE,
     GIVEN_FILE,

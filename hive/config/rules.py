@@ -12,7 +12,7 @@ from typing import Any
 
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import is_reference, keys_of
-from hive.config.schema import EnvConfig, NetworkConfig
+from hive.config.schema import HEAD, EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
 from hive.printable import printable
 
@@ -60,6 +60,19 @@ def _evaluation_breach(envs: int, episodes: int) -> str:
 
 def _fraction_breach(fraction: float, communication: str) -> str:
     return "{0} has no rounds that could end early" if communication == "asynchronous" and fraction < 1 else ""
+
+
+def _hosts_breach(hosts: tuple[str, ...], cores: Mapping[str, int], workers: int, fraction: float) -> str:
+    """Require known hosts, a collector for each, and full rollouts: a round's stop word does not reach other hosts."""
+    if not hosts:
+        return ""
+    if unknown := [name for name in hosts if name != HEAD and name not in cores]:
+        return f"{{0}} has no `{printable(unknown[0])}`"
+    if len({*hosts}) < len(hosts):
+        return "names a host twice"
+    if workers < len(hosts):
+        return f"{{1}} is too low: {len(hosts)} hosts have a collector each"
+    return "{2} cannot end a round early on other hosts" if fraction < 1 else ""
 
 
 def _carrier_breach(carrier: str, decentralised: bool) -> str:
@@ -181,6 +194,7 @@ RULES = (
     Rule("collection.ownership", ("collection.workers", "gradients.workers"), _ownership_breach),
     Rule("collection.fraction_workers", ("collection.communication",), _fraction_breach),
     Rule("run.carrier", ("gradients.decentralised",), _carrier_breach),
+    Rule("collection.hosts", ("hosts.cores", "collection.workers", "collection.fraction_workers"), _hosts_breach),
     Rule("gradients.decentralised", ("gradients.communication",), _decentralised_breach),
     Rule("gradients.top_k", ("gradients.compression",), _top_k_breach),
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),

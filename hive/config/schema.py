@@ -2,7 +2,7 @@
 
 The keys of [algorithm] are declared in `hive.config.algorithms`.
 
-    [run] [env] [collection] [gradients] [algorithm] [network] [record] [evaluation] [checkpoint] [supervision]
+    [run] [env] [collection] [gradients] [algorithm] [network] [record] [evaluation] [checkpoint] [supervision] [hosts]
 
 Each table is a frozen dataclass. `Config` holds one of each and the origin of every value. `load_config` creates a
 `Config` and fills in the defaults that depend on other keys, so every attribute has its final type:
@@ -13,6 +13,8 @@ Each table is a frozen dataclass. `Config` holds one of each and the origin of e
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -26,6 +28,7 @@ from hive.config.values import toml_text
 
 __all__ = [
     "CUSTOM",
+    "HEAD",
     "SECTIONS",
     "CheckpointConfig",
     "CollectionConfig",
@@ -34,6 +37,7 @@ __all__ = [
     "EnvConfig",
     "EvaluationConfig",
     "GradientsConfig",
+    "HostsConfig",
     "NetworkConfig",
     "RecordConfig",
     "RunConfig",
@@ -48,6 +52,9 @@ WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing e
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
+HEAD = "head"  # the name of this machine among the hosts
+HOST_LENGTH = 20  # maximum characters of a host's name: it is part of the name of a phase, which has 23
+HOST = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{HOST_LENGTH - 1}}}")
 CUSTOM = "custom"  # the table that holds the parameters of custom actors
 
 CLASS: dict[str, Any] = {"accepts": is_reference, "expected": '"package.module:name"'}
@@ -212,6 +219,10 @@ class CollectionConfig:
         resolve=_quota,
     )
     broadcast_interval: int = key(1, "rounds between two published versions of the policy", minimum=1)
+    hosts: tuple[str, ...] = key(
+        (),
+        'hosts that the collectors run on, in proportion to their cores; "head" is this machine; []: all run here',
+    )
     slots: int = key(
         REQUIRED,
         "rollouts kept in shared memory per collector; default: max_lag + 2, or max_lag + 1 if asynchronous",
@@ -440,6 +451,40 @@ class CheckpointConfig:
     keep: int = key(3, "how many of the newest are kept, besides the newest scheduled one and best/", minimum=1)
 
 
+def _are_hosts(cores: Any) -> bool:
+    """Whether each name is that of a host, and has a number of cores."""
+    named = all(HOST.fullmatch(name) and name != HEAD for name in cores)
+    return named and all(type(number) is int and number > 0 for number in cores.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostsConfig:
+    """[hosts]: other machines, on which collectors run."""
+
+    cores: Mapping[str, Any] = key(
+        {},
+        "the other machines by name, with their cores: { left = 16, right = 16 }",
+        accepts=_are_hosts,
+        expected="names of lower-case letters, digits and `-`, not `head`, each with its number of cores",
+    )
+    launcher: str = key(
+        "join",
+        'what starts hive on them: "join": `hive join FILE` there, by hand, ssh or srun; "ray": a Ray cluster',
+        choices=("join", "ray"),
+    )
+    address: str = key(
+        "127.0.0.1",
+        "address of this machine at which the others reach it; with ray the default is the one that Ray uses",
+        accepts=str.isprintable,
+    )
+    port: int = key(
+        0, "port of the first host, and the next ports of the others; 0: any free ones", minimum=0, below=65536
+    )
+    listen_everywhere: bool = key(False, "listen on every address of this machine, not only on hosts.address")
+    silence_s: float = key(10.0, "seconds of silence after which a host counts as lost", minimum=2.0)
+    unprotected_ray: bool = key(False, "use a Ray cluster even if it does not ask for a token")
+
+
 @dataclass(frozen=True, kw_only=True)
 class SupervisionConfig:
     """[supervision]: what happens when actors exit, hang or compute NaN."""
@@ -481,6 +526,7 @@ class Config:
     evaluation: EvaluationConfig
     checkpoint: CheckpointConfig
     supervision: SupervisionConfig
+    hosts: HostsConfig
     custom: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, hash=False)
     """[custom.<group>]: parameters of custom actors. The annotations of their constructors determine the types."""
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
@@ -503,6 +549,24 @@ class Config:
     def collectors(self) -> int:
         """Number of collectors: without dedicated ones, that of the gradient workers or of the learner."""
         return self.collection.workers or max(self.gradients.workers, 1)
+
+    @property
+    def placement(self) -> Mapping[str, range]:
+        """The collectors of each host, in the order of `collection.hosts`; {} if all of them run on this machine.
+
+        Each host has one, and the others are divided in proportion to the cores, by the largest remainder.
+        """
+        names = self.collection.hosts
+        if not names:
+            return {}
+        cores = [self.hosts.cores.get(name) or len(os.sched_getaffinity(0)) for name in names]
+        shares = [1 + (self.collectors - len(names)) * each / sum(cores) for each in cores]
+        counts = [int(share) for share in shares]
+        by_remainder = sorted(range(len(names)), key=lambda i: counts[i] - shares[i])
+        for i in by_remainder[: self.collectors - sum(counts)]:
+            counts[i] += 1
+        ends = list(itertools.accumulate(counts))
+        return {name: range(end - count, end) for name, count, end in zip(names, counts, ends, strict=True)}
 
     @property
     def replay_shape(self) -> tuple[int, int] | None:

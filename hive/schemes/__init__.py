@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hive.config import SCHEMES, Config, load_config, load_reference
 from hive.errors import TopologyError
+from hive.hosts.files import host_facts
 from hive.records import RunDirectory
 from hive.runtime import Topology
 from hive.schemes.custom import apply_custom
@@ -110,4 +111,10 @@ def _call(config: Config, directory: Path, function: Callable[..., Topology] | N
 def load(directory: str, function: Callable[..., Topology] | None = None) -> Topology:
     """Build the topology of a run directory from its resolved config. The fork server calls it."""
     folder = RunDirectory.open(Path(directory))
+    facts = host_facts(folder.path)
+    if facts is not None:
+        from hive.hosts.part import part_of
+
+        whole = assemble(load_config(folder.resolved_file), folder.path, folder.config_file)
+        return part_of(whole, blueprint_of(whole), facts)
     return assemble(load_config(folder.resolved_file), folder.path, folder.config_file, function)

@@ -11,8 +11,10 @@ import math
 import shutil
 from pathlib import Path
 
-from hive.config import Config, PPOConfig
+from hive.config import HEAD, Config, PPOConfig
 from hive.errors import RecordError, TopologyError
+from hive.hosts.files import host_facts, resumed_elsewhere
+from hive.hosts.head import HostActor, HostLink, RemoteCollector
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
 from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq
 from hive.workers import (
@@ -35,6 +37,9 @@ __all__ = ["assemble", "trainer"]
 
 def resumed_from(directory: Path) -> Checkpoint | None:
     """Return the checkpoint that `hive resume` has chosen for this run, or None. Raises RecordError if it is gone."""
+    facts = host_facts(directory)
+    if facts is not None:
+        return resumed_elsewhere(directory, facts)
     chosen = read_resume_point(RunDirectory(directory))
     if chosen is None:
         return None
@@ -80,6 +85,7 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     _connect_state(t, blueprint, collector, worker, learner, recorder)
     if blueprint.replays:
         _connect_replay(t, blueprint, worker, learner, recorder)
+    _connect_hosts(t, blueprint, collector, learner, directory)
     t.connect(learner.metrics, recorder.metrics)
     t.connect(learner.checkpoints, recorder.checkpoints)
     if blueprint.best_by == "evaluation":
@@ -146,6 +152,17 @@ def _connect_state(
     t.connect(learner.behaviour, collector.behaviour, Board(blueprint.flat.block_bytes, keep=collection.max_lag + 1))
     if collection.communication == "asynchronous" and not blueprint.replays:
         t.connect(learner.behaviour, worker.behaviour)
+
+
+def _connect_hosts(t: Topology, blueprint: Blueprint, collector: Group, learner: Group, directory: Path) -> None:
+    """Let other hosts run some of the collectors (hive.hosts)."""
+    for name, collectors in blueprint.config.placement.items():
+        if name == HEAD:
+            continue
+        process, link = f"host-{name}", HostLink(name, blueprint, collectors, directory)
+        host = t.add(HostActor, group=process, name=process, link=link)
+        t.substitute(collector, collectors, RemoteCollector, process=process, link=link)
+        t.connect(learner.behaviour, host.behaviour)
 
 
 def _check_disk(blueprint: Blueprint, directory: Path) -> None:

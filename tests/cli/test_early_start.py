@@ -65,15 +65,3 @@ def test_a_supervisor_that_has_exited_takes_no_run(supervisor: subprocess.Popen[
 def test_other_commands_start_no_supervisor(words: list[str]) -> None:
     early_start.begin(words)
     assert early_start.hand_over(Path(), Path()) is None
-
-
-def test_processes_of_a_run_import_hive_from_the_source_folder_of_their_parent(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(early_start, "source_folder", lambda: tmp_path)
-    monkeypatch.setenv("PYTHONPATH", "mine")
-    assert early_start.supervisor_environment()["PYTHONPATH"] == f"{tmp_path}:mine"
-    monkeypatch.delenv("PYTHONPATH")
-    assert early_start.supervisor_environment()["PYTHONPATH"] == str(tmp_path)
-    monkeypatch.setattr(early_start, "source_folder", lambda: None)
-    assert "PYTHONPATH" not in early_start.supervisor_environment()

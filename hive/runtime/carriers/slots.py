@@ -48,7 +48,7 @@ class Slots(Carrier):
 
     by_share: consumer w of W receives only from the producers c with c mod W = w; otherwise any consumer takes any
     message. on_death: whether the slots that a consumer had claimed when it exited are dropped or offered again. first:
-    the first sequence number. shared: producers read each other's messages. in_step: in a paused run, all producers
+    the first sequence number, or that of each producer. shared: producers read each other's messages. in_step: in a paused run, all producers
     have sent the same number of messages.
     """
 
@@ -56,7 +56,7 @@ class Slots(Carrier):
     slots: int = 2
     by_share: bool = False
     on_death: OnDeath = "drop"
-    first: int = 0
+    first: int | Sequence[int] = 0
     shared: bool = False
     in_step: bool = False
 
@@ -87,7 +87,11 @@ class Slots(Carrier):
 
     def segments(self, channel: str, producers: Sequence[str], consumers: int) -> list[PlanSegment]:
         size = self.layout.bytes if self.in_segment else 0
-        return [PlanSegment(f"{channel}:{name}", "slab", self.slots, size, 0, 0, "", self.first) for name in producers]
+        numbers = [self.first] * len(producers) if isinstance(self.first, int) else self.first
+        return [
+            PlanSegment(f"{channel}:{name}", "slab", self.slots, size, 0, 0, "", first)
+            for name, first in zip(producers, numbers, strict=True)
+        ]
 
     def source(self, end: End) -> Line:
         return SlotSender(end, self, end.host.views.slab(_own_segment(end)))

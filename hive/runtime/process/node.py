@@ -179,13 +179,14 @@ class Node:
         group, index = c.topology.actor_of(number)
         status = Status(self.pages.page(number), planned.name, c.pid, c.incarnation)
         self.waiters[number] = Waiter(status, self.dedicated, self.background)
-        actor = group.cls.__new__(group.cls)
-        actor.name, actor.index, actor.incarnation = planned.name, index, c.incarnation
+        cls, given = group.class_of(index)
+        actor = cls.__new__(cls)
+        actor.name, actor.index, actor.incarnation = planned.name, planned.index, c.incarnation
         actor.device, actor.clock = group.resources.device, c.clock
         actor.status, actor.actor_context, actor.log = status, HostedActor(self, number), c.open_log(planned.name)
         for channel, is_source, line in bind_ports(c.topology, self.plan, self, actor, number, self.waiters[number]):
             (self.sources if is_source else self.targets)[channel, number] = line
-        parameters = {key: self._bind_handles(value, number) for key, value in group.parameters.items()}
+        parameters = {key: self._bind_handles(value, number) for key, value in given.items()}
         try:
             actor.__init__(**parameters)  # type: ignore[misc]
         except BaseException as error:

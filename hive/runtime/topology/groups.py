@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from hive.runtime.actor.actor import Actor, Handle
@@ -42,6 +42,14 @@ class Group:
     last: bool
     parameters: dict[str, Any]
     resources: Resources
+    first: int = 0  # index of the first actor
+    substitutes: dict[int, tuple[type[Actor], dict[str, Any]]] = field(
+        default_factory=dict
+    )  # position -> see `class_of`
+
+    def class_of(self, position: int) -> tuple[type[Actor], dict[str, Any]]:
+        """Return the class and the parameters of the actor at this position: the group's, unless it was substituted."""
+        return self.substitutes.get(position, (self.cls, self.parameters))
 
     def __getattr__(self, name: str) -> PortRef[Any]:
         if name.startswith("__"):  # copy.copy looks these up on an object without `cls`

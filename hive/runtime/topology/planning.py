@@ -38,16 +38,17 @@ def make_plan(
         PlanActor(
             name,
             g.key,
-            i,
+            g.first + i,
             g.processes[i],
             g.restart,
             g.last,
-            g.cls.serves(),
-            g.cls.is_source(),
-            tuple(sorted(endpoints_of(g.cls))),
+            cls.serves(),
+            cls.is_source(),
+            tuple(sorted(endpoints_of(cls))),
         )
         for g in groups.values()
         for i, name in enumerate(g.names)
+        for cls, _ in [g.class_of(i)]
     )
     if not actors:
         raise TopologyError("the topology has no actors", hint="add one with topology.add(...)")
@@ -97,16 +98,17 @@ def _check_shared_processes(groups: Groups) -> None:
 
 def _check_parameters(groups: Groups) -> None:
     """Raise TopologyError for parameters that do not fit the constructor of a group's class."""
-    for group in groups.values():
-        function = group.cls.__init__
+    kinds = [(g, *kind) for g in groups.values() for kind in [(g.cls, g.parameters), *g.substitutes.values()]]
+    for group, cls, parameters in kinds:
+        function = cls.__init__
         try:
-            if function is object.__init__ and group.parameters:
-                raise TypeError(f"got an unexpected keyword argument '{min(group.parameters)}'")
-            inspect.signature(function).bind(None, **group.parameters)
+            if function is object.__init__ and parameters:
+                raise TypeError(f"got an unexpected keyword argument '{min(parameters)}'")
+            inspect.signature(function).bind(None, **parameters)
         except TypeError as error:
-            given = ", ".join(group.parameters) or "none"
+            given = ", ".join(parameters) or "none"
             raise TopologyError(
-                f"`{group.key}` cannot be built, because its parameters do not fit {group.cls.__name__}: {error}",
+                f"`{group.key}` cannot be built, because its parameters do not fit {cls.__name__}: {error}",
                 hint=f"the parameters that it was added with: {given}",
             ) from None
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 from hive.errors import TopologyError
@@ -75,6 +75,8 @@ class Topology:
         cores: Sequence[int] | None = None,
         threads: int | None = None,
         device: str = "cpu",
+        name: str | None = None,
+        first: int = 0,
         **parameters: Any,
     ) -> Group:
         """Add `count` actors of `cls`, each built with `parameters`, and return their group.
@@ -83,7 +85,8 @@ class Topology:
         given. `process` names one process for all of them, or is a list with the process of each; by default each actor
         has a process with its own name. With `restart`, a failed actor is restarted; with `last`, it drains after all
         other actors. `cores`, `threads` and `device` are the resources of the processes
-        (hive.runtime.topology.resources).
+        (hive.runtime.topology.resources). `name` is that of a single actor, instead of one by its role. `first` is the
+        index of the first actor, for a group that is a part of a larger one.
 
         Raises TopologyError for names that exist already or are too long, and for invalid counts and resources.
         """
@@ -94,8 +97,10 @@ class Topology:
         if count is not None and count < 0:
             raise TopologyError(f"`{key}` cannot have {count} actors")
         taken = {name for g in self.groups.values() for name in g.names}
-        start = sum(name.rpartition("-")[0] == role for name in taken)
+        start = first or sum(name.rpartition("-")[0] == role for name in taken)
         names = [f"{role}-{start + i}" if cls.numbered else role for i in range(1 if count is None else count)]
+        if name is not None:
+            names = [name]
         if repeated := next((n for i, n in enumerate(names) if n in taken or n in names[:i]), ""):
             raise TopologyError(
                 f"two actors are called `{repeated}`", hint="set another `role` on one of their classes"
@@ -105,7 +110,7 @@ class Topology:
                 f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes",
                 hint="set a shorter `role` on the class",
             )
-        processes = names if process is None else [process] * len(names) if isinstance(process, str) else list(process)
+        processes = [*names] if process is None else [process] * len(names) if isinstance(process, str) else list(process)
         if len(processes) != len(names):
             raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(processes)} processes")
         if clash := _keywords(cls) & _keywords(self.add):
@@ -113,7 +118,8 @@ class Topology:
                 f"the constructor of {cls.__name__} has a parameter `{min(clash)}`, which Topology.add uses itself",
                 hint="give the parameter another name",
             )
-        added = Group(key, cls, names, processes, restart, last, parameters, resources_of(key, cores, threads, device))
+        resources = resources_of(key, cores, threads, device)
+        added = Group(key, cls, names, processes, restart, last, parameters, resources, first)
         if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
             raise TopologyError(
                 f"the port `{min(clash)}` of {cls.__name__} has the name of an attribute of every group or actor",
@@ -199,6 +205,25 @@ class Topology:
         connected port is missing.
         """
         group = self[group] if isinstance(group, str) else group
+        self._check_replacement(group, cls)
+        group.cls = cls
+        group.parameters.update(parameters)
+        return group
+
+    def substitute(
+        self, group: Group, positions: Iterable[int], cls: type[Actor], *, process: str, **parameters: Any
+    ) -> None:
+        """Have the actors at these positions of a group be of another class, built with `parameters`, in `process`.
+
+        They keep their names and channels. Raises TopologyError if a connected port is missing.
+        """
+        self._check_replacement(group, cls)
+        for position in positions:
+            group.substitutes[position] = (cls, parameters)
+            group.processes[position] = process
+
+    def _check_replacement(self, group: Group, cls: type[Actor]) -> None:
+        """Raise TopologyError if a class lacks a connected port of the group."""
         ports = ports_of(cls)
         for channel in self.channels.values():
             for ref in (channel.source, *channel.targets):
@@ -211,9 +236,6 @@ class Topology:
                         f"`{ref.port.name}` ({type(ref.port).__name__} of {ref.port.message.__name__})",
                         hint=f"derive it from {group.cls.__name__}, or declare the port",
                     )
-        group.cls = cls
-        group.parameters.update(parameters)
-        return group
 
     def insert(self, source: PortRef[Any], group: Group, inlet: str, outlet: str) -> None:
         """Insert `group` into the channel that begins at `source`; it receives at `inlet` and forwards at `outlet`.

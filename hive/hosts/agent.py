@@ -1,0 +1,305 @@
+"""The agent: one process per host, started by `hive join FILE` or by Ray. It joins a run and runs its part.
+
+    join -> Accepted -> a run directory of its own -> supervisor -> End, or silence -> the part ends -> join again, or exit
+
+The part is an ordinary run: a supervisor, a fork server, shared memory, status pages. Its link process talks to the head
+about rollouts and policies (hive.hosts.host). The agent sends the status and the logs of the part, and keeps nothing: its
+folder is removed at the end. If the agent is killed, the link process notices and ends the part.
+
+This module imports no torch: it starts fast, and the fork server imports torch while the agent waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from hive import __version__
+from hive.errors import HiveError, HostLost, UsageError, WireError
+from hive.hosts.files import HostFacts, JoinFile
+from hive.hosts.messages import PROTOCOL, TO_HOST, Accepted, End, HostEnded, HostLog, HostStatus, Join, Refused
+from hive.records import RunDirectory, process_start_time, write_bytes
+from hive.records.documents import misfit
+from hive.runtime.process.command import supervisor_command, supervisor_environment
+from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
+from hive.runtime.run.control import ControlClient, open_run
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.links import LinkClient
+from hive.runtime.wire.messages import Message, decode, encode
+
+__all__ = ["run_agent"]
+
+ASK_S = 1.0  # interval between two requests to join
+STATUS_S = 0.5  # interval between two statuses, which also show that the agent is alive
+LIMIT_BYTES = 1 << 26  # maximum bytes of a frame: the config of a run is far smaller
+STOP_S = 10.0  # a part that takes longer to end is killed: it has nothing to save
+LOG_LINES = 200  # maximum lines of a log that are sent at once; of more, the last ones are
+LINE_BYTES = 2000  # maximum bytes of a line that is sent
+
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ ((?:DEBUG|INFO|WARN|ERROR) .*)")
+Report = Callable[[str], object]
+
+
+def run_agent(join: JoinFile, wait_s: float, report: Report) -> int:
+    """Join the run and run its part until the run ends; return the exit code.
+
+    wait_s: how long to try to reach the head, at first and after it was lost. Raises HiveError if the head cannot be
+    reached in that time, or refuses this host.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_Agent(join, wait_s, report).main())
+
+
+class _Agent:
+    def __init__(self, join: JoinFile, wait_s: float, report: Report) -> None:
+        self.join = join
+        self.wait_s = wait_s
+        self.report = report
+        self.client = LinkClient(join.keys, join.head, LIMIT_BYTES, join.silence_s)
+        self.incarnation = 0
+        self.accepted: Accepted | None = None
+        self.end: End | None = None
+        self.refused = ""
+        self.heard_s = time.monotonic()
+        self.stopped = False
+        self.changed = asyncio.Event()
+
+    async def main(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        self.client.connect(self.join.address, self._received, self._ask)
+        try:
+            while not self.stopped:
+                accepted = await self._joined()
+                if accepted is None:
+                    break
+                ended = await self._run(accepted)
+                self.report(f"left {self.join.run}: {ended.reason}")
+                if not ended.rejoin:
+                    break
+            return 0
+        finally:
+            self.client.close(linger_s=0.5)
+
+    def _stop(self) -> None:
+        self.stopped = True
+        self.changed.set()
+
+    # --- messages
+
+    def _send(self, message: Message) -> bool:
+        return self.client.send(encode(message))
+
+    def _ask(self) -> None:
+        join, cores = self.join, len(os.sched_getaffinity(0))
+        self._send(Join(PROTOCOL, __version__, self.incarnation, platform.node(), os.getpid(), cores))
+
+    def _received(self, frames: Frames) -> None:
+        self.heard_s = time.monotonic()
+        with contextlib.suppress(WireError):  # the head is trusted, but may have another version
+            message = decode(frames[:1], TO_HOST)
+            if isinstance(message, Accepted):
+                self.accepted = message
+            elif isinstance(message, Refused):
+                self.refused = message.reason
+                if message.final:
+                    self.end = End(message.reason, rejoin=False)
+            elif isinstance(message, End):
+                self.end = message
+            self.changed.set()
+
+    async def _changed(self, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.changed.wait(), timeout_s)
+        self.changed.clear()
+
+    # --- joining
+
+    async def _joined(self) -> Accepted | None:
+        """Ask until the head accepts this host; None if the agent is stopped."""
+        self.incarnation, self.accepted, self.end, self.refused = 0, None, None, ""
+        began_s = time.monotonic()
+        self.report(f"waiting for the head of {self.join.run} at {self.join.address}")
+        while not self.stopped:
+            self._ask()
+            await self._changed(ASK_S)
+            if self.accepted is not None:
+                return self.accepted
+            if self.end is not None and not self.end.rejoin:
+                raise UsageError(f"the head refuses this host: {self.end.reason}")
+            if time.monotonic() - began_s > self.wait_s:
+                raise HostLost(
+                    f"no run accepts this host at {self.join.address}" + (f": {self.refused}" if self.refused else ""),
+                    hint="check that the run is alive, that the address is reachable from here, and that the file is "
+                    "the newest of this run; --wait SECONDS waits longer",
+                )
+        return None
+
+    # --- the part
+
+    async def _run(self, accepted: Accepted) -> End:
+        """Run the part, and return why it ended."""
+        self.incarnation, self.end = accepted.incarnation, None
+        home = Path(tempfile.mkdtemp(prefix=f"hive-{self.join.host}-"))
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            directory = RunDirectory.create(home, self.join.host)
+            self._facts(accepted).write(directory.path)
+            for path in (directory.config_file, directory.resolved_file):
+                write_bytes(path, accepted.config.encode())
+            process = _start(directory)
+            self.report(f"joined {self.join.run} as {self.join.host}: {len(accepted.part['first'])} collectors")
+            return await self._serve(directory, process)
+        except HiveError as error:
+            self._send(HostEnded(self.incarnation, str(error)))
+            return End(str(error), rejoin=False)
+        finally:
+            if process is not None:
+                await asyncio.to_thread(_end, process)
+            shutil.rmtree(home, ignore_errors=True)
+
+    def _facts(self, accepted: Accepted) -> HostFacts:
+        part, join, pid = accepted.part, self.join, os.getpid()
+        wrong = (
+            misfit(part, dict[str, Any])
+            or misfit(part.get("collectors"), list[int])
+            or misfit(part.get("first"), list[int])
+        )
+        if wrong:
+            raise WireError(f"the head sent an invalid part: {wrong}")
+        return HostFacts(
+            run=join.run,
+            host=join.host,
+            incarnation=accepted.incarnation,
+            address=join.address,
+            head=join.head,
+            public=join.public,
+            secret=join.secret,
+            silence_s=join.silence_s,
+            agent=pid,
+            agent_start=process_start_time(pid) or 0,
+            collectors=part["collectors"],
+            first=part["first"],
+            resume=part.get("resume") or {},
+        )
+
+    async def _serve(self, directory: RunDirectory, process: subprocess.Popen[bytes]) -> End:
+        """Send the status and the logs of the part until it ends, or is to end."""
+        logs, control = _Logs(directory), _Control(directory)
+        try:
+            while True:
+                await self._changed(STATUS_S)
+                if self.stopped:
+                    self._send(HostEnded(self.incarnation, "the agent was stopped"))
+                    return End("the agent was stopped", rejoin=False)
+                if self.end is not None:
+                    return self.end
+                if time.monotonic() - self.heard_s > self.join.silence_s:
+                    return End("the head is silent", rejoin=True)
+                self._send(HostStatus(self.incarnation, await asyncio.to_thread(control.status)))
+                for actor, text in logs.new():
+                    self._send(HostLog(self.incarnation, actor, text))
+                if process.poll() is not None:
+                    reason = await asyncio.to_thread(_reason, directory, process.returncode)
+                    self._send(HostEnded(self.incarnation, reason))
+                    return End(reason, rejoin=True)
+        finally:
+            control.close()
+
+
+def _start(directory: RunDirectory) -> subprocess.Popen[bytes]:
+    with (directory.logs / SUPERVISOR_OUTPUT).open("ab") as out:
+        return subprocess.Popen(
+            supervisor_command(str(directory.path), str(directory.logs)),
+            env=supervisor_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a supervisor, and all processes of its run with it."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+
+
+def _reason(directory: RunDirectory, code: int) -> str:
+    """Return why a part has ended by itself."""
+    from hive.records import Summary, read_object
+
+    with contextlib.suppress(HiveError):
+        return str(read_object(directory.failure_file)["error"])
+    with contextlib.suppress(HiveError):
+        summary = Summary.read(directory.summary_file)
+        return summary.error or summary.stop_reason
+    return f"its supervisor ended with code {code}"
+
+
+class _Control:
+    """The status of the part, from its supervisor."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.client: ControlClient | None = None
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the status document; {} while there is none."""
+        try:
+            if self.client is None:
+                self.client = open_run(self.directory)
+            return self.client.status()
+        except HiveError:
+            self.close()
+            return {}
+
+    def close(self) -> None:
+        if self.client is not None:
+            self.client.close()
+            self.client = None
+
+
+class _Logs:
+    """New lines in the logs of the part's actors."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.folder = directory.logs
+        self.offsets: dict[Path, int] = {}
+
+    def new(self) -> list[tuple[str, str]]:
+        """Return (actor, "LEVEL text") of the lines that were logged since the last call."""
+        found: list[tuple[str, str]] = []
+        for path in sorted(self.folder.glob("*.log")):
+            if path.stem == "supervisor":
+                continue
+            start = self.offsets.get(path, 0)
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < start:
+                    start = 0  # rotated
+                file.seek(start)
+                data = file.read()
+                whole = data[: data.rfind(b"\n") + 1]
+                self.offsets[path] = start + len(whole)
+                lines = whole.decode(errors="replace").splitlines()[-LOG_LINES:]
+                found += [(path.stem, line[1][:LINE_BYTES]) for line in map(LINE.fullmatch, lines) if line]
+        return found

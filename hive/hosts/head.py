@@ -1,0 +1,423 @@
+"""The head's end of a host: the actor that talks to it, and the actors that stand for its collectors.
+
+All of them share one process, `host-<name>`, and one `HostLink`. The link is made when the topology is built, and only
+its process opens sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hive import __version__
+from hive.config import Config, resolved
+from hive.errors import HostLost, VersionGone, WireError
+from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
+from hive.hosts.messages import (
+    PROTOCOL,
+    TO_HEAD,
+    Accepted,
+    Attach,
+    End,
+    Holds,
+    HostEnded,
+    HostLog,
+    HostStatus,
+    Join,
+    Ping,
+    Policy,
+    Pong,
+    Refused,
+    RolloutSent,
+    Taken,
+)
+from hive.hosts.shape import shape_of, without_hosts
+from hive.printable import printable
+from hive.records import RunDirectory, open_log, write_json
+from hive.runtime import Actor, Bytes, SlotOutlet, Subscription
+from hive.runtime.memory.status import WAIT_IN
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.links import LinkServer
+from hive.runtime.wire.messages import Message, decode, encode
+from hive.storage import samples_in
+from hive.workers import Blueprint
+from hive.workers.messages import RolloutReady, Weights
+from hive.workers.schedule import LATEST
+
+__all__ = ["HostActor", "HostLink", "RemoteCollector"]
+
+LOOK_S = 0.1  # interval between two looks at the clock: short beside any sensible hosts.silence_s
+FRESH_S = 2.0  # a host that was heard within this time is alive, so another one cannot take its place
+LEVEL_NAMES = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
+TEXT_SHOWN = 300  # maximum characters of a text of a host in an event
+
+
+@dataclass
+class _Incoming:
+    """The rollouts of one collector: those that have arrived and wait, and the first that the head lacks."""
+
+    lacks: int
+    queue: deque[Frames] = field(default_factory=deque)
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def following(self) -> int:
+        return self.lacks + len(self.queue)
+
+
+class HostLink:
+    """What the actors of the process share: the connection to the host, and the rollouts that have arrived.
+
+    collectors: those that run on the host.
+    """
+
+    def __init__(self, name: str, blueprint: Blueprint, collectors: range, directory: Path) -> None:
+        self.name = name
+        self.blueprint = blueprint
+        self.config: Config = blueprint.config
+        self.collectors = collectors
+        self.directory = directory
+        self.incoming: dict[int, _Incoming] = {}
+        self.server: LinkServer | None = None
+        self.keys: HeadKeys | None = None
+        self.agent: bytes | None = None  # identity of the agent's connection
+        self.line: bytes | None = None  # identity of the link process's connection
+        self.incarnation = 0
+        self.heard_s = 0.0  # monotonic time of the last message
+        self.lost = ""  # why the host is lost
+        self.holds = -1  # newest version of the policy that the host has
+        self.sent = -1  # newest version that was sent on this connection
+        self.unheld: deque[int] = deque()  # versions that are on their way
+        self.round_trip_s = 0.0
+        self.waiting = 0
+        self.late = 0  # messages of an earlier incarnation
+        self.bad = 0  # messages that could not be read
+        self.attached = asyncio.Event()
+        self.changed = asyncio.Event()  # a Holds, a new connection, or the loss of the host
+        self.note: Callable[[str, str], None] = lambda kind, text: None
+        self.logs: dict[str, logging.Logger] = {}
+
+    # --- life
+
+    def open(self) -> Path:
+        """Listen, and write the file for `hive join`; return its path. Raises HiveError."""
+        hosts, directory = self.config.hosts, RunDirectory.open(self.directory)
+        self.keys = keys_of(directory, self.name)
+        self.incarnation = time.time_ns()  # grows over restarts and resumed runs
+        largest = max([self.blueprint.flat.block_bytes, *(a.nbytes for a in self._empty().values())])
+        limit = 2 * largest + (1 << 20)
+        self.server = LinkServer(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
+        index = list(hosts.cores).index(self.name)
+        port = self.keys.port or (hosts.port + index if hosts.port else 0)
+        where = "0.0.0.0" if hosts.listen_everywhere else hosts.address
+        bound = self.server.bind(f"tcp://{where}:{port or '*'}", self.received)
+        address = f"tcp://{hosts.address}:{bound.rpartition(':')[2]}"
+        return write_join_file(directory, self.name, self.keys, address, hosts.silence_s)
+
+    def _empty(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        layout = self.blueprint.rollout_layout
+        return layout.views(np.zeros(layout.bytes, np.uint8))
+
+    def lose(self, why: str) -> None:
+        """The host is lost: its process on the head ends."""
+        self.lost = self.lost or why
+        self.changed.set()
+
+    def close(self, reason: str, rejoin: bool) -> None:
+        """Tell the host that its part ends, and close the connection."""
+        if self.server is None:
+            return
+        for client in (self.agent, self.line):
+            if client is not None:
+                self.server.send(client, encode(End(reason, rejoin)))
+        self.server.close(linger_s=1.0)
+        self.server = None
+
+    def _send(self, client: bytes | None, message: Message, *frames: Any, stable: bool = False) -> bool:
+        if self.server is None or client is None:
+            return False
+        return self.server.send(client, [*encode(message), *frames], stable=stable)
+
+    # --- messages
+
+    def received(self, client: bytes, frames: Frames) -> None:
+        """Handle a message of the host. An invalid one is counted, logged and dropped."""
+        try:
+            message = decode(frames[:1], TO_HEAD)
+            if isinstance(message, Join):
+                self._join(client, message)
+            elif message.incarnation != self.incarnation:  # type: ignore[attr-defined]
+                self._refuse_late(client, message)
+            else:
+                self.heard_s = time.monotonic()
+                HANDLERS[type(message)](self, client, message, frames[1:])
+        except (WireError, IndexError, ValueError) as error:
+            self.bad += 1
+            if self.bad.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood takes a few lines
+                self.note("bad message", f"dropped a bad message of host {self.name} ({self.bad} so far): {error}")
+
+    def _refuse_late(self, client: bytes, message: Message) -> None:
+        self.late += 1
+        if self.late.bit_count() == 1:
+            kind = type(message).__name__
+            self.note("late", f"refused a {kind} of an earlier incarnation of host {self.name} ({self.late} so far)")
+        if isinstance(message, Attach | HostStatus | Ping):  # it does not know that it was given up
+            self._send(client, End("the head has given up this incarnation of the host", rejoin=True))
+
+    def _join(self, client: bytes, message: Join) -> None:
+        if (message.protocol, message.version) != (PROTOCOL, __version__):
+            theirs, ours = (
+                f"hive {v} (protocol {p})" for v, p in [(message.version, message.protocol), (__version__, PROTOCOL)]
+            )
+            self._send(client, Refused(f"this host has {printable(theirs, TEXT_SHOWN)}, and the head has {ours}", True))
+        elif message.incarnation == self.incarnation:  # the same agent, by a new connection
+            self.agent, self.heard_s = client, time.monotonic()
+        elif message.incarnation:
+            self._refuse_late(client, Attach(message.incarnation, ""))
+        elif self.agent is not None:
+            if time.monotonic() - self.heard_s < FRESH_S:
+                self._send(client, Refused(f"host {self.name} has joined already, and is alive", final=False))
+            else:
+                self.lose("it has joined again")
+        else:
+            self.agent, self.heard_s = client, time.monotonic()
+            machine = printable(message.machine, TEXT_SHOWN)
+            self.note("joined", f"host {self.name} has joined: {machine}, {message.cores} cores, process {message.pid}")
+            self._send(client, Accepted(self.incarnation, resolved(without_hosts(self.config)).decode(), self._part()))
+
+    def _part(self) -> dict[str, Any]:
+        resume = self.blueprint.resume
+        return {
+            "collectors": [self.collectors.start, len(self.collectors)],
+            "first": [self.incoming[number].lacks for number in self.collectors],
+            "resume": {"update": resume.update, "state": resume.state, "replay": resume.has_replay} if resume else {},
+        }
+
+    def _attach(self, client: bytes, message: Attach, frames: Frames) -> None:
+        if message.shape != shape_of(self.blueprint):
+            self._send(
+                client, End(f"its rollouts differ from the head's: {_difference(self.blueprint, message)}", False)
+            )
+            self.lose("its environment or hive differs from the head's, so its rollouts do not fit")
+            return
+        self.line, self.sent = client, -1
+        self.unheld.clear()
+        for collector, incoming in self.incoming.items():
+            self._send(client, Taken(collector, incoming.lacks))
+        self.attached.set()
+        self.changed.set()
+
+    def _rollout(self, client: bytes, message: RolloutSent, frames: Frames) -> None:
+        incoming = self.incoming.get(message.collector)
+        if incoming is None:
+            raise WireError(f"a rollout of collector {message.collector}, which is not on this host")
+        if message.sequence == incoming.following:
+            incoming.queue.append(frames)
+            incoming.wanted.set()
+        elif message.sequence > incoming.following:
+            raise WireError(
+                f"rollout {message.sequence} of collector {message.collector}: {incoming.following} is next"
+            )
+
+    def _holds(self, client: bytes, message: Holds, frames: Frames) -> None:
+        self.holds = max(self.holds, message.version)
+        while self.unheld and self.unheld[0] <= self.holds:
+            self.unheld.popleft()
+        self.changed.set()
+
+    def _ping(self, client: bytes, message: Ping, frames: Frames) -> None:
+        self.round_trip_s, self.waiting = message.round_trip_ns / 1e9, message.waiting
+        self._send(client, Pong(message.sent_ns))
+        for collector, incoming in self.incoming.items():
+            self._send(client, Taken(collector, incoming.lacks))
+
+    def _status(self, client: bytes, message: HostStatus, frames: Frames) -> None:
+        write_json(hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json", message.status)
+
+    def _log(self, client: bytes, message: HostLog, frames: Frames) -> None:
+        actor = printable(message.actor, TEXT_SHOWN)
+        if "/" in actor or actor.startswith("."):
+            raise WireError(f"a log called {actor}")
+        log = self.logs.get(actor)
+        if log is None:
+            log = self.logs[actor] = open_log(RunDirectory(self.directory).log_file(actor), actor)
+        level, _, text = message.text.partition(" ")
+        log.log(LEVEL_NAMES.get(level, logging.INFO), "%s", text)
+
+    def _ended(self, client: bytes, message: HostEnded, frames: Frames) -> None:
+        self.lose(f"its part of the run has ended: {printable(message.reason, TEXT_SHOWN)}")
+
+    # --- what the actors use
+
+    async def rollout(self, collector: int) -> Frames:
+        """Return the fields of the next rollout of a collector; waits until it has arrived."""
+        incoming = self.incoming[collector]
+        while not incoming.queue:
+            incoming.wanted.clear()
+            await incoming.wanted.wait()
+        return incoming.queue[0]
+
+    def taken(self, collector: int) -> None:
+        """The rollout that `rollout` has returned is committed."""
+        incoming = self.incoming[collector]
+        incoming.queue.popleft()
+        incoming.lacks += 1
+        self._send(self.line, Taken(collector, incoming.lacks))
+
+    def send_policy(self, version: int, block: np.ndarray[Any, Any]) -> None:
+        """Send a version of the policy, which is copied."""
+        if self._send(self.line, Policy(version), block.data):
+            self.sent = version
+            self.unheld.append(version)
+
+
+HANDLERS: Mapping[type[Message], Callable[[HostLink, bytes, Any, Frames], None]] = {
+    Attach: HostLink._attach,
+    RolloutSent: HostLink._rollout,
+    Holds: HostLink._holds,
+    Ping: HostLink._ping,
+    HostStatus: HostLink._status,
+    HostLog: HostLink._log,
+    HostEnded: HostLink._ended,
+}
+
+
+def _difference(blueprint: Blueprint, message: Attach) -> str:
+    ours, theirs = shape_of(blueprint).split("\n"), message.shape.split("\n")
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a != b]
+    a, b = pairs[0] if pairs else ("", "")
+    return printable(f"`{b}` there, `{a}` on the head", TEXT_SHOWN)
+
+
+class HostActor(Actor):
+    """Talks to one host: listens, accepts it, sends it each version of the policy, and notices when it is lost."""
+
+    behaviour = Subscription(Weights)
+
+    def __init__(self, link: HostLink) -> None:
+        self.link = link
+        link.note = self.note
+        self.schedule = link.blueprint.schedule()
+        self.in_order = self.schedule.collection.behaviour_version(0) != LATEST
+        self.waiting = self.status.phase(f"wait {link.name}"[:23], WAIT_IN)
+        names = ("sent_bytes", "received_bytes", "round_trip_ms", "backlog", "refused", "late")
+        self.counters = {name: self.status.counter(name) for name in names}
+
+    async def setup(self) -> None:
+        path = self.link.open()
+        self.note("waiting", f"host {self.link.name} has not joined: run there `hive join {path}`")
+
+    async def run(self) -> None:
+        self.status.enter(self.waiting)
+        watching = asyncio.ensure_future(self._watch())
+        sending = asyncio.ensure_future(self._send_policy())
+        try:
+            await asyncio.wait([watching, sending], return_when=asyncio.FIRST_COMPLETED)
+            for task in (watching, sending):
+                if task.done():
+                    task.result()
+        finally:
+            watching.cancel()
+            sending.cancel()
+
+    async def _watch(self) -> None:
+        """Raise HostLost when the host is silent, or its part has ended."""
+        link, limit_s = self.link, self.link.config.hosts.silence_s
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._count()
+            silent_s = time.monotonic() - link.heard_s
+            if link.agent is not None and silent_s > limit_s:
+                link.lose(f"it has been silent for {silent_s:.0f} s")
+            if link.lost:
+                raise HostLost(f"host {link.name} is lost: {link.lost}")
+
+    def _count(self) -> None:
+        link, server = self.link, self.link.server
+        if server is None:
+            return
+        values = (
+            server.sent_bytes,
+            server.received_bytes,
+            1e3 * link.round_trip_s,
+            link.waiting,
+            server.refused,
+            link.late,
+        )
+        for index, value in zip(self.counters.values(), values, strict=True):
+            self.status.set(index, float(value))
+
+    async def _send_policy(self) -> None:
+        """Send each version in order if collectors choose versions by number, otherwise the latest.
+
+        In order, as many are on their way as rollouts may lag behind; otherwise the next follows when the host has the
+        one before, so that a slow link is never more than one behind.
+        """
+        link = self.link
+        most = link.config.collection.max_lag + 1 if self.in_order else 1
+        while True:
+            await link.attached.wait()
+            while len(link.unheld) >= most:
+                link.changed.clear()
+                await link.changed.wait()
+            version, block = await self._next_policy()
+            if version > max(link.holds, link.sent):
+                link.send_policy(version, block)
+                self.status.show_version(version, self.behaviour.latest - version)
+            self.behaviour.unpin()
+
+    async def _next_policy(self) -> tuple[int, Bytes]:
+        """Pin the version to send next, once it is published."""
+        wanted = max(self.link.holds, self.link.sent) + 1
+        if self.in_order:
+            return await self.behaviour.pin(max(wanted, self._oldest_needed()))
+        with contextlib.suppress(VersionGone):
+            await self.behaviour.pin(wanted)
+            self.behaviour.unpin()
+        return await self.behaviour.pin(LATEST)
+
+    def _oldest_needed(self) -> int:
+        """Return the oldest version that a rollout is made with which the head lacks."""
+        lacking = [incoming.lacks for incoming in self.link.incoming.values()]
+        return min(self.schedule.collection.behaviour_version(number) for number in lacking)
+
+    async def teardown(self) -> None:
+        lost = bool(self.link.lost)
+        self.link.close(self.link.lost or "the run has ended on the head", rejoin=lost)
+
+
+class RemoteCollector(Actor):
+    """Stands for a collector on another host: commits the rollouts that the host sends, in their order."""
+
+    role = "collector"
+    source = True
+    rollouts = SlotOutlet(RolloutReady)
+    behaviour = Subscription(Weights)  # the link reads it for all collectors of the host
+
+    def __init__(self, link: HostLink) -> None:
+        self.link = link
+        self.waiting = self.status.phase(f"wait {link.name}"[:23], WAIT_IN)
+        self.steps = self.status.counter("env_steps")
+
+    async def setup(self) -> None:
+        self.link.incoming[self.index] = _Incoming(self.rollouts.produced)
+
+    async def run(self) -> None:
+        while True:
+            self.status.enter(self.waiting)
+            frames = await self.link.rollout(self.index)
+            slot = await self.rollouts.reserve()
+            for array, frame in zip(slot.arrays.values(), frames, strict=True):
+                np.copyto(array, np.frombuffer(frame, array.dtype).reshape(array.shape))
+            self.status.add(self.steps, samples_in(slot.arrays))
+            self.rollouts.commit(slot)
+            self.link.taken(self.index)

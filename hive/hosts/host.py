@@ -1,0 +1,225 @@
+"""A host's end of a link: the two actors of its process `link`, which take the places of the rest of the run.
+
+    RolloutExporter   claims the rollouts of all collectors here and sends them; retires them when the head has them
+    PolicyImporter    publishes the versions that the head sends, and ends this part of the run when the head is silent
+
+Both share a `RunLink`, and their process has two actors, so that its event loop runs while they wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hive.errors import WireError
+from hive.hosts.files import HostFacts
+from hive.hosts.messages import TO_HOST, Attach, End, Holds, Ping, Policy, Pong, RolloutSent, Taken
+from hive.hosts.shape import shape_of
+from hive.records import process_start_time
+from hive.runtime import Actor, Publication, Slot, SlotInlet
+from hive.runtime.memory.status import WAIT_IN
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.links import LinkClient
+from hive.runtime.wire.messages import Message, decode, encode
+from hive.workers import Blueprint
+from hive.workers.messages import RolloutReady, Weights
+
+__all__ = ["PolicyImporter", "RolloutExporter", "RunLink"]
+
+PING_S = 0.25  # interval of pings: several in any sensible hosts.silence_s
+
+
+class RunLink:
+    """The connection of this host's actors to the head."""
+
+    def __init__(self, facts: HostFacts, blueprint: Blueprint) -> None:
+        self.facts = facts
+        self.shape = shape_of(blueprint)
+        self.block_bytes = blueprint.flat.block_bytes
+        self.client: LinkClient | None = None
+        self.attached = False  # whether the head has answered on this connection
+        self.unsent: deque[Slot] = deque()
+        self.untaken: dict[int, deque[Slot]] = {}  # collector -> claimed rollouts that the head may lack, oldest first
+        self.lacks: dict[int, int] = {}  # collector -> the first rollout that the head lacks
+        self.policies: deque[tuple[int, Frames]] = deque()
+        self.arrived = asyncio.Event()
+        self.heard_s = time.monotonic()
+        self.round_trip_ns = 0
+        self.ended = ""  # why this part of the run ends
+        self.holds = -1
+        self.retire: Callable[[Slot], None] = lambda slot: None
+        self.bad = 0
+
+    def open(self) -> None:
+        limit = 2 * self.block_bytes + (1 << 20)
+        self.client = LinkClient(self.facts.keys, self.facts.head, limit, self.facts.silence_s)
+        self.client.connect(self.facts.address, self._received, self._connected)
+
+    def close(self) -> None:
+        if self.client is not None:
+            self.client.close()
+            self.client = None
+
+    def _connected(self) -> None:
+        """Begin anew on a new connection: what was on its way may be lost."""
+        self.attached = False
+        self.send(Attach(self.facts.incarnation, self.shape))
+        self.send(Holds(self.facts.incarnation, self.holds))
+
+    def send(self, message: Message, *frames: Any) -> bool:
+        if self.client is None:
+            return False
+        return self.client.send([*encode(message), *frames], stable=bool(frames))
+
+    def ping(self) -> None:
+        waiting = sum(map(len, self.untaken.values()))
+        self.send(Ping(self.facts.incarnation, time.monotonic_ns(), self.round_trip_ns, waiting))
+
+    # --- rollouts
+
+    def add(self, collector: int, slot: Slot) -> None:
+        """Send a claimed rollout, and keep it until the head has it."""
+        if slot.sequence < self.lacks.get(collector, 0):  # sent by an exporter that was killed before it retired it
+            self.retire(slot)
+            return
+        self.untaken.setdefault(collector, deque()).append(slot)
+        self.unsent.append(slot)
+        self.send_rollouts()
+
+    def send_rollouts(self) -> None:
+        """Send what was not sent on this connection, as far as there is room."""
+        while self.attached and self.unsent:
+            slot = self.unsent[0]
+            fields = [array.reshape(-1).view(np.uint8).data for array in slot.arrays.values()]
+            collector = self.facts.collectors[0] + slot.producer
+            if not self.send(RolloutSent(self.facts.incarnation, collector, slot.sequence), *fields):
+                return
+            self.unsent.popleft()
+
+    def _taken(self, message: Taken, frames: Frames) -> None:
+        self.lacks[message.collector] = max(message.first, self.lacks.get(message.collector, 0))
+        untaken = self.untaken.get(message.collector, deque())
+        while untaken and untaken[0].sequence < message.first:
+            slot = untaken.popleft()
+            if slot in self.unsent:
+                self.unsent.remove(slot)
+            self.retire(slot)
+        if not self.attached:
+            self.attached = True
+            self.unsent = deque(slot for slots in self.untaken.values() for slot in slots)
+        self.send_rollouts()
+
+    # --- everything else
+
+    def _received(self, frames: Frames) -> None:
+        self.heard_s = time.monotonic()
+        try:
+            message = decode(frames[:1], TO_HOST)
+            HANDLERS[type(message)](self, message, frames[1:])
+        except (WireError, IndexError, KeyError) as error:
+            self.bad += 1
+            if self.bad.bit_count() == 1:
+                self.warn(f"dropped a bad message of the head ({self.bad} so far): {error}")
+
+    warn: Callable[[str], None] = staticmethod(lambda text: None)
+
+    def _policy(self, message: Policy, frames: Frames) -> None:
+        if len(frames) != 1 or len(frames[0]) != self.block_bytes:
+            raise WireError(f"version {message.version} of the policy does not have {self.block_bytes} bytes")
+        self.policies.append((message.version, frames))
+        self.arrived.set()
+
+    def _pong(self, message: Pong, frames: Frames) -> None:
+        self.round_trip_ns = max(1, time.monotonic_ns() - message.sent_ns)
+
+    def _end(self, message: End, frames: Frames) -> None:
+        self.ended = message.reason
+        self.arrived.set()
+
+
+HANDLERS: Mapping[type[Message], Callable[[RunLink, Any, Frames], None]] = {
+    Taken: RunLink._taken,
+    Policy: RunLink._policy,
+    Pong: RunLink._pong,
+    End: RunLink._end,
+}
+
+
+class RolloutExporter(Actor):
+    """Claims the rollouts of all collectors of this host and sends them to the head."""
+
+    numbered = False
+    rollouts = SlotInlet(RolloutReady)
+
+    def __init__(self, link: RunLink) -> None:
+        self.link = link
+
+    async def run(self) -> None:
+        self.link.retire = self.rollouts.retire
+        self.link.send_rollouts()
+        first = self.link.facts.collectors[0]
+        while True:
+            slot = await self.rollouts.claim()
+            self.link.add(first + slot.producer, slot)
+
+
+class PolicyImporter(Actor):
+    """Publishes the versions of the policy that the head sends."""
+
+    numbered = False
+    behaviour = Publication(Weights)
+
+    def __init__(self, link: RunLink) -> None:
+        self.link = link
+        link.warn = self.log.warning
+        self.waiting = self.status.phase("wait head", WAIT_IN)
+
+    async def setup(self) -> None:
+        self.link.holds = self.behaviour.latest
+        self.link.open()
+
+    async def run(self) -> None:
+        watching = asyncio.ensure_future(self._watch())
+        try:
+            while not self.link.ended and not watching.done():
+                self.status.enter(self.waiting)
+                self.link.arrived.clear()
+                while self.link.policies:
+                    self._publish(*self.link.policies.popleft())
+                if not self.link.ended:
+                    await asyncio.wait(
+                        [watching, asyncio.ensure_future(self.link.arrived.wait())],
+                        return_when=asyncio.FIRST_COMPLETED,
+                    )
+        finally:
+            watching.cancel()
+        self.end_run(self.link.ended)
+
+    def _publish(self, version: int, frames: Frames) -> None:
+        if version > self.behaviour.latest:
+            self.behaviour.begin()[:] = np.frombuffer(frames[0], np.uint8)
+            self.behaviour.publish(version)
+            self.status.show_version(version, 0)
+        self.link.holds = self.behaviour.latest
+        self.link.send(Holds(self.link.facts.incarnation, self.link.holds))
+
+    async def _watch(self) -> None:
+        """Ping the head; return when it is silent, or this host's agent has exited."""
+        facts = self.link.facts
+        while not self.link.ended:
+            self.link.ping()
+            await asyncio.sleep(PING_S)
+            silent_s = time.monotonic() - self.link.heard_s
+            if silent_s > facts.silence_s:
+                self.link.ended = f"the head has been silent for {silent_s:.0f} s"
+            elif process_start_time(facts.agent) != facts.agent_start:
+                self.link.ended = "the agent of this host has exited"
+        self.link.arrived.set()
+
+    async def teardown(self) -> None:
+        self.link.close()

@@ -1,0 +1,33 @@
+"""The part of a run that runs on another host, as a topology of its own.
+
+`part_of` takes the topology of the run without hosts, as the head builds it, so that the collectors here have the class
+and the parameters that a custom topology gives them. Of it, the part has the collectors of this host. The two actors of
+the link process take the places of the rest (hive.hosts.host).
+"""
+
+from __future__ import annotations
+
+from hive.hosts.files import HostFacts
+from hive.hosts.host import PolicyImporter, RolloutExporter, RunLink
+from hive.runtime import Board, Slots, Topology
+from hive.workers import Blueprint
+
+__all__ = ["part_of"]
+
+LINK = "link"  # the process that talks to the head
+
+
+def part_of(whole: Topology, blueprint: Blueprint, facts: HostFacts) -> Topology:
+    """Return the topology of the collectors of a host. Raises TopologyError."""
+    config, (first, count) = blueprint.config, facts.collectors
+    collectors, link = whole["collectors"], RunLink(facts, blueprint)
+    t = Topology()
+    collector = t.add(collectors.cls, group="collectors", count=count, first=first, **collectors.parameters)
+    exporter = t.add(RolloutExporter, process=LINK, link=link)
+    importer = t.add(PolicyImporter, process=LINK, link=link)
+    # What the exporter had claimed when it was killed, its successor sends: the head may not have it.
+    slots = Slots(blueprint.rollout_layout, slots=config.collection.slots, first=tuple(facts.first), on_death="reoffer")
+    t.connect(collector.rollouts, exporter.rollouts, slots)
+    board = Board(blueprint.flat.block_bytes, keep=config.collection.max_lag + 1)
+    t.connect(importer.behaviour, collector.behaviour, board)
+    return t
