@@ -29,7 +29,7 @@ import uvloop
 
 from hive import __version__
 from hive.errors import HiveError, HostLost, UsageError, WireError
-from hive.hosts.files import HostFacts, JoinFile
+from hive.hosts.files import HostFacts, JoinFile, host_facts
 from hive.hosts.messages import PROTOCOL, TO_HOST, Accepted, End, HostEnded, HostLog, HostStatus, Join, Refused
 from hive.records import RunDirectory, process_start_time, write_bytes
 from hive.records.documents import misfit
@@ -42,6 +42,7 @@ from hive.runtime.wire.messages import Message, decode, encode
 
 __all__ = ["run_agent"]
 
+FOLDER = "hive-host-"  # beginning of the name of a part's folder, in that for temporary files
 ASK_S = 1.0  # interval between two requests to join
 STATUS_S = 0.5  # interval between two statuses, which also show that the agent is alive
 LIMIT_BYTES = 1 << 26  # maximum bytes of a frame: the config of a run is far smaller
@@ -154,7 +155,8 @@ class _Agent:
     async def _run(self, accepted: Accepted) -> End:
         """Run the part, and return why it ended."""
         self.incarnation, self.end = accepted.incarnation, None
-        home = Path(tempfile.mkdtemp(prefix=f"hive-{self.join.host}-"))
+        _sweep(self.join.host)
+        home = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{self.join.host}-"))
         process: subprocess.Popen[bytes] | None = None
         try:
             directory = RunDirectory.create(home, self.join.host)
@@ -208,8 +210,8 @@ class _Agent:
                     return End("the agent was stopped", rejoin=False)
                 if self.end is not None:
                     return self.end
-                if time.monotonic() - self.heard_s > self.join.silence_s:
-                    return End("the head is silent", rejoin=True)
+                if (silent_s := time.monotonic() - self.heard_s) > self.join.silence_s:
+                    return End(f"the head has been silent for {silent_s:.0f} s", rejoin=True)
                 self._send(HostStatus(self.incarnation, await asyncio.to_thread(control.status)))
                 for actor, text in logs.new():
                     self._send(HostLog(self.incarnation, actor, text))
@@ -219,6 +221,16 @@ class _Agent:
                     return End(reason, rejoin=True)
         finally:
             control.close()
+
+
+def _sweep(host: str) -> None:
+    """Remove the folders of parts whose agents were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}{host}-*"):
+        for path in folder.glob("*/host.json"):
+            with contextlib.suppress(HiveError, OSError):
+                facts = host_facts(path.parent)
+                if facts is not None and process_start_time(facts.agent) != facts.agent_start:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(directory: RunDirectory) -> subprocess.Popen[bytes]:

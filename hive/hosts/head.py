@@ -241,6 +241,7 @@ class HostLink:
             self._send(client, Taken(collector, incoming.lacks))
 
     def _status(self, client: bytes, message: HostStatus, frames: Frames) -> None:
+        self._send(client, Pong(0))  # the head is alive
         write_json(hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json", message.status)
 
     def _log(self, client: bytes, message: HostLog, frames: Frames) -> None:

@@ -34,6 +34,7 @@ KEY_LENGTH = 40  # characters of a key in Z85, the text form of 32 bytes (https:
 QUEUE_MESSAGES = 1000  # maximum queued messages per connection: more are the sign of an owner that does not wait
 PORTION = 64  # maximum messages read before the loop may run other callbacks
 TICK_S = 0.05  # interval of the polling tick: the longest delay by a lost edge
+HANDSHAKE_MS = 3000  # limit of a handshake; another attempt follows
 PING_MS = 1000  # interval at which ZeroMQ itself tests an idle connection
 RECONNECT_MS = 100  # first pause before a new attempt to connect; it doubles up to
 RECONNECT_MAX_MS = 2000
@@ -75,6 +76,7 @@ class _Link:
         self.socket.set(zmq.SNDHWM, QUEUE_MESSAGES)
         self.socket.set(zmq.RCVHWM, QUEUE_MESSAGES)
         self.socket.set(zmq.MAXMSGSIZE, limit_bytes)
+        self.socket.set(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         # A connection whose other end is silent is closed, and then made again.
         self.socket.set(zmq.HEARTBEAT_IVL, PING_MS)
         self.socket.set(zmq.HEARTBEAT_TIMEOUT, max(int(silent_s * 1000), PING_MS))
