@@ -13,6 +13,7 @@ from typing import Any
 from hive.cli.select_run import RUN, chosen_run, live_runs
 from hive.cli.suggest import did_you_mean, listed
 from hive.cli.tables import print_table
+from hive.config.schema import HEAD
 from hive.errors import HiveError, RecordError, UsageError
 from hive.records import (
     RunDirectory,
@@ -36,7 +37,7 @@ FOLLOW_S = 0.2  # interval between two reads of `logs -f`
 FOLLOW_LINES = 1000  # lines per read: more than are logged in one interval
 
 PS_KEYS = (
-    *("run", "name", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
+    *("run", "name", "host", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
     *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings"),
 )  # keys of every row of `ps --json`; null without such a value. The warnings of the run are in the supervisor's row
 
@@ -205,7 +206,9 @@ def run_ps(options: argparse.Namespace) -> int:
         print(f"{rows[0]['run']}  {rows[0]['state']}")
         for warning in active(RunWarning.of(data) for data in rows[0]["warnings"] or ()):
             print(f"warning: {warning.line}")
-        print_table(PS_HEAD, [_ps_cells(row) for row in rows])
+        hosts = any(row["host"] for row in rows)
+        head = PS_HEAD if not hosts else (PS_HEAD[0], "HOST", *PS_HEAD[1:])
+        print_table(head, [_ps_cells(row, hosts=hosts) for row in rows])
     return 0
 
 
@@ -215,9 +218,10 @@ def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:
     return _live_rows(run) if state == "running" else _ended_rows(run, state)
 
 
-def _ps_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _ps_cells(row: Mapping[str, Any], *, hosts: bool) -> tuple[str, ...]:
     return (
         row["name"],
+        *([row["host"] or HEAD] if hosts else []),
         _number(row["pid"]),
         row["state"],
         _number(row["cpu_percent"]),
@@ -238,8 +242,14 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     supervisor = {"name": "supervisor", "pid": status["pid"], "state": status["state"]}
     supervisor["warnings"] = status.get("warnings", [])
     known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
-    known = [facts | _process_facts(facts["pid"]) for facts in known]
+    known = [facts | (_remote_facts(facts) if facts.get("host") else _process_facts(facts["pid"])) for facts in known]
     return [{key: facts.get(key) for key in PS_KEYS} for facts in known]
+
+
+def _remote_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same of a process on another host, which reports them."""
+    cpu = facts.get("cpu")
+    return {"cpu_percent": None if cpu is None else round(100 * cpu), "memory_bytes": facts.get("memory_bytes")}
 
 
 def _process_facts(pid: int) -> dict[str, Any]:

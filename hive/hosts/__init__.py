@@ -11,11 +11,11 @@
           v                                                      collector-2, collector-3, ...
         gradient workers
 
-Inside a host everything is as in a run on one machine: shared memory, futexes, a supervisor that restarts what dies. The
-link carries rollouts one way, and the policy the other way once per version. In the head's topology each remote
+Inside a host everything is as in a run on one machine: shared memory, futexes, a supervisor that restarts what dies.
+The link carries rollouts one way, and the policy the other way once per version. In the head's topology each remote
 collector keeps its place, name, number, slots and account. Only its class is another one, `RemoteCollector`, which
-commits what the host sends. So no consumer of rollouts knows about hosts, and a run gives the same weights wherever its
-collectors are, if its modes are deterministic.
+commits what the host sends. So no consumer of rollouts knows about hosts, and a run whose modes are deterministic gives
+the same weights wherever its collectors are.
 
 Everything that travels is numbered, and repeated until the other end says that it has it (`hive.hosts.messages`).
 

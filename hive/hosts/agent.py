@@ -1,10 +1,10 @@
 """The agent: one process per host, started by `hive join FILE` or by Ray. It joins a run and runs its part.
 
-    join -> Accepted -> a run directory of its own -> supervisor -> End, or silence -> the part ends -> join again, or exit
+    Join -> Accepted -> a run directory of its own -> supervisor -> End, or silence -> the part ends -> Join, or exit
 
-The part is an ordinary run: a supervisor, a fork server, shared memory, status pages. Its link process talks to the head
-about rollouts and policies (hive.hosts.host). The agent sends the status and the logs of the part, and keeps nothing: its
-folder is removed at the end. If the agent is killed, the link process notices and ends the part.
+The part is an ordinary run: a supervisor, a fork server, shared memory, status pages. Its link process talks to the
+head about rollouts and policies (hive.hosts.host). The agent sends the status and the logs of the part, and keeps
+nothing: its folder is removed at the end. If the agent is killed, the link process notices and ends the part.
 
 This module imports no torch: it starts fast, and the fork server imports torch while the agent waits.
 """
@@ -30,12 +30,25 @@ import uvloop
 from hive import __version__
 from hive.errors import HiveError, HostLost, UsageError, WireError
 from hive.hosts.files import HostFacts, JoinFile, host_facts
-from hive.hosts.messages import PROTOCOL, TO_HOST, Accepted, End, HostEnded, HostLog, HostStatus, Join, Refused
+from hive.hosts.messages import (
+    PROTOCOL,
+    TO_HOST,
+    Accepted,
+    Answer,
+    Ask,
+    End,
+    HostEnded,
+    HostLog,
+    HostStatus,
+    Join,
+    Refused,
+)
 from hive.records import RunDirectory, process_start_time, write_bytes
 from hive.records.documents import misfit
 from hive.runtime.process.command import supervisor_command, supervisor_environment
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.run.control import ControlClient, open_run
+from hive.runtime.run.process_facts import ProcessPoller
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.links import LinkClient
 from hive.runtime.wire.messages import Message, decode, encode
@@ -76,6 +89,7 @@ class _Agent:
         self.refused = ""
         self.heard_s = time.monotonic()
         self.stopped = False
+        self.asks: list[Ask] = []
         self.changed = asyncio.Event()
 
     async def main(self) -> int:
@@ -106,7 +120,7 @@ class _Agent:
         return self.client.send(encode(message))
 
     def _ask(self) -> None:
-        join, cores = self.join, len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
         self._send(Join(PROTOCOL, __version__, self.incarnation, platform.node(), os.getpid(), cores))
 
     def _received(self, frames: Frames) -> None:
@@ -121,7 +135,15 @@ class _Agent:
                     self.end = End(message.reason, rejoin=False)
             elif isinstance(message, End):
                 self.end = message
+            elif isinstance(message, Ask):
+                self.asks.append(message)
             self.changed.set()
+
+    def _ended(self) -> End | None:
+        return self.end  # set by a message, which a type checker cannot know
+
+    def _acceptance(self) -> Accepted | None:
+        return self.accepted
 
     async def _changed(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -138,10 +160,10 @@ class _Agent:
         while not self.stopped:
             self._ask()
             await self._changed(ASK_S)
-            if self.accepted is not None:
-                return self.accepted
-            if self.end is not None and not self.end.rejoin:
-                raise UsageError(f"the head refuses this host: {self.end.reason}")
+            if (accepted := self._acceptance()) is not None:
+                return accepted
+            if (end := self._ended()) is not None and not end.rejoin:
+                raise UsageError(f"the head refuses this host: {end.reason}")
             if time.monotonic() - began_s > self.wait_s:
                 raise HostLost(
                     f"no run accepts this host at {self.join.address}" + (f": {self.refused}" if self.refused else ""),
@@ -208,10 +230,12 @@ class _Agent:
                 if self.stopped:
                     self._send(HostEnded(self.incarnation, "the agent was stopped"))
                     return End("the agent was stopped", rejoin=False)
-                if self.end is not None:
-                    return self.end
+                if (end := self._ended()) is not None:
+                    return end
                 if (silent_s := time.monotonic() - self.heard_s) > self.join.silence_s:
                     return End(f"the head has been silent for {silent_s:.0f} s", rejoin=True)
+                while self.asks:
+                    self._send(await asyncio.to_thread(control.answer, self.asks.pop(0), self.incarnation))
                 self._send(HostStatus(self.incarnation, await asyncio.to_thread(control.status)))
                 for actor, text in logs.new():
                     self._send(HostLog(self.incarnation, actor, text))
@@ -274,16 +298,34 @@ class _Control:
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.client: ControlClient | None = None
+        self.processes = ProcessPoller()
 
     def status(self) -> Mapping[str, Any]:
-        """Return the status document; {} while there is none."""
+        """Return the status document, with CPU and memory of its processes; {} while there is none."""
         try:
             if self.client is None:
                 self.client = open_run(self.directory)
-            return self.client.status()
+            status = self.client.status()
         except HiveError:
             self.close()
             return {}
+        pids = [status["pid"], *(row["pid"] for row in (*status["helpers"], *status["actors"]))]
+        facts = self.processes.facts(pids, time.monotonic())
+        return status | {
+            "processes": {str(p): {"cpu": f.cpu, "memory_bytes": f.memory_bytes} for p, f in facts.items()}
+        }
+
+    def answer(self, ask: Ask, incarnation: int) -> Answer:
+        """Carry out a request about an actor."""
+        try:
+            if self.client is None:
+                self.client = open_run(self.directory)
+            if ask.kill:
+                self.client.kill(ask.actor, by_hand=ask.by_hand)
+                return Answer(incarnation, ask.number, "", (), "")
+            return Answer(incarnation, ask.number, *self.client.inspect(ask.actor, stack=ask.stack), "")
+        except HiveError as error:
+            return Answer(incarnation, ask.number, "", (), str(error))
 
     def close(self) -> None:
         if self.client is not None:

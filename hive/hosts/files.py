@@ -24,6 +24,7 @@ from hive.errors import RecordError
 from hive.records import Checkpoint, RunDirectory, write_bytes
 from hive.records.directory import REPLAY_FOLDER
 from hive.records.documents import JSON, json_text, read_document
+from hive.runtime.run.hosts_status import STATUS_FOLDER
 from hive.runtime.wire.links import KEY_LENGTH, KeyPair
 
 __all__ = [
@@ -127,13 +128,14 @@ def resumed_elsewhere(directory: Path, facts: HostFacts) -> Checkpoint | None:
     folder = directory / "resumed"
     (folder / REPLAY_FOLDER if facts.resume.get("replay") else folder).mkdir(parents=True, exist_ok=True)
     update, state = facts.resume["update"], facts.resume["state"]
-    assert isinstance(update, int) and isinstance(state, dict)
+    assert isinstance(update, int)
+    assert isinstance(state, dict)
     return Checkpoint(folder, update, state)
 
 
 def hosts_folder(directory: RunDirectory) -> Path:
     """Return the folder of the files of a run's hosts, and make it if there is none. Raises RecordError."""
-    folder = directory.path / "hosts"
+    folder = directory.path / STATUS_FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 

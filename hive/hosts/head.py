@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import time
 from collections import deque
@@ -20,12 +21,14 @@ import numpy as np
 
 from hive import __version__
 from hive.config import Config, resolved
-from hive.errors import HostLost, VersionGone, WireError
+from hive.errors import HostLost, UsageError, VersionGone, WireError
 from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
 from hive.hosts.messages import (
     PROTOCOL,
     TO_HEAD,
     Accepted,
+    Answer,
+    Ask,
     Attach,
     End,
     Holds,
@@ -42,12 +45,13 @@ from hive.hosts.messages import (
 )
 from hive.hosts.shape import shape_of, without_hosts
 from hive.printable import printable
-from hive.records import RunDirectory, open_log, write_json
-from hive.runtime import Actor, Bytes, SlotOutlet, Subscription
+from hive.records import RunDirectory, open_log
+from hive.records.documents import json_text
+from hive.runtime import Actor, Bytes, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.links import LinkServer
-from hive.runtime.wire.messages import Message, decode, encode
+from hive.runtime.wire.messages import Message, Tree, decode, encode
 from hive.storage import samples_in
 from hive.workers import Blueprint
 from hive.workers.messages import RolloutReady, Weights
@@ -58,6 +62,7 @@ __all__ = ["HostActor", "HostLink", "RemoteCollector"]
 LOOK_S = 0.1  # interval between two looks at the clock: short beside any sensible hosts.silence_s
 FRESH_S = 2.0  # a host that was heard within this time is alive, so another one cannot take its place
 LEVEL_NAMES = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
+ANSWER_S = 2.5  # deadline of an answer of the agent
 TEXT_SHOWN = 300  # maximum characters of a text of a host in an event
 
 
@@ -105,6 +110,8 @@ class HostLink:
         self.changed = asyncio.Event()  # a Holds, a new connection, or the loss of the host
         self.note: Callable[[str, str], None] = lambda kind, text: None
         self.logs: dict[str, logging.Logger] = {}
+        self.numbers = itertools.count(1)
+        self.asked: dict[int, asyncio.Future[Answer]] = {}
 
     # --- life
 
@@ -242,7 +249,10 @@ class HostLink:
 
     def _status(self, client: bytes, message: HostStatus, frames: Frames) -> None:
         self._send(client, Pong(0))  # the head is alive
-        write_json(hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json", message.status)
+        if message.status:
+            path = hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json"
+            with contextlib.suppress(OSError):  # a full disk: views then show what the head knows
+                path.write_text(json_text(message.status))
 
     def _log(self, client: bytes, message: HostLog, frames: Frames) -> None:
         actor = printable(message.actor, TEXT_SHOWN)
@@ -257,7 +267,29 @@ class HostLink:
     def _ended(self, client: bytes, message: HostEnded, frames: Frames) -> None:
         self.lose(f"its part of the run has ended: {printable(message.reason, TEXT_SHOWN)}")
 
+    def _answer(self, client: bytes, message: Answer, frames: Frames) -> None:
+        future = self.asked.get(message.number)
+        if future is not None and not future.done():
+            future.set_result(message)
+
     # --- what the actors use
+
+    async def ask(self, actor: str, *, stack: bool = False, kill: bool = False, by_hand: bool = False) -> Answer:
+        """Ask the agent about an actor. Raises HostLost without an agent, or if it does not answer."""
+        number = next(self.numbers)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.asked[number] = future
+        try:
+            if not self._send(self.agent, Ask(number, actor, stack, kill, by_hand)):
+                raise HostLost(f"host {self.name} has not joined")
+            answer = await asyncio.wait_for(future, ANSWER_S)
+        except TimeoutError:
+            raise HostLost(f"host {self.name} does not answer") from None
+        finally:
+            del self.asked[number]
+        if answer.error:
+            raise UsageError(printable(answer.error, TEXT_SHOWN))
+        return answer
 
     async def rollout(self, collector: int) -> Frames:
         """Return the fields of the next rollout of a collector; waits until it has arrived."""
@@ -289,6 +321,7 @@ HANDLERS: Mapping[type[Message], Callable[[HostLink, bytes, Any, Frames], None]]
     HostStatus: HostLink._status,
     HostLog: HostLink._log,
     HostEnded: HostLink._ended,
+    Answer: HostLink._answer,
 }
 
 
@@ -316,6 +349,18 @@ class HostActor(Actor):
     async def setup(self) -> None:
         path = self.link.open()
         self.note("waiting", f"host {self.link.name} has not joined: run there `hive join {path}`")
+
+    @endpoint
+    async def inspect(self, actor: str, stack: bool) -> list[Tree]:
+        """Return the stacks of an actor's process on the host, and the actor's history."""
+        answer = await self.link.ask(actor, stack=stack)
+        return [answer.stack, list(answer.transitions)]
+
+    @endpoint
+    async def kill(self, host: str, actor: str, by_hand: bool) -> None:
+        """Kill the process of an actor of the host, which is then restarted there."""
+        if host == self.name:
+            await self.link.ask(actor, kill=True, by_hand=by_hand)
 
     async def run(self) -> None:
         self.status.enter(self.waiting)

@@ -1,6 +1,6 @@
 """The messages between the head and a host.
 
-    agent -> head       Join · HostStatus · HostLog · HostEnded                  head -> agent    Accepted · Refused · End
+    agent -> head       Join · HostStatus · HostLog · HostEnded · Answer   head -> agent  Accepted · Refused · End · Ask
     link process -> head  Attach · RolloutSent (+ one frame per field) · Holds · Ping
     head -> link process  Taken · Policy (+ the block) · Pong · End
 
@@ -20,6 +20,8 @@ __all__ = [
     "TO_HEAD",
     "TO_HOST",
     "Accepted",
+    "Answer",
+    "Ask",
     "Attach",
     "End",
     "Holds",
@@ -93,6 +95,26 @@ class HostEnded(Message):
     reason: str
 
 
+class Ask(Message):
+    """Asks for the stacks and the history of an actor, or with `kill` to kill its process."""
+
+    number: int
+    actor: str
+    stack: bool
+    kill: bool
+    by_hand: bool
+
+
+class Answer(Message):
+    """The answer to an Ask. `error`: why there is none, or ""."""
+
+    incarnation: int
+    number: int
+    stack: str
+    transitions: tuple[str, ...]
+    error: str
+
+
 class Attach(Message):
     """The link process is connected. `shape` describes rollouts and policy, which both ends must agree on."""
 
@@ -143,5 +165,5 @@ class Policy(Message):
     version: int
 
 
-TO_HEAD = type_set([Join, HostStatus, HostLog, HostEnded, Attach, RolloutSent, Holds, Ping])
-TO_HOST = type_set([Accepted, Refused, End, Taken, Policy, Pong])
+TO_HEAD = type_set([Join, HostStatus, HostLog, HostEnded, Answer, Attach, RolloutSent, Holds, Ping])
+TO_HOST = type_set([Accepted, Refused, End, Ask, Taken, Policy, Pong])

@@ -20,9 +20,10 @@ from typing import Any
 
 from hive.monitor.bound_by import bound_by
 from hive.monitor.history import History
-from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, ProcessFacts, actor_row, helper_row
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, actor_row, helper_row
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.records.run_warnings import RunWarning
+from hive.runtime.run.process_facts import ProcessFacts
 
 __all__ = ["snapshot_of"]
 
@@ -106,7 +107,14 @@ def _channel(name: str, account: Mapping[str, Any], edge: Mapping[str, Any] | No
 def _helpers(status: Mapping[str, Any], processes: Mapping[int, ProcessFacts]) -> list[ActorRow]:
     supervisor = {"name": "supervisor", "pid": status.get("pid", 0), "state": status["state"]}
     known = [supervisor, *status.get("helpers", ())]
-    return [helper_row(h["name"], h["pid"], h["state"], processes.get(h["pid"])) for h in known]
+    return [_helper(h, processes) for h in known]
+
+
+def _helper(helper: Mapping[str, Any], processes: Mapping[int, ProcessFacts]) -> ActorRow:
+    host = helper.get("host", "")
+    here = processes.get(helper["pid"])
+    facts = ProcessFacts("", helper.get("cpu"), helper.get("memory_bytes", 0)) if host else here
+    return helper_row(helper["name"], helper["pid"], helper["state"], facts, host)
 
 
 def _exit_reports(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:

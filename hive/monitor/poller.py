@@ -20,15 +20,15 @@ from hive.config import load_config
 from hive.errors import HiveError, UsageError
 from hive.monitor.history import History
 from hive.monitor.live import snapshot_of
-from hive.monitor.processes import ProcessPoller
 from hive.monitor.replay import snapshot_from_files
-from hive.monitor.rows import STOPPED, ProcessFacts
+from hive.monitor.rows import STOPPED
 from hive.monitor.series import RETURN, Points, Series
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
 from hive.records.jsonl import parse_line
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
+from hive.runtime.run.process_facts import ProcessFacts, ProcessPoller
 
 __all__ = ["Poller", "poll_once"]
 
@@ -92,7 +92,8 @@ class Poller:
         status = self.status = self.received
         self.series.read(self.history if not self.history.documents else None)
         self.history.add(status, self.received_t)
-        pids = [status["pid"], *(row["pid"] for row in (*status["helpers"], *status["actors"]))]
+        rows = (row for row in (*status["helpers"], *status["actors"]) if not row.get("host"))
+        pids = [status["pid"], *(row["pid"] for row in rows)]
         extras = self._extras(self.received_t, self.processes.facts(pids, self.received_t))
         snapshot = snapshot_of(status, self.history, extras)
         self._add_groups(snapshot)

@@ -12,19 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hive.monitor.history import History, Spent, spent_of
+from hive.runtime.run.process_facts import ProcessFacts
 
-__all__ = ["ActorRow", "BoardRow", "ChannelRow", "ProcessFacts", "actor_row", "helper_row"]
+__all__ = ["ActorRow", "BoardRow", "ChannelRow", "actor_row", "helper_row"]
 
 STOPPED = "T"  # the state of a process that SIGSTOP has stopped, in /proc
-
-
-@dataclass(frozen=True)
-class ProcessFacts:
-    """The state, CPU use and memory of one process, as /proc has them. `cpu` is None at the first reading."""
-
-    state: str
-    cpu: float | None
-    memory_bytes: int
 
 
 @dataclass(frozen=True)
@@ -60,6 +52,7 @@ class ActorRow:
     rate_of: str = ""
     counters: Mapping[str, float] = field(default_factory=dict)
     last_words: str = ""
+    host: str = ""  # the host that it runs on; "": the head
 
     @property
     def role(self) -> str:
@@ -115,6 +108,8 @@ def actor_row(actor: Mapping[str, Any], history: History, process: ProcessFacts 
     spent = history.spent(actor["name"])
     counted, rate = _rate(actor, history)
     state = actor["state"]
+    if actor.get("host"):  # its pid is that of a process on another machine
+        process = ProcessFacts("", actor.get("cpu"), actor.get("memory_bytes", 0))
     if process is not None and process.state == STOPPED and state == "running":
         state = "stopped"
     return ActorRow(
@@ -138,6 +133,7 @@ def actor_row(actor: Mapping[str, Any], history: History, process: ProcessFacts 
         rate_of=counted,
         counters=actor["counters"],
         last_words=last_words,
+        host=actor.get("host", ""),
     )
 
 
@@ -165,8 +161,8 @@ def _rate(actor: Mapping[str, Any], history: History) -> tuple[str, float | None
     return counted, history.actor_rate(actor["name"], counted) if counted else None
 
 
-def helper_row(name: str, pid: int, state: str, process: ProcessFacts | None) -> ActorRow:
-    """Make the row of a process that is not an actor: the supervisor or a fork server."""
+def helper_row(name: str, pid: int, state: str, process: ProcessFacts | None, host: str = "") -> ActorRow:
+    """Make the row of a process that is not an actor: the supervisor or a fork server, here or on another host."""
     return ActorRow(
         name=name,
         pid=pid,
@@ -181,4 +177,5 @@ def helper_row(name: str, pid: int, state: str, process: ProcessFacts | None) ->
         lag=None,
         cpu=process.cpu if process else None,
         memory_bytes=process.memory_bytes if process else None,
+        host=host,
     )

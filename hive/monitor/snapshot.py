@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, ProcessFacts
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
 from hive.records.run_warnings import RunWarning, active
+from hive.runtime.run.process_facts import ProcessFacts
 
 __all__ = ["Extras", "Snapshot", "as_data"]
 
@@ -89,8 +90,9 @@ class Snapshot:
 
     @property
     def cores_used(self) -> float | None:
-        """How many cores the run's own processes keep busy; None before their CPU use was measured."""
-        cpu = {row.pid: row.cpu for row in (*self.actors, *self.helpers) if row.cpu is not None}
+        """How many cores of this machine the run's processes keep busy; None before their CPU use was measured."""
+        rows = (row for row in (*self.actors, *self.helpers) if not row.host)
+        cpu = {row.pid: row.cpu for row in rows if row.cpu is not None}
         return sum(cpu.values()) if cpu else None
 
     @property

@@ -17,6 +17,7 @@ from hive.hosts.files import host_facts, resumed_elsewhere
 from hive.hosts.head import HostActor, HostLink, RemoteCollector
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
 from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq
+from hive.runtime.run.hosts_status import HOST
 from hive.workers import (
     REPLAY_VALUES,
     RESULTS,
@@ -159,7 +160,7 @@ def _connect_hosts(t: Topology, blueprint: Blueprint, collector: Group, learner:
     for name, collectors in blueprint.config.placement.items():
         if name == HEAD:
             continue
-        process, link = f"host-{name}", HostLink(name, blueprint, collectors, directory)
+        process, link = f"{HOST}{name}", HostLink(name, blueprint, collectors, directory)
         host = t.add(HostActor, group=process, name=process, link=link)
         t.substitute(collector, collectors, RemoteCollector, process=process, link=link)
         t.connect(learner.behaviour, host.behaviour)

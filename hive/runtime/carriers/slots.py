@@ -48,8 +48,8 @@ class Slots(Carrier):
 
     by_share: consumer w of W receives only from the producers c with c mod W = w; otherwise any consumer takes any
     message. on_death: whether the slots that a consumer had claimed when it exited are dropped or offered again. first:
-    the first sequence number, or that of each producer. shared: producers read each other's messages. in_step: in a paused run, all producers
-    have sent the same number of messages.
+    the first sequence number, or that of each producer. shared: producers read each other's messages. in_step: in a
+    paused run, all producers have sent the same number of messages.
     """
 
     layout: Layout

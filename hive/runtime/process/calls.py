@@ -143,7 +143,9 @@ class Calls:
             reply = Reply(call.call, call.caller, None, kind, text, trace)
             frames = encode(reply)
         if call.caller == SUPERVISOR:
-            if reply.error:
+            if call.call:
+                self.node.report(reply)
+            elif reply.error:
                 self.node.report(EndpointFailed(call.actor, call.method, f"{reply.error}: {reply.text}"))
         elif call.caller in self.node.actors:
             self.answered(reply)

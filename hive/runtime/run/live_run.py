@@ -59,6 +59,7 @@ from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.processes import ProcessTable, SharedMemory
 from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder, restore_socket_folder
+from hive.runtime.run.hosts_status import STATUS_FOLDER, host_of, with_hosts
 from hive.runtime.run.kept_directory import LOOK_S, KeptDirectory
 from hive.runtime.run.overview import overview
 from hive.runtime.run.scaling import SCALED, changed_config, description, live_change
@@ -75,6 +76,7 @@ __all__ = ["LiveRun"]
 
 # Signal that ends the run -> the `stop_reason` of its summary.
 STOPPING_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+HOST_ANSWER_S = 3.0  # deadline of an answer of another host: below that of a view (hive.runtime.run.control)
 LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events
 
 
@@ -282,6 +284,9 @@ class LiveRun:
         """
         supervisor, number = self._actor(actor)
         process = supervisor.state.process_of(number)
+        if (host := host_of(process.name, actor)) is not None:
+            text, transitions = await supervisor.ask(host, "inspect", actor, stack, deadline_s=HOST_ANSWER_S)
+            return str(text), [*map(str, transitions)]
         queried = [process.name] if stack and process.alive and process.listening else []
         stacks = await supervisor.processes.stacks(queried)
         return stacks.get(process.name, ""), list(supervisor.state.machines[number].history)
@@ -292,7 +297,10 @@ class LiveRun:
         Raises UsageError if there is no such actor or it is not running.
         """
         supervisor, number = self._actor(actor)
-        supervisor.kill(number, by_hand=by_hand)
+        if (host := host_of(supervisor.state.process_of(number).name, actor)) is not None:
+            supervisor.call("kill", host, actor, by_hand)  # every host is called, and one of them has the actor
+        else:
+            supervisor.kill(number, by_hand=by_hand)
 
     def _actor(self, name: str) -> tuple[Supervisor, int]:
         """Return the supervisor and the number of the actor `name`. Raises UsageError if there is none."""
@@ -347,11 +355,9 @@ class LiveRun:
             "pausing": self._pausing(),
             "warnings": [warning.data for warning in self.warnings.values()],
         }
-        return base | (
-            overview(self.supervisor)
-            if self.supervisor
-            else {"state": "starting", "actors": [], "helpers": [], "channels": {}}
-        )
+        if self.supervisor is None:
+            return base | {"state": "starting", "actors": [], "helpers": [], "channels": {}}
+        return with_hosts(base | overview(self.supervisor), self.directory.path / STATUS_FOLDER)
 
     def _pausing(self) -> list[Tree] | None:
         """Return the actors that a requested pause waits for, [] when the run is at rest; None without a request."""

@@ -27,6 +27,9 @@ class HelperDocument(TypedDict):
     name: str
     pid: Pid
     state: str
+    host: NotRequired[str]
+    cpu: NotRequired[float | None]
+    memory_bytes: NotRequired[int]
 
 
 class ActorDocument(TypedDict):
@@ -52,6 +55,9 @@ class ActorDocument(TypedDict):
     phases: NotRequired[dict[str, float]]
     kinds: NotRequired[dict[str, str]]
     sent: NotRequired[dict[str, int]]
+    host: NotRequired[str]  # the host that it runs on, if that is not the head
+    cpu: NotRequired[float | None]  # of its process there, in cores
+    memory_bytes: NotRequired[int]
 
 
 class ResultsDocument(TypedDict):

@@ -33,19 +33,19 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from hive.clock import Clock
-from hive.errors import HiveError, WireError
+from hive.errors import HiveError, UsageError, WireError
 from hive.runtime.memory.status import ActorStatus, read_status
 from hive.runtime.process.processes import Exit, ProcessTable, SharedMemory, StartLost
 from hive.runtime.supervise import changes, circles, ending, exits, inbox, joining, pausing, watchdog
 from hive.runtime.supervise.accounting import channel_accounts, output_of, results_of
-from hive.runtime.supervise.actions import Action, AnnounceLater, AwaitRest, Restart
+from hive.runtime.supervise.actions import Action, AnnounceLater, AwaitRest, Restart, Send
 from hive.runtime.supervise.effects import Effects
 from hive.runtime.supervise.membership import ProcessRecord, Settings
 from hive.runtime.supervise.outcome import Journal, Outcome
 from hive.runtime.supervise.supervisor_state import StopPhase, SupervisorState
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Frames, Tree, decode
-from hive.runtime.wire.protocol import SUPERVISOR_TYPES
+from hive.runtime.wire.protocol import SUPERVISOR, SUPERVISOR_TYPES, Call, Reply
 from hive.runtime.wire.transport import Transport
 
 __all__ = ["Supervisor"]
@@ -83,6 +83,8 @@ class Supervisor:
         self.end_begun = asyncio.Event()
         self.changed = asyncio.Event()  # set by every message and exit
         self.tasks: set[asyncio.Task[None]] = set()
+        self.asked = 0  # calls that were made with `ask`
+        self.replies: dict[int, asyncio.Future[Reply]] = {}
         self.later: Mapping[type[Action], Callable[[Any], Coroutine[Any, Any, None]]] = {
             Restart: self._restart,
             AwaitRest: self._await_rest,
@@ -163,6 +165,30 @@ class Supervisor:
         self._perform(actions)
         return called
 
+    async def ask(self, actor: str, method: str, *arguments: Tree, deadline_s: float) -> Tree:
+        """Call an endpoint of an actor and return its value.
+
+        Raises UsageError if the actor is not running, does not reply in time, or the endpoint raises.
+        """
+        number = self.state.plan.numbers[actor]
+        process = self.state.process_of(number)
+        if not process.listening:
+            raise UsageError(f"{actor} is not running", hint="try again when it is")
+        self.asked += 1
+        reply = self.replies[self.asked] = asyncio.get_running_loop().create_future()
+        try:
+            call = Call(self.asked, SUPERVISOR, number, method, list(arguments))
+            self._perform([Send((process.name,), call)])
+            async with asyncio.timeout(deadline_s):
+                answer = await reply
+        except TimeoutError:
+            raise UsageError(f"{actor} did not reply within {deadline_s:.0f} s") from None
+        finally:
+            del self.replies[self.asked]
+        if answer.error:
+            raise UsageError(answer.text)
+        return answer.value
+
     def active_actors(self) -> list[str]:
         """Return the actors that a pause waits for, with their phase."""
         return pausing.active_actors(self.state, self._statuses(range(len(self.state.plan.actors))))
@@ -194,10 +220,18 @@ class Supervisor:
     def _receive(self, frames: Frames) -> None:
         try:
             message = decode(frames, SUPERVISOR_TYPES)
-            self._perform(inbox.received(self.state, message, self.clock.now_ns()))
+            if isinstance(message, Reply):
+                self._replied(message)
+            else:
+                self._perform(inbox.received(self.state, message, self.clock.now_ns()))
         except (WireError, IndexError, KeyError, TypeError) as error:
             self._perform(inbox.bad_message(self.state, error))
         self.changed.set()
+
+    def _replied(self, reply: Reply) -> None:
+        future = self.replies.get(reply.call)
+        if future is not None and not future.done():
+            future.set_result(reply)
 
     async def _announce_later(self, action: AnnounceLater) -> None:
         await asyncio.sleep(joining.ANNOUNCE_S)

@@ -110,7 +110,9 @@ class Topology:
                 f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes",
                 hint="set a shorter `role` on the class",
             )
-        processes = [*names] if process is None else [process] * len(names) if isinstance(process, str) else list(process)
+        processes = (
+            [*names] if process is None else [process] * len(names) if isinstance(process, str) else list(process)
+        )
         if len(processes) != len(names):
             raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(processes)} processes")
         if clash := _keywords(cls) & _keywords(self.add):

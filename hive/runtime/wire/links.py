@@ -95,7 +95,7 @@ class _Link:
 
     def _tick(self) -> None:
         self.tick = asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        while self.monitor is not None and self.monitor.get(zmq.EVENTS) & zmq.POLLIN:
+        while self.monitor is not None and int(self.monitor.get(zmq.EVENTS)) & zmq.POLLIN:
             self._happened(zmq.utils.monitor.recv_monitor_message(self.monitor)["event"])
         self._readable()
 

@@ -1,11 +1,11 @@
 """The runtime's own messages: membership, start and end of actors, and the envelopes of the actors' messages.
 
-    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Renew · Note · EndpointFailed
+    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Renew · Note · EndpointFailed · Reply
     supervisor -> process     Joined · Left · Begin · Drain · Pause · Resume
     process -> process        Deliver (+ the frames of its messages) · Ack · Notify · Call · Reply
     process -> process        Payload (+ the frames of its fields) · Fetch
 
-The supervisor calls endpoints too, under the actor number `SUPERVISOR`.
+The supervisor calls endpoints too, under the actor number `SUPERVISOR`. With the call number 0 it wants no reply.
 
 An actor is a member of the run from its `Joined` to its `Left`, in the first incarnation as after a restart. All these
 messages are idempotent: they carry incarnations and running totals, so that a repeated message has no effect.
@@ -254,5 +254,5 @@ class Reply(Message):
 
 
 SUPERVISOR = -1  # the `caller` of the supervisor's calls
-SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Renew, Note, EndpointFailed])
+SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Renew, Note, EndpointFailed, Reply])
 NODE_TYPES = type_set([Joined, Left, Begin, Drain, Pause, Resume, Deliver, Ack, Payload, Fetch, Notify, Call, Reply])

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from hive.monitor.rows import ProcessFacts
-
-__all__ = ["ProcessPoller"]
+__all__ = ["ProcessFacts", "ProcessPoller"]
 
 TICKS = os.sysconf("SC_CLK_TCK")  # clock ticks per second, the unit of times in /proc
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class ProcessFacts:
+    """The state, CPU use and memory of one process, as /proc has them. `cpu` is None at the first reading."""
+
+    state: str
+    cpu: float | None
+    memory_bytes: int
 
 
 class ProcessPoller:
