@@ -62,8 +62,8 @@ def _fraction_breach(fraction: float, communication: str) -> str:
     return "{0} has no rounds that could end early" if communication == "asynchronous" and fraction < 1 else ""
 
 
-def _hosts_breach(hosts: tuple[str, ...], cores: Mapping[str, int], workers: int, fraction: float) -> str:
-    """Require known hosts, a collector for each, and full rollouts: a round's stop word does not reach other hosts."""
+def _hosts_breach(hosts: tuple[str, ...], cores: Mapping[str, int], workers: int, fraction: float = 1.0) -> str:
+    """Require known hosts, an actor for each, and full rollouts: a round's stop word does not reach other hosts."""
     if not hosts:
         return ""
     if unknown := [name for name in hosts if name != HEAD and name not in cores]:
@@ -71,7 +71,7 @@ def _hosts_breach(hosts: tuple[str, ...], cores: Mapping[str, int], workers: int
     if len({*hosts}) < len(hosts):
         return "names a host twice"
     if workers < len(hosts):
-        return f"{{1}} is too low: {len(hosts)} hosts have a collector each"
+        return f"{{1}} is too low: {len(hosts)} hosts have one each"
     return "{2} cannot end a round early on other hosts" if fraction < 1 else ""
 
 
@@ -214,6 +214,7 @@ RULES = (
     Rule("network.action_distribution", ("network.middleware",), _layer_breach),
     *(Rule("network.action_distribution", (key,), _gsde_breach(*breach)) for key, breach in GSDE.items()),
     Rule("algorithm.options", ("algorithm.name",), _options_breach),
+    Rule("evaluation.hosts", ("hosts.cores", "evaluation.workers"), _hosts_breach),
     Rule("evaluation.env", (), _evaluation_env_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
 )

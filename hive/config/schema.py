@@ -420,6 +420,7 @@ class EvaluationConfig:
     workers: int = key(
         1, "evaluator processes; an evaluation that falls due while all of them play is skipped", minimum=1
     )
+    hosts: tuple[str, ...] = key((), "hosts that the evaluators run on, as collection.hosts; []: all run here")
     episodes: int = key(10, "episodes per evaluation", minimum=1)
     env: Mapping[str, Any] = key({}, "keys of [env] with other values in evaluations; options are added to those there")
     envs: int = key(
@@ -459,7 +460,7 @@ def _are_hosts(cores: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class HostsConfig:
-    """[hosts]: other machines, on which collectors run."""
+    """[hosts]: other machines, on which collectors and evaluators run."""
 
     cores: Mapping[str, Any] = key(
         {},
@@ -552,18 +553,23 @@ class Config:
 
     @property
     def placement(self) -> Mapping[str, range]:
-        """The collectors of each host, in the order of `collection.hosts`; {} if all of them run on this machine.
+        """The collectors of each host, in the order of `collection.hosts`; {} if all of them run on this machine."""
+        return self._shares(self.collection.hosts, self.collectors)
 
-        Each host has one, and the others are divided in proportion to the cores, by the largest remainder.
-        """
-        names = self.collection.hosts
+    @property
+    def evaluator_placement(self) -> Mapping[str, range]:
+        """The evaluators of each host; {} if all of them run on this machine."""
+        return self._shares(self.evaluation.hosts, self.evaluation.workers) if self.evaluation.every else {}
+
+    def _shares(self, names: tuple[str, ...], actors: int) -> Mapping[str, range]:
+        """Divide actors among hosts: one each, and the others in proportion to the cores, by the largest remainder."""
         if not names:
             return {}
         cores = [self.hosts.cores.get(name) or len(os.sched_getaffinity(0)) for name in names]
-        shares = [1 + (self.collectors - len(names)) * each / sum(cores) for each in cores]
+        shares = [1 + (actors - len(names)) * each / sum(cores) for each in cores]
         counts = [int(share) for share in shares]
         by_remainder = sorted(range(len(names)), key=lambda i: counts[i] - shares[i])
-        for i in by_remainder[: self.collectors - sum(counts)]:
+        for i in by_remainder[: actors - sum(counts)]:
             counts[i] += 1
         ends = list(itertools.accumulate(counts))
         return {name: range(end - count, end) for name, count, end in zip(names, counts, ends, strict=True)}

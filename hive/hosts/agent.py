@@ -63,6 +63,7 @@ STOP_S = 10.0  # a part that takes longer to end is killed: it has nothing to sa
 LOG_LINES = 200  # maximum lines of a log that are sent at once; of more, the last ones are
 LINE_BYTES = 2000  # maximum bytes of a line that is sent
 
+PART = ("collectors", "evaluators", "first")  # keys of an `Accepted.part`
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ ((?:DEBUG|INFO|WARN|ERROR) .*)")
 Report = Callable[[str], object]
 
@@ -186,7 +187,7 @@ class _Agent:
             for path in (directory.config_file, directory.resolved_file):
                 write_bytes(path, accepted.config.encode())
             process = _start(directory)
-            self.report(f"joined {self.join.run} as {self.join.host}: {len(accepted.part['first'])} collectors")
+            self.report(f"joined {self.join.run} as {self.join.host}: {_work(accepted.part)}")
             return await self._serve(directory, process)
         except HiveError as error:
             self._send(HostEnded(self.incarnation, str(error)))
@@ -198,11 +199,8 @@ class _Agent:
 
     def _facts(self, accepted: Accepted) -> HostFacts:
         part, join, pid = accepted.part, self.join, os.getpid()
-        wrong = (
-            misfit(part, dict[str, Any])
-            or misfit(part.get("collectors"), list[int])
-            or misfit(part.get("first"), list[int])
-        )
+        wrong = misfit(part, dict[str, Any])
+        wrong = wrong or next(filter(None, (misfit(part.get(name), list[int], name) for name in PART)), "")
         if wrong:
             raise WireError(f"the head sent an invalid part: {wrong}")
         return HostFacts(
@@ -217,6 +215,7 @@ class _Agent:
             agent=pid,
             agent_start=process_start_time(pid) or 0,
             collectors=part["collectors"],
+            evaluators=part["evaluators"],
             first=part["first"],
             resume=part.get("resume") or {},
         )
@@ -245,6 +244,12 @@ class _Agent:
                     return End(reason, rejoin=True)
         finally:
             control.close()
+
+
+def _work(part: Mapping[str, Any]) -> str:
+    """Return what a part does: "4 collectors", "1 evaluator"."""
+    counts = {kind: part[f"{kind}s"][1] for kind in ("collector", "evaluator")}
+    return " and ".join(f"{count} {kind}{'s'[: count != 1]}" for kind, count in counts.items() if count)
 
 
 def _sweep(host: str) -> None:

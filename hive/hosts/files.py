@@ -88,7 +88,7 @@ class HeadKeys:
 class HostFacts:
     """The part of a run that runs on a host.
 
-    collectors: [first, count] of the collectors there. first: the first rollout of each that the head lacks. resume:
+    collectors, evaluators: [first, count] of those there. first: the first rollout of each that the head lacks. resume:
     `update`, `state` and `replay` of the checkpoint that the run was resumed from; {} without one.
     """
 
@@ -103,6 +103,7 @@ class HostFacts:
     agent: int  # pid of the agent
     agent_start: int  # its start, which tells it from a later process with the same pid
     collectors: list[int]
+    evaluators: list[int]
     first: list[int]
     resume: dict[str, Any] = field(default_factory=dict)
 

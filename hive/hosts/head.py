@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from hive.hosts.messages import (
     Ask,
     Attach,
     End,
+    Evaluate,
+    Evaluated,
     Holds,
     HostEnded,
     HostLog,
@@ -47,17 +49,19 @@ from hive.hosts.shape import shape_of, without_hosts
 from hive.printable import printable
 from hive.records import RunDirectory, open_log
 from hive.records.documents import json_text
-from hive.runtime import Actor, Bytes, SlotOutlet, Subscription, endpoint
+from hive.runtime import Actor, Bytes, Inlet, Outlet, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.links import LinkServer
-from hive.runtime.wire.messages import Message, Tree, decode, encode
+from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
 from hive.storage import samples_in
 from hive.workers import Blueprint
-from hive.workers.messages import RolloutReady, Weights
+from hive.workers.best_policy import BestPolicy
+from hive.workers.messages import Evaluation, EvaluationDue, RolloutReady, Weights
+from hive.workers.pinned_blocks import held_block, next_due
 from hive.workers.schedule import LATEST
 
-__all__ = ["HostActor", "HostLink", "RemoteCollector"]
+__all__ = ["HostActor", "HostLink", "RemoteCollector", "RemoteEvaluator"]
 
 LOOK_S = 0.1  # interval between two looks at the clock: short beside any sensible hosts.silence_s
 FRESH_S = 2.0  # a host that was heard within this time is alive, so another one cannot take its place
@@ -82,14 +86,16 @@ class _Incoming:
 class HostLink:
     """What the actors of the process share: the connection to the host, and the rollouts that have arrived.
 
-    collectors: those that run on the host.
+    collectors, evaluators: those that run on the host.
     """
 
-    def __init__(self, name: str, blueprint: Blueprint, collectors: range, directory: Path) -> None:
+    def __init__(self, name: str, blueprint: Blueprint, collectors: range, evaluators: range, directory: Path) -> None:
         self.name = name
         self.blueprint = blueprint
         self.config: Config = blueprint.config
         self.collectors = collectors
+        self.evaluators = evaluators
+        self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
         self.directory = directory
         self.incoming: dict[int, _Incoming] = {}
         self.server: LinkServer | None = None
@@ -120,7 +126,7 @@ class HostLink:
         hosts, directory = self.config.hosts, RunDirectory.open(self.directory)
         self.keys = keys_of(directory, self.name)
         self.incarnation = time.time_ns()  # grows over restarts and resumed runs
-        largest = max([self.blueprint.flat.block_bytes, *(a.nbytes for a in self._empty().values())])
+        largest = max([self.blueprint.state.bytes, *(a.nbytes for a in self._empty().values())])
         limit = 2 * largest + (1 << 20)
         self.server = LinkServer(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
         index = list(hosts.cores).index(self.name)
@@ -205,6 +211,7 @@ class HostLink:
         resume = self.blueprint.resume
         return {
             "collectors": [self.collectors.start, len(self.collectors)],
+            "evaluators": [self.evaluators.start, len(self.evaluators)],
             "first": [self.incoming[number].lacks for number in self.collectors],
             "resume": {"update": resume.update, "state": resume.state, "replay": resume.has_replay} if resume else {},
         }
@@ -220,6 +227,8 @@ class HostLink:
         self.unheld.clear()
         for collector, incoming in self.incoming.items():
             self._send(client, Taken(collector, incoming.lacks))
+        for request, parts, _ in self.evaluating.values():
+            self._send(client, request, *parts)
         self.attached.set()
         self.changed.set()
 
@@ -240,6 +249,12 @@ class HostLink:
         while self.unheld and self.unheld[0] <= self.holds:
             self.unheld.popleft()
         self.changed.set()
+
+    def _evaluated(self, client: bytes, message: Evaluated, frames: Frames) -> None:
+        if message.evaluator in self.evaluating:
+            request, _, result = self.evaluating[message.evaluator]
+            if request.turn == message.turn and not result.done():
+                result.set_result(cast(Evaluation, decode(frames[:1], EVALUATIONS)))
 
     def _ping(self, client: bytes, message: Ping, frames: Frames) -> None:
         self.round_trip_s, self.waiting = message.round_trip_ns / 1e9, message.waiting
@@ -306,6 +321,17 @@ class HostLink:
         incoming.lacks += 1
         self._send(self.line, Taken(collector, incoming.lacks))
 
+    async def evaluate(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
+        """Have the host evaluate weights; waits for the result, also while the host is away."""
+        request, parts = Evaluate(due.evaluator, due.turn), [*encode(due), weights.tobytes()]
+        result: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
+        self.evaluating[due.evaluator] = request, parts, result
+        self._send(self.line, request, *parts)
+        try:
+            return await result
+        finally:
+            del self.evaluating[due.evaluator]
+
     def send_policy(self, version: int, block: np.ndarray[Any, Any]) -> None:
         """Send a version of the policy, which is copied."""
         if self._send(self.line, Policy(version), block.data):
@@ -313,10 +339,12 @@ class HostLink:
             self.unheld.append(version)
 
 
+EVALUATIONS = type_set([Evaluation])
 HANDLERS: Mapping[type[Message], Callable[[HostLink, bytes, Any, Frames], None]] = {
     Attach: HostLink._attach,
     RolloutSent: HostLink._rollout,
     Holds: HostLink._holds,
+    Evaluated: HostLink._evaluated,
     Ping: HostLink._ping,
     HostStatus: HostLink._status,
     HostLog: HostLink._log,
@@ -335,7 +363,7 @@ def _difference(blueprint: Blueprint, message: Attach) -> str:
 class HostActor(Actor):
     """Talks to one host: listens, accepts it, sends it each version of the policy, and notices when it is lost."""
 
-    behaviour = Subscription(Weights)
+    behaviour = Subscription(Weights, optional=True)
 
     def __init__(self, link: HostLink) -> None:
         self.link = link
@@ -409,6 +437,8 @@ class HostActor(Actor):
         one before, so that a slow link is never more than one behind.
         """
         link = self.link
+        if not self.behaviour.connected:  # the host has evaluators only
+            await asyncio.get_running_loop().create_future()
         most = link.config.collection.max_lag + 1 if self.in_order else 1
         while True:
             await link.attached.wait()
@@ -467,3 +497,44 @@ class RemoteCollector(Actor):
             self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
             self.link.taken(self.index)
+
+
+class RemoteEvaluator(Actor):
+    """Stands for an evaluator on another host: sends it the held weights, and passes its result on."""
+
+    role = "evaluator"
+    due = Inlet(EvaluationDue)
+    weights = Subscription(Weights)
+    evaluations = Outlet(Evaluation, pattern="broadcast")
+
+    def __init__(self, link: HostLink) -> None:
+        self.link = link
+        self.best = BestPolicy(link.blueprint, RunDirectory.open(link.directory), self.log)
+        self.made = self.status.counter("evaluations")
+
+    async def run(self) -> None:
+        while True:
+            due = await next_due(self.due, self.weights, mine=lambda due: due.evaluator == self.index)
+            try:
+                await self._evaluate(due)
+            except VersionGone as error:
+                self.note("lost", f"evaluation {due.turn} was not made: {error}")
+            self.weights.unpin()
+
+    async def _evaluate(self, due: EvaluationDue) -> None:
+        weights = held_block(self.weights, due.turn)
+        with self.status(f"wait {self.link.name}"[:23], WAIT_IN):
+            made = await self.link.evaluate(due, weights)
+        self.status.add(self.made, 1)
+        self.best.offer(
+            weights,
+            due.turn,
+            updates=due.updates,
+            env_steps=due.env_steps,
+            mean_return=made.mean_return,
+            episodes=made.episodes,
+        )
+        await self.evaluations.send(made)
+
+    async def teardown(self) -> None:
+        self.weights.unpin()

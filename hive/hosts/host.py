@@ -12,22 +12,22 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from hive.errors import WireError
 from hive.hosts.files import HostFacts
-from hive.hosts.messages import TO_HOST, Attach, End, Holds, Ping, Policy, Pong, RolloutSent, Taken
+from hive.hosts.messages import TO_HOST, Attach, End, Evaluate, Evaluated, Holds, Ping, Policy, Pong, RolloutSent, Taken
 from hive.hosts.shape import shape_of
 from hive.records import process_start_time
-from hive.runtime import Actor, Publication, Slot, SlotInlet
+from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, SlotInlet
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.links import LinkClient
-from hive.runtime.wire.messages import Message, decode, encode
+from hive.runtime.wire.messages import Message, decode, encode, type_set
 from hive.workers import Blueprint
-from hive.workers.messages import RolloutReady, Weights
+from hive.workers.messages import Evaluation, EvaluationDue, RolloutReady, Weights
 
 __all__ = ["PolicyImporter", "RolloutExporter", "RunLink"]
 
@@ -41,12 +41,16 @@ class RunLink:
         self.facts = facts
         self.shape = shape_of(blueprint)
         self.block_bytes = blueprint.flat.block_bytes
+        self.state_bytes = blueprint.state.bytes
         self.client: LinkClient | None = None
         self.attached = False  # whether the head has answered on this connection
         self.unsent: deque[Slot] = deque()
         self.untaken: dict[int, deque[Slot]] = {}  # collector -> claimed rollouts that the head may lack, oldest first
         self.lacks: dict[int, int] = {}  # collector -> the first rollout that the head lacks
         self.policies: deque[tuple[int, Frames]] = deque()
+        self.requests: deque[tuple[EvaluationDue, Frames]] = deque()
+        self.evaluated: dict[int, tuple[Message, Frames]] = {}  # evaluator -> its last result, as it was sent
+        self.requested: dict[int, int] = {}  # evaluator -> the turn that it was last asked to evaluate
         self.arrived = asyncio.Event()
         self.heard_s = time.monotonic()
         self.round_trip_ns = 0
@@ -56,7 +60,7 @@ class RunLink:
         self.bad = 0
 
     def open(self) -> None:
-        limit = 2 * self.block_bytes + (1 << 20)
+        limit = 2 * max(self.block_bytes, self.state_bytes) + (1 << 20)
         self.client = LinkClient(self.facts.keys, self.facts.head, limit, self.facts.silence_s)
         self.client.connect(self.facts.address, self._received, self._connected)
 
@@ -70,6 +74,8 @@ class RunLink:
         self.attached = False
         self.send(Attach(self.facts.incarnation, self.shape))
         self.send(Holds(self.facts.incarnation, self.holds))
+        for result, frames in self.evaluated.values():
+            self.send(result, *frames)
 
     def send(self, message: Message, *frames: Any) -> bool:
         if self.client is None:
@@ -134,6 +140,21 @@ class RunLink:
         self.policies.append((message.version, frames))
         self.arrived.set()
 
+    def _evaluate(self, message: Evaluate, frames: Frames) -> None:
+        due = cast(EvaluationDue, decode(frames[:1], DUE))
+        if len(frames) != 2 or len(frames[1]) != self.state_bytes:
+            raise WireError(f"the weights of turn {message.turn} do not have {self.state_bytes} bytes")
+        if self.requested.get(message.evaluator, -1) < message.turn:
+            self.requested[message.evaluator] = message.turn
+            self.requests.append((due, frames[1:]))
+            self.arrived.set()
+
+    def evaluation(self, evaluator: int, made: Evaluation) -> None:
+        """Send a result, and keep it for a new connection."""
+        result, frames = Evaluated(self.facts.incarnation, evaluator, made.turn), encode(made)
+        self.evaluated[evaluator] = result, frames
+        self.send(result, *frames)
+
     def _pong(self, message: Pong, frames: Frames) -> None:
         self.round_trip_ns = max(1, time.monotonic_ns() - message.sent_ns)
 
@@ -142,24 +163,32 @@ class RunLink:
         self.arrived.set()
 
 
+DUE = type_set([EvaluationDue])
 HANDLERS: Mapping[type[Message], Callable[[RunLink, Any, Frames], None]] = {
     Taken: RunLink._taken,
     Policy: RunLink._policy,
+    Evaluate: RunLink._evaluate,
     Pong: RunLink._pong,
     End: RunLink._end,
 }
 
 
 class RolloutExporter(Actor):
-    """Claims the rollouts of all collectors of this host and sends them to the head."""
+    """Claims the rollouts of all collectors of this host, and receives its evaluations, and sends them to the head."""
 
     numbered = False
-    rollouts = SlotInlet(RolloutReady)
+    rollouts = SlotInlet(RolloutReady, optional=True)
+    evaluations = Inlet(Evaluation, optional=True)
 
     def __init__(self, link: RunLink) -> None:
         self.link = link
 
     async def run(self) -> None:
+        await asyncio.gather(self._send_rollouts(), self._send_evaluations())
+
+    async def _send_rollouts(self) -> None:
+        if not self.rollouts.connected:
+            return
         self.link.retire = self.rollouts.retire
         self.link.send_rollouts()
         first = self.link.facts.collectors[0]
@@ -167,12 +196,23 @@ class RolloutExporter(Actor):
             slot = await self.rollouts.claim()
             self.link.add(first + slot.producer, slot)
 
+    async def _send_evaluations(self) -> None:
+        if not self.evaluations.connected:
+            return
+        asked = self.link.requested
+        async for made in self.evaluations:
+            evaluator = next((index for index, turn in asked.items() if turn == made.turn), None)
+            if evaluator is not None:
+                self.link.evaluation(evaluator, made)
+
 
 class PolicyImporter(Actor):
-    """Publishes the versions of the policy that the head sends."""
+    """Publishes the versions of the policy that the head sends, and the weights that it wants evaluated."""
 
     numbered = False
-    behaviour = Publication(Weights)
+    behaviour = Publication(Weights, optional=True)
+    weights = Publication(Weights, optional=True)
+    due = Outlet(EvaluationDue, pattern="broadcast", when_full="wait", optional=True)
 
     def __init__(self, link: RunLink) -> None:
         self.link = link
@@ -180,22 +220,22 @@ class PolicyImporter(Actor):
         self.waiting = self.status.phase("wait head", WAIT_IN)
 
     async def setup(self) -> None:
-        self.link.holds = self.behaviour.latest
+        if self.behaviour.connected:
+            self.link.holds = self.behaviour.latest
         self.link.open()
 
     async def run(self) -> None:
         watching = asyncio.ensure_future(self._watch())
         try:
-            while not self.link.ended and not watching.done():
+            while not self.link.ended:
                 self.status.enter(self.waiting)
                 self.link.arrived.clear()
                 while self.link.policies:
                     self._publish(*self.link.policies.popleft())
+                while self.link.requests:
+                    await self._request(*self.link.requests.popleft())
                 if not self.link.ended:
-                    await asyncio.wait(
-                        [watching, asyncio.ensure_future(self.link.arrived.wait())],
-                        return_when=asyncio.FIRST_COMPLETED,
-                    )
+                    await self.link.arrived.wait()
         finally:
             watching.cancel()
         self.end_run(self.link.ended)
@@ -207,6 +247,14 @@ class PolicyImporter(Actor):
             self.status.show_version(version, 0)
         self.link.holds = self.behaviour.latest
         self.link.send(Holds(self.link.facts.incarnation, self.link.holds))
+
+    async def _request(self, due: EvaluationDue, frames: Frames) -> None:
+        """Publish the weights of a turn, hold them for the evaluator, and tell it."""
+        if due.turn > self.weights.latest:
+            self.weights.begin()[:] = np.frombuffer(frames[0], np.uint8)
+            self.weights.publish(due.turn)
+        self.weights.board.hold(due.evaluator - self.link.facts.evaluators[0], due.turn)
+        await self.due.send(due)
 
     async def _watch(self) -> None:
         """Ping the head; return when it is silent, or this host's agent has exited."""

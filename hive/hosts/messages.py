@@ -1,14 +1,15 @@
 """The messages between the head and a host.
 
     agent -> head       Join · HostStatus · HostLog · HostEnded · Answer   head -> agent  Accepted · Refused · End · Ask
-    link process -> head  Attach · RolloutSent (+ one frame per field) · Holds · Ping
-    head -> link process  Taken · Policy (+ the block) · Pong · End
+    link process -> head  Attach · RolloutSent (+ a frame per field) · Holds · Evaluated (+ the evaluation) · Ping
+    head -> link process  Taken · Policy (+ the block) · Evaluate (+ the request and the weights) · Pong · End
 
 Every message of a host names its incarnation, that of the `Accepted`. The head ignores and counts those of another one.
 
     RolloutSent     repeated after a new connection, until a Taken says that the head has committed it
     Taken           the first rollout of a collector that the head lacks; repeated for each Attach and each Ping
     Policy          repeated after a new connection, until a Holds names it or a later version
+    Evaluate        repeated after a new connection, until an Evaluated answers it; that is repeated, too
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ __all__ = [
     "Ask",
     "Attach",
     "End",
+    "Evaluate",
+    "Evaluated",
     "Holds",
     "HostEnded",
     "HostLog",
@@ -165,5 +168,20 @@ class Policy(Message):
     version: int
 
 
-TO_HEAD = type_set([Join, HostStatus, HostLog, HostEnded, Answer, Attach, RolloutSent, Holds, Ping])
-TO_HOST = type_set([Accepted, Refused, End, Ask, Taken, Policy, Pong])
+class Evaluate(Message):
+    """Asks for an evaluation of the weights of a turn. An EvaluationDue and the block of the weights follow."""
+
+    evaluator: int
+    turn: int
+
+
+class Evaluated(Message):
+    """The Evaluation of a turn follows."""
+
+    incarnation: int
+    evaluator: int
+    turn: int
+
+
+TO_HEAD = type_set([Join, HostStatus, HostLog, HostEnded, Answer, Attach, RolloutSent, Holds, Evaluated, Ping])
+TO_HOST = type_set([Accepted, Refused, End, Ask, Taken, Policy, Evaluate, Pong])

@@ -1,7 +1,7 @@
 """The part of a run that runs on another host, as a topology of its own.
 
 `part_of` takes the topology of the run without hosts, as the head builds it, so that the collectors here have the class
-and the parameters that a custom topology gives them. Of it, the part has the collectors of this host. The two actors of
+and the parameters that a custom topology gives them. Of it, the part has the actors of this host. The two actors of
 the link process take the places of the rest (hive.hosts.host).
 """
 
@@ -18,16 +18,29 @@ LINK = "link"  # the process that talks to the head
 
 
 def part_of(whole: Topology, blueprint: Blueprint, facts: HostFacts) -> Topology:
-    """Return the topology of the collectors of a host. Raises TopologyError."""
-    config, (first, count) = blueprint.config, facts.collectors
-    collectors, link = whole["collectors"], RunLink(facts, blueprint)
+    """Return the topology of the collectors and evaluators of a host. Raises TopologyError."""
+    config, link = blueprint.config, RunLink(facts, blueprint)
     t = Topology()
-    collector = t.add(collectors.cls, group="collectors", count=count, first=first, **collectors.parameters)
     exporter = t.add(RolloutExporter, process=LINK, link=link)
     importer = t.add(PolicyImporter, process=LINK, link=link)
-    # What the exporter had claimed when it was killed, its successor sends: the head may not have it.
-    slots = Slots(blueprint.rollout_layout, slots=config.collection.slots, first=tuple(facts.first), on_death="reoffer")
-    t.connect(collector.rollouts, exporter.rollouts, slots)
-    board = Board(blueprint.flat.block_bytes, keep=config.collection.max_lag + 1)
-    t.connect(importer.behaviour, collector.behaviour, board)
+    first, count = facts.collectors
+    if count:
+        collectors = whole["collectors"]
+        collector = t.add(collectors.cls, group="collectors", count=count, first=first, **collectors.parameters)
+        # What the exporter had claimed when it was killed, its successor sends: the head may not have it.
+        layout, slots = blueprint.rollout_layout, config.collection.slots
+        t.connect(
+            collector.rollouts,
+            exporter.rollouts,
+            Slots(layout, slots=slots, first=tuple(facts.first), on_death="reoffer"),
+        )
+        board = Board(blueprint.flat.block_bytes, keep=config.collection.max_lag + 1)
+        t.connect(importer.behaviour, collector.behaviour, board)
+    first, count = facts.evaluators
+    if count:
+        evaluators = whole["evaluator"]
+        evaluator = t.add(evaluators.cls, group="evaluator", count=count, first=first, **evaluators.parameters)
+        t.connect(importer.weights, evaluator.weights, Board(blueprint.state.bytes, keep=count))
+        t.connect(importer.due, evaluator.due)
+        t.connect(evaluator.evaluations, exporter.evaluations)
     return t

@@ -13,7 +13,8 @@ __all__ = ["shape_of", "without_hosts"]
 def without_hosts(config: Config) -> Config:
     """Return the config of the same run on one machine."""
     collection = dataclasses.replace(config.collection, hosts=())
-    return dataclasses.replace(config, hosts=type(config.hosts)(), collection=collection)
+    evaluation = dataclasses.replace(config.evaluation, hosts=())
+    return dataclasses.replace(config, hosts=type(config.hosts)(), collection=collection, evaluation=evaluation)
 
 
 def shape_of(blueprint: Blueprint) -> str:

@@ -11,10 +11,10 @@ import math
 import shutil
 from pathlib import Path
 
-from hive.config import HEAD, Config, PPOConfig
+from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
 from hive.hosts.files import host_facts, resumed_elsewhere
-from hive.hosts.head import HostActor, HostLink, RemoteCollector
+from hive.hosts.head import HostActor, HostLink, RemoteCollector, RemoteEvaluator
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
 from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq
 from hive.runtime.run.hosts_status import HOST
@@ -86,13 +86,13 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     _connect_state(t, blueprint, collector, worker, learner, recorder)
     if blueprint.replays:
         _connect_replay(t, blueprint, worker, learner, recorder)
-    _connect_hosts(t, blueprint, collector, learner, directory)
     t.connect(learner.metrics, recorder.metrics)
     t.connect(learner.checkpoints, recorder.checkpoints)
     if blueprint.best_by == "evaluation":
         _evaluate(t, blueprint, learner, recorder, directory)
     elif blueprint.best_by == "training":
         t.connect(learner.improved, recorder.improved)
+    _connect_hosts(t, blueprint, directory)
 
     counters = REPLAY_VALUES if blueprint.replays else ()
     t.results(learner, *RESULTS, *info_counters(blueprint.config.env.info), *counters)
@@ -155,15 +155,20 @@ def _connect_state(
         t.connect(learner.behaviour, worker.behaviour)
 
 
-def _connect_hosts(t: Topology, blueprint: Blueprint, collector: Group, learner: Group, directory: Path) -> None:
-    """Let other hosts run some of the collectors (hive.hosts)."""
-    for name, collectors in blueprint.config.placement.items():
-        if name == HEAD:
+def _connect_hosts(t: Topology, blueprint: Blueprint, directory: Path) -> None:
+    """Let other hosts run some of the collectors and evaluators (hive.hosts)."""
+    config, nobody = blueprint.config, range(0)
+    for name in config.hosts.cores:
+        collectors, evaluators = config.placement.get(name, nobody), config.evaluator_placement.get(name, nobody)
+        if not collectors and not evaluators:
             continue
-        process, link = f"{HOST}{name}", HostLink(name, blueprint, collectors, directory)
+        process, link = f"{HOST}{name}", HostLink(name, blueprint, collectors, evaluators, directory)
         host = t.add(HostActor, group=process, name=process, link=link)
-        t.substitute(collector, collectors, RemoteCollector, process=process, link=link)
-        t.connect(learner.behaviour, host.behaviour)
+        if collectors:
+            t.substitute(t["collectors"], collectors, RemoteCollector, process=process, link=link)
+            t.connect(t["learner"].behaviour, host.behaviour)
+        if evaluators:
+            t.substitute(t["evaluator"], evaluators, RemoteEvaluator, process=process, link=link)
 
 
 def _check_disk(blueprint: Blueprint, directory: Path) -> None:

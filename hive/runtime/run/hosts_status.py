@@ -21,7 +21,7 @@ __all__ = ["HOST", "STATUS_FOLDER", "host_of", "with_hosts"]
 
 STATUS_FOLDER = "hosts"  # folder of a run directory
 HOST = "host-"  # beginning of the name of the process and the actor on the head that talk to a host
-FRESH_S = 3.0  # age at which a host's status is no longer shown; the host sends two a second
+FRESH_S = 5.0  # age at which a host's status is no longer shown; the host sends two a second
 
 # What the host knows of an actor.
 TAKEN = (
