@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hive.cli.arguments import add_overrides
+from hive.cli.arguments import add_config_file, add_json, add_overrides
 from hive.cli.tables import print_table
 from hive.config import ATARI, SCHEMES, TUNED, load_config, reasoned, render, template, tuned
 from hive.config.syntax import hint_for_python
@@ -59,9 +59,9 @@ def add_config(commands: Any) -> None:
         description="Show every key of a config: its value, where the value comes from, and what the key means.",
         epilog="example: hive config cartpole.toml -s collection.workers=4",
     )
-    config.add_argument("config", type=Path, help="a TOML file")
+    add_config_file(config)
     add_overrides(config)
-    config.add_argument("--json", action="store_true", help="print one JSON object: key -> {value, origin}")
+    add_json(config, "one JSON object: key -> {value, origin}")
     config.set_defaults(run=run_config)
 
 

@@ -155,15 +155,19 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
     if len(matches) > 1:
         raise UsageError(f"`{text}` matches {_list(matches, ' and ')}", hint="write a whole name")
     if not matches:
-        raise _no_match(text, runs)
+        raise _no_match(text, runs[len(elsewhere) :], elsewhere)
     return matches[0]
 
 
-def _no_match(text: str, runs: Sequence[RunDirectory]) -> UsageError:
+def _no_match(text: str, runs: Sequence[RunDirectory], elsewhere: Sequence[RunDirectory]) -> UsageError:
     """Return the error for a text that names no run. It names the runs that the user may have meant."""
     live = [run for run in runs if _alive(run)]
-    near = difflib.get_close_matches(text, [run.name for run in runs], n=1)
-    known = f"; live: {_list(live)}" if live else f"; newest: {_list(runs)}" if runs else ""
+    ended = [run for run in runs if run not in live]
+    lists = {"live": live, "ended": ended, "live elsewhere": elsewhere}
+    known = "".join(f"; {what}: {_list(some)}" for what, some in lists.items() if some)
+    # A name that differs only in its number is no typing error.
+    names = [run.name for run in (*elsewhere, *runs) if run.name.rpartition("-")[0] != text.rpartition("-")[0]]
+    near = difflib.get_close_matches(text, names, n=1)
     return UsageError(f"no run matches `{text}`{known}", hint=f"did you mean `{near[0]}`?" if near else "")
 
 
