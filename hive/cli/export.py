@@ -20,6 +20,7 @@ from hive.cli.evaluate import checkpoints_of
 from hive.cli.select_run import chosen_run
 from hive.errors import UsageError
 from hive.printable import printable
+from hive.records.export_files import check_export_file
 
 if TYPE_CHECKING:
     from hive.algorithms import Exported
@@ -53,10 +54,11 @@ def run_export(options: argparse.Namespace) -> int:
     run = chosen_run(options.run_name)
     if options.which == "all":
         raise UsageError("a file holds one policy", hint="use --which latest, best, or the number of an update")
+    output = options.output or Path(f"{run.name}.onnx")
+    check_export_file(output)
     (checkpoint,) = checkpoints_of(run, options.which)
     from hive.algorithms import export
 
-    output = options.output or Path(f"{run.name}.onnx")
     done = export(checkpoint.path, output, own_code=True)  # executes the config's user code, as `hive resume` does
     if options.json:
         print(json.dumps({**dataclasses.asdict(done), "path": str(done.path), **_ports(done)}, indent=2))

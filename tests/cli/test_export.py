@@ -59,4 +59,5 @@ def test_mistakes(place: Place) -> None:
     place.ended()
     assert "cartpole-1 has no checkpoint" in place.hive("export").err
     assert "a file holds one policy" in place.hive("export", "--which", "all").err
+    assert "has no suffix of a format" in place.hive("export", "-o", "policy.pt").err
     assert place.hive("export", "nothing").code == 2
