@@ -135,7 +135,7 @@ def find_runs(home: Path) -> list[RunDirectory]:
 def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -> RunDirectory:
     """Return the run that `text` names: a name, a path, a unique prefix of a name, or "latest".
 
-    `elsewhere` are runs outside of `home` that can be selected by name too; a name in `home` has precedence.
+    `elsewhere` are runs outside of `home` that can be selected by name too; those in `home` have precedence.
     Raises UsageError if no run matches, or more than one.
     """
     runs = find_runs(home)
@@ -143,8 +143,7 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
         if not runs:
             raise UsageError(f"no run in `{home}` yet", hint="start one: `hive up config.toml`")
         return runs[-1]
-    runs = [*elsewhere, *runs]
-    named = {run.name: run for run in runs}
+    named = {run.name: run for run in (*elsewhere, *runs)}
     if text in named:
         return named[text]
     try:
@@ -152,10 +151,11 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
     except RecordError:
         pass  # not a path either: try prefixes
     matches = [run for run in runs if run.name.startswith(text)]
+    matches = matches or [run for run in elsewhere if run.name.startswith(text)]
     if len(matches) > 1:
         raise UsageError(f"`{text}` matches {_list(matches, ' and ')}", hint="write a whole name")
     if not matches:
-        raise _no_match(text, runs[len(elsewhere) :], elsewhere)
+        raise _no_match(text, runs, elsewhere)
     return matches[0]
 
 

@@ -109,6 +109,9 @@ def test_a_name_here_goes_before_one_elsewhere(place: Place) -> None:
     elsewhere(place, "cartpole")
     here = place.ended()
     assert named_run("cartpole-1") == here
+    elsewhere(place, "cartwheel")
+    assert named_run("cart") == here  # also by a prefix
+    assert named_run("cartw").name == "cartwheel-1"
     assert named_run(str(place.folder / "other" / "cartpole-1")).path != here.path
 
 
