@@ -25,5 +25,7 @@ def play(file: str, episodes: int) -> list[float]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/play_onnx.py FILE.onnx")
     played = play(sys.argv[1], episodes=10)
     sys.stdout.write(f"mean return of {len(played)} episodes: {sum(played) / len(played):.1f}\n")

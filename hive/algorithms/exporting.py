@@ -40,6 +40,7 @@ from hive.algorithms.policy_graph import PolicyGraph, Port
 from hive.config import load_config
 from hive.errors import HiveError, NetworkError, UsageError
 from hive.records import Checkpoint, RunDirectory, checkpoint_at, held, write_bytes
+from hive.records.export_files import ONNX, check_export_file
 from hive.records.weights import weights_bytes
 
 __all__ = ["Exported", "export"]
@@ -47,7 +48,6 @@ __all__ = ["Exported", "export"]
 OPSET = 17  # the first with LayerNormalization; onnxruntime has it since 1.12 of 2022
 IR_VERSION = 8  # that of the first onnx with OPSET; a newer one would make older runtimes refuse the file
 TRACED_ROWS = 2  # observations of the trace; one row, unlike others, might be broadcast
-SUFFIXES = (".onnx", ".safetensors")
 MISSING = "pip install 'hive[export]'"
 
 # A warning of the exporter that does not concern the result: the bounds of actions, for example, are constants.
@@ -81,8 +81,8 @@ def export(place: str | Path, path: str | Path, which: str = "latest", *, own_co
     network that cannot be exported, and if the result differs from the policy.
     """
     path = Path(path)
-    _check_path(path)
-    onnx = _imported("onnx") if path.suffix == ".onnx" else None
+    check_export_file(path)
+    onnx = _imported("onnx") if path.suffix == ONNX else None
     (checkpoint,) = held(lambda: [checkpoint_at(str(place), which)])
     policy = policy_of(checkpoint, own_code=own_code, exact=True)
     facts = _facts(checkpoint, policy)
@@ -101,19 +101,6 @@ def export(place: str | Path, path: str | Path, which: str = "latest", *, own_co
     write_bytes(path, data)
     compared = 0 if difference is None else OBSERVATIONS
     return Exported(path, len(data), facts, tuple(graph.inputs), tuple(graph.outputs), compared, difference)
-
-
-def _check_path(path: Path) -> None:
-    """Raise UsageError for a file that cannot be written, before any work."""
-    if path.suffix not in SUFFIXES:
-        raise UsageError(
-            f"`{path}` has no suffix of a format that hive writes",
-            hint="use .onnx for the whole policy, or .safetensors for its weights",
-        )
-    if path.exists() or path.is_symlink():
-        raise UsageError(f"`{path}` already exists", hint="choose another name, or remove it")
-    if not path.parent.is_dir():
-        raise UsageError(f"cannot write `{path}`: `{path.parent}` is not a folder", hint="create it first")
 
 
 def _imported(name: str) -> ModuleType:

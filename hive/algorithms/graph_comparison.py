@@ -23,7 +23,7 @@ from hive.networks.normalization import NormalizedNetwork
 
 __all__ = ["OBSERVATIONS", "TOLERANCE", "compare"]
 
-OBSERVATIONS = 1_000  # for each comparison
+OBSERVATIONS = 1_000  # number of observations in each comparison
 ENVIRONMENTS = 40  # observations at once; the other axis is time, so that states are used
 TOLERANCE = 1e-4  # float32 sums in another order differ by 1e-7 to 1e-5 in deep networks, wrong graphs by far more
 

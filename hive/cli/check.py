@@ -26,7 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_overrides
+from hive.cli.arguments import add_config_file, add_json, add_overrides, add_topology
 from hive.cli.check_environment import check_environment, frames_text
 from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
@@ -62,18 +62,18 @@ def add_check(commands: Any) -> None:
         "how old the policies are that it uses, and run it for a few steps in this process. No run is left behind.",
         epilog="example: hive check cartpole.toml --svg cartpole.svg",
     )
-    check.add_argument("config", type=Path, nargs="?", help="a TOML file")
+    add_config_file(check, nargs="?")
     add_overrides(check)
     check.add_argument(
         "--env", metavar="ID", help="examine only this environment, with the config's other keys if given"
     )
-    check.add_argument("--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology, as for `hive up`")
+    add_topology(check)
     check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
     check.add_argument(
         "--tune", action="store_true", help="measure where actors should compute, and print the keys; takes about 20 s"
     )
-    check.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(check)
     check.set_defaults(run=run_check)
 
 

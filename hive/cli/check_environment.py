@@ -41,11 +41,20 @@ NUMBER_BYTES = {"float32": 4, "uint8": 1}
 
 def check_environment(options: argparse.Namespace) -> int:
     """Print the report; return the exit code. Raises HiveError for an environment that hive cannot use."""
-    from hive.envs import configured_spec, examine, preset_for, takes_native, unrepeatable, wrappers_of
+    from hive.envs import (
+        configured_spec,
+        examine,
+        needed_wrappers,
+        preset_for,
+        takes_native,
+        unrepeatable,
+        wrappers_of,
+    )
 
     sets = [f"env.id={json.dumps(options.env)}", *options.set]
     if options.config is None:
-        sets.insert(0, f"env.preset={preset_for(options.env)}")  # as `hive init` sets it
+        wrappers = json.dumps(needed_wrappers(options.env))
+        sets[:0] = [f"env.preset={preset_for(options.env)}", f"env.wrappers={wrappers}"]  # as `hive init` sets them
     given = load_config(options.config or "run.toml", sets, text=None if options.config else "")
     env, spec = given.env, configured_spec(given.env)
     config, origin = (given, str(options.config)) if options.config else _chosen(spec, options.env, sets)

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.select_run import chosen_run, named_run
+from hive.cli.arguments import DEFAULT_RUN, add_json
+from hive.cli.select_run import chosen_run, named_run, say_default
 from hive.cli.suggest import did_you_mean, listed
 from hive.cli.tables import markdown_table, print_table
 from hive.errors import UsageError
@@ -63,7 +64,7 @@ def add_compare(commands: Any) -> None:
     )
     form = compare.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="print Markdown tables")
-    form.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(form)
     compare.add_argument(
         "-o",
         "--png",
@@ -82,7 +83,7 @@ def add_plot(commands: Any) -> None:
         epilog=f"{RUNS}\n\nexample: hive plot 'cartpole*' --x seconds -o curves.svg",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    plot.add_argument("runs", nargs="*", metavar="RUN", help="see below; default: the live run, else the newest")
+    plot.add_argument("runs", nargs="*", metavar="RUN", help=f"see below; default: {DEFAULT_RUN}")
     plot.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="file to write: .png or .svg")
     plot.add_argument("--x", choices=AXES, default=AXES[0], help=f"horizontal axis (default {AXES[0]})")
     plot.add_argument("--metric", default=RETURN, metavar="NAME", help=f"metric to draw (default {RETURN})")
@@ -151,7 +152,12 @@ def _groups(texts: Sequence[str], metrics: Sequence[str]) -> list[Group]:
     from hive.comparison.curves import read_run
     from hive.comparison.selection import Selected, grouped, select
 
-    selected = select(texts, find_runs(home_folder()), named_run) if texts else [Selected(chosen_run(None), "")]
+    if texts:
+        selected = select(texts, find_runs(home_folder()), named_run)
+    else:
+        run = chosen_run(None)
+        say_default(None, run)
+        selected = [Selected(run, "")]
     return grouped((one, read_run(one.directory, metrics)) for one in selected)
 
 

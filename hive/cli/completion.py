@@ -108,14 +108,15 @@ def _actors(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
 
 def _checkpoints(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return what `--which` accepts: words, and the updates of the checkpoints of the first given run."""
-    from hive.cli.select_run import named_run
+    given = getattr(parsed_args, "runs", None) or [getattr(parsed_args, "run_name", None)]
+    from hive.cli.select_run import chosen_run
     from hive.errors import HiveError
 
-    words = ["latest", "best", "all"]
+    words = ["latest", "best", *(["all"] if hasattr(parsed_args, "runs") else [])]  # only `hive eval` takes all
     try:
-        run = named_run(parsed_args.runs[0])
-    except (HiveError, LookupError, TypeError):
-        return words  # no run was given before the option
+        run = chosen_run(given[0])
+    except HiveError:
+        return words
     return [*words, *sorted(path.name for path in run.checkpoints.glob("[0-9]*"))]
 
 

@@ -17,7 +17,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from hive.cli.select_run import LIVE_RUN, RUN, live_run, name_from_here
+from hive.cli.arguments import ONLY_LIVE_RUN, RUN, add_run
+from hive.cli.select_run import live_run, name_from_here
 from hive.cli.suggest import listed
 from hive.errors import HiveError, UsageError
 from hive.monitor.tail import Tail
@@ -59,7 +60,7 @@ def add_down(commands: Any) -> None:
         "`hive resume` can continue it.",
         epilog="example: hive down cartpole-1",
     )
-    down.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
+    add_run(down, ONLY_LIVE_RUN)
     down.add_argument("--now", action="store_true", help="kill all processes at once; nothing is saved")
     down.set_defaults(run=run_down)
 
@@ -71,7 +72,7 @@ def add_pause(commands: Any) -> None:
         "to those of a run that was not paused.",
         epilog="example: hive pause cartpole-1",
     )
-    pause.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
+    add_run(pause, ONLY_LIVE_RUN)
     pause.set_defaults(run=run_pause)
 
 
@@ -81,7 +82,7 @@ def add_save(commands: Any) -> None:
         description="Write a checkpoint of a running run now, and print its path. The run continues.",
         epilog="example: hive save cartpole-1",
     )
-    save.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
+    add_run(save, ONLY_LIVE_RUN)
     save.set_defaults(run=run_save)
 
 

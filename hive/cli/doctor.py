@@ -23,7 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.select_run import chosen_run
+from hive.cli.arguments import add_json, add_run
+from hive.cli.select_run import named_run
 from hive.errors import HiveError, PlatformError
 from hive.native import check_native
 from hive.records import (
@@ -82,14 +83,14 @@ def add_doctor(commands: Any) -> None:
         "The exit code is 1 if a finding is bad.",
         epilog="example: hive doctor cartpole-1",
     )
-    doctor.add_argument("run_name", nargs="?", metavar="RUN", help="check this run instead of the machine")
-    doctor.add_argument("--json", action="store_true", help="print one JSON array of findings")
+    add_run(doctor, "this machine instead of a run")
+    add_json(doctor, "one JSON array of findings")
     doctor.set_defaults(run=run_doctor)
 
 
 def run_doctor(options: argparse.Namespace) -> int:
     name = options.run_name
-    findings = [*(machine_findings() if name is None else run_findings(chosen_run(name)))]
+    findings = [*(machine_findings() if name is None else run_findings(named_run(name)))]
     if options.json:
         print(json_text([asdict(finding) for finding in findings], indent=2))
     else:

@@ -22,18 +22,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_overrides, whole_number
-from hive.cli.select_run import RUN, chosen_run
+from hive.cli.arguments import add_json, add_overrides, add_runs, add_which, whole_number
+from hive.cli.select_run import chosen_run
 from hive.cli.suggest import listed
 from hive.cli.tables import print_table
-from hive.config import Config, load_config
 from hive.errors import UsageError
 from hive.printable import obeyed, printable
-from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints
-from hive.records.videos import check_video_file
+from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, run_state
 
 if TYPE_CHECKING:
     from hive.algorithms import Policy
+    from hive.config import Config
     from hive.workers import Evaluation, Recording
 
 __all__ = [
@@ -51,7 +50,6 @@ __all__ = [
 EPISODES = 100
 VIDEO_EPISODES = 1
 MOST_VIDEO_EPISODES = 100  # more than a viewer watches; a video also has a limit of pictures (hive.records.videos)
-WHICH = "the newest checkpoint; best: the best policy by evaluation or training return; "
 HEAD = ("RUN", "CHECKPOINT", "STEPS", "EPISODES", "RETURN", "DEVIATION", "MIN", "MAX", "LENGTH")
 
 
@@ -62,12 +60,8 @@ def add_eval(commands: Any) -> None:
         "play from the same initial states.",
         epilog="example: hive eval cartpole-1 --which best --episodes 20",
     )
-    evaluate.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; default: the live run, else the newest")
-    evaluate.add_argument(
-        "--which",
-        default="latest",
-        help=f"latest (default): {WHICH}all: every checkpoint; or the number of an update, as in checkpoints/",
-    )
+    add_runs(evaluate)
+    add_which(evaluate, every=True)
     evaluate.add_argument(
         "--episodes",
         type=whole_number("number of episodes", 1),
@@ -83,7 +77,7 @@ def add_eval(commands: Any) -> None:
         metavar="N",
         help=f"number of episodes in the video (default {VIDEO_EPISODES}, at most {MOST_VIDEO_EPISODES})",
     )
-    evaluate.add_argument("--json", action="store_true", help="print one JSON array")
+    add_json(evaluate, "one JSON array")
     evaluate.set_defaults(run=run_eval)
 
 
@@ -141,6 +135,8 @@ def _check_video(options: argparse.Namespace, checkpoints: int) -> None:
         raise UsageError(
             f"--video records one checkpoint, and {checkpoints} are selected", hint="name one run, without --which all"
         )
+    from hive.records.videos import check_video_file
+
     check_video_file(options.video)
 
 
@@ -158,7 +154,7 @@ def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
         return [best_of(run)]
     there = list_checkpoints(run.checkpoints, verify=True)
     if not there:
-        raise UsageError(f"{run.name} has no checkpoint", hint="`hive save` writes one while the run is live")
+        raise UsageError(f"{run.name} has no checkpoint", hint=_hint_without_checkpoint(run))
     if which == "all":
         return there
     if which == "latest":
@@ -169,10 +165,17 @@ def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
     raise UsageError(f"{run.name} has no checkpoint `{which}`", hint=f"use latest, best, all, or one of {names}")
 
 
+def _hint_without_checkpoint(run: RunDirectory) -> str:
+    if run_state(run) == "running":
+        return f"`hive save {run.name}` writes one now"
+    return "it ended before the first one; checkpoint.every says how often one is written"
+
+
 def policy_and_config(run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]) -> tuple[Policy, Config]:
     """Return the policy of a checkpoint and the config of its run. It executes the config's user code, as `hive resume`
     does. Raises RecordError and ConfigError."""
     from hive.algorithms import policy_of
+    from hive.config import load_config
 
     return policy_of(checkpoint, own_code=True), load_config(run.resolved_file, overrides)
 

@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hive.cli.arguments import add_json, add_run, add_which
 from hive.cli.evaluate import checkpoints_of
-from hive.cli.select_run import RUN, chosen_run
+from hive.cli.select_run import chosen_run
 from hive.errors import UsageError
 from hive.printable import printable
+from hive.records.export_files import check_export_file
 
 if TYPE_CHECKING:
     from hive.algorithms import Exported
@@ -34,7 +36,7 @@ def add_export(commands: Any) -> None:
         "observations to actions, or its weights with a description as safetensors.",
         epilog="example: hive export cartpole-1 -o cartpole.onnx --which best",
     )
-    export.add_argument("name", nargs="?", metavar="RUN", help=f"{RUN}; default: the live run, else the newest")
+    add_run(export)
     export.add_argument(
         "-o",
         "--output",
@@ -42,25 +44,21 @@ def add_export(commands: Any) -> None:
         metavar="FILE",
         help="file to write, FILE.onnx or FILE.safetensors; an existing file is never overwritten (default: RUN.onnx)",
     )
-    export.add_argument(
-        "--which",
-        default="latest",
-        help="latest (default): the newest checkpoint; best: the best policy by evaluation or training return; or the "
-        "number of an update, as in checkpoints/",
-    )
-    export.add_argument("--json", action="store_true", help="print one JSON object")
+    add_which(export)
+    add_json(export)
     export.set_defaults(run=run_export)
 
 
 def run_export(options: argparse.Namespace) -> int:
     """Run `hive export`; return the exit code."""
-    run = chosen_run(options.name)
+    run = chosen_run(options.run_name)
     if options.which == "all":
         raise UsageError("a file holds one policy", hint="use --which latest, best, or the number of an update")
+    output = options.output or Path(f"{run.name}.onnx")
+    check_export_file(output)
     (checkpoint,) = checkpoints_of(run, options.which)
     from hive.algorithms import export
 
-    output = options.output or Path(f"{run.name}.onnx")
     done = export(checkpoint.path, output, own_code=True)  # executes the config's user code, as `hive resume` does
     if options.json:
         print(json.dumps({**dataclasses.asdict(done), "path": str(done.path), **_ports(done)}, indent=2))

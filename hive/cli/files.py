@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hive.cli.arguments import add_overrides
+from hive.cli.arguments import add_config_file, add_json, add_overrides
 from hive.cli.tables import print_table
 from hive.config import ATARI, SCHEMES, TUNED, load_config, reasoned, render, template, tuned
 from hive.config.syntax import hint_for_python
@@ -59,9 +59,9 @@ def add_config(commands: Any) -> None:
         description="Show every key of a config: its value, where the value comes from, and what the key means.",
         epilog="example: hive config cartpole.toml -s collection.workers=4",
     )
-    config.add_argument("config", type=Path, help="a TOML file")
+    add_config_file(config)
     add_overrides(config)
-    config.add_argument("--json", action="store_true", help="print one JSON object: key -> {value, origin}")
+    add_json(config, "one JSON object: key -> {value, origin}")
     config.set_defaults(run=run_config)
 
 
@@ -99,11 +99,11 @@ def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
 
 def _starting_config(env_id: str, scheme: str | None) -> str:
     """Return the text of a config, with tuned settings if there are some for this environment and scheme."""
-    from hive.envs import describe, described, preset_for, settings_by_spaces
+    from hive.envs import describe, described, needed_wrappers, preset_for, settings_by_spaces
     from hive.envs.masks import info_has_mask
 
-    preset = preset_for(env_id)
-    spec = describe(env_id, {}, preset=preset)
+    preset, wrappers = preset_for(env_id), needed_wrappers(env_id)
+    spec = describe(env_id, {}, preset=preset, wrappers=wrappers)
     known = tuned(env_id)
     scheme = scheme or next(iter(known), DEFAULT_SCHEME)
     if scheme in known:
@@ -111,7 +111,8 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
         return template(env_id, scheme, reasoned(known[scheme].keys, env_id, scheme), origin)
     others = f" of this scheme (but of {', '.join(known)})" if known else ""
     origin = f"No tuned settings{others}: chosen by the spaces ({described(spec)})."
-    settings = settings_by_spaces(spec, scheme, preset, info_has_mask=info_has_mask(env_id))
+    masked = info_has_mask(env_id)
+    settings = settings_by_spaces(spec, scheme, preset, wrappers=wrappers, info_has_mask=masked)
     return template(env_id, scheme, settings, origin)
 
 

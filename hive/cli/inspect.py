@@ -12,8 +12,9 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from hive.cli.arguments import ONLY_LIVE_RUN, add_json, add_run
 from hive.cli.control import connected
-from hive.cli.select_run import LIVE_RUN, chosen_run, live_run
+from hive.cli.select_run import chosen_run, live_run, say_default
 from hive.cli.suggest import did_you_mean, listed
 from hive.errors import UsageError
 from hive.monitor.line import event_text
@@ -31,9 +32,9 @@ def add_stack(commands: Any) -> None:
         description="Show the stacks of actors: the code that each is executing now, even if it is stuck.",
         epilog="example: hive stack cartpole-1 learner-0",
     )
-    stack.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
+    add_run(stack, ONLY_LIVE_RUN)
     stack.add_argument("actor", nargs="?", metavar="ACTOR", help="only this actor (default: all)")
-    stack.add_argument("--json", action="store_true", help="print one JSON array")
+    add_json(stack, "one JSON array")
     stack.set_defaults(run=run_stack)
 
 
@@ -43,7 +44,7 @@ def add_history(commands: Any) -> None:
         description="Show the last state transitions of actors (live runs only) and the events of the run's event log.",
         epilog="example: hive history cartpole-1 collector-0",
     )
-    history.add_argument("run_name", nargs="?", metavar="RUN", help=f"{LIVE_RUN}, else the newest")
+    add_run(history)
     history.add_argument("actor", nargs="?", metavar="ACTOR", help="only this actor (default: all)")
     history.add_argument(
         "-n",
@@ -53,12 +54,13 @@ def add_history(commands: Any) -> None:
         metavar="N",
         help=f"show the last N events (default {EVENTS_SHOWN})",
     )
-    history.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(history)
     history.set_defaults(run=run_history)
 
 
 def run_stack(options: argparse.Namespace) -> int:
     directory = live_run(options.run_name)
+    say_default(options.run_name, directory)
     with connected(directory) as client:
         rows = _chosen(directory, client.status()["actors"], options.actor)
         stacks: dict[str, str] = {}  # process -> its stacks, which include those of all actors in it
@@ -104,6 +106,7 @@ def _unknown_actor(directory: RunDirectory, actor: str, names: list[str]) -> Usa
 
 def run_history(options: argparse.Namespace) -> int:
     directory = chosen_run(options.run_name)
+    say_default(options.run_name, directory)
     transitions = _transitions(directory, options.actor)
     events = [event for event in read_jsonl(directory.events_file) if _concerns(event, options.actor)]
     events = events[max(len(events) - options.tail, 0) :]

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hive.cli.select_run import RUN, chosen_run, live_runs
+from hive.cli.arguments import add_json, add_run
+from hive.cli.select_run import chosen_run, live_here, live_runs, say_default
 from hive.cli.suggest import did_you_mean, listed
 from hive.cli.tables import print_table
 from hive.config.schema import HEAD
@@ -53,7 +54,7 @@ def add_ls(commands: Any) -> None:
         description="List the runs in $HIVE_HOME (default ./runs), oldest first.",
         epilog="example: hive ls --json",
     )
-    ls.add_argument("--json", action="store_true", help="print one JSON array")
+    add_json(ls, "one JSON array")
     ls.set_defaults(run=run_ls)
 
 
@@ -63,13 +64,8 @@ def add_ps(commands: Any) -> None:
         description="List the processes of a run: what each is doing, and how it spends its time.",
         epilog="example: hive ps cartpole-1",
     )
-    ps.add_argument(
-        "run_name",
-        nargs="?",
-        metavar="RUN",
-        help=f"{RUN}; default: all live runs of this user, else the newest run",
-    )
-    ps.add_argument("--json", action="store_true", help="print one JSON array")
+    add_run(ps, "all live runs in $HIVE_HOME, else the newest run there")
+    add_json(ps, "one JSON array")
     ps.set_defaults(run=run_ps)
 
 
@@ -79,7 +75,7 @@ def add_logs(commands: Any) -> None:
         description="Show the logs of a run's actors, merged by time.",
         epilog="example: hive logs cartpole-1 learner-0 -n 20",
     )
-    logs.add_argument("run_name", nargs="?", metavar="RUN", help=f"{RUN}; default: the live run, else the newest")
+    add_run(logs)
     logs.add_argument("actors", nargs="*", metavar="ACTOR", help="only these actors (default: all)")
     logs.add_argument("-n", "--tail", type=_count, default=100, metavar="N", help="show the last N lines (default 100)")
     logs.add_argument(
@@ -88,7 +84,7 @@ def add_logs(commands: Any) -> None:
         action="store_true",
         help="also show new lines until the run ends; Ctrl-C does not stop the run",
     )
-    logs.add_argument("--json", action="store_true", help="print one JSON array of lines")
+    add_json(logs, "one JSON array of lines")
     logs.set_defaults(run=run_logs)
 
 
@@ -184,12 +180,12 @@ def run_without_command(parser: argparse.ArgumentParser) -> int:
         return 0
     home = home_folder().resolve()
     _list_runs([_run_row(run) for run in live], where=any(run.path.parent != home for run in live))
-    print("hint: `hive ps` lists their processes, `hive monitor RUN` shows a live view of one", file=sys.stderr)
+    print("hint: `hive ps RUN` lists the processes of one, `hive monitor RUN` shows a live view", file=sys.stderr)
     return 0
 
 
 def run_ps(options: argparse.Namespace) -> int:
-    live = live_runs() if options.run_name is None else []
+    live = live_here() if options.run_name is None else []
     runs = live if len(live) > 1 else [chosen_run(options.run_name)]
     tables = []
     for run in runs:
@@ -277,6 +273,7 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
 
 def run_logs(options: argparse.Namespace) -> int:
     run = chosen_run(options.run_name)
+    say_default(options.run_name, run)
     _check_logs(run, options.actors)
     lines = _lines(run, options.actors, max(options.tail, FOLLOW_LINES))
     shown = lines[max(len(lines) - options.tail, 0) :]

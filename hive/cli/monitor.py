@@ -11,7 +11,8 @@ import os
 import sys
 from typing import Any
 
-from hive.cli.select_run import LIVE_RUN, chosen_run
+from hive.cli.arguments import add_json, add_run
+from hive.cli.select_run import chosen_run
 from hive.errors import UsageError
 from hive.records.documents import json_text
 
@@ -27,14 +28,9 @@ def add_monitor(commands: Any) -> None:
         description="Show a live view of a run: pipeline, actors, learning and logs. Leaving it never stops the run.",
         epilog="example: hive monitor cartpole-1",
     )
-    monitor.add_argument(
-        "run_name",
-        nargs="?",
-        metavar="RUN",
-        help=f"{LIVE_RUN}, else the newest",
-    )
+    add_run(monitor)
     monitor.add_argument("--once", action="store_true", help="print the first screen and exit")
-    monitor.add_argument("--json", action="store_true", help="print one snapshot as one JSON object and exit")
+    add_json(monitor, "one snapshot as one JSON object and exit")
     monitor.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
     monitor.add_argument("--readonly", action="store_true", help="offer no actions that change the run")
     monitor.set_defaults(run=run_monitor)

@@ -14,13 +14,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from hive.cli.arguments import whole_number
+from hive.cli.arguments import add_run, add_which, whole_number
 from hive.cli.evaluate import add_player, checkpoint_name, described, held_checkpoints, policy_and_config, recorded
-from hive.cli.select_run import RUN, chosen_run
+from hive.cli.select_run import chosen_run, say_default
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory
 from hive.records.documents import failure
-from hive.records.videos import played_video, video_suffix
 
 __all__ = ["add_play"]
 
@@ -32,13 +31,8 @@ def add_play(commands: Any) -> None:
         "as a video in the run's videos/.",
         epilog="example: hive play cartpole-1 --which best -o pole.mp4",
     )
-    play.add_argument("name", nargs="?", metavar="RUN", help=f"{RUN}; default: the live run, else the newest")
-    play.add_argument(
-        "--which",
-        default="latest",
-        help="latest (default): the newest checkpoint; best: the best policy by evaluation or training return; or the "
-        "number of an update, as in checkpoints/",
-    )
+    add_run(play)
+    add_which(play)
     play.add_argument(
         "--episodes",
         type=whole_number("number of episodes", 1),
@@ -53,9 +47,14 @@ def run_play(options: argparse.Namespace) -> int:
     """Run `hive play`; return the exit code."""
     if options.which == "all":
         raise UsageError("hive play shows one checkpoint", hint="use latest, best or the number of an update")
+    from hive.records.videos import check_video_file
+
+    if options.output is not None:
+        check_video_file(options.output)  # before torch is imported
     from hive.envs.rendering import has_display
 
-    run, seed = chosen_run(options.name), options.seed or 0
+    run, seed = chosen_run(options.run_name), options.seed or 0
+    say_default(options.run_name, run)
     (checkpoint,) = held_checkpoints(run, options.which)
     if options.output is not None or not has_display():
         file = options.output or _default_file(run, checkpoint, seed)
@@ -80,6 +79,8 @@ def run_play(options: argparse.Namespace) -> int:
 
 def _default_file(run: RunDirectory, checkpoint: Checkpoint, seed: int) -> Path:
     """Return the file of a video in the run's folder, which is made. Raises RecordError and UsageError."""
+    from hive.records.videos import played_video, video_suffix
+
     suffix = video_suffix()
     try:
         run.videos.mkdir(exist_ok=True)

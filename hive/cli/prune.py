@@ -7,7 +7,8 @@ import math
 import sys
 from typing import Any
 
-from hive.cli.select_run import RUN, named_run
+from hive.cli.arguments import add_json, add_runs
+from hive.cli.select_run import named_run
 from hive.cli.tables import print_table
 from hive.errors import RecordError, UsageError
 from hive.records import RunDirectory, find_runs, home_folder, run_state
@@ -29,7 +30,7 @@ def add_prune(commands: Any) -> None:
         "ended, delete its folder.",
         epilog="example: hive prune --keep 1 --older-than 30",
     )
-    prune.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; default: all runs in $HIVE_HOME")
+    add_runs(prune, "all runs in $HIVE_HOME")
     prune.add_argument(
         "--keep", type=_keep, metavar="N", help="also delete checkpoints, except for the N newest of each run"
     )
@@ -37,7 +38,7 @@ def add_prune(commands: Any) -> None:
         "--older-than", type=_days, default=0.0, metavar="DAYS", help="only of runs that ended so many days ago"
     )
     prune.add_argument("--yes", action="store_true", help="delete without a question")
-    prune.add_argument("--json", action="store_true", help="print one JSON array of what is listed")
+    add_json(prune, "one JSON array of what is listed")
     prune.set_defaults(run=run_prune)
 
 

@@ -2,10 +2,11 @@
 
     RUN given       a run in $HIVE_HOME by name, path, `latest` or a unique prefix of a name; otherwise a live run
                     outside of $HIVE_HOME, by the same rules
-    no RUN given    to inspect: the live runs of this user, otherwise the newest run in $HIVE_HOME
-                    to control: the only live run in $HIVE_HOME; runs elsewhere are listed but never changed
+    no RUN given    the live run in $HIVE_HOME, otherwise the newest run there. If several are live: the newest of them,
+                    and for commands that change a live run, an error. A run elsewhere is never taken, only named
 
-Live runs outside of $HIVE_HOME are found in the register of this user (hive.runtime.run.folders).
+The output of a command names the run; where it would not, `say_default` does. Live runs outside of $HIVE_HOME are found
+in the register of this user (hive.runtime.run.folders).
 """
 
 from __future__ import annotations
@@ -30,20 +31,16 @@ from hive.records.directory import LATEST
 from hive.runtime.run.folders import live_owners
 
 __all__ = [
-    "LIVE_RUN",
-    "RUN",
     "chosen_run",
     "live_elsewhere",
+    "live_here",
     "live_run",
     "live_runs",
     "name_from_here",
     "named_run",
     "report_swept",
+    "say_default",
 ]
-
-# Help texts of RUN, for commands that require it and for commands with a default.
-RUN = "name, unique prefix of a name, path or `latest`"
-LIVE_RUN = f"{RUN}; default: the only live run"
 
 
 def live_elsewhere() -> list[RunDirectory]:
@@ -60,7 +57,12 @@ def live_elsewhere() -> list[RunDirectory]:
 
 def live_runs() -> list[RunDirectory]:
     """Return all live runs of this user, those in $HIVE_HOME first."""
-    return [*(run for run in find_runs(home_folder()) if run_state(run) == "running"), *live_elsewhere()]
+    return [*live_here(), *live_elsewhere()]
+
+
+def live_here() -> list[RunDirectory]:
+    """Return the live runs in $HIVE_HOME, newest last."""
+    return _live(find_runs(home_folder()))
 
 
 def named_run(text: str) -> RunDirectory:
@@ -79,14 +81,42 @@ def live_run(text: str | None) -> RunDirectory:
             raise UsageError(f"{directory.name} is not running: it {_predicate(run_state(directory))}")
         return directory
     runs = find_runs(home_folder())
-    live = [run for run in runs if run_state(run) == "running"]
+    live = _live(runs)
     if len(live) == 1:
         return live[0]
     if live:
         raise UsageError(f"several runs are live: {', '.join(run.name for run in live)}", hint="add the name of one")
     last = f" - last: {runs[-1].name} ({_end(runs[-1])})" if runs else ""
+    raise UsageError(f"no run is live{last}", hint=_elsewhere())
+
+
+def chosen_run(text: str | None) -> RunDirectory:
+    """Return the run for a command that also takes ended runs: the one that `text` names, or the default if it is None.
+
+    The default is the newest live run in $HIVE_HOME, otherwise the newest run there. Raises UsageError if it has none.
+    """
+    if text is not None:
+        return named_run(text)
+    runs = find_runs(home_folder())
+    if not runs and (others := _elsewhere()):
+        raise UsageError(f"no run in `{home_folder()}` yet", hint=others)
+    return (_live(runs) or [resolve_run(home_folder(), LATEST)])[-1]
+
+
+def say_default(text: str | None, run: RunDirectory) -> None:
+    """Print which run a command without RUN took, for commands whose output does not name it. `text`: the given RUN."""
+    if text is None:
+        print(f"run {run.name}, {run_state(run)}", file=sys.stderr)
+
+
+def _live(runs: Sequence[RunDirectory]) -> list[RunDirectory]:
+    return [run for run in runs if run_state(run) == "running"]
+
+
+def _elsewhere() -> str:
+    """Return a hint that names the live runs outside of $HIVE_HOME; "" if there are none."""
     others = ", ".join(f"{run.name} in {run.path.parent}" for run in live_elsewhere())
-    raise UsageError(f"no run is live{last}", hint=f"live elsewhere: {others}" if others else "")
+    return f"live elsewhere: {others}" if others else ""
 
 
 def report_swept(directories: Sequence[Path]) -> None:
@@ -130,17 +160,3 @@ def _age(seconds: float) -> str:
 
 def _predicate(state: str) -> str:
     return {"lost": "was lost"}.get(state, state)
-
-
-def chosen_run(text: str | None) -> RunDirectory:
-    """Return the run for a command that also inspects ended runs: the one that `text` names, or a default.
-
-    The default is the only live run of this user, otherwise the newest run. Raises UsageError if there is none.
-    """
-    if text is not None:
-        return named_run(text)
-    live = live_runs()
-    if len(live) == 1:
-        return live[0]
-    runs = find_runs(home_folder())
-    return live[-1] if live and not runs else resolve_run(home_folder(), LATEST)

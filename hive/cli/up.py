@@ -29,7 +29,7 @@ from hive.cli.control import WaitReporter, connected, draining_actors, kept, pri
 from hive.cli.event_log import NewEvents
 from hive.cli.new_run import new_run
 from hive.cli.resume import prepare
-from hive.cli.select_run import name_from_here, named_run
+from hive.cli.select_run import chosen_run, name_from_here
 from hive.cli.starting import (
     abort_start,
     began,
@@ -69,7 +69,7 @@ POLL_S = 0.25  # interval between two status requests: four frames a second take
 
 def run_resume(options: argparse.Namespace) -> int:
     _check_json(options)
-    directory = named_run(options.run_name)
+    directory = chosen_run(options.run_name)
     if run_state(directory) == "running" and _is_paused(directory):
         if options.exact or options.set:
             raise UsageError(
@@ -77,7 +77,7 @@ def run_resume(options: argparse.Namespace) -> int:
                 hint=f"to change it: hive down {directory.name}, then resume it with --exact or --set",
             )
         return resume_paused(directory)
-    return launch(prepare(options.run_name, exact=options.exact, sets=options.set), options)
+    return launch(prepare(str(directory.path.resolve()), exact=options.exact, sets=options.set), options)
 
 
 def _is_paused(directory: RunDirectory) -> bool:

@@ -6,11 +6,9 @@ A shell that completes the name of a run after `hive resume` waits for this modu
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from hive.cli.arguments import add_overrides
-from hive.cli.select_run import RUN
+from hive.cli.arguments import add_config_file, add_run, add_start, add_topology
 
 __all__ = ["add_resume", "add_up"]
 
@@ -22,23 +20,13 @@ def add_up(commands: Any) -> None:
         "after saving its state.",
         epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
     )
-    up.add_argument("config", type=Path, nargs="?", help="a TOML file; `hive init ENV` writes one")
+    add_config_file(up, nargs="?")
     up.add_argument("--resume", metavar="RUN", help="continue an ended run, as `hive resume RUN` does")
-    up.add_argument("--exact", action="store_true", help="with --resume: start from the last scheduled checkpoint")
-    up.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
-    add_overrides(up)
-    up.add_argument(
-        "--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology; the same as --set run.topology=..."
-    )
+    add_start(up, exact="with --resume: start from the last scheduled checkpoint")
+    add_topology(up)
     up.add_argument("--seed", type=int, help="random seed; the same as --set run.seed=SEED")
     up.add_argument("--seeds", metavar="1..5", help="start one run after another with these seeds, and print a table")
     up.add_argument("-n", "--name", help="name of the run, to which a number is appended; as --set run.name=NAME")
-    up.add_argument(
-        "--inline",
-        action="store_true",
-        help="run everything in this process, for debugging: breakpoints work, actors are not restarted",
-    )
-    _add_json(up)
     up.set_defaults(run=_run_up, owns_stdout=True)
 
 
@@ -48,21 +36,12 @@ def add_resume(commands: Any) -> None:
         description="Continue a paused run, or an ended one from its newest checkpoint.",
         epilog="example: hive resume cartpole-1",
     )
-    resume.add_argument("run_name", metavar="RUN", help=RUN)
-    resume.add_argument(
-        "--exact",
-        action="store_true",
-        help="start from the last scheduled checkpoint; results are then bit-identical to an uninterrupted run",
+    add_run(resume)
+    add_start(
+        resume,
+        exact="start from the last scheduled checkpoint; results are then bit-identical to an uninterrupted run",
     )
-    resume.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
-    resume.add_argument("--inline", action="store_true", help="run everything in this process, for debugging")
-    add_overrides(resume, "change a key of the config (repeatable)")
-    _add_json(resume)
     resume.set_defaults(run=_run_resume, owns_stdout=True)
-
-
-def _add_json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print a snapshot every 5 s as one JSON object a line")
 
 
 def _run_up(options: argparse.Namespace) -> int:

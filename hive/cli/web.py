@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hive.cli.arguments import add_runs
 from hive.cli.monitor import NICE
-from hive.cli.select_run import RUN, live_elsewhere, named_run
+from hive.cli.select_run import live_elsewhere, named_run
 from hive.errors import UsageError
 from hive.records import RunDirectory, find_runs, home_folder
 
@@ -29,7 +30,7 @@ def add_web(commands: Any) -> None:
         "Ctrl-C ends the page; runs continue. The printed URL contains a token, which only actions need.",
         epilog="example: hive web cartpole-1 cartpole-2",
     )
-    web.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; default: all runs, also those that start later")
+    add_runs(web, "all runs, also those that start later")
     web.add_argument("--port", type=int, metavar="N", help="port to listen at (default 4483, or a free one)")
     web.add_argument(
         "--host",

@@ -44,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class RunCurves:
-    """What a comparison needs of one run.
+    """The part of one run that a comparison needs.
 
     curves: those of the requested metrics that have at least one point. metrics: the names of all metrics of the run.
     config: None if `resolved.toml` is missing or cannot be loaded; `fault` is then the reason.

@@ -35,7 +35,7 @@ GRID_POINTS = 200  # points of a median: more than a plot of this width shows
 BAND = (25.0, 75.0)  # percentiles between which the band lies
 BAND_LINES = 3  # least lines with a band: two have no quartiles of their own
 LARGE = 10_000  # positions from here on are written as 10k: full numbers would touch each other
-DPI = 160  # of a PNG
+DPI = 160  # resolution of a PNG
 # Okabe and Ito's colours without yellow and black, which readers with any colour vision can tell apart on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A3D9A", "#7F7F7F")
 INK, FAINT = "#333333", "#E6E6E6"

@@ -120,7 +120,7 @@ def _distinct(groups: Sequence[Group]) -> list[Group]:
 
 
 def _keys_text(differences: Mapping[str, Sequence[Any]], index: int) -> str:
-    """Return `learning_rate=0.003, envs=8` of the group at `index`: the last words of the keys, and their values."""
+    """Return `learning_rate=0.003, envs=8` of the group at `index`: each key without its table, and its value."""
     parts = [
         f"{key.rpartition('.')[2]}={value_text(values[index])[:LABEL_VALUE]}"
         for key, values in list(differences.items())[:LABEL_KEYS]

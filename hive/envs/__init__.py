@@ -22,6 +22,7 @@ from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.spec import EnvironmentSpec
 from hive.envs.vector import VectorEnvironment, make_vector
+from hive.envs.wrappers import needed_wrappers
 from hive.native import include_folder
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "include_folder",
     "make_environment",
     "make_vector",
+    "needed_wrappers",
     "preset_for",
     "settings_by_spaces",
     "takes_native",

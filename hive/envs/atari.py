@@ -39,7 +39,7 @@ __all__ = ["AtariGame", "AtariOptions", "AtariVector", "Games", "game_of"]
 
 ENTRY_POINT = "ale_py.env:AtariEnv"
 SCREEN = 210, 160  # height and width of pictures: the size of most games' screens, and close to that of the others
-FRAMES_PER_SECOND = 60  # of the console
+FRAMES_PER_SECOND = 60  # rate at which the console draws
 
 
 @dataclass(frozen=True, kw_only=True)

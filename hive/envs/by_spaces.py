@@ -7,6 +7,7 @@ most. The values for images are those of rl-baselines3-zoo for Atari (hyperparam
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, ReplayConfig, Setting
@@ -21,11 +22,16 @@ NORMALIZING = ("network.normalize_observations", "network.normalize_rewards")
 
 
 def settings_by_spaces(
-    spec: EnvironmentSpec, scheme: str, preset: str = "none", *, info_has_mask: bool = False
+    spec: EnvironmentSpec,
+    scheme: str,
+    preset: str = "none",
+    *,
+    wrappers: Sequence[str] = (),
+    info_has_mask: bool = False,
 ) -> list[Setting]:
     """Return settings for this environment and named scheme; none for a custom scheme, which may use keys freely.
 
-    preset: the value of env.preset with which the environment was described. info_has_mask: whether the info of its
+    preset, wrappers: the keys of env with which the environment was described. info_has_mask: whether the info of its
     resets has an action mask.
     """
     if scheme not in SCHEMES:
@@ -43,6 +49,8 @@ def settings_by_spaces(
     if preset == "atari":  # it makes signs of the rewards, so that their scale is known
         settings = [setting for setting in settings if setting.name != "network.normalize_rewards"]
         settings.append(Setting("env.preset", preset, "the usual frames, starts and rewards of these games"))
+    if wrappers:
+        settings.append(Setting("env.wrappers", list(wrappers), "hive takes no texts, so they are left out"))
     return settings
 
 

@@ -21,6 +21,7 @@ The network takes a row apart again (hive.networks.packed). Text, Graph, Sequenc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.envs.wrappers import needed_wrappers
 from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -228,9 +230,15 @@ def _array(id: str, path: Path, space: Space[Any]) -> ArraySpec:
     place = f"as part `{'.'.join(map(str, path))}` of its observations" if path else "observations"
     raise EnvironmentFailed(
         f"`{id}` has {type(space).__name__} {place}, expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple",
-        hint="convert them in a wrapper, for example a gymnasium.ObservationWrapper that returns an array",
+        hint=_hint(id),
         permanent=True,
     )
+
+
+def _hint(id: str) -> str:
+    if known := needed_wrappers(id):
+        return f"env.wrappers = {json.dumps(known)} leaves it out; `hive init {id}` writes such a config"
+    return "convert them in a wrapper, for example a gymnasium.ObservationWrapper that returns an array"
 
 
 def _one_hot(counts: Sequence[int], firsts: Sequence[int]) -> ArraySpec:

@@ -63,7 +63,7 @@ class Pool(VectorEnv[Any, Any, Any]):
         return observations, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step every environment. One that has ended is reset instead, and its action ignored."""
+        """Step every environment. An environment whose episode has ended is reset instead, and its action ignored."""
         stepped: tuple[Any, Any, Any, Any, dict[str, Any]] = self._pool.step(actions)
         return stepped
 

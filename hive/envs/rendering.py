@@ -42,14 +42,14 @@ from hive.runtime.actor.error_location import is_interrupt, named
 __all__ = ["Picture", "RenderedEnvironment", "has_display", "prepare_drawing", "rendered_environment", "rendered_spec"]
 
 DEFAULT_FPS = 30.0  # of environments whose metadata has no `render_fps`; Gymnasium's own default
-GL_BACKENDS = ("egl", "osmesa")  # of MuJoCo without a display, the faster first
+GL_BACKENDS = ("egl", "osmesa")  # ways in which MuJoCo draws without a display, the faster first
 GL_CHECK_S = 30  # for starting an interpreter and a software renderer on a busy machine
 QUIET_SDL = {"SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # no sound device; no line on stdout
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What an environment looks like after a step, or before the first one of an episode if `first`.
+    """A picture of an environment after a step, or before the first step of an episode if `first`.
 
     pixels: uint8 [height, width, 3].
     """

@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from hive.errors import EnvironmentFailed, EnvironmentMissing
 if TYPE_CHECKING:
     import gymnasium
 
-__all__ = ["WrapperConfig", "limit_of", "skip_of", "steps_inside", "with_names", "wrapped"]
+__all__ = ["WrapperConfig", "limit_of", "needed_wrappers", "skip_of", "steps_inside", "with_names", "wrapped"]
 
 WrapperConfig = str | Mapping[str, Any]
 """One entry of `env.wrappers`."""
@@ -29,8 +30,15 @@ WrapperConfig = str | Mapping[str, Any]
 SKIPS = {"AtariPreprocessing": "frame_skip", "MaxAndSkipObservation": "_skip", "RepeatAction": "num_repeats"}
 """Class of Gymnasium -> its attribute with the number of steps that it makes of the environment inside per step."""
 
+NEEDED = {"MiniGrid": ["minigrid.wrappers:ImgObsWrapper"], "BabyAI": ["minigrid.wrappers:ImgObsWrapper"]}
+"""First word of an id -> the wrappers without which its observations have a form that hive does not support."""
 
 ARGUMENTS = 'a wrapper takes its arguments beside its name: env.wrappers = [{ name = "...", argument = value }]'
+
+
+def needed_wrappers(id: str) -> list[str]:
+    """Return the value of env.wrappers without which hive cannot use this environment's observations; mostly empty."""
+    return list(NEEDED.get(re.split(r"[-/]", id.rpartition(":")[2])[0], ()))
 
 
 def wrapped(

@@ -10,7 +10,7 @@ __all__ = ["main_phases", "mean", "missing"]
 
 PHASES = 3  # phases that are named
 LEAST = 0.005  # smallest share of a phase that is named: it would round to 0 %
-PRESENT = ("running", "draining", "finished", "paused")  # states of an actor that does what it should
+PRESENT = ("running", "draining", "finished", "paused")  # states of an actor without a fault
 
 
 def mean(values: Sequence[float | None]) -> float | None:

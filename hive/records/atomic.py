@@ -89,15 +89,9 @@ FILES = Files()
 
 def write_bytes(path: Path, data: bytes, files: Files = FILES) -> None:
     """Write a file atomically: readers see either the old content or the new. Raises RecordError."""
-    temporary = _unfinished(path)
-    try:
+    with _renamed_at_end(path, files) as temporary:
         files.write(temporary, data)
         files.sync(temporary)
-        files.rename(temporary, path)
-        files.sync(path.parent)
-    except OSError as error:
-        _try_to_remove(temporary, files)
-        raise failure("write", path, error) from error
 
 
 def write_json(path: Path, value: JSON, files: Files = FILES) -> None:
@@ -112,19 +106,10 @@ def atomic_file(path: Path, files: Files = FILES) -> Iterator[Path]:
     The file becomes `path` when the block ends, replacing an earlier one, and is removed when the block raises. Raises
     RecordError if it cannot be written.
     """
-    temporary = _unfinished(path)
-    try:
+    with _renamed_at_end(path, files) as temporary:
         files.remove(temporary)
         yield temporary
         files.sync(temporary)
-        files.rename(temporary, path)
-        files.sync(path.parent)
-    except OSError as error:
-        _try_to_remove(temporary, files)
-        raise failure("write", path, error) from error
-    except BaseException:
-        _try_to_remove(temporary, files)
-        raise
 
 
 @contextmanager
@@ -137,12 +122,22 @@ def atomic_folder(final: Path, files: Files = FILES, known: Mapping[str, Facts] 
     """
     if final.exists():
         raise RecordError(f"`{final}` already exists")
-    temporary = _unfinished(final)
-    try:
+    with _renamed_at_end(final, files) as temporary:
         files.remove(temporary)
         files.make_folder(temporary)
         yield temporary
         _complete(temporary, files, known or {})
+
+
+@contextmanager
+def _renamed_at_end(final: Path, files: Files) -> Iterator[Path]:
+    """Yield a temporary name. What the block made there becomes `final`, or is removed when the block raises.
+
+    The block syncs what it made. Raises RecordError for an OSError.
+    """
+    temporary = _unfinished(final)
+    try:
+        yield temporary
         files.rename(temporary, final)
         files.sync(final.parent)
     except OSError as error:

@@ -45,8 +45,8 @@ class Item:
 def prunable(runs: Iterable[RunDirectory], keep: int | None, older_s: float = 0.0) -> Iterator[Item]:
     """Yield what can be deleted of runs that are not live.
 
-    keep: number of newest checkpoints that stay, at least 1; None: all. older_s: only of runs whose last write was so
-    many seconds ago. Raises RecordError if a folder cannot be read.
+    keep: number of newest checkpoints that stay, at least 1; None: all. older_s: only of runs whose last write is at
+    least this number of seconds old. Raises RecordError if a folder cannot be read.
     """
     for run in runs:
         state, age_s = run_state(run), time.time() - ended_at(run)
@@ -111,7 +111,7 @@ def _never_began(run: RunDirectory) -> bool:
 
 
 def _entries(path: Path) -> Iterator[os.stat_result]:
-    """Yield the facts of a file, or of a folder and everything in it. What disappears meanwhile is left out."""
+    """Yield the facts of a file, or of a folder and everything in it. Files that disappear meanwhile are left out."""
     try:
         yield path.lstat()
         if path.is_symlink() or not path.is_dir():

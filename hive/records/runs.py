@@ -135,7 +135,7 @@ def find_runs(home: Path) -> list[RunDirectory]:
 def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -> RunDirectory:
     """Return the run that `text` names: a name, a path, a unique prefix of a name, or "latest".
 
-    `elsewhere` are runs outside of `home` that can be selected by name too; a name in `home` has precedence.
+    `elsewhere` are runs outside of `home` that can be selected by name too; those in `home` have precedence.
     Raises UsageError if no run matches, or more than one.
     """
     runs = find_runs(home)
@@ -143,8 +143,7 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
         if not runs:
             raise UsageError(f"no run in `{home}` yet", hint="start one: `hive up config.toml`")
         return runs[-1]
-    runs = [*elsewhere, *runs]
-    named = {run.name: run for run in runs}
+    named = {run.name: run for run in (*elsewhere, *runs)}
     if text in named:
         return named[text]
     try:
@@ -152,18 +151,23 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
     except RecordError:
         pass  # not a path either: try prefixes
     matches = [run for run in runs if run.name.startswith(text)]
+    matches = matches or [run for run in elsewhere if run.name.startswith(text)]
     if len(matches) > 1:
         raise UsageError(f"`{text}` matches {_list(matches, ' and ')}", hint="write a whole name")
     if not matches:
-        raise _no_match(text, runs)
+        raise _no_match(text, runs, elsewhere)
     return matches[0]
 
 
-def _no_match(text: str, runs: Sequence[RunDirectory]) -> UsageError:
+def _no_match(text: str, runs: Sequence[RunDirectory], elsewhere: Sequence[RunDirectory]) -> UsageError:
     """Return the error for a text that names no run. It names the runs that the user may have meant."""
     live = [run for run in runs if _alive(run)]
-    near = difflib.get_close_matches(text, [run.name for run in runs], n=1)
-    known = f"; live: {_list(live)}" if live else f"; newest: {_list(runs)}" if runs else ""
+    ended = [run for run in runs if run not in live]
+    lists = {"live": live, "ended": ended, "live elsewhere": elsewhere}
+    known = "".join(f"; {what}: {_list(some)}" for what, some in lists.items() if some)
+    # A name that differs only in its number is no typing error.
+    names = [run.name for run in (*elsewhere, *runs) if run.name.rpartition("-")[0] != text.rpartition("-")[0]]
+    near = difflib.get_close_matches(text, names, n=1)
     return UsageError(f"no run matches `{text}`{known}", hint=f"did you mean `{near[0]}`?" if near else "")
 
 

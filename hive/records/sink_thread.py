@@ -3,7 +3,7 @@
     recorder ── write, write_config, write_video ──> queue of at most MOST_QUEUED ──> thread: makes the sink, calls it
 
 The sink is made and called in its thread only. If it raises anything, also while it is made, it is closed and dropped
-with one warning. What does not fit in the queue is left out and counted.
+with one warning. Records that do not fit in the queue are left out and counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hive.records.sinks import ConfigSink, ConfigTables, MetricsRecord, Sink, Vi
 __all__ = ["SinkThread"]
 
 MOST_QUEUED = 1000  # records: a quarter of an hour at one a second, and a few MB
-CLOSE_S = 5.0  # limit for what is queued at the end: two stuck sinks fit into the 15 s that the recorder has by default
+CLOSE_S = 5.0  # limit for writing the queue at the end: two stuck sinks fit into the recorder's default of 15 s
 
 
 class SinkThread:

@@ -40,7 +40,7 @@ PACKAGES = {".mp4": ("imageio_ffmpeg", "imageio-ffmpeg"), ".gif": ("PIL", "pillo
 
 MP4_PICTURES = 40_000  # 13 minutes at 50 a second: longer than a viewer watches, and than most games of Atari at 15
 GIF_PICTURES = 1_000  # 40 seconds; 230 MB at the largest size
-GIF_FPS = 25.0  # browsers slow down what is faster than 50, and files grow with it
+GIF_FPS = 25.0  # browsers slow down gifs of more than 50, and files grow with the rate
 GIF_SIDE = 480
 GIF_UNIT_MS = 10  # resolution of the times in a gif
 

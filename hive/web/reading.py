@@ -1,4 +1,4 @@
-"""What pages read of one run on request: config, differences of two configs, logs, evaluations with videos, actors."""
+"""Reads parts of a run on request: config, differences of two configs, logs, evaluations with videos, actors."""
 
 from __future__ import annotations
 

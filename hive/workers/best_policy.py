@@ -72,4 +72,4 @@ class BestPolicy:
             self.log.warning("the best policy was not kept: %s", error)
             return
         self.mean_return = mean_return
-        self.log.info("kept turn %d as the best policy: mean return %.1f", turn, mean_return)
+        self.log.info("the best policy is that of update %d: mean return %.1f", turn, mean_return)

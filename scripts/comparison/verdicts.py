@@ -1,4 +1,4 @@
-"""What the scores of a comparison mean: the verdict of one task, and the score over all tasks.
+"""Judges the scores of a comparison: the verdict of one task, and the score over all tasks.
 
 The statistics, and the protocol that they follow, are those of `hive.comparison.statistics`.
 """

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,15 @@ import pytest
 
 from hive.cli import main
 from hive.config import load_config, render
-from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
+from hive.records import (
+    RunDirectory,
+    RunFacts,
+    Summary,
+    process_start_time,
+    replace_best,
+    write_checkpoint,
+    write_run_facts,
+)
 from hive.runtime.run.control import PROTOCOL
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "monitor")]  # fake_process, canned_status
@@ -93,6 +101,24 @@ class Place:
             "restarts": {"collector-0": 1, "learner-0": 0},
         }
         Summary(**(values | changes)).write(directory.summary_file)
+
+    def trained(self, updates: Sequence[int], best: int, **changes: Any) -> RunDirectory:
+        """An ended run with checkpoints of these updates and a best policy, all of which have learned nothing."""
+        from hive.networks import aligned_block
+        from hive.workers import Blueprint
+
+        run = self.ended(**changes)
+        blueprint = Blueprint(load_config(run.resolved_file))
+        block = aligned_block(blueprint.flat.block_bytes)
+        blueprint.flat.initialize_into(block)
+        tensors = blueprint.flat.arrays(block)
+        for update in (*updates, best):
+            state = {"policy": blueprint.policy(), "env_steps": 32 * update, "updates": update, "mean_return": 90.0}
+            if update == best:
+                replace_best(run.best, update, tensors=tensors, state=state)
+            else:
+                write_checkpoint(run.checkpoints, update, tensors=tensors, parts={}, state=state)
+        return run
 
     def live(self, status: dict[str, Any] | None, name: str = "cartpole", **facts: Any) -> RunDirectory:
         """A run that lives; its supervisor says `status`, or nothing."""

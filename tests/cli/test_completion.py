@@ -52,6 +52,7 @@ def candidates(line: str, folder: Path) -> list[str]:
 def folder(place: Place) -> Path:
     run = place.ended("cart")
     (run.logs / "learner-0.log").touch()
+    (run.checkpoints / "000040").mkdir(parents=True)
     (place.folder / "a.toml").touch()
     (place.folder / "a.txt").touch()
     return place.folder
@@ -70,6 +71,9 @@ def test_answers(folder: Path) -> None:
         ("hive monitor --re", "--readonly"),
         ("hive logs cart-1 ", "learner-0"),
         ("hive eval cart-1 --which b", "best"),
+        ("hive eval --which 0", "000040"),
+        ("hive export cart-1 --which ", "latest best 000040"),
+        ("hive play --which a", ""),  # only `hive eval` takes all
         ("hive up a", "a.toml"),
         ("hive set cart-1 collection.w", ""),
         ("hive set cart-1 algorithm.clip_range_", "algorithm.clip_range_schedule="),
@@ -77,6 +81,18 @@ def test_answers(folder: Path) -> None:
 )
 def test_more_answers(folder: Path, line: str, expected: str) -> None:
     assert candidates(line, folder) == expected.split()
+
+
+def test_a_completed_command_does_not_wait_for_slow_modules() -> None:
+    """NumPy and the config take most of 0.3 s."""
+    code = (
+        "import sys, hive.cli\n"
+        "for command in ('eval', 'export', 'play', 'resume', 'logs'): hive.cli.parser(only=command)\n"
+        "print(*{'numpy', 'gymnasium', 'hive.config'} & set(sys.modules))"
+    )
+    run = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(run, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
 
 
 def test_every_argument_has_candidates_or_is_free() -> None:

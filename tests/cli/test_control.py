@@ -77,9 +77,10 @@ def test_a_pause_that_comes_to_nothing(place: Place, then: dict[str, Any], why: 
 
 def test_a_paused_run_is_resumed(place: Place) -> None:
     place.live(status(state="paused", pausing=[]))
-    done = place.hive("resume", "cart")
-    assert (done.code, done.out, done.err) == (0, "cartpole-1 running\n", "")
-    assert place.supervisors[0].steered == ["resume"]
+    for words in (["cart"], []):
+        done = place.hive("resume", *words)
+        assert (done.code, done.out, done.err) == (0, "cartpole-1 running\n", "")
+    assert place.supervisors[0].steered == ["resume", "resume"]
 
 
 @pytest.mark.parametrize("words", [("--exact",), ("--set", "run.seed=3")])

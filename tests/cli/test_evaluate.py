@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hive.cli.evaluate import checkpoints_of, held_checkpoints
-from hive.config import load_config
 from hive.errors import UsageError
-from hive.networks import aligned_block
-from hive.records import Checkpoint, RunDirectory, held, list_checkpoints, replace_best, write_checkpoint
+from hive.records import Checkpoint, RunDirectory, held, list_checkpoints
 from hive.records.videos import PACKAGES
-from hive.workers import Blueprint
+from hive.runtime.run.folders import make_socket_folder
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -23,19 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(place: Place) -> RunDirectory:
-    """An ended run with three checkpoints and a best policy, all of which have learned nothing."""
-    run = place.ended()
-    blueprint = Blueprint(load_config(run.resolved_file))
-    block = aligned_block(blueprint.flat.block_bytes)
-    blueprint.flat.initialize_into(block)
-    tensors = blueprint.flat.arrays(block)
-    for update, mean in ((100, 20.0), (200, 90.0), (300, None), (150, 95.0)):
-        state = {"policy": blueprint.policy(), "env_steps": 32 * update, "updates": update, "mean_return": mean}
-        if update == 150:
-            replace_best(run.best, update, tensors=tensors, state=state)
-        else:
-            write_checkpoint(run.checkpoints, update, tensors=tensors, parts={}, state=state)
-    return run
+    return place.trained((100, 200, 300), best=150)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +103,24 @@ def test_mistakes_play_nothing(place: Place, run: RunDirectory, words: tuple[str
     assert done.err.startswith(f"error: {told}")
 
 
+def test_the_default_is_the_newest_run_of_the_folder_and_not_a_live_one_elsewhere(
+    place: Place, run: RunDirectory
+) -> None:
+    other = RunDirectory.create(place.folder / "other", "pong")
+    place.serve(other, None, started=5.0)
+    make_socket_folder(other.path)
+    (one,) = json.loads(place.hive("eval", "--episodes", 1, "--json").out)
+    assert one["run"] == "cartpole-1"
+    assert json.loads(place.hive("export", "-o", "p.safetensors", "--json").out)["facts"]["run"] == "cartpole-1"
+
+
 def test_a_run_without_a_checkpoint(place: Place) -> None:
     place.ended()
     done = place.hive("eval")
-    assert (done.code, done.err.splitlines()[0]) == (2, "error: cartpole-1 has no checkpoint")
+    why = "it ended before the first one; checkpoint.every says how often one is written"
+    assert (done.code, done.err) == (2, f"error: cartpole-1 has no checkpoint\n\nhint: {why}\n")
+    place.live(None, "pong")
+    assert place.hive("eval").err == "error: pong-1 has no checkpoint\n\nhint: `hive save pong-1` writes one now\n"
 
 
 def test_the_best_policy_is_played(place: Place, run: RunDirectory) -> None:

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.config import load_config
-from hive.networks import aligned_block
-from hive.records import RunDirectory, replace_best, write_checkpoint
-from hive.workers import Blueprint
+from hive.records import RunDirectory
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -22,19 +19,7 @@ pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
 
 @pytest.fixture
 def run(place: Place) -> RunDirectory:
-    """An ended run with two checkpoints and a best policy, all of which have learned nothing."""
-    run = place.ended()
-    blueprint = Blueprint(load_config(run.resolved_file))
-    block = aligned_block(blueprint.flat.block_bytes)
-    blueprint.flat.initialize_into(block)
-    tensors = blueprint.flat.arrays(block)
-    for update, mean in ((1000, 20.0), (2000, 90.0), (1500, 95.0)):
-        state = {"policy": blueprint.policy(), "env_steps": 32 * update, "updates": update, "mean_return": mean}
-        if update == 1500:
-            replace_best(run.best, update, tensors=tensors, state=state)
-        else:
-            write_checkpoint(run.checkpoints, update, tensors=tensors, parts={}, state=state)
-    return run
+    return place.trained((1000, 2000), best=1500)
 
 
 def test_the_whole_policy(place: Place, run: RunDirectory) -> None:
@@ -74,4 +59,5 @@ def test_mistakes(place: Place) -> None:
     place.ended()
     assert "cartpole-1 has no checkpoint" in place.hive("export").err
     assert "a file holds one policy" in place.hive("export", "--which", "all").err
+    assert "has no suffix of a format" in place.hive("export", "-o", "policy.pt").err
     assert place.hive("export", "nothing").code == 2

@@ -76,6 +76,18 @@ def test_init_without_tuned_settings_chooses_by_the_spaces(place: Place) -> None
     assert text.startswith("# No tuned settings: chosen by the spaces (3 numbers observed, one of 2 actions).\n")
 
 
+def test_init_adds_the_wrappers_that_an_environment_needs(place: Place) -> None:
+    pytest.importorskip("minigrid", reason="the extra `minigrid` is not installed")
+    done = place.hive("init", "MiniGrid-Empty-5x5-v0")
+    assert (done.code, done.out, done.err) == (0, "minigrid-empty-5x5.toml\n", "")
+    assert load_config("minigrid-empty-5x5.toml").env.wrappers == ("minigrid.wrappers:ImgObsWrapper",)
+    bare = place.config('[env]\nid = "MiniGrid-Empty-5x5-v0"\n')
+    assert place.hive("check", bare).err.endswith(
+        '\n\nhint: env.wrappers = ["minigrid.wrappers:ImgObsWrapper"] leaves it out; `hive init MiniGrid-Empty-5x5-v0` '
+        "writes such a config\n"
+    )
+
+
 def test_init_of_a_custom_scheme_changes_no_default(place: Place) -> None:
     (place.folder / "mine_for_init.py").write_text(OWN)
     done = place.hive("init", "mine_for_init:Own", "--scheme", "mine_for_init:topology", "-o", "new.toml")

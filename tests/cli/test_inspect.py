@@ -39,7 +39,7 @@ EVENTS = (
 def test_the_stacks_of_all(place: Place) -> None:
     place.live(three())
     done = place.hive("stack")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, "run cartpole-1, running\n")
     pid = three()["pid"]
     assert done.out.splitlines() == [
         f"collector-0 (pid {pid}) running, in start for 0.2 s",

@@ -282,17 +282,17 @@ def test_files_with_printed_output_are_named(place: Place) -> None:
         (run.logs / f"{name}.out").write_text(text)
         (run.logs / f"{name}.log").write_text("")
     of_all = f"printed output is in: {run.logs / 'collector-0.out'}, {run.logs / 'learner-0.out'}\n"
-    assert place.hive("logs").err == of_all
+    assert place.hive("logs").err == f"run cartpole-1, finished\n{of_all}"
     assert place.hive("logs", "cartpole-1", "learner-0").err == f"printed output is in: {run.logs / 'learner-0.out'}\n"
     (run.logs / "collector-0.out").unlink()
     (run.logs / "collector-0.out").symlink_to("nowhere")
     assert place.hive("logs", "cartpole-1").err == f"printed output is in: {run.logs / 'learner-0.out'}\n"
     assert place.hive("logs", "cartpole-1", "collector-1").err == ""
-    assert place.hive("logs", "--json").err == ""
+    assert place.hive("logs", "cartpole-1", "--json").err == ""
 
 
 def test_logs_are_merged_by_time(place: Place, talk: RunDirectory) -> None:
-    done = place.hive("logs")
+    done = place.hive("logs", "cartpole-1")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
         "supervisor | 2026-11-21 01:12:00.000 INFO s0",
@@ -319,7 +319,8 @@ def test_logs_of_some_actors_and_their_last_lines(
     place: Place, talk: RunDirectory, words: tuple[str, ...], texts: list[str]
 ) -> None:
     done = place.hive("logs", *words)
-    assert (done.code, done.err) == (0, "")
+    named = bool(words) and not words[0].startswith("-")
+    assert (done.code, done.err) == (0, "" if named else "run cartpole-1, finished\n")
     assert [line.split()[-1] for line in done.out.splitlines()] == texts
     assert [line.split()[-1] for line in json.loads(place.hive("logs", *words, "--json").out)] == texts
 
@@ -424,7 +425,7 @@ def test_following_may_be_left(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(listing, "time", Looks(leave))
     done = place.hive("logs", "-f")
-    assert (done.code, done.err) == (130, "")
+    assert (done.code, done.err) == (130, "run cartpole-1, running\n")
     assert done.out.endswith("l0\n")
     assert not run.summary_file.exists()
 

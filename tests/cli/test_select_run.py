@@ -75,18 +75,43 @@ def test_live_runs_elsewhere_are_named_but_not_changed(place: Place) -> None:
     alone = place.hive()
     assert alone.out.splitlines()[0].split() == ["NAME", "STATE", "STEPS", "RETURN", "BEST", "WALL", "IN"]
     assert alone.out.splitlines()[1].split()[-1] == str(pong.path.parent)
-    assert place.hive("ps").out.startswith("pong-1  running\n")
+    told = f"\n\nhint: live elsewhere: pong-1 in {pong.path.parent}\n"
+    for command in ("ps", "logs", "eval", "export", "play", "resume", "monitor"):
+        done = place.hive(command)
+        assert (done.code, done.out, done.err) == (2, "", f"error: no run in `{place.runs}` yet{told}")
+    assert place.hive("ps", "pong").out.startswith("pong-1  running\n")
     assert named_run("pong") == pong
     done = place.hive("down")
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: no run is live\n\nhint: live elsewhere: pong-1 in {pong.path.parent}\n"
+    assert done.err == f"error: no run is live{told}"
     assert place.supervisors[0].asked == []
+    ended = place.ended()
+    assert chosen_run(None) == ended
+    assert place.hive("ps").out.startswith("cartpole-1  finished\n")
+    assert "; ended: cartpole-1; live elsewhere: pong-1\n" in place.hive("ps", "other").err
+
+
+def test_the_run_taken_is_said_where_the_output_does_not_name_it(place: Place) -> None:
+    place.live(status(), "old", started=1.0)
+    place.ended("new", started=2.0)
+    assert place.hive("logs").err == "run old-1, running\n"
+    assert place.hive("logs", "new").err == ""
+
+
+def test_the_newest_of_several_live_runs_is_looked_at(place: Place) -> None:
+    place.live(status(), "a", started=3.0)
+    place.live(status(), "b", started=4.0)
+    place.ended("c", started=5.0)
+    assert chosen_run(None).name == "b-1"
 
 
 def test_a_name_here_goes_before_one_elsewhere(place: Place) -> None:
     elsewhere(place, "cartpole")
     here = place.ended()
     assert named_run("cartpole-1") == here
+    elsewhere(place, "cartwheel")
+    assert named_run("cart") == here  # also by a prefix
+    assert named_run("cartw").name == "cartwheel-1"
     assert named_run(str(place.folder / "other" / "cartpole-1")).path != here.path
 
 
@@ -112,8 +137,10 @@ def test_a_run_that_is_not_there(place: Place, command: str) -> None:
     done = place.hive(command, "cartpool-1")
     assert (done.code, done.err) == (
         2,
-        "error: no run matches `cartpool-1`; newest: cartpole-2, cartpole-1\n\nhint: did you mean `cartpole-1`?\n",
+        "error: no run matches `cartpool-1`; ended: cartpole-2, cartpole-1\n\nhint: did you mean `cartpole-1`?\n",
     )
+    done = place.hive(command, "cartpole-9")  # another number is no typing error
+    assert done.err == "error: no run matches `cartpole-9`; ended: cartpole-2, cartpole-1\n"
     done = place.hive(command, "cart")
     assert (done.code, done.err) == (2, "error: `cart` matches cartpole-2 and cartpole-1\n\nhint: write a whole name\n")
 

@@ -1,4 +1,4 @@
-"""What is drawn: a median and a band where all seeds have values."""
+"""Curves are drawn as a median and a band where all seeds have values."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from hive.envs import StepRow, describe, make_environment, make_vector
+from hive.envs.wrappers import needed_wrappers
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 COUNTING = "fake_environments:Counting"
@@ -127,3 +128,17 @@ def test_wrappers_of_a_vectorised_class_are_refused() -> None:
 
 def test_the_base_is_untouched_without_wrappers() -> None:
     assert type(make_environment(COUNTING, {})) is Counting
+
+
+@pytest.mark.parametrize(
+    ("id", "needed"),
+    [
+        ("MiniGrid-DoorKey-5x5-v0", ["minigrid.wrappers:ImgObsWrapper"]),
+        ("minigrid:BabyAI-GoToObj-v0", ["minigrid.wrappers:ImgObsWrapper"]),
+        ("CartPole-v1", []),
+        ("ALE/Pong-v5", []),
+        ("minigrid_of_mine:Grid", []),
+    ],
+)
+def test_wrappers_that_an_environment_needs(id: str, needed: list[str]) -> None:
+    assert needed_wrappers(id) == needed

@@ -20,7 +20,7 @@ metrics = pytest.importorskip("rliable.metrics", reason="pip install '.[peers]'"
 library = pytest.importorskip("rliable.library", reason="pip install '.[peers]'")
 
 EXACT = 1e-9
-RESAMPLES = 3000  # of rliable, which computes one at a time
+RESAMPLES = 3000  # number for rliable, which computes one at a time
 BOOTSTRAP_ERROR = 0.08  # share of the width of an interval: four deviations of an end from RESAMPLES resamples
 SHAPES = [(3, 1), (4, 2), (5, 1), (7, 3), (10, 6)]  # seeds, tasks
 

@@ -126,7 +126,7 @@ def test_a_hard_linked_file_counts_with_its_last_name(tmp_path: Path) -> None:
 
 
 def test_replay_rows_of_kept_checkpoints_are_not_counted(tmp_path: Path) -> None:
-    """What is freed is what the file system then reports, with rows that checkpoints share."""
+    """The freed bytes are those that the file system then reports, with rows that checkpoints share."""
     run = run_in(tmp_path)
     arrays = {
         "rewards": np.arange(40_000, dtype=np.float32).reshape(1, 40_000, 1),

@@ -190,11 +190,11 @@ def test_no_match(tmp_path: Path) -> None:
     assert "hive up" in caught.value.hint
     run(tmp_path, "pong", 1)
     run(tmp_path, "breakout", 2)
-    with pytest.raises(UsageError, match=r"(?m)no run matches `brek`; newest: breakout-1, pong-1$"):
+    with pytest.raises(UsageError, match=r"(?m)no run matches `brek`; ended: breakout-1, pong-1$"):
         resolve_run(tmp_path, "brek")
     run(tmp_path, "pong", 3, alive=True)
     run(tmp_path, "breakout", 4, alive=True)
     for text in ("brek", "a/b", "a\0", "x" * 300):
         with pytest.raises(UsageError) as caught:
             resolve_run(tmp_path, text)
-        assert str(caught.value) == f"no run matches `{text}`; live: breakout-2, pong-2"
+        assert str(caught.value) == f"no run matches `{text}`; live: breakout-2, pong-2; ended: breakout-1, pong-1"

@@ -16,7 +16,7 @@ def record(n: int) -> MetricsRecord:
 
 
 class Plain:
-    """Stores what it is given with the names of the threads; raises `error` in the method `failing`."""
+    """Stores its records with the names of the threads; raises `error` in the method `failing`."""
 
     def __init__(self, failing: str = "", error: BaseException | None = None) -> None:
         self.got: list[object] = []

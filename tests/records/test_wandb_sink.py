@@ -19,7 +19,7 @@ from hive.records.wandb_sink import WandbSink
 
 
 class FakeRun:
-    """Stores what it is given. Steps must increase, as wandb requires."""
+    """Stores its values. Steps must increase, as wandb requires."""
 
     def __init__(self) -> None:
         self.logged: list[tuple[int, dict[str, Any]]] = []
@@ -90,7 +90,7 @@ def test_records_config_and_videos(tmp_path: Path, wandb: FakeWandb) -> None:
     sink = WandbSink(tmp_path)
     sink.write_config({"run": {"seed": 1}})
     sink.write(record(5))
-    sink.write(MetricsRecord(2, 20, 9.0, {"evaluation/mean_return": 1.0}))  # of an older version
+    sink.write(MetricsRecord(2, 20, 9.0, {"evaluation/mean_return": 1.0}))  # an evaluation of an older version
     sink.write_video(Video(Path("v/a.mp4"), 5, 50))
     sink.write_video(Video(Path("v/a.unknown"), 5, 50))
     sink.close()

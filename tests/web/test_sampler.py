@@ -113,7 +113,7 @@ async def test_the_number_of_viewers_is_limited(web: Web, monkeypatch: pytest.Mo
     second = Viewer(["cartpole-1"], [None])
     with pytest.raises(UsageError, match="which is the limit"):
         web.samplers.join(second, {"cartpole-1": directory}, [None])
-    web.samplers.leave(second)  # as the end of its stream does
+    web.samplers.leave(second)  # the end of its stream does this
     web.samplers.leave(first)
     web.samplers.join(second, {"cartpole-1": directory}, [None])
     assert len(web.samplers.samplers) == 1

@@ -63,7 +63,7 @@ class ActorsPane(Vertical):
             self.table.show(sorted_rows(self.view.snapshot, self.column, self.reversed), columns)
 
     def repaint(self) -> None:
-        """Draw everything anew, in the colours of another theme."""
+        """Draw everything again, in the colours of another theme."""
         self.table.redraw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -157,7 +157,7 @@ class ActorDetail(ModalScreen[None]):
         self.refresh_bindings()
 
     def repaint(self) -> None:
-        """Draw everything anew, in the colours of another theme."""
+        """Draw everything again, in the colours of another theme."""
         self.query_one(Block).refresh()
 
     def __rich_repr__(self) -> Any:

@@ -136,7 +136,7 @@ class LearningPane(Vertical):
         self.refresh_snapshot()
 
     def repaint(self) -> None:
-        """Draw everything anew, in the colours of another theme."""
+        """Draw everything again, in the colours of another theme."""
         for plot in self.query(Plot):
             plot.refresh()
 

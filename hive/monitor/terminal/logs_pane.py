@@ -84,7 +84,7 @@ class LogsPane(Vertical):
         self.lines.scroll_end(animate=False)
 
     def repaint(self) -> None:
-        """Draw everything anew, in the colours of another theme."""
+        """Draw everything again, in the colours of another theme."""
         self.rewrite()
 
     def on_show(self) -> None:

@@ -139,7 +139,7 @@ class OverviewPane(Vertical, can_focus=True):
             self.written = new[-1]
 
     def repaint(self) -> None:
-        """Draw everything anew, in the colours of another theme."""
+        """Draw everything again, in the colours of another theme."""
         self.query_one("#events", RichLog).clear()
         self.written = None
         for grid in self.query(Grid):

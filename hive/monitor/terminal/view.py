@@ -1,4 +1,4 @@
-"""What all parts of the terminal UI share: the run, its latest snapshot, its log, and the requests it would accept now.
+"""State that all parts of the terminal UI share: run, latest snapshot, log, and the requests that it would accept now.
 
 A pane posts a `Request`; the application asks for a confirmation where one is needed, and sends it.
 """

@@ -165,7 +165,7 @@ class Grid(DataTable[Text]):
                     self.update_cell(key, str(column), Text(cell.text, styles[cell.style], no_wrap=True))
 
     def _rebuild(self, table: Table) -> None:
-        """Fill the table anew; the cursor stays on its row."""
+        """Fill the table again; the cursor stays on its row."""
         styles, chosen, top = styles_of(self.app), self.chosen, self.scroll_y
         self.clear(columns=True)
         for column, title, width in zip(table.columns, table.titles, table.widths, strict=True):
