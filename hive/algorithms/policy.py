@@ -187,12 +187,15 @@ class Policy:
 def _is_single(spec: ArraySpec, shape: tuple[int, ...]) -> bool:
     """Return whether an array of the environment with this shape is one observation, or a part of one; else a batch.
 
-    The shape of integers in more than one dimension is not stored; it follows from their number.
+    The shape of a MultiDiscrete space is not stored, so for integers it follows from their number.
     """
     elements = len(spec.counts)
-    if elements < 2:
-        return len(shape) != 1 + (0 if elements else len(spec.shape))
-    return shape[1:] != (elements,) and (len(shape) == 1 or math.prod(shape) == elements)
+    if not elements:
+        return len(shape) != 1 + len(spec.shape)
+    if elements == 1:
+        return shape == ()
+    one_row = len(shape) > 2 and shape[0] == 1  # a batch of one observation
+    return shape[1:] != (elements,) and not one_row and (len(shape) == 1 or math.prod(shape) == elements)
 
 
 def _has(path: tuple[str | int, ...], observation: Any) -> bool:

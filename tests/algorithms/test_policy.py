@@ -330,10 +330,17 @@ def test_a_batch_of_integers_acts_as_each_of_them(
     each = [{"a": a, "b": np.array([n % 3])} if part else a for n, a in enumerate(observations)]
     np.testing.assert_array_equal(policy(batch), [policy(one) for one in each])
     assert policy.outputs(batch)[0].shape == (len(observations), 4)
+    first: Any = {"a": observations[:1], "b": batch["b"][:1]} if part else observations[:1]
+    np.testing.assert_array_equal(policy(first), policy(batch)[:1])
     stored = np.zeros((len(observations), *policy.observation.shape), policy.observation.dtype)
     assert store(policy.observation, each, stored)
     if not part:
         np.testing.assert_array_equal(policy.outputs(stored)[0], policy.outputs(batch)[0])
+
+
+def test_a_batch_of_single_integers_in_arrays(tmp_path: Path) -> None:
+    policy = hive.load(str(saved(tmp_path, observation_spec("", spaces.MultiDiscrete([3])))[0]))
+    np.testing.assert_array_equal(policy(np.array([[2], [0]])), policy(np.array([2, 0])))
 
 
 def test_pictures_stay_bytes(tmp_path: Path) -> None:
