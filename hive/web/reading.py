@@ -16,6 +16,7 @@ from hive.monitor.log_view import LEVELS, MergedLog
 from hive.records import RunDirectory, run_state
 from hive.records.jsonl import tail_jsonl
 from hive.runtime.run.control import open_run
+from hive.web.positions import flat
 
 __all__ = ["actor", "config", "difference", "evaluations", "log", "video"]
 
@@ -76,7 +77,7 @@ def log(known: MergedLog, lock: threading.Lock, *, level: str, actor: str, searc
 def evaluations(directory: RunDirectory) -> dict[str, Any]:
     """Return the run's evaluations, newest last, and its videos."""
     return {
-        "evaluations": tail_jsonl(directory.evaluations_file, MOST_EVALUATIONS),
+        "evaluations": [flat(line) for line in tail_jsonl(directory.evaluations_file, MOST_EVALUATIONS)],
         "videos": [{"file": path.name, "kind": VIDEO_TYPES[path.suffix]} for path in _videos(directory)],
     }
 

@@ -25,7 +25,7 @@ from hive.records.documents import json_text
 from hive.records.jsonl import parse_line
 from hive.web.curves import Clock, curves_document
 from hive.web.page import page_document
-from hive.web.positions import SEPARATOR, Position, RecordingTail, lines_between
+from hive.web.positions import SEPARATOR, Position, RecordingTail, flat, lines_between
 
 __all__ = ["MOST_RUNS", "MOST_VIEWERS", "QUEUED_SAMPLES", "Sampler", "Samplers", "Viewer"]
 
@@ -212,13 +212,13 @@ class Sampler:
             "page": self.page,
             "problem": self.problem,
             "curves": curves_document(self.poller.series, self.times),
-            "events": list(self.poller.events),
+            "events": [flat(event) for event in self.poller.events],
         }
         return self.position.text, json_text(sample)
 
 
 def _parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    return [line for line in map(parse_line, lines) if line is not None]
+    return [flat(line) for line in map(parse_line, lines) if line is not None]
 
 
 class Samplers:

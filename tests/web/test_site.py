@@ -206,10 +206,12 @@ def test_files_that_hold_anything_give_json(web: Web) -> None:
     line = (
         b'{"t":1e999,"steps":NaN,"updates":-Infinity,"seconds":1,"a/b":1e999,"__proto__":{"x":1},"text":["\\ud800"]}\n'
     )
+    deep = b'{"t":1.7e9,"kind":"died","text":"it died","steps":1,"deep":' + b"[" * 400 + b"]" * 400 + b"}\n"
     for file in (directory.metrics_file, directory.events_file, directory.evaluations_file):
-        file.write_bytes(line + b"[" * 100_000 + b"\n\x00\xff\n" + b"9" * 5000 + b"\n")
+        file.write_bytes(line + deep + b"[" * 100_000 + b"\n\x00\xff\n" + b"9" * 5000 + b"\n")
     ((_, sample),) = streamed(web, "run=cartpole-1", 1)
     assert sample["curves"]["places"] == [{"steps": [], "seconds": [], "updates": []}]
+    assert sample["events"][-1] == {"t": 1.7e9, "kind": "died", "text": "it died", "steps": 1}
     assert "NaN" not in web.ask("/api/evaluations?run=cartpole-1").body.decode()
 
 
