@@ -65,7 +65,7 @@ def names_of(host: str) -> tuple[str, ...]:
 
 
 class Guard:
-    """Wraps an application. `token` and what it is exchanged for are new for each server."""
+    """Wraps an application. Each server draws its own token, cookie and key."""
 
     def __init__(self, app: ASGIApp, host: str, port: int, names: Sequence[str] = ()) -> None:
         self.app = app
