@@ -123,10 +123,20 @@ class Sampler:
             self.left_t = self.clock()
 
     def _run(self) -> None:
-        while not self._over():
-            if self.sample():
-                self.wake.wait(AGAIN_S)
+        try:
+            while not self._over():
+                if self.sample():
+                    self.wake.wait(AGAIN_S)
+        except Exception as error:  # a fault of hive: the pages must not wait for samples forever
+            self._fail(error)
         self.poller.close()
+
+    def _fail(self, error: Exception) -> None:
+        """End the sampler and send the error to all viewers; the next viewer starts another sampler."""
+        with self.lock:
+            self.stopped = True
+            self.page, self.problem = None, f"this run cannot be shown: {type(error).__name__}: {error}"
+            self._to_all(self.viewers, "", self._sample((), ()))
 
     def _over(self) -> bool:
         with self.lock:
