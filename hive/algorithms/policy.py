@@ -18,6 +18,7 @@ class called, so it requires `own_code=True`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from hive.algorithms.described_actions import action_in, described_action, plain
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
 from hive.envs.checks import at, fault_of, store
-from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart, at_path
+from hive.envs.observation import BESIDE_MASK, MASK_KEY, ArraySpec, MaskPart, at_path
 from hive.errors import NetworkError, RecordError
 from hive.networks.agents import AGENT_PARTS
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
@@ -153,8 +154,8 @@ class Policy:
     def _batch(self, observation: Any) -> tuple[NDArray[Any], bool]:
         """Return observations [B, ...] in the network's dtype, and whether the argument was a single observation."""
         spec, given = self.observation, np.asarray(observation)
-        if spec.counts and given.dtype.kind in "iu" and given.shape[-1:] != spec.shape:  # integers, not one-hot vectors
-            alone = given.ndim == (len(spec.counts) > 1)
+        if spec.counts and given.dtype.kind in "iu":  # not one-hot vectors, which are float32
+            alone = _is_single(spec, given.shape)
             rows = np.zeros((1 if alone else len(given), *spec.shape), np.float32)
             if not store(spec, given[None] if alone else given, rows):
                 raise ValueError(f"got {fault_of(spec, given if alone else given[0])[0]}")
@@ -174,13 +175,27 @@ class Policy:
             hint = f'policy(observation, action_mask=info["{MASK_KEY}"])'
             raise ValueError(f"this policy was trained with action masks: call {hint}")
         shape: tuple[int, ...] = np.shape(first.of(observation)) if _has(first.path, observation) else ()
-        single = len(shape) != 1 + (int(len(first.counts) > 1) if first.counts else len(first.shape))
+        single = _is_single(first, shape)
         batch = [observation] if single else [at(observation, index) for index in range(shape[0])]
         rows = np.zeros((len(batch), *spec.shape), np.uint8)
         if not store(spec, batch, rows):
             fault = next((one for one in batch if not store(spec, [one], rows[:1])), batch[0])
             raise ValueError(f"got {fault_of(spec, fault)[0]}")
         return rows, single
+
+
+def _is_single(spec: ArraySpec, shape: tuple[int, ...]) -> bool:
+    """Return whether an array of the environment with this shape is one observation, or a part of one; else a batch.
+
+    The shape of a MultiDiscrete space is not stored, so for integers it follows from their number.
+    """
+    elements = len(spec.counts)
+    if not elements:
+        return len(shape) != 1 + len(spec.shape)
+    if elements == 1:
+        return shape == ()
+    one_row = len(shape) > 2 and shape[0] == 1  # a batch of one observation
+    return shape[1:] != (elements,) and not one_row and (len(shape) == 1 or math.prod(shape) == elements)
 
 
 def _has(path: tuple[str | int, ...], observation: Any) -> bool:

@@ -38,6 +38,7 @@ RUNS = """runs:
   slow='cartpole-[45]'  runs as one group named `slow`
 Other runs are grouped by config without seed, and by name without number."""
 
+THEMES = ("light", "dark")  # those of hive.comparison.picture, which `hive --help` must not import
 XLABELS = {"steps": "environment steps", "seconds": "seconds of training", "updates": "updates"}
 
 
@@ -53,8 +54,13 @@ def add_compare(commands: Any) -> None:
     compare.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric whose last values are compared, higher is better (default: evaluation/mean_return if all runs "
-        "have it, else return/mean_100)",
+        help="metric whose last values are compared (default: evaluation/mean_return if all runs have it, else "
+        "return/mean_100)",
+    )
+    compare.add_argument(
+        "--lower-is-better",
+        action="store_true",
+        help="lower values of the metric are better, as of losses: a threshold is then reached from above",
     )
     compare.add_argument(
         "--threshold",
@@ -73,6 +79,7 @@ def add_compare(commands: Any) -> None:
         metavar="FILE",
         help="also write a picture, .png or .svg: the curves, and the final values with their intervals",
     )
+    _add_theme(compare)
     compare.set_defaults(run=run_compare)
 
 
@@ -91,7 +98,14 @@ def add_plot(commands: Any) -> None:
         "--smooth", type=_window, default=1, metavar="N", help="draw the mean of the last N points (default 1)"
     )
     plot.add_argument("--title", default="", metavar="TEXT", help="heading of the picture (default: the environment)")
+    _add_theme(plot)
     plot.set_defaults(run=run_plot)
+
+
+def _add_theme(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--theme", choices=THEMES, default=THEMES[0], help=f"colours of the picture (default {THEMES[0]})"
+    )
 
 
 def _window(text: str) -> int:
@@ -109,7 +123,8 @@ def run_compare(options: argparse.Namespace) -> int:
         _check_picture(options.output)
     groups = _groups(options.runs, [options.metric] if options.metric else [EVALUATION, RETURN])
     _check_metric(groups, options.metric)
-    found = compare(groups, chosen_metric(groups, options.metric), options.threshold)
+    metric = chosen_metric(groups, options.metric)
+    found = compare(groups, metric, options.threshold, lower_is_better=options.lower_is_better)
     if options.json:
         print(json_text(as_data(found), indent=2))
     else:
@@ -121,7 +136,7 @@ def run_compare(options: argparse.Namespace) -> int:
         for note in notes_of(found):
             print(f"note: {note}", file=sys.stderr)
     if options.output:
-        _write_comparison(found, options.output)
+        _write_comparison(found, options.output, options.theme)
     return 0
 
 
@@ -132,9 +147,10 @@ def run_plot(options: argparse.Namespace) -> int:
     _check_picture(options.output)
     groups = _groups(options.runs, [options.metric])
     _check_metric(groups, options.metric)
-    figure, (axes,) = picture.new_figure(7.0, 4.0)
+    theme = picture.THEMES[options.theme]
+    figure, (axes,) = picture.new_figure(7.0, 4.0, theme=theme)
     lines = {group.label: _lines(group, options.metric, options.x, options.smooth) for group in groups}
-    picture.draw_curves(axes, lines, xlabel=XLABELS[options.x], ylabel=_ylabel(options.metric))
+    picture.draw_curves(axes, lines, xlabel=XLABELS[options.x], ylabel=_ylabel(options.metric), theme=theme)
     axes.set_title(options.title or _environments(groups), loc="left")
     picture.write_figure(figure, options.output)
     print(options.output)
@@ -188,18 +204,18 @@ def _environments(groups: Sequence[Group]) -> str:
     return listed(dict.fromkeys(run.env for group in groups for run in group.runs if run.env))
 
 
-def _write_comparison(found: Comparison, path: Path) -> None:
+def _write_comparison(found: Comparison, path: Path, name: str) -> None:
     from hive.comparison import picture
 
-    groups = [row.group for row in found.rows]
-    figure, (left, right) = picture.new_figure(10.0, 3.6, panels=(1.25, 1.0))
+    theme, groups = picture.THEMES[name], [row.group for row in found.rows]
+    figure, (left, right) = picture.new_figure(10.0, 3.6, panels=(1.25, 1.0), theme=theme)
     lines = {group.label: _lines(group, found.metric, AXES[0]) for group in groups}
-    picture.draw_curves(left, lines, xlabel=XLABELS[AXES[0]], ylabel=_ylabel(found.metric))
+    picture.draw_curves(left, lines, xlabel=XLABELS[AXES[0]], ylabel=_ylabel(found.metric), theme=theme)
     left.set_title(_environments(groups), loc="left")
     if found.threshold is not None:
-        left.axhline(found.threshold, color=picture.INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        left.axhline(found.threshold, color=theme.ink, linewidth=0.8, linestyle=(0, (4, 3)))
     rows = [(row.group.label, row.finals, row.iqm) for row in found.rows]
-    picture.draw_intervals(right, rows, xlabel=f"final {_ylabel(found.metric)}")
+    picture.draw_intervals(right, rows, xlabel=f"final {_ylabel(found.metric)}", theme=theme)
     right.set_title("IQM and 95 % interval", loc="left")
     picture.write_figure(figure, path)
     print(path, file=sys.stderr)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,7 +26,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["SUFFIXES", "Line", "check_file", "draw_curves", "draw_intervals", "new_figure", "write_figure"]
+__all__ = [
+    "LIGHT",
+    "SUFFIXES",
+    "THEMES",
+    "Line",
+    "Theme",
+    "check_file",
+    "draw_curves",
+    "draw_intervals",
+    "new_figure",
+    "write_figure",
+]
 
 Line: TypeAlias = tuple[Floats, Floats]
 """Positions and values [N] of one seed, in the order of the positions."""
@@ -36,27 +48,62 @@ BAND = (25.0, 75.0)  # percentiles between which the band lies
 BAND_LINES = 3  # least lines with a band: two have no quartiles of their own
 LARGE = 10_000  # positions from here on are written as 10k: full numbers would touch each other
 DPI = 160  # resolution of a PNG
-# Okabe and Ito's colours without yellow and black, which readers with any colour vision can tell apart on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A3D9A", "#7F7F7F")
-INK, FAINT = "#333333", "#E6E6E6"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of a picture. colours: those of groups, which readers with any colour vision can tell apart."""
+
+    background: str
+    ink: str
+    edge: str
+    faint: str
+    colours: tuple[str, ...]
+
+
+# Light: Okabe and Ito's colours without yellow and black. Dark: lighter ones of the same hues, and yellow.
+THEMES: Mapping[str, Theme] = {
+    "light": Theme(
+        "#FFFFFF",
+        "#333333",
+        "#999999",
+        "#E6E6E6",
+        ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A3D9A", "#7F7F7F"),
+    ),
+    "dark": Theme(
+        "#161B22",
+        "#D5DBE3",
+        "#6B7480",
+        "#2B323C",
+        ("#56B4E9", "#FF8A3D", "#2CC79A", "#E79AC4", "#F0E442", "#8C9EFF", "#B58CE0", "#A8B0BA"),
+    ),
+}
+LIGHT = THEMES["light"]
 STYLE: Mapping[str, Any] = {
     "svg.hashsalt": "hive",  # otherwise the names inside an SVG are random
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "axes.titlelocation": "left",
-    "axes.edgecolor": "#999999",
-    "axes.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "legend.frameon": False,
-    "figure.facecolor": "white",
 }
+
+
+def style_of(theme: Theme) -> dict[str, Any]:
+    """Return STYLE with the colours of a theme, as settings of matplotlib."""
+    return dict(STYLE) | {
+        "axes.facecolor": theme.background,
+        "figure.facecolor": theme.background,
+        "axes.edgecolor": theme.edge,
+        "axes.labelcolor": theme.ink,
+        "grid.color": theme.faint,
+        "text.color": theme.ink,
+        "xtick.color": theme.ink,
+        "ytick.color": theme.ink,
+    }
 
 
 def check_file(path: Path) -> None:
@@ -77,7 +124,7 @@ def _matplotlib() -> Any:
 
 
 def new_figure(
-    width: float, height: float, panels: Sequence[float] = (1.0,), **options: Any
+    width: float, height: float, panels: Sequence[float] = (1.0,), theme: Theme = LIGHT, **options: Any
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure of a size in inches with panels side by side, of these relative widths.
 
@@ -86,14 +133,22 @@ def new_figure(
     matplotlib = _matplotlib()
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(dict(STYLE)):
+    with matplotlib.rc_context(style_of(theme)):
         figure = Figure(figsize=(width, height), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=list(panels), **options)
+    for axes in grid[0]:  # ticks that are made later take their colours from here
+        axes.tick_params(which="both", colors=theme.ink, grid_color=theme.faint)
     return figure, [*grid[0]]
 
 
 def draw_curves(
-    axes: Axes, groups: Mapping[str, Sequence[Line]], *, xlabel: str, ylabel: str = "", legend: bool = True
+    axes: Axes,
+    groups: Mapping[str, Sequence[Line]],
+    *,
+    xlabel: str,
+    ylabel: str = "",
+    legend: bool = True,
+    theme: Theme = LIGHT,
 ) -> None:
     """Draw the lines of each group, label -> lines, with their median and band. Groups without lines keep a colour."""
     from matplotlib.ticker import EngFormatter
@@ -101,12 +156,12 @@ def draw_curves(
     for index, (label, lines) in enumerate(groups.items()):
         if not lines:
             continue
-        _draw_group(axes, f"{label} ({len(lines)})", lines, colour_of(index))
+        _draw_group(axes, f"{label} ({len(lines)})", lines, colour_of(index, theme))
     axes.set(xlabel=xlabel, ylabel=ylabel)
     if any(x[-1] >= LARGE for lines in groups.values() for x, _ in lines):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize="small")
+        axes.legend(frameon=False, fontsize="small", labelcolor=theme.ink)
 
 
 def _draw_group(axes: Axes, label: str, lines: Sequence[Line], colour: str) -> None:
@@ -134,10 +189,16 @@ def _aligned(lines: Sequence[Line]) -> tuple[Floats, Floats] | None:
     return grid, np.array([np.interp(grid, x, y) for x, y in lines])
 
 
-def draw_intervals(axes: Axes, groups: Sequence[tuple[str, Sequence[float], Interval | None]], *, xlabel: str) -> None:
+def draw_intervals(
+    axes: Axes,
+    groups: Sequence[tuple[str, Sequence[float], Interval | None]],
+    *,
+    xlabel: str,
+    theme: Theme = LIGHT,
+) -> None:
     """Draw a row per group: a dot per final value, and the interquartile mean with its interval."""
     for index, (_, finals, interval) in enumerate(groups):
-        colour, row = colour_of(index), -index
+        colour, row = colour_of(index, theme), -index
         if interval is None:
             continue
         if np.isfinite(interval.low):
@@ -149,9 +210,9 @@ def draw_intervals(axes: Axes, groups: Sequence[tuple[str, Sequence[float], Inte
     axes.grid(visible=False, axis="y")
 
 
-def colour_of(index: int) -> str:
+def colour_of(index: int, theme: Theme = LIGHT) -> str:
     """Return the colour of a group; there are eight, which repeat."""
-    return COLOURS[index % len(COLOURS)]
+    return theme.colours[index % len(theme.colours)]
 
 
 def write_figure(figure: Figure, path: Path) -> None:

@@ -1,9 +1,11 @@
 """Computes a comparison of groups of runs, and writes it as data or as tables.
 
 Every run counts with the last value of one metric: the mean return of evaluations if every run with values has it, else
-the mean return of the last 100 training episodes, or the metric that the caller names. Higher values are better. The
-statistics are those of hive.comparison.statistics; the tasks of the bootstrap are the environments of a group's runs,
-usually one. A run that never reaches the threshold counts as slower than all that do.
+the mean return of the last 100 training episodes, or the metric that the caller names. Higher values are better, unless
+the caller states the opposite, as for losses: a threshold is then reached from above, and the probability of
+improvement is that of lower values. The statistics are those of hive.comparison.statistics; the tasks of the bootstrap
+are the environments of a group's runs, usually one. A run that never reaches the threshold counts as slower than all
+that do.
 """
 
 from __future__ import annotations
@@ -41,12 +43,13 @@ __all__ = [
     "table_rows",
 ]
 
-HEAD = ("GROUP", "RUNS", "SEEDS", "STEPS", "SECONDS", "FINAL", "IQM", "95 % INTERVAL", "P(ABOVE FIRST)")
+HEAD = ("GROUP", "RUNS", "SEEDS", "STEPS", "SECONDS", "FINAL", "IQM", "95 % INTERVAL")
 NONE = "–"
 MEANINGS = {
     EVALUATION: "mean return of the last evaluation",
     RETURN: "mean return of the last 100 training episodes",
 }
+UNEQUAL = 1.5  # ratio of the steps of two runs from which on a note says that they differ
 SHOWN_SEEDS = 8  # maximum seeds and values listed in a cell of a table
 
 
@@ -75,12 +78,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of all groups, and the probability that a run of one group ends above one of another: [row, column].
+    """Rows of all groups, and the probability that a run of one group ends better than one of another: [row, column].
 
     improvement: None for a pair without values in a common environment. differences: key -> value in each group.
     """
 
     metric: str
+    lower_is_better: bool
     threshold: float | None
     rows: tuple[Row, ...]
     improvement: tuple[tuple[Interval | None, ...], ...]
@@ -102,16 +106,19 @@ def chosen_metric(groups: Sequence[Group], given: str | None = None) -> str:
     return EVALUATION if all(EVALUATION in run.curves for run in usable) else RETURN
 
 
-def compare(groups: Sequence[Group], metric: str, threshold: float | None = None) -> Comparison:
+def compare(
+    groups: Sequence[Group], metric: str, threshold: float | None = None, *, lower_is_better: bool = False
+) -> Comparison:
     """Compare groups by the last values of a metric.
 
-    threshold: default for returns: `run.stop_at_return`, if all runs with values agree on it.
+    threshold: default for returns of which higher ones are better: `run.stop_at_return`, if all runs agree on it.
     """
-    if threshold is None and metric in MEANINGS:
+    if threshold is None and metric in MEANINGS and not lower_is_better:
         threshold = _common_goal(groups)
-    rows = tuple(_row(group, metric, threshold) for group in groups)
-    improvement = tuple(tuple(_improvement(mine, theirs) for theirs in rows) for mine in rows)
-    return Comparison(metric, threshold, rows, improvement, config_differences(groups))
+    rows = tuple(_row(group, metric, threshold, lower_is_better) for group in groups)
+    pairs = [[(theirs, mine) if lower_is_better else (mine, theirs) for theirs in rows] for mine in rows]
+    improvement = tuple(tuple(_probability_above(*pair) for pair in line) for line in pairs)
+    return Comparison(metric, lower_is_better, threshold, rows, improvement, config_differences(groups))
 
 
 def _common_goal(groups: Sequence[Group]) -> float | None:
@@ -119,14 +126,14 @@ def _common_goal(groups: Sequence[Group]) -> float | None:
     return next(iter(goals)) if len(goals) == 1 else None
 
 
-def _row(group: Group, metric: str, threshold: float | None) -> Row:
+def _row(group: Group, metric: str, threshold: float | None, lower_is_better: bool) -> Row:
     scored = tuple(run for run in group.runs if metric in run.curves)
     curves = [run.curves[metric] for run in scored]
     finals = tuple(float(curve.values[-1]) for curve in curves)
     if not scored:
         return Row(group, (), (), None, None, None, None)
     iqm = bootstrap(interquartile_mean, list(_by_env(scored, finals).values()))
-    reached = None if threshold is None else _reached(curves, threshold)
+    reached = None if threshold is None else _reached(curves, threshold, lower_is_better)
     return Row(group, scored, finals, iqm, float(np.mean(finals)), float(np.median(finals)), reached)
 
 
@@ -136,8 +143,9 @@ def _by_env(runs: Sequence[RunCurves], finals: Sequence[float]) -> dict[str, np.
     return {env: np.array([v for run, v in zip(runs, finals, strict=True) if run.env == env]) for env in envs}
 
 
-def _reached(curves: Sequence[Curve], threshold: float) -> Reached:
-    first = [first_at_least(curve.values, threshold) for curve in curves]
+def _reached(curves: Sequence[Curve], threshold: float, lower_is_better: bool) -> Reached:
+    sign = -1.0 if lower_is_better else 1.0
+    first = [first_at_least(sign * curve.values, sign * threshold) for curve in curves]
     steps = [math.inf if at is None else curve.steps[at] for at, curve in zip(first, curves, strict=True)]
     seconds = [math.inf if at is None else curve.seconds[at] for at, curve in zip(first, curves, strict=True)]
     count = sum(at is not None for at in first)
@@ -151,7 +159,8 @@ def _median(values: Sequence[float]) -> float:
     return float(low if low == high else (low + high) / 2.0)
 
 
-def _improvement(mine: Row, theirs: Row) -> Interval | None:
+def _probability_above(mine: Row, theirs: Row) -> Interval | None:
+    """Return the probability that a run of one row ends above one of the other."""
     ours, others = _by_env(mine.scored, mine.finals), _by_env(theirs.scored, theirs.finals)
     common = [env for env in ours if env in others]
     if not common or mine is theirs:
@@ -169,6 +178,7 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as plain data, for JSON; infinite ends of intervals and medians are None."""
     return {
         "metric": comparison.metric,
+        "lower_is_better": comparison.lower_is_better,
         "threshold": comparison.threshold,
         "groups": [_row_data(row) for row in comparison.rows],
         "probability_of_improvement": [
@@ -225,7 +235,10 @@ def _finite(value: float) -> float | None:
 def notes_of(comparison: Comparison) -> list[str]:
     """Return sentences about what a reader of the tables must know."""
     meaning = MEANINGS.get(comparison.metric, "last value of each run")
-    notes = [f"final values: {comparison.metric}, {meaning}; higher is better"]
+    better = "lower is better" if comparison.lower_is_better else "higher is better"
+    if comparison.metric not in MEANINGS and not comparison.lower_is_better:
+        better += ", or use --lower-is-better"
+    notes = [f"final values: {comparison.metric}, {meaning}; {better}"]
     runs = [run for row in comparison.rows for run in row.group.runs]
     scored = {id(run) for row in comparison.rows for run in row.scored}
     notes += [
@@ -234,6 +247,17 @@ def notes_of(comparison: Comparison) -> list[str]:
     notes += [f"the config of {run.name} cannot be read: {run.fault}" for run in runs if run.config is None]
     if live := [run.name for run in runs if run.state == "running"]:
         notes.append(f"still running: {_listed(live)}")
+    notes += [
+        f"{run.name} did not finish ({run.state}): it counts with its value at step {_last_step(comparison, run):,.0f}"
+        for row in comparison.rows
+        for run in row.scored
+        if run.state in ("failed", "lost")
+    ]
+    ends_at = [_last_step(comparison, run) for row in comparison.rows for run in row.scored]
+    if ends_at and max(ends_at) > UNEQUAL * min(ends_at):
+        notes.append(
+            f"the runs end at different steps, {min(ends_at):,.0f} to {max(ends_at):,.0f}, with their values there"
+        )
     if any(len(row.finals) == 1 for row in comparison.rows):
         notes.append("a group with one run has no interval: train more seeds with `hive up CONFIG --seeds 1..5`")
     envs = {run.env for run in runs if run.env}
@@ -242,9 +266,15 @@ def notes_of(comparison: Comparison) -> list[str]:
     return notes
 
 
+def _last_step(comparison: Comparison, run: RunCurves) -> float:
+    return float(run.curves[comparison.metric].steps[-1])
+
+
 def table_rows(comparison: Comparison) -> tuple[Sequence[str], list[list[str]]]:
     """Return the head and the cells of the table of results, one row per group."""
-    head = list(HEAD if len(comparison.rows) > 1 else HEAD[:-1])
+    head = list(HEAD)
+    if len(comparison.rows) > 1:
+        head.append("P(BELOW FIRST)" if comparison.lower_is_better else "P(ABOVE FIRST)")
     if comparison.threshold is not None:
         head += [f"REACHED {comparison.threshold:g}", "STEPS TO IT", "SECONDS TO IT"]
     return head, [_cells(comparison, index) for index in range(len(comparison.rows))]

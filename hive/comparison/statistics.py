@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 RESAMPLES = 10_000  # of a bootstrap: the ends of a 95 % interval then move by about 1 % of its width
-TOGETHER = 1000  # resamples computed in one call: of 100 seeds each, their pairs take 80 MB
+TOGETHER = 1000  # most resamples computed in one call
+MOST_PAIRS = 10_000_000  # pairs of seeds in one call: they take 80 MB
 TRIMMED = 0.25  # share of the scores that the interquartile mean leaves out at each end
 LEAST_SEEDS = 2  # fewer have no spread to resample
 
@@ -88,14 +89,19 @@ def bootstrap(estimate: Estimate, scores: Scores, level: float = 0.95, seed: int
     if max(len(task) for task in scores) < LEAST_SEEDS:
         return Interval(value, float("-inf"), float("inf"))
     generator = np.random.default_rng(seed)
-    found = [estimate([_resampled(task, generator) for task in scores]) for _ in range(RESAMPLES // TOGETHER)]
+    seeds = max(len(task) for task in scores)
+    together = max(1, min(TOGETHER, MOST_PAIRS // seeds**2))
+    found = [
+        estimate([_resampled(task, min(together, RESAMPLES - done), generator) for task in scores])
+        for done in range(0, RESAMPLES, together)
+    ]
     low, high = np.quantile(np.concatenate(found), [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return Interval(value, float(low), float(high))
 
 
-def _resampled(task: Floats, generator: np.random.Generator) -> Floats:
-    """Return TOGETHER resamples [R, N] of the scores [N] of one task."""
-    return np.asarray(task[generator.integers(0, len(task), (TOGETHER, len(task)))])
+def _resampled(task: Floats, count: int, generator: np.random.Generator) -> Floats:
+    """Return resamples [count, N] of the scores [N] of one task."""
+    return np.asarray(task[generator.integers(0, len(task), (count, len(task)))])
 
 
 def first_at_least(values: Floats, threshold: float) -> int | None:

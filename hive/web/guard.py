@@ -2,12 +2,15 @@
 
     Host       must name this server: another name may be a page of an attacker whose name was rebound to this address
     site       requests for data must not come from a page of another site
-    token      needed for every action, and for everything unless the server listens on loopback only
+    cookie     needed for everything unless the server listens on loopback only
+    key        needed for every action, in the header `X-Hive-Key`
     Origin     of an action must be this server
-    size       of a request's body is limited
+    size       of the head and of the body of a request is limited
 
-`?token=...` in the URL that `hive web` prints becomes a cookie that scripts cannot read and other sites cannot send.
-The browser is then redirected to the page without the token, which so is neither in its history nor in a referrer.
+`?token=...` in the URL that `hive web` prints is exchanged for cookie and key. The cookie cannot be read by scripts and
+is not sent by pages of other sites. But browsers send cookies to all ports of a host, so another server on this machine
+may see it. The key therefore travels in the fragment of the address that the browser is redirected to, which is sent to
+no server, and the page keeps it in a store that belongs to this host and port.
 """
 
 from __future__ import annotations
@@ -24,10 +27,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BODY_BYTES", "HEADERS", "Guard", "is_loopback", "names_of"]
+__all__ = ["BODY_BYTES", "HEADERS", "HEAD_BYTES", "Guard", "is_loopback", "names_of"]
 
+HEAD_BYTES = 1 << 14  # maximum bytes of the head of a request: the id of 32 runs takes 2 kilobytes
 BODY_BYTES = 1 << 16  # maximum bytes of a request's body: an action with 32 keys takes a few kilobytes
-TOKEN_BYTES = 24  # random bytes of a token
+TOKEN_BYTES = 24  # random bytes of a secret
+LENGTH_DIGITS = 19  # maximum digits of a declared length; Python refuses to convert thousands of digits
+KEY = "x-hive-key"
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     "object-src 'none'",
@@ -59,14 +65,14 @@ def names_of(host: str) -> tuple[str, ...]:
 
 
 class Guard:
-    """Wraps an application. `token` is new for each server."""
+    """Wraps an application. Each server draws its own token, cookie and key."""
 
     def __init__(self, app: ASGIApp, host: str, port: int, names: Sequence[str] = ()) -> None:
         self.app = app
         self.names = names or names_of(host)
         self.public = not is_loopback(host)
         self.cookie = f"hive-{port}"  # browsers send cookies to all ports of a host
-        self.token = secrets.token_urlsafe(TOKEN_BYTES)
+        self.token, self.reading_key, self.acting_key = (secrets.token_urlsafe(TOKEN_BYTES) for _ in range(3))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -76,37 +82,42 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = Headers(scope=scope)
-        known = self._knows_token(headers)
-        refusal = self._refusal(scope, headers, known)
+        may_act = _equal(headers.get(KEY, ""), self.acting_key)
+        refusal = self._refusal(scope, headers, may_act)
         if given := self._token_in_url(scope):
             await self._exchange(given, refusal)(scope, receive, _with_headers(send))
         elif refusal is not None:
             await refusal(scope, receive, _with_headers(send))
         else:
-            scope["state"] = {**scope.get("state", {}), "may_act": known}
+            scope["state"] = {**scope.get("state", {}), "may_act": may_act}
             await self.app(scope, _limited(receive), _with_headers(send))
 
     def _exchange(self, given: str, refusal: JSONResponse | None) -> JSONResponse | RedirectResponse:
         if refusal is not None and refusal.status_code != 401:
             return refusal
-        if not self._is_token(given):
+        if not _equal(given, self.token):
             return _refused(401, "this token is not that of this server", "open the URL that `hive web` printed last")
-        response = RedirectResponse("/", 303)
-        response.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
+        response = RedirectResponse(f"/#key={self.acting_key}", 303)
+        if self.public:
+            response.set_cookie(self.cookie, self.reading_key, httponly=True, samesite="strict", path="/")
         return response
 
-    def _refusal(self, scope: Scope, headers: Headers, known: bool) -> JSONResponse | None:
+    def _refusal(self, scope: Scope, headers: Headers, may_act: bool) -> JSONResponse | None:
         """Return the answer to a request that is refused; None for one that is allowed."""
+        if sum(len(name) + len(value) for name, value in headers.raw) + len(scope["query_string"]) > HEAD_BYTES:
+            return _refused(431, f"the head of the request is longer than {HEAD_BYTES:,} bytes", "send less")
         host = headers.get("host", "").lower()
         if len(headers.getlist("host")) != 1 or not self._is_ours(host):
             return _refused(421, "this server does not have the name in `Host`", f"its names: {', '.join(self.names)}")
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and scope["path"] != "/":
             return _refused(403, "requests of other sites are refused", "open the page in a tab of its own")
-        if not known and (self.public or scope["method"] not in READING):
+        acts = scope["method"] not in READING
+        if (acts and not may_act) or (self.public and not self._may_read(headers)):
             return _refused(401, "this needs the token", "open the URL that `hive web` printed last")
-        if scope["method"] not in READING and headers.get("origin", "").lower() != f"http://{host}":
+        if acts and headers.get("origin", "").lower() != f"http://{host}":
             return _refused(403, "`Origin` is not this server", "send the request from the page of `hive web`")
-        if not headers.get("content-length", "0").isdecimal() or int(headers.get("content-length", "0")) > BODY_BYTES:
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or len(length) > LENGTH_DIGITS or int(length) > BODY_BYTES:
             return _refused(413, f"the request is longer than {BODY_BYTES:,} bytes", "send less")
         return None
 
@@ -120,15 +131,12 @@ class Guard:
             return False
         return name in self.names or (self.public and _is_address(name.strip("[]")))
 
-    def _knows_token(self, headers: Headers) -> bool:
+    def _may_read(self, headers: Headers) -> bool:
         try:
             found = cookies.SimpleCookie(headers.get("cookie", "")).get(self.cookie)
         except cookies.CookieError:
             return False
-        return found is not None and self._is_token(found.value)
-
-    def _is_token(self, text: str) -> bool:
-        return hmac.compare_digest(text.encode(), self.token.encode())
+        return found is not None and _equal(found.value, self.reading_key)
 
     def _token_in_url(self, scope: Scope) -> str:
         if scope["path"] != "/" or scope["method"] not in READING:
@@ -138,6 +146,11 @@ class Guard:
         except ValueError:  # too many fields
             return ""
         return str(query.get("token", [""])[0])
+
+
+def _equal(given: str, secret: str) -> bool:
+    """Return whether both are equal, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(given.encode(), secret.encode())
 
 
 def _is_address(text: str) -> bool:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hive.monitor.tail import Tail
 from hive.records.regular import open_regular
 
-__all__ = ["MOST_MISSED_BYTES", "Position", "RecordingTail", "lines_between", "parse_ids"]
+__all__ = ["MOST_MISSED_BYTES", "Position", "RecordingTail", "flat", "lines_between", "parse_ids"]
 
 MOST_MISSED_BYTES = 1 << 22  # lines that a reconnect reads again; a viewer that missed more gets thinned curves instead
 ID = re.compile(r"([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([0-9a-f]{1,16})")
@@ -92,3 +93,8 @@ def lines_between(path: Path, inode: int, start: int, end: int) -> list[bytes] |
         return None
     whole = before == b"\n" and content.endswith(b"\n") and len(content) == end - start
     return content.split(b"\n")[:-1] if whole else None
+
+
+def flat(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of metrics, events or evaluations without nested values: pages use none, and some are too deep."""
+    return {key: value for key, value in line.items() if not isinstance(value, dict | list)}

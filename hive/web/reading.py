@@ -16,6 +16,7 @@ from hive.monitor.log_view import LEVELS, MergedLog
 from hive.records import RunDirectory, run_state
 from hive.records.jsonl import tail_jsonl
 from hive.runtime.run.control import open_run
+from hive.web.positions import flat
 
 __all__ = ["actor", "config", "difference", "evaluations", "log", "video"]
 
@@ -60,9 +61,13 @@ def _at(known: Config, key: str) -> str:
 
 
 def log(known: MergedLog, lock: threading.Lock, *, level: str, actor: str, search: str) -> dict[str, Any]:
-    """Return the newest lines of the logs with at least this level, of one actor ("": all), that contain a text."""
+    """Return the newest lines of the logs with at least this level, of one actor ("": all), that contain a text.
+
+    A folder of logs that is a link counts as empty: it may lead to logs of other programs.
+    """
     with lock:
-        known.read()
+        if not known.folder.is_symlink():
+            known.read()
         entries = known.chosen(level=LEVELS.index(level) if level in LEVELS else 0, actor=actor, search=search)
         actors = known.actors
     rows = [[entry.time, entry.actor, entry.rank, entry.text] for entry in entries[-MOST_LINES:]]
@@ -72,13 +77,18 @@ def log(known: MergedLog, lock: threading.Lock, *, level: str, actor: str, searc
 def evaluations(directory: RunDirectory) -> dict[str, Any]:
     """Return the run's evaluations, newest last, and its videos."""
     return {
-        "evaluations": tail_jsonl(directory.evaluations_file, MOST_EVALUATIONS),
+        "evaluations": [flat(line) for line in tail_jsonl(directory.evaluations_file, MOST_EVALUATIONS)],
         "videos": [{"file": path.name, "kind": VIDEO_TYPES[path.suffix]} for path in _videos(directory)],
     }
 
 
 def _videos(directory: RunDirectory) -> list[Path]:
-    """Return the files of the folder of videos, oldest first; links and other kinds of files do not count."""
+    """Return the files of the folder of videos, oldest first; links and other kinds of files do not count.
+
+    Nor does a folder that is a link: the page would show files of other folders.
+    """
+    if directory.videos.is_symlink():
+        return []
     try:
         paths = [
             p for p in directory.videos.iterdir() if p.suffix in VIDEO_TYPES and p.is_file() and not p.is_symlink()

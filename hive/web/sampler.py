@@ -25,7 +25,7 @@ from hive.records.documents import json_text
 from hive.records.jsonl import parse_line
 from hive.web.curves import Clock, curves_document
 from hive.web.page import page_document
-from hive.web.positions import SEPARATOR, Position, RecordingTail, lines_between
+from hive.web.positions import SEPARATOR, Position, RecordingTail, flat, lines_between
 
 __all__ = ["MOST_RUNS", "MOST_VIEWERS", "QUEUED_SAMPLES", "Sampler", "Samplers", "Viewer"]
 
@@ -123,10 +123,20 @@ class Sampler:
             self.left_t = self.clock()
 
     def _run(self) -> None:
-        while not self._over():
-            if self.sample():
-                self.wake.wait(AGAIN_S)
+        try:
+            while not self._over():
+                if self.sample():
+                    self.wake.wait(AGAIN_S)
+        except Exception as error:  # a fault of hive: the pages must not wait for samples forever
+            self._fail(error)
         self.poller.close()
+
+    def _fail(self, error: Exception) -> None:
+        """End the sampler and send the error to all viewers; the next viewer starts another sampler."""
+        with self.lock:
+            self.stopped = True
+            self.page, self.problem = None, f"this run cannot be shown: {type(error).__name__}: {error}"
+            self._to_all(self.viewers, "", self._sample((), ()))
 
     def _over(self) -> bool:
         with self.lock:
@@ -212,13 +222,13 @@ class Sampler:
             "page": self.page,
             "problem": self.problem,
             "curves": curves_document(self.poller.series, self.times),
-            "events": list(self.poller.events),
+            "events": [flat(event) for event in self.poller.events],
         }
         return self.position.text, json_text(sample)
 
 
 def _parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    return [line for line in map(parse_line, lines) if line is not None]
+    return [flat(line) for line in map(parse_line, lines) if line is not None]
 
 
 class Samplers:

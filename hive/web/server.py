@@ -17,15 +17,14 @@ import uvicorn
 from hive.errors import UsageError
 from hive.records import RunDirectory
 from hive.web.catalogue import Catalogue
-from hive.web.guard import Guard, is_loopback
+from hive.web.connections import Connection, limit_reading
+from hive.web.guard import HEAD_BYTES, Guard, is_loopback
 from hive.web.sampler import Samplers
 from hive.web.site import Site
 
-__all__ = ["PORT", "bind", "serve"]
+__all__ = ["PORT", "bind", "make_server", "serve", "serve_until_signal"]
 
 PORT = 4483  # default port: "hive" on the keys of a telephone
-MOST_CONNECTIONS = 256  # connections served at the same time: 64 streams, and some requests of each page
-HEADER_BYTES = 1 << 14  # maximum bytes of the head of a request
 STOP_S = 2  # seconds that open requests have to end after Ctrl-C
 
 
@@ -59,6 +58,23 @@ class _Server(uvicorn.Server):
         yield
 
 
+def make_server(app: Guard) -> uvicorn.Server:
+    """Return a server of this application that limits its connections and logs only errors."""
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    return _Server(config)
+
+
 def serve(
     listener: socket.socket, host: str, find: Callable[[], Sequence[RunDirectory]], ready: Callable[[str], object]
 ) -> None:
@@ -66,26 +82,15 @@ def serve(
     port = listener.getsockname()[1]
     samplers = Samplers()
     guard = Guard(Site(Catalogue(find), samplers).app, host, port)
-    config = uvicorn.Config(
-        guard,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        h11_max_incomplete_event_size=HEADER_BYTES,
-        timeout_graceful_shutdown=STOP_S,
-    )
-    server = _Server(config)
-    asyncio.run(_until_signal(server, listener, samplers, lambda: ready(_url(host, port, guard.token))))
+    server = make_server(guard)
+    asyncio.run(serve_until_signal(server, listener, samplers, lambda: ready(_url(host, port, guard.token))))
 
 
-async def _until_signal(
+async def serve_until_signal(
     server: uvicorn.Server, listener: socket.socket, samplers: Samplers, ready: Callable[[], object]
 ) -> None:
+    """Serve until SIGINT, SIGTERM or `should_exit` of the server. `ready` is called once connections are accepted."""
+
     def stop() -> None:
         server.should_exit = True
         samplers.close()
@@ -93,6 +98,7 @@ async def _until_signal(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+    limit_reading(listener)
     listener.listen()
     ready()
     await server.serve(sockets=[listener])

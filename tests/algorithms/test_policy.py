@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 import hive
 from hive.algorithms import describe_policy
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
+from hive.envs.checks import store
+from hive.envs.observation import observation_spec
 from hive.errors import RecordError, UsageError
 from hive.networks import (
     CategoricalQHeadParameters,
@@ -300,6 +303,44 @@ def test_a_number_stands_for_its_one_hot(tmp_path: Path) -> None:
     for value in (5, 6, 7):
         assert policy(value) == policy(np.int64(value)) == policy(one_hot[value - 5])
     np.testing.assert_array_equal(policy(np.array([7, 5])), policy(one_hot[[2, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("space", "observations"),
+    [
+        (spaces.Discrete(3), np.array([0, 2, 1])),  # as many observations as the space has values
+        (spaces.Discrete(1, start=4), np.array([4, 4])),
+        (spaces.MultiDiscrete([1, 1]), np.array([[0, 0], [0, 0]])),
+        (spaces.MultiDiscrete([3, 2]), np.array([[0, 1], [2, 0]])),
+        (spaces.MultiDiscrete([[2, 3], [4, 1]]), np.array([[[0, 1], [2, 0]], [[1, 2], [3, 0]], [[1, 0], [0, 0]]])),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("part", [False, True], ids=["alone", "as a part"])
+def test_a_batch_of_integers_acts_as_each_of_them(
+    tmp_path: Path, space: Any, observations: NDArray[np.int64], part: bool
+) -> None:
+    seen = spaces.Dict({"a": space, "b": spaces.MultiDiscrete([3])}) if part else space
+    place, module = saved(tmp_path, observation_spec("", seen))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(3.0)
+    policy = hive.load(str(place))
+    batch: Any = {"a": observations, "b": np.arange(len(observations))[:, None] % 3} if part else observations
+    each = [{"a": a, "b": np.array([n % 3])} if part else a for n, a in enumerate(observations)]
+    np.testing.assert_array_equal(policy(batch), [policy(one) for one in each])
+    assert policy.outputs(batch)[0].shape == (len(observations), 4)
+    first: Any = {"a": observations[:1], "b": batch["b"][:1]} if part else observations[:1]
+    np.testing.assert_array_equal(policy(first), policy(batch)[:1])
+    stored = np.zeros((len(observations), *policy.observation.shape), policy.observation.dtype)
+    assert store(policy.observation, each, stored)
+    if not part:
+        np.testing.assert_array_equal(policy.outputs(stored)[0], policy.outputs(batch)[0])
+
+
+def test_a_batch_of_single_integers_in_arrays(tmp_path: Path) -> None:
+    policy = hive.load(str(saved(tmp_path, observation_spec("", spaces.MultiDiscrete([3])))[0]))
+    np.testing.assert_array_equal(policy(np.array([[2], [0]])), policy(np.array([2, 0])))
 
 
 def test_pictures_stay_bytes(tmp_path: Path) -> None:

@@ -70,6 +70,47 @@ def test_compare_two_configs(two_configs: Place) -> None:
     assert found["config"] == {"algorithm.learning_rate": [0.01, 0.001]}
 
 
+def test_lower_values_can_be_better(place: Place) -> None:
+    for seed, values in enumerate(((5.0, 1.0), (4.0, 2.0)), 1):
+        run_of(place, "small", seed, *values)
+    for seed, values in enumerate(((9.0, 5.0), (8.0, 2.0)), 1):
+        run_of(place, "large", seed, *values, rate=0.001)
+    words = ("small", "large", "--metric", "return/mean_100", "--threshold", "2.0", "--lower-is-better")
+    found = compared(place, *words)
+    small, large = found["groups"]
+    assert found["lower_is_better"] is True
+    assert small["threshold"] == {"reached": 2, "of": 2, "median_steps": 200.0, "median_seconds": 2.0}
+    assert large["threshold"] | {"reached": 1, "median_steps": None} == large["threshold"]
+    pairs = {(pair["of"], pair["over"]): pair["value"] for pair in found["probability_of_improvement"]}
+    assert pairs == {("small", "large"): 0.875, ("large", "small"): 0.125}
+    assert "lower is better" in found["notes"][0]
+    done = place.hive("compare", *words)
+    assert "P(BELOW FIRST)" in done.out.splitlines()[0]
+    assert compared(place, "small", "large", "--lower-is-better")["threshold"] is None, "a goal is reached from below"
+
+
+def test_runs_of_unequal_length_are_noted(place: Place) -> None:
+    run_of(place, "long", 1, *[50.0] * 8)
+    run_of(place, "long", 2, 70.0, 80.0, ended=False)
+    notes = compared(place, "long")["notes"]
+    assert "long-2 did not finish (lost): it counts with its value at step 200" in notes
+    assert "the runs end at different steps, 200 to 800, with their values there" in notes
+
+
+def test_the_theme_of_pictures(two_configs: Place) -> None:
+    found = {}
+    for theme in ("light", "dark"):
+        for command, option in (("compare", "--png"), ("plot", "-o")):
+            path = two_configs.folder / f"{command}.svg"
+            assert two_configs.hive(command, "fast", "slow", option, path, "--theme", theme).code == 0
+            found[command, theme] = path.read_text().lower()
+    for command in ("compare", "plot"):
+        light, dark = (found[command, theme] for theme in ("light", "dark"))
+        assert "#161b22" in dark
+        assert not any(colour in dark for colour in ("#ffffff", "#000000", "#333333")), command
+        assert "#ffffff" in light
+
+
 def test_the_table_and_the_markdown(two_configs: Place) -> None:
     done = two_configs.hive("compare", "fast", "slow", "--threshold", "105")
     assert done.code == 0

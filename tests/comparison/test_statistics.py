@@ -7,8 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from hive.comparison import statistics
 from hive.comparison.statistics import (
+    Floats,
     Interval,
+    Scores,
     bootstrap,
     first_at_least,
     interquartile_mean,
@@ -58,6 +61,20 @@ def test_an_interval_covers_the_mean_of_normal_scores_as_the_theory_says() -> No
         (scores.mean() - 1.645 * deviation, scores.mean() + 1.645 * deviation), abs=0.1 * deviation
     )
     assert found == bootstrap(mean, [scores], 0.9), "the same scores have the same interval"
+
+
+def test_many_seeds_are_resampled_in_calls_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "MOST_PAIRS", 1 << 12)
+    sizes: list[tuple[int, int]] = []
+
+    def counted(scores: Scores) -> Floats:
+        x, y = scores
+        sizes.append((x.shape[0] if x.ndim == 2 else 0, x.shape[-1] * y.shape[-1]))
+        return mean(scores)
+
+    bootstrap(counted, [np.arange(30.0), np.arange(32.0)])
+    assert sum(count for count, _ in sizes) == statistics.RESAMPLES
+    assert max(count * pairs for count, pairs in sizes) <= 1 << 12
 
 
 def test_a_single_seed_has_no_interval() -> None:

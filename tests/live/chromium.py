@@ -56,6 +56,10 @@ class Page:
     def go(self, url: str) -> None:
         self.call("Page.navigate", url=url)
 
+    def before_scripts(self, code: str) -> None:
+        """Run a script in every document before its own scripts."""
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=code)
+
     def evaluate(self, code: str) -> Any:
         """The value of an expression; a promise is awaited."""
         answer = self.call("Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)

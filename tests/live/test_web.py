@@ -8,13 +8,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
+
+from hive.config import load_config, render
+from hive.records import RunDirectory
 
 if TYPE_CHECKING:
     from conftest import House
@@ -45,6 +50,8 @@ rollout = 16
 [record]
 every_s = 0.3
 """
+MARKUP = "<img src=x onerror=document.body.dataset.hacked=1><script>document.body.dataset.hacked=1</script>"
+MOST_CPU = 0.1  # share of a core; 0.01 is used, more on a busy machine
 STATE = "import('/static/app.js').then(({ app }) => app.state"
 STEPS = f"{STATE}.curves.get('return/mean_100').steps)"
 PICTURE = "document.querySelector('.chart canvas').toDataURL()"
@@ -86,19 +93,35 @@ class Served:
         self.url = self.server.stdout.readline().strip()
 
 
+def ended_run(home: Path) -> None:
+    """Write a run that has ended: its returns differ from those of the live run, and its texts are hostile."""
+    directory = RunDirectory.create(home, "ended")
+    directory.resolved_file.write_text(render(load_config("ended.toml", text='[env]\nid = "CartPole-v1"\n')))
+    lines = [
+        {"t": 1.7e9 + n, "steps": 50 * n, "updates": n, "seconds": n, "return/mean_100": 3.0 + n} for n in range(9)
+    ]
+    directory.metrics_file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    event = {"t": 1.7e9 + 5, "kind": "died", "actor": MARKUP, "text": MARKUP}
+    directory.events_file.write_text(f"{json.dumps(event)}\n")
+    directory.evaluations_file.write_text(f"{json.dumps({'t': 1.7e9, 'steps': 5, 'mean_return': MARKUP})}\n")
+    directory.log_file("learner-0").write_text(f"2026-01-01 10:00:00.000 learner-0 ERROR {MARKUP}\n")
+    directory.videos.mkdir()
+    (directory.videos / f"{MARKUP.replace('/', '')}.gif").write_bytes(b"GIF89a")
+
+
 @pytest.fixture(scope="module")
 def served(open_house: Callable[[], AbstractContextManager[House]]) -> Iterator[Served]:
-    with open_house() as house, chromium() as browser:
-        learning = house.cartpole(steps=60_000, run='name = "ended"', more="[record]\nevery_s = 0.1")
-        ended = house.start("up", learning)  # its returns differ from the constant ones of the live run
-        live = house.config(LIVE, "live.toml")
-        assert house.hive("up", live, "-d").returncode == 0
-        ended.communicate(timeout=60)
-        made = Served(house, browser, None, "")  # type: ignore[arg-type]
+    with open_house() as house:
+        ended_run(house.home)
+        starting = house.start("up", house.config(LIVE, "live.toml"), "-d")
+        made = Served(house, None, None, "")  # type: ignore[arg-type]
         made.start("0")
-        yield made
-        made.server.send_signal(signal.SIGINT)
-        assert made.server.wait(20) == 0
+        with chromium() as made.browser:
+            starting.communicate(timeout=60)
+            assert starting.returncode == 0
+            yield made
+            made.server.send_signal(signal.SIGINT)
+            assert made.server.wait(20) == 0
         assert house.ps("cart-1")["learner-0"]["state"] == "running"  # the end of the page did not affect it
         house.hive("down", "cart-1", "--now")
 
@@ -152,7 +175,7 @@ def test_actions_need_the_token_and_foreign_hosts_are_refused(served: Served, pa
     assert connection.getresponse().status == 421
     connection.close()
     page.go(served.url)
-    page.until("location.search === '' && document.querySelectorAll('.buttons button').length === 4")
+    page.until("location.search + location.hash === '' && document.querySelectorAll('.buttons button').length === 4")
     page.evaluate("document.querySelector('.buttons button').click()")
     page.until("document.querySelector('.badge').textContent === 'paused'")
     page.evaluate("document.querySelector('.buttons button').click()")
@@ -172,10 +195,70 @@ def test_a_page_continues_without_gaps_after_the_server_was_restarted(served: Se
     page.until("document.getElementById('link').textContent === 'connected'")
 
 
-def test_twenty_pages_at_once_are_all_live(served: Served) -> None:
-    pages = [served.browser.page() for _ in range(20)]
+@pytest.mark.parametrize(
+    "without",
+    [
+        "delete window.SharedWorker",
+        "SharedWorker = class { port = { postMessage() {} }; constructor() { setTimeout(() => this.onerror()); } }",
+    ],
+    ids=["absent", "without modules"],
+)
+def test_a_browser_without_shared_workers_shows_the_same(served: Served, page: Page, without: str) -> None:
+    page.before_scripts(without)
+    page.go(served.base)
+    page.until("!!document.querySelector('.group') && document.getElementById('link').textContent === 'connected'")
+    known = page.evaluate(STEPS)
+    page.until(f"{STEPS}.then((steps) => steps.at(-1) > {known[-1]})")
+    assert page.problems == []
+
+
+def test_texts_of_a_run_stay_texts(served: Served, page: Page) -> None:
+    page.go(f"{served.base}#/events?run=ended-1")
+    shown = "document.getElementById('page').textContent"
+    for view in ("events", "overview", "logs", "evaluations"):
+        page.evaluate(f"location.hash = '#/{view}?run=ended-1&match={quote(MARKUP)}&metric={quote(MARKUP)}'")
+        page.until(
+            f"{shown}.includes({json.dumps(MARKUP[:20])}) && document.querySelector('#page').className === '{view}'"
+        )
+        assert page.evaluate("[...document.querySelectorAll('#page script, #page [src=x]')].length") == 0
+    page.evaluate(f"location.hash = '#/curves?run=ended-1&match=ended-1&metric={quote(MARKUP)}&x={quote(MARKUP)}'")
+    page.until("document.querySelector('.run-legend b')?.textContent === 'ended-1'")
+    assert page.evaluate("document.body.dataset.hacked") is None
+    page.problems.clear()  # the video is none
+
+
+def test_twenty_viewers_are_served_for_little_cpu_time(served: Served) -> None:
+    """Eight pages of a browser, which allows six connections to a server, and streams as of twelve more browsers."""
+    port = int(served.base.rstrip("/").rpartition(":")[2])
+    pages = [served.browser.page() for _ in range(8)]
     for page in pages:
         page.go(served.base)
+    with ExitStack() as stack:
+        streams = [
+            stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20))) for _ in range(12)
+        ]
+        for stream in streams:
+            stream.request("GET", "/api/stream?run=cart-1")
+        replies = [stream.getresponse() for stream in streams]
+        for page in pages:
+            page.until("!!document.querySelector('.group')")
+        next_sample(replies[0])
+        before, begun = cpu_s(served.server.pid), time.monotonic()
+        for _ in range(2):
+            for reply in replies:
+                next_sample(reply)
+        share = (cpu_s(served.server.pid) - before) / (time.monotonic() - begun)
     for page in pages:
-        page.until("!!document.querySelector('.group')")
         page.call("Page.close")
+    assert share < MOST_CPU
+
+
+def next_sample(reply: http.client.HTTPResponse) -> None:
+    while not reply.readline().startswith(b"data: "):
+        pass
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time that a process has used, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -98,7 +98,7 @@ async def request(app: Any, path: str, method: str, body: bytes, headers: Mappin
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 4483),
     }

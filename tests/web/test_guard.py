@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.web.guard import BODY_BYTES, HEADERS, Guard, is_loopback, names_of
+from hive.web.guard import BODY_BYTES, HEAD_BYTES, HEADERS, Guard, is_loopback, names_of
 
 if TYPE_CHECKING:
     from conftest import Reply, Web
@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 ACTION = json.dumps({"run": "cartpole-1", "action": "save"}).encode()
 
 
+ORIGIN = "http://127.0.0.1:4483"
+
+
 def cookie_of(reply: Reply) -> str:
     ((name, morsel),) = cookies.SimpleCookie(reply.headers["set-cookie"]).items()
     return f"{name}={morsel.value}"
+
+
+def key_of(reply: Reply) -> str:
+    assert reply.status == 303
+    return reply.headers["location"].removeprefix("/#key=")
 
 
 def test_reading_on_loopback_needs_no_token_and_every_answer_has_the_headers(web: Web) -> None:
@@ -52,26 +60,46 @@ def test_requests_of_other_sites_are_refused_except_for_the_page_itself(web: Web
     assert web.ask("/", sec_fetch_site=site).status == 200
 
 
-def test_an_action_needs_the_token_and_the_origin(web: Web) -> None:
+def test_an_action_needs_the_key_and_the_origin(web: Web) -> None:
     _, supervisor = web.live()
-    origin = "http://127.0.0.1:4483"
-    assert web.ask("/api/actions", "POST", ACTION, origin=origin).status == 401
-    cookie = cookie_of(web.ask(f"/?token={web.guard.token}"))
+    assert web.ask("/api/actions", "POST", ACTION, origin=ORIGIN).status == 401
+    key = key_of(web.ask(f"/?token={web.guard.token}"))
     for wrong in (None, "http://evil.example", "https://127.0.0.1:4483", "null", "http://localhost:4483"):
-        assert web.ask("/api/actions", "POST", ACTION, origin=wrong, cookie=cookie).status == 403
-    other = cookie.partition("=")[0] + "=wrong"
-    assert web.ask("/api/actions", "POST", ACTION, origin=origin, cookie=other).status == 401
+        assert web.ask("/api/actions", "POST", ACTION, origin=wrong, x_hive_key=key).status == 403
+    for other in ("wrong", "", web.guard.token, web.guard.reading_key, "\xe9"):
+        assert web.ask("/api/actions", "POST", ACTION, origin=ORIGIN, x_hive_key=other).status == 401
+    assert (
+        web.ask("/api/actions", "POST", ACTION, origin=ORIGIN, x_hive_key=key, sec_fetch_site="same-site").status == 403
+    )
     assert supervisor.steered == []
-    reply = web.ask("/api/actions", "POST", ACTION, origin=origin, cookie=cookie)
+    reply = web.ask("/api/actions", "POST", ACTION, origin=ORIGIN, x_hive_key=key, sec_fetch_site="same-origin")
     assert (reply.status, supervisor.steered) == (200, ["save"])
     assert reply.data["notice"].startswith("a checkpoint is being written")
 
 
-def test_the_token_of_the_url_becomes_a_cookie_that_scripts_cannot_read(web: Web) -> None:
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get"])
+def test_other_methods_are_not_answered_without_the_key(web: Web, method: str) -> None:
+    assert web.ask("/api/actions", method, ACTION, origin=ORIGIN).status == 401
+
+
+def test_a_cookie_that_another_server_of_this_host_has_seen_does_not_act(web: Web) -> None:
+    _, supervisor = web.live()
+    guard = Guard(web.site.app, "0.0.0.0", 4483)
+    cookie = cookie_of(web.ask(f"/?token={guard.token}", app=guard))
+    for key in (None, cookie.partition("=")[2]):
+        assert (
+            web.ask("/api/actions", "POST", ACTION, app=guard, origin=ORIGIN, cookie=cookie, x_hive_key=key).status
+            == 401
+        )
+    assert web.ask("/api/session", app=guard, cookie=cookie).data["may_act"] is False
+    assert supervisor.steered == []
+
+
+def test_the_token_of_the_url_becomes_a_key_in_the_fragment(web: Web) -> None:
     reply = web.ask(f"/?token={web.guard.token}")
-    assert (reply.status, reply.headers["location"]) == (303, "/")
-    assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in reply.headers["set-cookie"].split(";")}
-    assert web.ask("/api/session", cookie=cookie_of(reply)).data["may_act"] is True
+    assert web.guard.token not in str(reply.headers)
+    assert "set-cookie" not in reply.headers, "reading on loopback needs none"
+    assert web.ask("/api/session", x_hive_key=key_of(reply)).data["may_act"] is True
     assert web.ask("/api/session").data["may_act"] is False
     assert web.ask("/?token=wrong").status == 401
     assert web.ask("/?" + "&".join(["token=a"] * 9)).status == 200  # too many fields count as none
@@ -79,26 +107,28 @@ def test_the_token_of_the_url_becomes_a_cookie_that_scripts_cannot_read(web: Web
 
 @pytest.mark.parametrize("garbage", ["hive-4483", "a=b; =", 'hive-4483="', "hive-4483=\xe9", "[]=1"])
 def test_a_garbled_cookie_is_no_cookie(web: Web, garbage: str) -> None:
-    assert web.ask("/api/session", cookie=garbage).data["may_act"] is False
+    assert web.ask("/api/session", app=Guard(web.site.app, "0.0.0.0", 4483), cookie=garbage).status == 401
 
 
 def test_at_another_address_everything_needs_the_token(web: Web) -> None:
     guard = Guard(web.site.app, "0.0.0.0", 4483)
     for path in ("/", "/api/runs", "/static/app.js", "/api/session"):
         assert web.ask(path, app=guard, host="192.168.1.5:4483").status == 401
-    cookie = cookie_of(web.ask(f"/?token={guard.token}", app=guard, host="192.168.1.5:4483"))
+    reply = web.ask(f"/?token={guard.token}", app=guard, host="192.168.1.5:4483")
+    assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in reply.headers["set-cookie"].split(";")}
+    cookie = cookie_of(reply)
     assert web.ask("/api/runs", app=guard, host="192.168.1.5:4483", cookie=cookie).status == 200
     assert web.ask("/api/runs", app=guard, host="evil.example:4483", cookie=cookie).status == 421
 
 
-def test_long_bodies_are_refused(web: Web) -> None:
-    cookie = cookie_of(web.ask(f"/?token={web.guard.token}"))
-    origin = "http://127.0.0.1:4483"
-    reply = web.ask("/api/actions", "POST", b"", origin=origin, cookie=cookie, content_length=str(BODY_BYTES + 1))
-    assert reply.status == 413
-    assert web.ask("/api/actions", "POST", b"", origin=origin, cookie=cookie, content_length="-1").status == 413
-    long = b"x" * (BODY_BYTES + 1)  # without a declared length
-    assert web.ask("/api/actions", "POST", long, origin=origin, cookie=cookie).status == 413
+def test_long_requests_are_refused(web: Web) -> None:
+    sent = {"origin": ORIGIN, "x_hive_key": key_of(web.ask(f"/?token={web.guard.token}"))}
+    for length in (str(BODY_BYTES + 1), "-1", "9" * 5000, "1e3", "²"):
+        assert web.ask("/api/actions", "POST", b"", content_length=length, **sent).status == 413
+    assert web.ask("/api/actions", "POST", b"x" * (BODY_BYTES + 1), **sent).status == 413, "without a declared length"
+    for long in ({"cookie": '="' + "\\" * HEAD_BYTES}, {f"a{n}": "b" * 100 for n in range(HEAD_BYTES // 100)}):
+        assert web.ask("/api/runs", **long).status == 431
+    assert web.ask(f"/api/runs?{'a' * HEAD_BYTES}").status == 431
 
 
 def test_names_of_addresses() -> None:

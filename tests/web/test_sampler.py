@@ -52,6 +52,20 @@ async def test_one_poll_serves_all_viewers_and_nothing_new_is_not_sent(web: Web)
         assert [line["steps"] for line in sample["lines"]] == [2]
 
 
+async def test_an_unexpected_error_is_sent_to_all_pages(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(snapshot: object) -> None:
+        raise ZeroDivisionError("no number")
+
+    monkeypatch.setattr(module, "page_document", broken)
+    one, viewer = Sampler("cartpole-1", web.run()), Viewer(["cartpole-1"], [None])
+    one.join(viewer, None)
+    one.start()
+    one.thread.join()
+    ((_, sample),) = await received(viewer)
+    assert (sample["page"], sample["problem"]) == (None, "this run cannot be shown: ZeroDivisionError: no number")
+    assert not one.join(viewer, None), "the next page starts another sampler"
+
+
 async def test_a_replaced_file_is_sent_as_a_whole_and_old_ids_do_not_fit(web: Web) -> None:
     directory = web.run()
     directory.metrics_file.write_text(LINE.format(1) + LINE.format(2))

@@ -8,10 +8,12 @@ import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from canned_runs import trainer
 
+from hive.records import RunDirectory
 from hive.web.sampler import MOST_RUNS
 from hive.web.site import STATIC
 
@@ -147,6 +149,70 @@ def test_evaluations_and_videos(web: Web) -> None:
     assert (video.status, video.body, video.headers["content-type"]) == (206, b"234", "video/mp4")
     for name in ("link.mp4", "notes.txt", "../summary.json", "..%2Fsummary.json", "/etc/passwd", ""):
         assert web.ask(f"/api/video?run=cartpole-1&file={name}").status == 400
+
+
+def test_a_folder_of_a_run_that_is_a_link_shows_nothing(web: Web) -> None:
+    directory, elsewhere = web.run(), web.home / ".private"
+    elsewhere.mkdir()
+    (elsewhere / "film.mp4").write_bytes(b"private")
+    (elsewhere / "auth.log").write_text("2026-01-01 10:00:00.000 auth INFO private\n")
+    directory.videos.symlink_to(elsewhere)
+    directory.logs.rename(web.home / ".log")
+    directory.logs.symlink_to(elsewhere)
+    assert web.ask("/api/evaluations?run=cartpole-1").data["videos"] == []
+    assert web.ask("/api/video?run=cartpole-1&file=film.mp4").status == 400
+    assert web.ask("/api/log?run=cartpole-1").data["lines"] == []
+
+
+@pytest.mark.parametrize(
+    ("ranges", "status", "body"),
+    [
+        ("bytes=0-", 206, b"0123456789"),
+        ("bytes=-3", 206, b"789"),
+        ("bytes=8-99999999999999999999999", 206, b"89"),
+        ("bytes=0-1,4-5,2-3", 206, None),
+        ("bytes=" + ",".join(["0-0"] * 2000), 200, b"0123456789"),
+        ("bytes=10-", 416, None),
+        ("bytes=5-2", 400, None),
+        ("lines=0-1", 400, None),
+        ("bytes", 400, None),
+    ],
+)
+def test_parts_of_a_video(web: Web, ranges: str, status: int, body: bytes | None) -> None:
+    directory = web.run()
+    directory.videos.mkdir()
+    (directory.videos / "100.mp4").write_bytes(b"0123456789")
+    reply = web.ask("/api/video?run=cartpole-1&file=100.mp4", range=ranges)
+    assert reply.status == status
+    assert len(reply.body) < 2000
+    if body is not None:
+        assert reply.body == body
+
+
+def test_texts_of_runs_are_sent_as_json_that_no_browser_takes_for_a_page(web: Web) -> None:
+    markup = "<img src=x onerror=alert(1)>"
+    directory = RunDirectory.open(web.run().path.rename(web.home / f"{markup}-1"))
+    append(directory.events_file, {"t": 1.7e9, "kind": "died", "actor": markup, "text": markup})
+    directory.log_file(markup).write_text(f"2026-01-01 10:00:00.000 {markup} INFO {markup}\n")
+    (row,) = web.ask("/api/runs").data
+    for name in ("runs", "config", "log", "evaluations", "actor", "video", "nothing", f"video?file={markup}"):
+        reply = web.ask(f"/api/{name}{'&' if '?' in name else '?'}run={quote(row['run'])}")
+        assert reply.headers["content-type"] in ("application/json", "text/plain; charset=utf-8"), name
+        assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+def test_files_that_hold_anything_give_json(web: Web) -> None:
+    directory = web.run()
+    line = (
+        b'{"t":1e999,"steps":NaN,"updates":-Infinity,"seconds":1,"a/b":1e999,"__proto__":{"x":1},"text":["\\ud800"]}\n'
+    )
+    deep = b'{"t":1.7e9,"kind":"died","text":"it died","steps":1,"deep":' + b"[" * 400 + b"]" * 400 + b"}\n"
+    for file in (directory.metrics_file, directory.events_file, directory.evaluations_file):
+        file.write_bytes(line + deep + b"[" * 100_000 + b"\n\x00\xff\n" + b"9" * 5000 + b"\n")
+    ((_, sample),) = streamed(web, "run=cartpole-1", 1)
+    assert sample["curves"]["places"] == [{"steps": [], "seconds": [], "updates": []}]
+    assert sample["events"][-1] == {"t": 1.7e9, "kind": "died", "text": "it died", "steps": 1}
+    assert "NaN" not in web.ask("/api/evaluations?run=cartpole-1").body.decode()
 
 
 def test_an_actor_has_transitions_and_on_request_a_stack(web: Web) -> None:

@@ -15,6 +15,7 @@ const VIEWS = { overview: Overview, curves: Curves, actors: Actors, logs: Logs, 
   evaluations: Evaluations };
 const LIST_MS = 5000; // interval between two reads of the list of runs
 
+const key = actionKey();
 const top = Object.fromEntries(["run", "link", "theme", "nav", "page", "notice"].map((id) =>
   [id, document.getElementById(id)]));
 
@@ -38,13 +39,13 @@ export const app = {
   },
 
   async get(path, query = {}) {
-    const response = await fetch(`/api/${path}?${new URLSearchParams(query)}`);
+    const response = await fetch(`/api/${path}?${new URLSearchParams(query)}`, { headers: { "X-Hive-Key": key } });
     return answer(response);
   },
 
   async post(document) {
     const response = await fetch("/api/actions", { method: "POST", body: JSON.stringify(document),
-      headers: { "Content-Type": "application/json" } });
+      headers: { "Content-Type": "application/json", "X-Hive-Key": key } });
     return answer(response);
   },
 
@@ -66,6 +67,19 @@ export const app = {
     this.noticeTimer = setTimeout(() => (top.notice.hidden = true), 6000);
   },
 };
+
+// The key that actions need: from the address (#key=...), to which the server redirects a browser that has the token.
+// The store belongs to this host and port. Without a store the key lasts as long as the page.
+function actionKey() {
+  const given = /^#key=([\w-]+)$/.exec(location.hash)?.[1];
+  if (given) history.replaceState(null, "", "/");
+  try {
+    if (given) localStorage.setItem("hive-key", given);
+    return given || localStorage.getItem("hive-key") || "";
+  } catch {
+    return given || "";
+  }
+}
 
 async function answer(response) {
   const document = await response.json();

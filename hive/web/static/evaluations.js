@@ -4,6 +4,7 @@ import { Chart } from "./charts.js";
 import { amount, clock, h, put, span, table } from "./dom.js";
 
 const AGAIN_MS = 5000;
+const isNumber = (value) => typeof value === "number";
 
 export class Evaluations {
   constructor(app) {
@@ -32,14 +33,15 @@ export class Evaluations {
   }
 
   show({ evaluations, videos }) {
-    const number = (row, key) => (typeof row[key] === "number" ? amount(row[key]) : "–");
-    const column = (key) => evaluations.map((row) => row[key] ?? null);
-    this.chartCard.hidden = !evaluations.length;
-    this.chart.draw(evaluations.length ? [{ label: "mean return", x: column("steps"), y: column("mean_return"),
+    const number = (row, key) => (isNumber(row[key]) ? amount(row[key]) : "–");
+    const drawn = evaluations.filter((row) => isNumber(row.steps) && isNumber(row.mean_return));
+    const column = (key) => drawn.map((row) => (isNumber(row[key]) ? row[key] : null));
+    this.chartCard.hidden = !drawn.length;
+    this.chart.draw(drawn.length ? [{ label: "mean return", x: column("steps"), y: column("mean_return"),
       low: column("min"), high: column("max"), colour: "--line-1" }] : []);
-    const rows = [...evaluations].reverse().map((row) => [row.t ? clock(row.t) : "–", number(row, "steps"),
+    const rows = [...evaluations].reverse().map((row) => [isNumber(row.t) ? clock(row.t) : "–", number(row, "steps"),
       number(row, "updates"), number(row, "mean_return"), number(row, "deviation"), number(row, "min"),
-      number(row, "max"), number(row, "episodes"), typeof row.wall_s === "number" ? span(row.wall_s) : "–"]);
+      number(row, "max"), number(row, "episodes"), isNumber(row.wall_s) ? span(row.wall_s) : "–"]);
     const heading = ["time", "steps", "updates", "mean return", "deviation", "min", "max", "episodes", "took"];
     put(this.list, rows.length ? table(heading, rows, { numbers: [1, 2, 3, 4, 5, 6, 7, 8] })
       : h("p.empty", {}, "no evaluations; ", h("code", {}, "[evaluation] every = { updates = 200 }"), " makes some"));

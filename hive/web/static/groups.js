@@ -5,7 +5,7 @@ const GRID = 240; // points of a median
 // pattern: names with * and ?, separated by blanks or commas
 export function matching(runs, pattern) {
   const tests = pattern.split(/[\s,]+/).filter(Boolean).map((part) =>
-    new RegExp(`^${part.replace(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`));
+    new RegExp(`^${part.replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*+/g, ".*").replaceAll("?", ".")}$`));
   return runs.filter((run) => tests.some((test) => test.test(run)));
 }
 

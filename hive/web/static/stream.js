@@ -13,18 +13,34 @@ export class Stream {
     this.runs = [];
     this.linked = false;
     this.receive = (message) => this.take(message);
+    setInterval(() => this.send({}), ALIVE_MS);
+    addEventListener("pagehide", () => this.send({ leave: true }));
+    addEventListener("pageshow", (event) => event.persisted && this.send({ runs: this.runs }));
     try {
-      const port = new SharedWorker("/static/worker.js", { type: "module", name: "hive" }).port;
-      port.onmessage = ({ data }) => this.take(data);
-      this.send = (message) => port.postMessage(message);
-      setInterval(() => this.send({}), ALIVE_MS);
-      addEventListener("pagehide", () => this.send({ leave: true }));
-      addEventListener("pageshow", (event) => event.persisted && this.send({ runs: this.runs }));
+      this.share();
     } catch {
-      const hub = new Hub();
-      this.send = ({ runs }) => hub.watch(this.receive, runs);
-      document.addEventListener("visibilitychange", () => this.send({ runs: document.hidden ? [] : this.runs }));
+      this.connect();
     }
+  }
+
+  // Use the shared worker. Where shared workers cannot be modules, it reports an error before any message.
+  share() {
+    const worker = new SharedWorker("/static/worker.js", { type: "module", name: "hive" }), { port } = worker;
+    worker.onerror = () => this.connect();
+    port.onmessage = ({ data }) => this.take(data);
+    this.send = (message) => port.postMessage(message);
+  }
+
+  // Use a connection of this page.
+  connect() {
+    if (this.hub) return;
+    this.hub = new Hub();
+    this.send = ({ runs, leave }) => {
+      if (leave) this.hub.leave(this.receive);
+      else if (runs) this.hub.watch(this.receive, runs);
+    };
+    document.addEventListener("visibilitychange", () => this.send({ runs: document.hidden ? [] : this.runs }));
+    if (this.runs.length) this.send({ runs: this.runs });
   }
 
   watch(runs) {
