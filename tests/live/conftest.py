@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,12 @@ class House:
     def cartpole(self, steps: int = 100_000_000, run: str = "", more: str = "") -> Path:
         return self.config(CARTPOLE.format(steps=steps, run=run, more=more), "cart.toml")
 
-    def start(self, *arguments: object, cwd: Path | None = None) -> subprocess.Popen[str]:
-        """`hive ...` in the background. -P: the installed hive, as the `hive` command, whatever lies in `cwd`."""
-        command = [sys.executable, "-P", "-m", "hive", *map(str, arguments)]
+    def start(self, *arguments: object, cwd: Path | None = None, inside: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """`hive ...` in the background. -P: the installed hive, as the `hive` command, whatever lies in `cwd`.
+
+        inside: what the command begins with, to run in another network.
+        """
+        command = [*inside, sys.executable, "-P", "-m", "hive", *map(str, arguments)]
         process = subprocess.Popen(
             command,
             env=self.env,
@@ -74,9 +77,11 @@ class House:
         self.started.append(process)
         return process
 
-    def hive(self, *arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def hive(
+        self, *arguments: object, cwd: Path | None = None, inside: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
         """`hive ...` to its end."""
-        process = self.start(*arguments, cwd=cwd)
+        process = self.start(*arguments, cwd=cwd, inside=inside)
         out, err = process.communicate(timeout=LIMIT_S * 3)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 
-__all__ = ["Relay", "relay"]
+__all__ = ["Relay", "RunningRelay", "relay", "relay_in_thread"]
 
 RESEND_S = 0.2
 PORTION = 1 << 16
@@ -87,3 +89,35 @@ async def relay(target: int, *, delay_s: float = 0.0, loss: float = 0.0, seed: i
     finally:
         server.close()
         link.break_off()
+
+
+@dataclass
+class RunningRelay:
+    """A relay in a thread of its own."""
+
+    relay: Relay
+    loop: asyncio.AbstractEventLoop
+
+    def call(self, function: Callable[[], None]) -> None:
+        self.loop.call_soon_threadsafe(function)
+
+
+@contextmanager
+def relay_in_thread(target: int, *, delay_s: float = 0.0, loss: float = 0.0) -> Iterator[RunningRelay]:
+    ready, over = threading.Event(), asyncio.Event()
+    made: list[RunningRelay] = []
+
+    async def serve() -> None:
+        async with relay(target, delay_s=delay_s, loss=loss) as link:
+            made.append(RunningRelay(link, asyncio.get_running_loop()))
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(10.0)
+    try:
+        yield made[0]
+    finally:
+        made[0].call(over.set)
+        thread.join(10.0)
