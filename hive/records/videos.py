@@ -8,12 +8,14 @@ of pictures, because an episode may never end.
 
     videos/                            of a run
       play-000400-seed0.mp4            recorded by `hive play`
+      000400-0.mp4                     episode 0 of the evaluation of update 400, recorded by the run (evaluation.videos)
 """
 
 from __future__ import annotations
 
 import importlib.util
 import itertools
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,12 +26,15 @@ from numpy.typing import NDArray
 
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import FILES, Files, atomic_file
+from hive.records.documents import failure
 
 __all__ = [
     "SUFFIXES",
     "VideoWriter",
     "check_video_file",
+    "evaluation_video",
     "played_video",
+    "surplus_videos",
     "video_suffix",
     "video_writer",
 ]
@@ -42,6 +47,10 @@ MP4_PICTURES = 40_000  # 13 minutes at 50 a second: longer than a viewer watches
 GIF_PICTURES = 1_000  # 40 seconds; 230 MB at the largest size
 GIF_FPS = 25.0  # browsers slow down what is faster than 50, and files grow with it
 GIF_SIDE = 480
+BOX_HEADER = 8  # bytes of the size and the name of a box of an mp4 file
+
+OF_EVALUATION = re.compile(r"\d{6,}-\d+\.(mp4|gif)")
+
 GIF_UNIT_MS = 10  # resolution of the times in a gif
 
 
@@ -131,6 +140,26 @@ def played_video(folder: Path, update: int, seed: int, suffix: str) -> Path:
     return folder / f"play-{update:06d}-seed{seed}{suffix}"
 
 
+def evaluation_video(folder: Path, update: int, episode: int, suffix: str) -> Path:
+    """Return the path of the video of an episode of an evaluation."""
+    return folder / f"{update:06d}-{episode}{suffix}"
+
+
+def surplus_videos(folder: Path, keep: int) -> list[Path]:
+    """Return the videos of evaluations in a folder without the `keep` newest ones, oldest first.
+
+    The newest are those written last, as a resumed run may begin with an earlier update. Raises RecordError if the
+    folder cannot be read.
+    """
+    try:
+        found = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if OF_EVALUATION.fullmatch(path.name)]
+    except FileNotFoundError:  # of the folder, or of a video that another evaluator has removed
+        return []
+    except OSError as error:
+        raise failure("read", folder, error) from error
+    return [path for _, path in sorted(found)][:-keep]
+
+
 @contextmanager
 def video_writer(path: Path, fps: float, files: Files = FILES) -> Iterator[VideoWriter]:
     """Yield the writer of a video, which becomes `path` when the block ends; nothing is left when it raises.
@@ -152,6 +181,7 @@ class _Mp4:
     def __init__(self, path: Path, width: int, height: int, fps: float) -> None:
         import imageio_ffmpeg
 
+        self._path = path
         self._pipe: Any = imageio_ffmpeg.write_frames(
             str(path),
             (width, height),
@@ -168,6 +198,24 @@ class _Mp4:
 
     def close(self) -> None:
         self._pipe.close()
+        _check_boxes(self._path)  # ffmpeg's exit status is not available here
+
+
+def _check_boxes(path: Path) -> None:
+    """Raise RuntimeError for an mp4 file whose end is missing, as when the disk is full.
+
+    A file is a sequence of boxes (ISO/IEC 14496-12): size in bytes, uint32, and name; size 1: uint64 after the name.
+    """
+    names, at, size = set(), 0, path.stat().st_size
+    with path.open("rb") as file:
+        while at < size:
+            file.seek(at)
+            header = file.read(2 * BOX_HEADER)
+            length = int.from_bytes(header[:4])
+            names.add(header[4:BOX_HEADER])
+            at += max(int.from_bytes(header[BOX_HEADER:]) if length == 1 else length, BOX_HEADER)
+    if at != size or not {b"moov", b"mdat"} <= names:
+        raise RuntimeError("ffmpeg did not finish it (is the disk full?)")
 
 
 class _Gif:
