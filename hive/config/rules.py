@@ -60,7 +60,7 @@ def _evaluation_breach(envs: int, episodes: int) -> str:
 
 def _videos_breach(videos: int, every: Mapping[str, Any], episodes: int) -> str:
     if videos and not every:
-        return "{0} makes no evaluations: set it to {{ updates = 200 }}, for example"
+        return "there are no evaluations: set evaluation.every, for example to {{ updates = 200 }}"
     return "{1} is less" if videos > episodes else ""
 
 

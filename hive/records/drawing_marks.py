@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hive.errors import RecordError
-from hive.records.documents import failure, read_object
 from hive.records.atomic import write_json
+from hive.records.documents import failure, read_object
 
 __all__ = ["DrawingMarks", "Lost", "marks_in"]
 

@@ -8,14 +8,18 @@ of pictures, because an episode may never end.
 
     videos/                            of a run
       play-000400-seed0.mp4            recorded by `hive play`
-      000400-0.mp4                     episode 0 of the evaluation of update 400, recorded by the run (evaluation.videos)
+      000400-0.mp4                     episode 0 of the evaluation of update 400 (evaluation.videos)
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
+import os
 import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +51,8 @@ MP4_PICTURES = 40_000  # 13 minutes at 50 a second: longer than a viewer watches
 GIF_PICTURES = 1_000  # 40 seconds; 230 MB at the largest size
 GIF_FPS = 25.0  # browsers slow down what is faster than 50, and files grow with it
 GIF_SIDE = 480
-BOX_HEADER = 8  # bytes of the size and the name of a box of an mp4 file
+CRF = "25"  # H.264's constant quality: sharp edges of drawn pictures at some 60 bytes a picture of CartPole
+NICE = 19  # the lowest priority
 
 OF_EVALUATION = re.compile(r"\d{6,}-\d+\.(mp4|gif)")
 
@@ -58,6 +63,8 @@ class _Encoder(Protocol):
     def add(self, pixels: NDArray[np.uint8]) -> None: ...
 
     def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
 
 
 class VideoWriter:
@@ -109,10 +116,7 @@ class VideoWriter:
         """Stop writing. Never raises."""
         encoder, self._encoder = self._encoder, None
         if encoder is not None:
-            try:
-                encoder.close()
-            except Exception:
-                pass  # the file is removed in any case
+            encoder.abandon()
 
 
 def check_video_file(path: Path) -> None:
@@ -152,12 +156,12 @@ def surplus_videos(folder: Path, keep: int) -> list[Path]:
     folder cannot be read.
     """
     try:
-        found = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if OF_EVALUATION.fullmatch(path.name)]
+        found = [(path.lstat().st_mtime_ns, path) for path in folder.iterdir() if OF_EVALUATION.fullmatch(path.name)]
     except FileNotFoundError:  # of the folder, or of a video that another evaluator has removed
         return []
     except OSError as error:
         raise failure("read", folder, error) from error
-    return [path for _, path in sorted(found)][:-keep]
+    return [path for _, path in sorted(found)][: max(len(found) - keep, 0)]
 
 
 @contextmanager
@@ -176,46 +180,51 @@ def video_writer(path: Path, fps: float, files: Files = FILES) -> Iterator[Video
 
 
 class _Mp4:
-    """A process of ffmpeg with one thread, so that a recording leaves the other cores to the training."""
+    """A process of ffmpeg, of low priority and with one thread, so that a recording leaves the cores to the training.
+
+    Not `imageio_ffmpeg.write_frames`, which hides ffmpeg's exit status: on a full disk the video would seem complete.
+    """
 
     def __init__(self, path: Path, width: int, height: int, fps: float) -> None:
         import imageio_ffmpeg
 
-        self._path = path
-        self._pipe: Any = imageio_ffmpeg.write_frames(
-            str(path),
-            (width, height),
-            fps=fps,
-            codec="libx264",
-            macro_block_size=2,  # H.264 with fewer colours than pixels needs even sides; the default of 16 would scale
-            ffmpeg_log_level="error",
-            output_params=["-f", "mp4", "-movflags", "+faststart", "-threads", "1"],
+        even = f"scale={width + width % 2}:{height + height % 2}"  # as H.264 with fewer colours than pixels requires
+        given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:.6g}", "-i", "pipe:"]
+        coded = ["-c:v", "libx264", "-preset", "veryfast", "-crf", CRF, "-pix_fmt", "yuv420p", "-vf", even]
+        written = ["-threads", "1", "-movflags", "+faststart", "-f", "mp4", "-y", str(path)]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
+        self._process = subprocess.Popen(
+            [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *given, *coded, *written],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            start_new_session=True,  # Ctrl-C in a terminal reaches only the writer, which ends it
         )
-        self._pipe.send(None)
+        with contextlib.suppress(OSError):  # it has already exited
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, NICE)
 
     def add(self, pixels: NDArray[np.uint8]) -> None:
-        self._pipe.send(np.ascontiguousarray(pixels))
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(np.ascontiguousarray(pixels).data)
+        except BrokenPipeError:
+            self.close()
+            raise
 
     def close(self) -> None:
-        self._pipe.close()
-        _check_boxes(self._path)  # ffmpeg's exit status is not available here
+        """Wait until the video is complete. Raises OSError if it is not."""
+        assert self._process.stdin is not None
+        with self._errors:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            if self._process.wait():
+                self._errors.seek(0)
+                raise OSError(self._errors.read().decode(errors="replace") or "ffmpeg failed without a reason")
 
-
-def _check_boxes(path: Path) -> None:
-    """Raise RuntimeError for an mp4 file whose end is missing, as when the disk is full.
-
-    A file is a sequence of boxes (ISO/IEC 14496-12): size in bytes, uint32, and name; size 1: uint64 after the name.
-    """
-    names, at, size = set(), 0, path.stat().st_size
-    with path.open("rb") as file:
-        while at < size:
-            file.seek(at)
-            header = file.read(2 * BOX_HEADER)
-            length = int.from_bytes(header[:4])
-            names.add(header[4:BOX_HEADER])
-            at += max(int.from_bytes(header[BOX_HEADER:]) if length == 1 else length, BOX_HEADER)
-    if at != size or not {b"moov", b"mdat"} <= names:
-        raise RuntimeError("ffmpeg did not finish it (is the disk full?)")
+    def abandon(self) -> None:
+        self._process.kill()
+        with contextlib.suppress(OSError, ValueError):  # ValueError: `add` has closed it
+            self.close()
 
 
 class _Gif:
@@ -240,6 +249,9 @@ class _Gif:
             picture = picture.resize(self._size, Image.Resampling.BILINEAR)
         self._pictures.append(picture.quantize(256, dither=Image.Dither.NONE))
         self._kept.append(now)
+
+    def abandon(self) -> None:
+        self._pictures.clear()
 
     def close(self) -> None:
         first, *others = self._pictures

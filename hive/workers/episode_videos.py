@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hive.envs.rendering import RenderedEnvironment, choose_renderer, prepare_drawing, rendered_environment
 from hive.errors import HiveError, RecordError
-from hive.networks import aligned_block
+from hive.networks.flat import aligned_block
 from hive.records import RunDirectory
 from hive.records.documents import failure
 from hive.records.drawing_marks import DrawingMarks
@@ -63,7 +63,7 @@ class EpisodeVideos:
         evaluation = blueprint.config.evaluation
         self.videos, self.envs, self.keep = evaluation.videos, evaluation.envs, evaluation.keep_videos
         self.marks = DrawingMarks(self.folder, actor.index)
-        self.off = self.videos == 0
+        self.off = False
         self._job: tuple[EvaluationDue, NDArray[np.uint8]] | None = None
         self._player: _Player | None = None
         self._drawn = False  # whether this incarnation has drawn a picture
@@ -85,7 +85,7 @@ class EpisodeVideos:
 
         weights: uint8 [block_bytes or more] of its turn; they are copied.
         """
-        if self.off or self.marks.off:
+        if not self.videos or self.off or self.marks.off:
             return
         if self._job is None:
             copy = aligned_block(self.blueprint.flat.block_bytes)
@@ -102,7 +102,7 @@ class EpisodeVideos:
 
     async def run(self) -> None:
         """Record what is offered, until it is cancelled."""
-        if self.off:
+        if not self.videos:
             return
         self._examine_previous()
         while not self.off:
@@ -136,18 +136,21 @@ class EpisodeVideos:
                 self.marks.forget()
             lost = self.marks.take_lost()
         except RecordError as error:
-            self._turn_off(str(error), error.hint)
+            self._report(error)
             return
         if lost is None:
             return
         for path in self.folder.glob(f".{evaluation_video(self.folder, lost.turn, 0, '').name[:-1]}*"):
-            path.unlink(missing_ok=True)  # the part of a video
+            with suppress(OSError):
+                path.unlink()  # the part of a video
         name, env = self.actor.name, self.blueprint.config.evaluation_env.id
         if lost.drawn and lost.times < MOST_LOST:
             self.actor.note("lost", f"{name} exited while it recorded evaluation {lost.turn}, which has no video")
             return
         when = f"recorded, {lost.times} times in a row" if lost.drawn else "drew its first picture"
-        hint = "its stack is in crash/; `hive play RUN -o a.mp4` tries the same, and MUJOCO_GL selects MuJoCo's renderer"
+        hint = (
+            "its stack is in crash/; `hive play RUN -o a.mp4` tries the same, and MUJOCO_GL selects MuJoCo's renderer"
+        )
         self._turn_off(f"{name} exited while it {when}: the renderer of `{env}` may crash its process", hint)
 
     async def _record(self, due: EvaluationDue, weights: NDArray[np.uint8]) -> None:
@@ -167,7 +170,8 @@ class EpisodeVideos:
         finally:
             self.marks.end(complete=complete)
         for path in surplus_videos(self.folder, self.keep):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # another evaluator has removed it
+                path.unlink()
 
     async def _make_player(self) -> _Player:
         """Build the environment with pictures, and the policy that plays in it."""

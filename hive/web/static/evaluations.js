@@ -12,6 +12,7 @@ export class Evaluations {
     this.chartCard = h("section.card", {}, this.chart.element);
     this.list = h("section.card.scroll", {});
     this.videos = h("section.videos", {});
+    this.figures = new Map(); // file name -> its figure
     this.element = h("div", {}, this.chartCard, this.videos, this.list);
     this.timer = setInterval(() => document.hidden || this.read(), AGAIN_MS);
     this.read();
@@ -43,13 +44,31 @@ export class Evaluations {
     const heading = ["time", "steps", "updates", "mean return", "deviation", "min", "max", "episodes", "took"];
     put(this.list, rows.length ? table(heading, rows, { numbers: [1, 2, 3, 4, 5, 6, 7, 8] })
       : h("p.empty", {}, "no evaluations; ", h("code", {}, "[evaluation] every = { updates = 200 }"), " makes some"));
-    const key = videos.map((video) => video.file).join();
-    if (key === this.key) return;
-    this.key = key;
-    put(this.videos, ...videos.map((video) => {
-      const src = `/api/video?${new URLSearchParams({ run: this.app.run, file: video.file })}`;
-      return h("figure.card", {}, video.kind === "image/gif" ? h("img", { src, alt: video.file, loading: "lazy" })
-        : h("video", { src, controls: true, loop: true, muted: true, preload: "metadata" }), h("figcaption", {}, video.file));
-    }));
+    this.showVideos(videos);
+  }
+
+  // Newest first. Figures that stay are not touched: a browser stops a video that is moved.
+  showVideos(videos) {
+    const files = new Set(videos.map((video) => video.file));
+    for (const [file, figure] of this.figures) {
+      if (files.has(file)) continue;
+      figure.remove();
+      this.figures.delete(file);
+    }
+    for (const video of videos) {
+      if (this.figures.has(video.file)) continue;
+      const figure = this.figure(video);
+      this.figures.set(video.file, figure);
+      this.videos.prepend(figure);
+    }
+  }
+
+  figure({ file, kind }) {
+    const src = `/api/video?${new URLSearchParams({ run: this.app.run, file })}`;
+    const [, update, episode] = /^(\d{6,})-(\d+)\.\w+$/.exec(file) ?? [];
+    const text = update ? `update ${(+update).toLocaleString("en")}, episode ${episode}` : file;
+    return h("figure.card", {}, kind === "image/gif" ? h("img", { src, alt: text, loading: "lazy" })
+      : h("video", { src, controls: true, loop: true, muted: true, playsInline: true, preload: "metadata" }),
+      h("figcaption", {}, text));
   }
 }
