@@ -113,6 +113,7 @@ class EpisodeVideos:
                 await self._record(*self._job)
                 self._failed = False
             except RecordError as error:
+                self.actor.status.count("videos_failed")
                 self._report(error)
             except HiveError as error:
                 self._turn_off(str(error), error.hint)
@@ -214,8 +215,7 @@ class EpisodeVideos:
             return bool(player.evaluator.row.episode_lengths[0])
 
     def _report(self, error: RecordError) -> None:
-        """Log that a recording failed, once until one succeeds."""
-        self.actor.status.count("videos_failed")
+        """Log that a file cannot be written, once until a recording succeeds."""
         if not self._failed:
             self.actor.log.warning("an evaluation was not recorded: %s", _line(str(error), error.hint))
         self._failed = True
