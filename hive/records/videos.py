@@ -52,7 +52,7 @@ GIF_PICTURES = 1_000  # 40 seconds; 230 MB at the largest size
 GIF_FPS = 25.0  # browsers slow down what is faster than 50, and files grow with it
 GIF_SIDE = 480
 CRF = "25"  # H.264's constant quality: sharp edges of drawn pictures at some 60 bytes a picture of CartPole
-NICE = 19  # the lowest priority
+NICE = 10  # a tenth of the share of a process of normal priority; pictures wait for ffmpeg, so drawing slows down too
 
 OF_EVALUATION = re.compile(r"\d{6,}-\d+\.(mp4|gif)")
 
@@ -78,6 +78,7 @@ class VideoWriter:
         self._temporary = temporary
         self._encoder: _Encoder | None = None
         self._shape: tuple[int, ...] = ()
+        self._abandoned = False
 
     @property
     def full(self) -> bool:
@@ -90,13 +91,15 @@ class VideoWriter:
         """
         if self.full:
             return
-        if self._encoder is None:
-            self._shape = pixels.shape
-            encoder = _Mp4 if self.path.suffix == ".mp4" else _Gif
-            self._encoder = encoder(self._temporary, pixels.shape[1], pixels.shape[0], self.fps)
+        self._shape = self._shape or pixels.shape
         if pixels.shape != self._shape:
             raise RecordError(f"`{self.path}`: pictures of {self._shape[:2]} and of {pixels.shape[:2]} pixels")
         try:
+            if self._encoder is None:
+                encoder = _Mp4 if self.path.suffix == ".mp4" else _Gif
+                self._encoder = encoder(self._temporary, pixels.shape[1], pixels.shape[0], self.fps)
+            if self._abandoned:  # meanwhile, by another thread
+                self._encoder.abandon()
             self._encoder.add(pixels)
         except (OSError, RuntimeError) as error:
             raise RecordError(f"`{self.path}` cannot be written: {_cause(error)}") from error
@@ -104,16 +107,17 @@ class VideoWriter:
 
     def close(self) -> None:
         """Write the end of the video. Raises RecordError, also if it has no picture."""
-        encoder, self._encoder = self._encoder, None
-        if encoder is None:
+        if self._encoder is None:
             raise RecordError(f"`{self.path}` would have no picture")
         try:
-            encoder.close()
+            self._encoder.close()
+            self._encoder = None
         except (OSError, RuntimeError, ValueError) as error:
             raise RecordError(f"`{self.path}` cannot be written: {_cause(error)}") from error
 
     def abandon(self) -> None:
-        """Stop writing. Never raises."""
+        """Stop writing, also while another thread is in `add` or `close`, which then raises. Never raises itself."""
+        self._abandoned = True
         encoder, self._encoder = self._encoder, None
         if encoder is not None:
             encoder.abandon()
@@ -193,13 +197,17 @@ class _Mp4:
         coded = ["-c:v", "libx264", "-preset", "veryfast", "-crf", CRF, "-pix_fmt", "yuv420p", "-vf", even]
         written = ["-threads", "1", "-movflags", "+faststart", "-f", "mp4", "-y", str(path)]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
-        self._process = subprocess.Popen(
-            [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *given, *coded, *written],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C in a terminal reaches only the writer, which ends it
-        )
+        try:
+            self._process = subprocess.Popen(
+                [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *given, *coded, *written],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                start_new_session=True,  # Ctrl-C in a terminal reaches only the writer, which ends it
+            )
+        except BaseException:
+            self._errors.close()
+            raise
         with contextlib.suppress(OSError):  # it has already exited
             os.setpriority(os.PRIO_PROCESS, self._process.pid, NICE)
 
@@ -217,9 +225,9 @@ class _Mp4:
         with self._errors:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
-            if self._process.wait():
+            if status := self._process.wait():  # negative: the signal that killed it
                 self._errors.seek(0)
-                raise OSError(self._errors.read().decode(errors="replace") or "ffmpeg failed without a reason")
+                raise OSError(self._errors.read().decode(errors="replace") or f"ffmpeg exited with status {status}")
 
     def abandon(self) -> None:
         self._process.kill()

@@ -8,8 +8,9 @@ Episode e of an evaluation in B environments is an episode of environment e mod 
 with the seed of that environment, so recording changes no number. (The network then sees one observation instead of B;
 rounding of float32 may differ, so a video may rarely show another end than the evaluation had.)
 
-A recording yields to the loop after every step. Evaluations come first: a recording in progress waits for them, and
-those that end meanwhile are not recorded, but counted. Recordings of a run that ends are lost.
+A recording yields to the loop after every step, and encodes in a thread. Evaluations come first: a recording in
+progress waits for them, and those that end meanwhile are not recorded, but counted. Recordings of a run that ends are
+lost.
 
     error                                   what follows
     a file cannot be written                a line in the log, once until one succeeds; the next one is tried
@@ -194,8 +195,11 @@ class EpisodeVideos:
                 while not (ended or writer.full):
                     await asyncio.sleep(0)
                     await self._may_play.wait()
-                    ended = self._step(player, writer, due)
-                await asyncio.to_thread(stack.pop_all().close)  # waits for ffmpeg and for the disk
+                    ended = self._step(player)
+                    for picture in player.rendered.take():
+                        await asyncio.to_thread(writer.add, picture.pixels)  # may wait for ffmpeg
+                    self._mark_drawn(due)
+                await _finish(stack.pop_all(), writer)
             self.actor.status.count("videos")
             row = player.evaluator.row
             shown = f"return {row.episode_returns[0]:.1f}" if ended else "cut at its limit of pictures"
@@ -203,16 +207,16 @@ class EpisodeVideos:
             if not ended:
                 return
 
-    def _step(self, player: _Player, writer: VideoWriter, due: EvaluationDue) -> bool:
-        """Make one step and add its pictures. Return whether the episode has ended."""
+    def _step(self, player: _Player) -> bool:
+        """Make one step with its pictures. Return whether the episode has ended."""
         with self.actor.status("record", RUNTIME):  # not busy: a pause does not wait for a recording
             player.evaluator.step()
-            for picture in player.rendered.take():
-                writer.add(picture.pixels)
-            if not self._drawn:
-                self._drawn = True
-                self.marks.begin(due.turn, drawn=True)
-            return bool(player.evaluator.row.episode_lengths[0])
+        return bool(player.evaluator.row.episode_lengths[0])
+
+    def _mark_drawn(self, due: EvaluationDue) -> None:
+        if not self._drawn:
+            self._drawn = True
+            self.marks.begin(due.turn, drawn=True)
 
     def _report(self, error: RecordError) -> None:
         """Log that a file cannot be written, once until a recording succeeds."""
@@ -233,6 +237,15 @@ class EpisodeVideos:
         text = f"evaluations are no longer recorded: {_line(cause, hint)}"
         self.actor.log.warning("%s", text)
         self.actor.note("videos off", text)
+
+
+async def _finish(written: ExitStack, writer: VideoWriter) -> None:
+    """Complete a video. A cancellation does not wait for ffmpeg and for the disk: it leaves no video."""
+    try:
+        await asyncio.to_thread(written.close)
+    except asyncio.CancelledError:
+        writer.abandon()
+        raise
 
 
 def _line(cause: str, hint: str) -> str:
