@@ -67,6 +67,7 @@ class EpisodeVideos:
         self.off = False
         self._job: tuple[EvaluationDue, NDArray[np.uint8]] | None = None
         self._player: _Player | None = None
+        self._phase = actor.status.phase("record", RUNTIME)  # not busy: a pause does not wait for a recording
         self._drawn = False  # whether this incarnation has drawn a picture
         self._skipped = self._failed = False  # whether that has been logged since the last recording
         self._offered, self._may_play = asyncio.Event(), asyncio.Event()
@@ -171,6 +172,7 @@ class EpisodeVideos:
             complete = True
         finally:
             self.marks.end(complete=complete)
+            self.actor.status.enter(self.actor.status.runtime)
         for path in surplus_videos(self.folder, self.keep):
             with suppress(OSError):  # another evaluator has removed it
                 path.unlink()
@@ -185,8 +187,8 @@ class EpisodeVideos:
 
     async def _play(self, player: _Player, due: EvaluationDue, first: int) -> None:
         """Record the episodes of environment `first`, each to a file."""
-        with self.actor.status("record", RUNTIME):
-            player.evaluator.begin(due, first)
+        self.actor.status.enter(self._phase)
+        player.evaluator.begin(due, first)
         for number in range(first, self.videos, self.envs):
             path = evaluation_video(self.folder, due.turn, number, player.suffix)
             ended = False
@@ -209,8 +211,8 @@ class EpisodeVideos:
 
     def _step(self, player: _Player) -> bool:
         """Make one step with its pictures. Return whether the episode has ended."""
-        with self.actor.status("record", RUNTIME):  # not busy: a pause does not wait for a recording
-            player.evaluator.step()
+        self.actor.status.enter(self._phase)
+        player.evaluator.step()
         return bool(player.evaluator.row.episode_lengths[0])
 
     def _mark_drawn(self, due: EvaluationDue) -> None:

@@ -22,7 +22,15 @@ export class Evaluations {
     clearInterval(this.timer);
   }
 
-  draw() {}
+  draw() {
+    if (this.evaluations) this.drawChart(); // in the colours of another theme, perhaps
+  }
+
+  drawChart() {
+    const column = (key) => this.evaluations.map((row) => row[key] ?? null);
+    this.chart.draw(this.evaluations.length ? [{ label: "mean return", x: column("steps"), y: column("mean_return"),
+      low: column("min"), high: column("max"), colour: "--line-1" }] : []);
+  }
 
   async read() {
     try {
@@ -34,10 +42,9 @@ export class Evaluations {
 
   show({ evaluations, videos }) {
     const number = (row, key) => (typeof row[key] === "number" ? amount(row[key]) : "–");
-    const column = (key) => evaluations.map((row) => row[key] ?? null);
+    this.evaluations = evaluations;
     this.chartCard.hidden = !evaluations.length;
-    this.chart.draw(evaluations.length ? [{ label: "mean return", x: column("steps"), y: column("mean_return"),
-      low: column("min"), high: column("max"), colour: "--line-1" }] : []);
+    this.drawChart();
     const rows = [...evaluations].reverse().map((row) => [row.t ? clock(row.t) : "–", number(row, "steps"),
       number(row, "updates"), number(row, "mean_return"), number(row, "deviation"), number(row, "min"),
       number(row, "max"), number(row, "episodes"), typeof row.wall_s === "number" ? span(row.wall_s) : "–"]);
