@@ -8,7 +8,7 @@ Episode e of an evaluation in B environments is an episode of environment e mod 
 with the seed of that environment, so recording changes no number. (The network then sees one observation instead of B;
 rounding of float32 may differ, so a video may rarely show another end than the evaluation had.)
 
-A recording yields to the loop after every step, and encodes in a thread. Evaluations come first: a recording in
+A recording rests after every step, and encodes in a thread. Evaluations come first: a recording in
 progress waits for them, and those that end meanwhile are not recorded, but counted. Recordings of a run that ends are
 lost.
 
@@ -22,6 +22,7 @@ lost.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from hive.workers.messages import EvaluationDue
 
 __all__ = ["EpisodeVideos"]
 
+REST = 1.0  # seconds of rest for each second of CPU time: drawing leaves half of a core, or more, to the training
 MOST_LOST = 2  # recordings lost in a row: one exit may be a kill, two at this very moment are the renderer's doing
 
 
@@ -194,10 +196,13 @@ class EpisodeVideos:
             ended = False
             with ExitStack() as stack:
                 writer = stack.enter_context(video_writer(path, player.rendered.fps))
+                rest_s = 0.0
                 while not (ended or writer.full):
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(rest_s)
                     await self._may_play.wait()
+                    begun = time.process_time()
                     ended = self._step(player)
+                    rest_s = REST * (time.process_time() - begun)
                     for picture in player.rendered.take():
                         await asyncio.to_thread(writer.add, picture.pixels)  # may wait for ffmpeg
                     self._mark_drawn(due)

@@ -53,6 +53,7 @@ def test_keys_that_differ_have_their_reason_and_their_default() -> None:
         "",
         "[collection]",
         "rollout = 64                        # for fun; default 32",
+        *WATCHED.splitlines(),
     ]
 
 
