@@ -15,7 +15,7 @@ from hive.config.render import sections
 from hive.config.schema import Config
 from hive.config.values import toml_text
 
-__all__ = ["Setting", "reasoned", "template"]
+__all__ = ["WATCHED", "Setting", "reasoned", "template"]
 
 ALWAYS = {
     "run.scheme": "algorithm, and how the processes work together",

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+
+from hive.records.videos import video_writer
 
 if TYPE_CHECKING:
     from conftest import House
@@ -170,6 +173,28 @@ def test_a_page_continues_without_gaps_after_the_server_was_restarted(served: Se
     written = [json.loads(line)["steps"] for line in lines]
     assert steps == written[: len(steps)]
     page.until("document.getElementById('link').textContent === 'connected'")
+
+
+def test_a_video_plays_on_when_a_newer_one_appears(served: Served, page: Page) -> None:
+    pytest.importorskip("imageio_ffmpeg", reason="needs the extra video")
+    folder = served.house.home / "cart-1" / "videos"
+    folder.mkdir()
+    write_video(folder / "000100-0.mp4")
+    page.go(f"{served.base}#/evaluations?run=cart-1")
+    page.until("(window.first = document.querySelector('.videos video')) !== null")
+    assert page.evaluate("document.querySelector('.videos figcaption').textContent") == "update 100, episode 0"
+    page.evaluate("first.play()")
+    write_video(folder / "001000-1.mp4")
+    page.until("document.querySelectorAll('.videos video').length === 2")
+    page.until("first.currentTime > 0.1 && first.isConnected && !first.paused")
+    assert page.evaluate("document.querySelector('.videos figcaption').textContent") == "update 1,000, episode 1"
+    assert page.problems == []
+
+
+def write_video(path: Path) -> None:
+    with video_writer(path, 10.0) as writer:
+        for shade in range(0, 250, 10):
+            writer.add(np.full((64, 64, 3), shade, np.uint8))
 
 
 def test_twenty_pages_at_once_are_all_live(served: Served) -> None:
