@@ -35,7 +35,7 @@ from hive.cli.new_run import new_run
 from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
-from hive.errors import ActorFailed, UsageError
+from hive.errors import ActorFailed, HiveError, UsageError
 from hive.records import Summary, read_jsonl
 from hive.runtime.actor.error_location import place_in
 from hive.runtime.process.limits import check_limits
@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # imports NumPy and Gymnasium
 __all__ = ["add_check", "memory_lines"]
 
 STEPS = 200  # environment steps of a trial: enough for every actor to do its work once
+NO_VIDEOS = ("evaluation.videos=0",)  # a renderer that crashes would take this process with it
 NO_WARMUP = ("algorithm.learning_starts=0",)  # with a replay memory: updates from the first round on
 LIMIT_S = 8.0  # maximum duration of a trial: with the start and EXAMINED_S, the command takes about 12 seconds at most
 EXAMINED_STEPS = 1000  # steps of one environment with random actions: an episode of most environments
@@ -111,12 +112,17 @@ def run_check(options: argparse.Namespace) -> int:
     tried = None
     if not options.draw:
         check_limits(plan)
-        tried = _run_trial(options.config, [*sets, *(NO_WARMUP if config.replay_shape else ())])
+        tried = _run_trial(options.config, [*sets, *NO_VIDEOS, *(NO_WARMUP if config.replay_shape else ())])
     examined = None if tried is None or lags is None else _examine(config)
+    unrecorded = _why_not_recorded(config)
     if options.json:
         lag = {"lag": None if lags is None else lag_data(lags)}
-        print(json.dumps(_as_data(plan) | lag | _trial_data(tried, examined, config.env.id), indent=2))
-    elif tried is not None:
+        videos = {"evaluation.videos": unrecorded} if unrecorded else {}
+        print(json.dumps(_as_data(plan) | lag | _trial_data(tried, examined, config.env.id) | videos, indent=2))
+        return 0
+    if unrecorded:
+        print(f"warning: evaluation.videos: {unrecorded}")
+    if tried is not None:
         _print_trial(tried, examined, options, config.env.id, config.run.steps)
     return 0
 
@@ -190,6 +196,21 @@ def _examine(config: Config) -> Examination | None:
         return examine(env.id, env.options, wrappers_of(env), env.preset, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
     finally:
         limit.cancel()
+
+
+def _why_not_recorded(config: Config) -> str:
+    """Return why `evaluation.videos` will record nothing on this machine, as far as that is known without drawing."""
+    from hive.envs.rendering import check_pictures
+    from hive.records.videos import video_suffix
+
+    if not config.evaluation.videos:
+        return ""
+    try:
+        video_suffix()
+        check_pictures(config.evaluation_env)
+    except HiveError as error:
+        return "; ".join(filter(None, (str(error), error.hint)))
+    return ""
 
 
 def _run_trial(config: Path | None, sets: list[str]) -> dict[str, Any]:

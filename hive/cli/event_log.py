@@ -33,6 +33,7 @@ SHOWN = (
     "warning",
     "recovered",
     "saved",
+    "videos off",
     "set",
     "not done",
     "paused",

@@ -35,6 +35,12 @@ def add_prune(commands: Any) -> None:
         "--keep", type=_keep, metavar="N", help="also delete checkpoints, except for the N newest of each run"
     )
     prune.add_argument(
+        "--keep-videos",
+        type=_keep_videos,
+        metavar="N",
+        help="also delete videos of evaluations (evaluation.videos), except for the N newest of each run",
+    )
+    prune.add_argument(
         "--older-than", type=_days, default=0.0, metavar="DAYS", help="only of runs that ended so many days ago"
     )
     prune.add_argument("--yes", action="store_true", help="delete without a question")
@@ -44,7 +50,7 @@ def add_prune(commands: Any) -> None:
 
 def run_prune(options: argparse.Namespace) -> int:
     runs = _named(options.runs) if options.runs else find_runs(home_folder())
-    items = list(prunable(runs, options.keep, options.older_than * DAY_S))
+    items = list(prunable(runs, options.keep, options.older_than * DAY_S, options.keep_videos))
     sizes = freed_bytes(items)
     if options.json:
         rows = zip(items, sizes, strict=True)
@@ -99,6 +105,12 @@ def _delete(items: list[Item], sizes: list[int]) -> int:
 def _keep(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"invalid number of checkpoints {text!r}: expected 1 or more")
+    return int(text)
+
+
+def _keep_videos(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"invalid number of videos {text!r}: expected 0 or more")
     return int(text)
 
 

@@ -110,7 +110,7 @@ def _without_side_effects(config: Config) -> Config:
         config,
         run=run,
         record=dataclasses.replace(config.record, sinks=("jsonl",), every_s=METRICS_S),
-        evaluation=dataclasses.replace(config.evaluation, every={}),
+        evaluation=dataclasses.replace(config.evaluation, every={}, videos=0),
         checkpoint=dataclasses.replace(config.checkpoint, every={}, autosave_s=0.0),
     )
 

@@ -26,6 +26,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "beta2": "algorithm.adam_optimizer_beta2",
     "buffer_capacity": "algorithm.replay_capacity",
     "buffer_size": "algorithm.replay_capacity",
+    "capture_video": "evaluation.videos",
     "clip": "algorithm.clip_range",
     "clip_coef": "algorithm.clip_range",
     "clip_eps": "algorithm.clip_range",

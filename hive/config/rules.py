@@ -58,6 +58,16 @@ def _evaluation_breach(envs: int, episodes: int) -> str:
     return "{0} leaves some environments without an episode" if envs > episodes else ""
 
 
+def _videos_breach(videos: int, every: Mapping[str, Any], episodes: int) -> str:
+    if videos and not every:
+        return "there are no evaluations: set evaluation.every, for example to {{ updates = 200 }}"
+    return "{1} is less" if videos > episodes else ""
+
+
+def _keep_videos_breach(keep: int, videos: int) -> str:
+    return "{0} of one evaluation would not be kept" if keep < videos else ""
+
+
 def _fraction_breach(fraction: float, communication: str) -> str:
     return "{0} has no rounds that could end early" if communication == "asynchronous" and fraction < 1 else ""
 
@@ -217,5 +227,7 @@ RULES = (
     Rule("evaluation.hosts", ("hosts.cores", "evaluation.workers"), _hosts_breach),
     Rule("evaluation.env", (), _evaluation_env_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
+    Rule("evaluation.videos", ("evaluation.every", "evaluation.episodes"), _videos_breach),
+    Rule("evaluation.keep_videos", ("evaluation.videos",), _keep_videos_breach),
 )
 """All rules, in the order in which they are checked."""

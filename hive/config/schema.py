@@ -429,6 +429,8 @@ class EvaluationConfig:
         minimum=1,
         resolve=lambda table: min(table["episodes"], EVALUATION_ENVS),
     )
+    videos: int = key(0, "first episodes of each evaluation that are recorded in the run's videos/; 0: none", minimum=0)
+    keep_videos: int = key(50, "how many of the newest of these videos are kept", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,13 +15,20 @@ from hive.config.render import sections
 from hive.config.schema import Config
 from hive.config.values import toml_text
 
-__all__ = ["Setting", "reasoned", "template"]
+__all__ = ["WATCHED", "Setting", "reasoned", "template"]
 
 ALWAYS = {
     "run.scheme": "algorithm, and how the processes work together",
     "run.steps": "environment steps after which the run is finished",
     "env.id": "Gymnasium id, package.module:Class, or ./library.so:Name",
 }
+
+WATCHED = """
+# Evaluations every 200 updates with a video of each, which `hive web` shows: remove the `# ` below.
+# [evaluation]
+# every = { updates = 200 }
+# videos = 1                       # needs pip install 'hive[video]'
+"""
 
 # Reasons for tuned values: what the key does to learning. Keys that are not listed have the text of `hive config`.
 REASONS: Mapping[str, str] = {
@@ -97,7 +104,7 @@ def template(env_id: str, scheme: str, settings: list[Setting], origin: str) -> 
         f"# {origin}\n"
         "# Start it with `hive up FILE`. Other keys have their defaults: `hive config FILE` shows all of them.\n"
     )
-    return opening + "\n" + sections(rows)
+    return opening + "\n" + sections(rows) + ("" if config.evaluation.every else WATCHED)
 
 
 def _load(env_id: str, scheme: str, keys: Mapping[str, Any]) -> Config:

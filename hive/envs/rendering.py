@@ -39,7 +39,16 @@ from hive.envs.wrappers import steps_inside, with_names
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, UsageError
 from hive.runtime.actor.error_location import is_interrupt, named
 
-__all__ = ["Picture", "RenderedEnvironment", "has_display", "prepare_drawing", "rendered_environment", "rendered_spec"]
+__all__ = [
+    "Picture",
+    "RenderedEnvironment",
+    "check_pictures",
+    "choose_renderer",
+    "has_display",
+    "prepare_drawing",
+    "rendered_environment",
+    "rendered_spec",
+]
 
 DEFAULT_FPS = 30.0  # of environments whose metadata has no `render_fps`; Gymnasium's own default
 GL_BACKENDS = ("egl", "osmesa")  # ways in which MuJoCo draws without a display, the faster first
@@ -87,6 +96,22 @@ def prepare_drawing(*, window: bool) -> None:
         os.environ.setdefault(name, value)
 
 
+def choose_renderer() -> None:
+    """Choose the renderer of MuJoCo, if its module is imported, there is no display and the user has not chosen one.
+
+    The first call tries renderers in other interpreters, for a second each or until a timeout. Raises
+    EnvironmentMissing if none works.
+    """
+    if "mujoco" in sys.modules and not has_display() and "MUJOCO_GL" not in os.environ:
+        os.environ["MUJOCO_GL"] = _gl_backend()
+
+
+def check_pictures(env: EnvConfig) -> None:
+    """Build the environment once. Raises UsageError if it has no pictures, and the errors of `make_environment`."""
+    _refuse_compiled(env.id)
+    _render_mode(env, window=False)
+
+
 def rendered_spec(env: EnvConfig) -> EnvironmentSpec:
     """Describe the environment that `rendered_environment` builds. Raises what `configured_spec` raises."""
     _refuse_compiled(env.id)
@@ -104,8 +129,7 @@ def rendered_environment(env: EnvConfig, *, window: bool = False) -> RenderedEnv
     native = env.preset == "atari" and takes_native(env.id, env.vector, wrappers, env.preset, env.options)
     mode = _render_mode(env, window)
     inner = make_environment(env.id, env.options, wrappers, env.preset, mode)
-    if "mujoco" in sys.modules and not has_display() and "MUJOCO_GL" not in os.environ:
-        os.environ["MUJOCO_GL"] = _gl_backend()
+    choose_renderer()
     camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
     vector: VectorEnvironment = PythonVector(with_names(env.id, wrappers), [camera], env.info)
     if env.preset == "atari":

@@ -251,7 +251,7 @@ class GWorkerSet:
             top_k=config.gradients.top_k if codec.name == config.gradients.compression else TOP_K,
         )
         checkpoint = dataclasses.replace(config.checkpoint, every={})
-        evaluation = dataclasses.replace(config.evaluation, every={})
+        evaluation = dataclasses.replace(config.evaluation, every={}, videos=0)
         return dataclasses.replace(
             config,
             collection=collection,

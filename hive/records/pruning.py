@@ -2,6 +2,7 @@
 
     leftover      a file or folder that a killed process was writing (`.hive-tmp`)
     never began   a whole run that failed before its first metrics, without checkpoints, best policy or videos
+    video         of an evaluation (evaluation.videos): all but the newest ones
     checkpoint    all but the newest ones, which stay, as does the newest scheduled one, for `hive resume --exact`
 
 Live runs and best policies are never among them; in a run without a best policy, the checkpoint with the highest mean
@@ -24,7 +25,9 @@ from hive.records.atomic import remove_folder, unfinished_in
 from hive.records.checkpoints import best_policy, list_checkpoints, surplus
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
+from hive.records.drawing_marks import marks_in
 from hive.records.runs import run_state
+from hive.records.videos import surplus_videos
 
 __all__ = ["Item", "delete", "ended_at", "freed_bytes", "prunable"]
 
@@ -42,10 +45,13 @@ class Item:
     path: Path
 
 
-def prunable(runs: Iterable[RunDirectory], keep: int | None, older_s: float = 0.0) -> Iterator[Item]:
+def prunable(
+    runs: Iterable[RunDirectory], keep: int | None, older_s: float = 0.0, keep_videos: int | None = None
+) -> Iterator[Item]:
     """Yield what can be deleted of runs that are not live.
 
-    keep: number of newest checkpoints that stay, at least 1; None: all. older_s: only of runs whose last write is at
+    keep: number of newest checkpoints that stay, at least 1; None: all. keep_videos: the same for videos of
+    evaluations, at least 0; those of `hive play` stay. older_s: only of runs whose last write is at
     least this number of seconds old. Raises RecordError if a folder cannot be read.
     """
     for run in runs:
@@ -55,12 +61,15 @@ def prunable(runs: Iterable[RunDirectory], keep: int | None, older_s: float = 0.
         if (state == "failed" or age_s >= STARTING_S) and _never_began(run):
             yield Item(run, "run that never began", run.path)
             continue
+        yield from (Item(run, "leftover of a killed writer", path) for path in marks_in(run.videos))
         for folder in (run.path, run.checkpoints, run.best, run.nan_dumps, run.videos):
             yield from (Item(run, "leftover of a killed writer", path) for path in unfinished_in(folder))
         if keep is not None:
             keep_best = 0 if best_policy(run.best, verify=False) else 1
             for checkpoint in surplus(run.checkpoints, keep, keep_best):
                 yield Item(run, f"checkpoint of update {checkpoint.update:,}", checkpoint.path)
+        if keep_videos is not None:
+            yield from (Item(run, "video of an evaluation", path) for path in surplus_videos(run.videos, keep_videos))
 
 
 def ended_at(run: RunDirectory) -> float:
@@ -104,7 +113,7 @@ def delete(item: Item) -> None:
 
 def _never_began(run: RunDirectory) -> bool:
     """Whether a run has nothing that a user could miss: no metrics, weights or videos."""
-    if _size(run.metrics_file) or (run.videos.exists() and any(run.videos.iterdir())):
+    if _size(run.metrics_file) or (run.videos.exists() and any(path.name[0] != "." for path in run.videos.iterdir())):
         return False
     damaged = any(path.name[0] != "." for path in run.checkpoints.iterdir())
     return not damaged and not list_checkpoints(run.checkpoints) and best_policy(run.best, verify=False) is None

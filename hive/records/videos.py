@@ -8,12 +8,18 @@ of pictures, because an episode may never end.
 
     videos/                            of a run
       play-000400-seed0.mp4            recorded by `hive play`
+      000400-0.mp4                     episode 0 of the evaluation of update 400 (evaluation.videos)
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
+import os
+import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,12 +30,15 @@ from numpy.typing import NDArray
 
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import FILES, Files, atomic_file
+from hive.records.documents import failure
 
 __all__ = [
     "SUFFIXES",
     "VideoWriter",
     "check_video_file",
+    "evaluation_video",
     "played_video",
+    "surplus_videos",
     "video_suffix",
     "video_writer",
 ]
@@ -42,6 +51,11 @@ MP4_PICTURES = 40_000  # 13 minutes at 50 a second: longer than a viewer watches
 GIF_PICTURES = 1_000  # 40 seconds; 230 MB at the largest size
 GIF_FPS = 25.0  # browsers slow down gifs of more than 50, and files grow with the rate
 GIF_SIDE = 480
+CRF = "25"  # H.264's constant quality: sharp edges of drawn pictures at some 60 bytes a picture of CartPole
+NICE = 10  # a tenth of the share of a process of normal priority; pictures wait for ffmpeg, so drawing slows down too
+
+OF_EVALUATION = re.compile(r"\d{6,}-\d+\.(mp4|gif)")
+
 GIF_UNIT_MS = 10  # resolution of the times in a gif
 
 
@@ -49,6 +63,8 @@ class _Encoder(Protocol):
     def add(self, pixels: NDArray[np.uint8]) -> None: ...
 
     def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
 
 
 class VideoWriter:
@@ -62,6 +78,7 @@ class VideoWriter:
         self._temporary = temporary
         self._encoder: _Encoder | None = None
         self._shape: tuple[int, ...] = ()
+        self._abandoned = False
 
     @property
     def full(self) -> bool:
@@ -74,13 +91,15 @@ class VideoWriter:
         """
         if self.full:
             return
-        if self._encoder is None:
-            self._shape = pixels.shape
-            encoder = _Mp4 if self.path.suffix == ".mp4" else _Gif
-            self._encoder = encoder(self._temporary, pixels.shape[1], pixels.shape[0], self.fps)
+        self._shape = self._shape or pixels.shape
         if pixels.shape != self._shape:
             raise RecordError(f"`{self.path}`: pictures of {self._shape[:2]} and of {pixels.shape[:2]} pixels")
         try:
+            if self._encoder is None:
+                encoder = _Mp4 if self.path.suffix == ".mp4" else _Gif
+                self._encoder = encoder(self._temporary, pixels.shape[1], pixels.shape[0], self.fps)
+            if self._abandoned:  # meanwhile, by another thread
+                self._encoder.abandon()
             self._encoder.add(pixels)
         except (OSError, RuntimeError) as error:
             raise RecordError(f"`{self.path}` cannot be written: {_cause(error)}") from error
@@ -88,22 +107,20 @@ class VideoWriter:
 
     def close(self) -> None:
         """Write the end of the video. Raises RecordError, also if it has no picture."""
-        encoder, self._encoder = self._encoder, None
-        if encoder is None:
+        if self._encoder is None:
             raise RecordError(f"`{self.path}` would have no picture")
         try:
-            encoder.close()
+            self._encoder.close()
+            self._encoder = None
         except (OSError, RuntimeError, ValueError) as error:
             raise RecordError(f"`{self.path}` cannot be written: {_cause(error)}") from error
 
     def abandon(self) -> None:
-        """Stop writing. Never raises."""
+        """Stop writing, also while another thread is in `add` or `close`, which then raises. Never raises itself."""
+        self._abandoned = True
         encoder, self._encoder = self._encoder, None
         if encoder is not None:
-            try:
-                encoder.close()
-            except Exception:
-                pass  # the file is removed in any case
+            encoder.abandon()
 
 
 def check_video_file(path: Path) -> None:
@@ -131,6 +148,26 @@ def played_video(folder: Path, update: int, seed: int, suffix: str) -> Path:
     return folder / f"play-{update:06d}-seed{seed}{suffix}"
 
 
+def evaluation_video(folder: Path, update: int, episode: int, suffix: str) -> Path:
+    """Return the path of the video of an episode of an evaluation."""
+    return folder / f"{update:06d}-{episode}{suffix}"
+
+
+def surplus_videos(folder: Path, keep: int) -> list[Path]:
+    """Return the videos of evaluations in a folder without the `keep` newest ones, oldest first.
+
+    The newest are those written last, as a resumed run may begin with an earlier update. Raises RecordError if the
+    folder cannot be read.
+    """
+    try:
+        found = [(path.lstat().st_mtime_ns, path) for path in folder.iterdir() if OF_EVALUATION.fullmatch(path.name)]
+    except FileNotFoundError:  # of the folder, or of a video that another evaluator has removed
+        return []
+    except OSError as error:
+        raise failure("read", folder, error) from error
+    return [path for _, path in sorted(found)][: max(len(found) - keep, 0)]
+
+
 @contextmanager
 def video_writer(path: Path, fps: float, files: Files = FILES) -> Iterator[VideoWriter]:
     """Yield the writer of a video, which becomes `path` when the block ends; nothing is left when it raises.
@@ -147,27 +184,55 @@ def video_writer(path: Path, fps: float, files: Files = FILES) -> Iterator[Video
 
 
 class _Mp4:
-    """A process of ffmpeg with one thread, so that a recording leaves the other cores to the training."""
+    """A process of ffmpeg, of low priority and with one thread, so that a recording leaves the cores to the training.
+
+    Not `imageio_ffmpeg.write_frames`, which hides ffmpeg's exit status: on a full disk the video would seem complete.
+    """
 
     def __init__(self, path: Path, width: int, height: int, fps: float) -> None:
         import imageio_ffmpeg
 
-        self._pipe: Any = imageio_ffmpeg.write_frames(
-            str(path),
-            (width, height),
-            fps=fps,
-            codec="libx264",
-            macro_block_size=2,  # H.264 with fewer colours than pixels needs even sides; the default of 16 would scale
-            ffmpeg_log_level="error",
-            output_params=["-f", "mp4", "-movflags", "+faststart", "-threads", "1"],
-        )
-        self._pipe.send(None)
+        even = f"scale={width + width % 2}:{height + height % 2}"  # as H.264 with fewer colours than pixels requires
+        given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:.6g}", "-i", "pipe:"]
+        coded = ["-c:v", "libx264", "-preset", "veryfast", "-crf", CRF, "-pix_fmt", "yuv420p", "-vf", even]
+        written = ["-threads", "1", "-movflags", "+faststart", "-f", "mp4", "-y", str(path)]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
+        try:
+            self._process = subprocess.Popen(
+                [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *given, *coded, *written],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                start_new_session=True,  # Ctrl-C in a terminal reaches only the writer, which ends it
+            )
+        except BaseException:
+            self._errors.close()
+            raise
+        with contextlib.suppress(OSError):  # it has already exited
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, NICE)
 
     def add(self, pixels: NDArray[np.uint8]) -> None:
-        self._pipe.send(np.ascontiguousarray(pixels))
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(np.ascontiguousarray(pixels).data)
+        except BrokenPipeError:
+            self.close()
+            raise
 
     def close(self) -> None:
-        self._pipe.close()
+        """Wait until the video is complete. Raises OSError if it is not."""
+        assert self._process.stdin is not None
+        with self._errors:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            if status := self._process.wait():  # negative: the signal that killed it
+                self._errors.seek(0)
+                raise OSError(self._errors.read().decode(errors="replace") or f"ffmpeg exited with status {status}")
+
+    def abandon(self) -> None:
+        self._process.kill()
+        with contextlib.suppress(OSError, ValueError):  # ValueError: `add` has closed it
+            self.close()
 
 
 class _Gif:
@@ -192,6 +257,9 @@ class _Gif:
             picture = picture.resize(self._size, Image.Resampling.BILINEAR)
         self._pictures.append(picture.quantize(256, dither=Image.Dither.NONE))
         self._kept.append(now)
+
+    def abandon(self) -> None:
+        self._pictures.clear()
 
     def close(self) -> None:
         first, *others = self._pictures

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import stat
 import threading
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +88,14 @@ def _videos(directory: RunDirectory) -> list[Path]:
 
     Nor does a folder that is a link: the page would show files of other folders.
     """
-    if directory.videos.is_symlink():
-        return []
-    try:
-        paths = [
-            p for p in directory.videos.iterdir() if p.suffix in VIDEO_TYPES and p.is_file() and not p.is_symlink()
-        ]
-        return sorted(paths, key=lambda path: (path.stat().st_mtime, path.name))
-    except OSError:
-        return []
+    found = []
+    with suppress(OSError):
+        for path in () if directory.videos.is_symlink() else directory.videos.iterdir():
+            with suppress(FileNotFoundError):  # a run removes its oldest videos
+                facts = path.lstat()
+                if path.suffix in VIDEO_TYPES and stat.S_ISREG(facts.st_mode):
+                    found.append((facts.st_mtime_ns, path.name, path))
+    return [path for _, _, path in sorted(found)]
 
 
 def video(directory: RunDirectory, name: str) -> tuple[Path, str]:

@@ -43,7 +43,7 @@ from hive.runtime import Layout, Status
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
-from hive.workers.evaluator import Evaluator
+from hive.workers.evaluator import ENDLESS, Evaluator
 from hive.workers.learner import Count, Learner, optimizer_state_layout
 from hive.workers.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
 from hive.workers.replica import Replica
@@ -375,6 +375,18 @@ class Blueprint:
             episodes=evaluation.episodes,
             info=env.info,
             status=status,
+        )
+
+    def replaying_evaluator(self, vector: VectorEnvironment) -> Evaluator:
+        """Make a player of single episodes of evaluations, in a vector of one environment, without a last episode."""
+        return Evaluator(
+            vector,
+            self.environment.observation,
+            self.network(),
+            self.distribution,
+            seed=self.config.run.seed,
+            episodes=ENDLESS,
+            info=self.config.evaluation_env.info,
         )
 
     def replica(self) -> Replica:

@@ -35,8 +35,9 @@ from hive.workers.frame_stack import FrameStack
 from hive.workers.messages import Evaluation, EvaluationDue
 from hive.workers.turn_metrics import info_means
 
-__all__ = ["Evaluator"]
+__all__ = ["ENDLESS", "Evaluator"]
 
+ENDLESS = 1 << 31  # episodes of a play without a limit
 TORCH_SEEDS = 1 << 63  # number of seeds that torch generators accept
 
 
@@ -92,10 +93,11 @@ class Evaluator:
             pass
         return evaluation
 
-    def begin(self, due: EvaluationDue) -> None:
+    def begin(self, due: EvaluationDue, first: int = 0) -> None:
         """Start the first episode of every environment, and abandon an evaluation in progress.
 
-        `due` names the turn of the bound weights. Raises EnvironmentFailed.
+        `due` names the turn of the bound weights. first: number of the first environment, where those of `vector` are
+        only some of the environments of an evaluation. Raises EnvironmentFailed.
         """
         self._enter(self.phases[1])
         count = self.vector.count
@@ -108,7 +110,7 @@ class Evaluator:
         self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, due.turn)
         self._memory = Memory.of(self.policy, count)
         self._noise = stream(self.seed, Purpose.evaluation_action, 0, due.turn)
-        seeds = stream_seeds(self.seed, Purpose.evaluation, 0, count, due.turn)
+        seeds = stream_seeds(self.seed, Purpose.evaluation, first, count, due.turn)
         self.vector.reset(seeds, self.row.observations)
         self._stack = FrameStack.of(self.observation, self.row.observations)
         self._leave()

@@ -21,6 +21,7 @@ from hive.records import RunDirectory
 from hive.runtime import Actor, Inlet, Outlet, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
+from hive.workers.episode_videos import EpisodeVideos
 from hive.workers.messages import Evaluation, EvaluationDue, Weights
 from hive.workers.pinned_blocks import held_block, next_due
 
@@ -42,13 +43,18 @@ class EvaluatorActor(Actor):
         self.blueprint = blueprint
         self.best = BestPolicy(blueprint, RunDirectory.open(directory), self.log)
         self.evaluator = blueprint.evaluator(self.status)
+        self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
         self.made = self.status.counter("evaluations")
 
     async def run(self) -> None:
+        await asyncio.gather(self._evaluate_what_is_due(), self.videos.run())
+
+    async def _evaluate_what_is_due(self) -> None:
         while True:
             due = await next_due(self.due, self.weights, mine=lambda due: due.evaluator == self.index)
             try:
-                await self._evaluate(due)
+                with self.videos.evaluating():
+                    await self._evaluate(due)
             except VersionGone as error:
                 self.note("lost", f"evaluation {due.turn} was not made: {error}")
             self.weights.unpin()
@@ -75,7 +81,9 @@ class EvaluatorActor(Actor):
             episodes=evaluation.episodes,
         )
         await self.evaluations.send(evaluation)
+        self.videos.offer(due, weights)
 
     async def teardown(self) -> None:
         self.weights.unpin()
         self.evaluator.close()
+        self.videos.close()

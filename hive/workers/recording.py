@@ -19,13 +19,11 @@ from hive.config import Config
 from hive.envs.rendering import RenderedEnvironment, prepare_drawing, rendered_environment, rendered_spec
 from hive.envs.window import Window
 from hive.records.videos import check_video_file, video_writer
-from hive.workers.evaluator import Evaluator
+from hive.workers.evaluator import ENDLESS, Evaluator
 from hive.workers.messages import EvaluationDue
 from hive.workers.playing import check_spaces, due_of, evaluator_of
 
 __all__ = ["Episode", "Recording", "episodes_of", "record", "show"]
-
-ENDLESS = 1 << 31  # episodes of a window without a limit
 
 
 @dataclass(frozen=True)

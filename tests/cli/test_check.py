@@ -85,6 +85,18 @@ def test_it_runs_two_hundred_steps_of_everything(place: Place, more: str) -> Non
     assert os.environ.get("HIVE_HOME") == before
 
 
+def test_what_will_not_be_recorded_is_a_warning(place: Place) -> None:
+    """No picture is drawn: a renderer that crashes would take the command with it."""
+    recorded = SMALL + "[evaluation]\nevery = { updates = 1 }\nvideos = 1\n"
+    done = place.hive("check", place.config(recorded))
+    assert (done.code, "warning" in done.out) == (0, False)
+    (place.folder / "unseen_in_check.py").write_text(CARELESS)
+    path = place.config(recorded.replace("CartPole-v1", "unseen_in_check:Env"))
+    done = place.hive("check", path, "--draw")
+    assert done.code == 0
+    assert "warning: evaluation.videos: `unseen_in_check:Env` has no pictures" in done.out
+
+
 def test_a_trial_with_a_replay_memory_makes_updates_at_once(place: Place) -> None:
     text = '[run]\nscheme = "dqn"\n[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_starts = 5_000\n'
     assert json.loads(place.hive("check", place.config(text), "--json").out)["tried"]["updates"] > 0

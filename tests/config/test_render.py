@@ -41,6 +41,7 @@ SPECIAL = {
     "checkpoint.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.envs": st.just(1),
+    "evaluation.videos": st.just(0),
     "evaluation.env": st.sampled_from([{}, {"options": {"a": 1}, "wrappers": ["a:B"]}]),
     "run.replay_folder": st.just("/a/b c"),
     "run.init_from": st.sampled_from(["cartpole-1", "/a/b c"]),

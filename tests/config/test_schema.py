@@ -106,6 +106,8 @@ DEFAULTS = {
     "evaluation.episodes": 10,
     "evaluation.env": {},
     "evaluation.envs": 10,
+    "evaluation.videos": 0,
+    "evaluation.keep_videos": 50,
     "checkpoint.every": {"updates": 2000},
     "checkpoint.autosave_s": 300.0,
     "checkpoint.keep": 3,
@@ -260,6 +262,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("evaluation.workers", 0),
     ("evaluation.episodes", 0),
     ("evaluation.envs", 0),
+    ("evaluation.videos", -1),
+    ("evaluation.keep_videos", 0),
     ("checkpoint.every", {"updates": 0}),
     ("checkpoint.every", {"seconds": 0}),
     ("checkpoint.every", {"seconds": 60, "updates": 7}),
@@ -427,6 +431,22 @@ def test_every_environment_of_the_evaluator_plays() -> None:
         match=r"got 11, but evaluation\.episodes = 10 \(default\) leaves some environments without an episode",
     ):
         load_config("x", ["evaluation.envs=11"], text=ENV)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (
+            ["videos=1"],
+            r"got 1, but there are no evaluations: set evaluation\.every, for example to \{ updates = 200 \}",
+        ),
+        (["videos=11", "every={updates=9}"], r"got 11, but evaluation\.episodes = 10 \(default\) is less"),
+        (["videos=2", "every={updates=9}", "keep_videos=1"], r"got 1, but evaluation\.videos = 2 .* would not be kept"),
+    ],
+)
+def test_only_episodes_that_are_played_are_recorded(overrides: list[str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        load_config("x", [f"evaluation.{override}" for override in overrides], text=ENV)
 
 
 def test_who_is_cut_short_keeps_what_it_has() -> None:

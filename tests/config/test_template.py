@@ -7,6 +7,7 @@ import tomllib
 import pytest
 
 from hive.config import SCHEMES, TUNED, Setting, load_config, reasoned, template
+from hive.config.template import WATCHED
 from hive.config.values import toml_text
 from hive.errors import ConfigError
 
@@ -53,6 +54,7 @@ def test_keys_that_differ_have_their_reason_and_their_default() -> None:
         "",
         "[collection]",
         "rollout = 64                        # for fun; default 32",
+        *WATCHED.splitlines(),
     ]
 
 
@@ -78,3 +80,10 @@ def test_tuned_ones_are_short(env_id: str, scheme: str) -> None:
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 120
     assert all(" # " in line for line in lines if " = " in line and not line.startswith("#"))
+
+
+def test_the_lines_that_record_evaluations_load_without_their_marks() -> None:
+    text = template("CartPole-v1", "ppo", [], ORIGIN)
+    head, _, watched = text.partition("# [evaluation]")
+    config = load_config("x", text=head + ("# [evaluation]" + watched).replace("# ", "", 3))
+    assert (config.evaluation.every, config.evaluation.videos) == ({"updates": 200}, 1)

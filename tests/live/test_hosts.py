@@ -25,6 +25,9 @@ from hive.runtime.wire.messages import encode
 if TYPE_CHECKING:
     from conftest import House
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+
 pytestmark = pytest.mark.full(reason="several hosts, each with a supervisor of its own")
 
 HOSTS = """

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from hive.config import load_config, render
 from hive.records import RunDirectory
+from hive.records.videos import video_writer
 
 if TYPE_CHECKING:
     from conftest import House
@@ -225,6 +227,28 @@ def test_texts_of_a_run_stay_texts(served: Served, page: Page) -> None:
     page.until("document.querySelector('.run-legend b')?.textContent === 'ended-1'")
     assert page.evaluate("document.body.dataset.hacked") is None
     page.problems.clear()  # the video is none
+
+
+def test_a_video_plays_on_when_a_newer_one_appears(served: Served, page: Page) -> None:
+    pytest.importorskip("imageio_ffmpeg", reason="needs the extra video")
+    folder = served.house.home / "cart-1" / "videos"
+    folder.mkdir()
+    write_video(folder / "000100-0.mp4")
+    page.go(f"{served.base}#/evaluations?run=cart-1")
+    page.until("(window.first = document.querySelector('.videos video')) !== null")
+    assert page.evaluate("document.querySelector('.videos figcaption').textContent") == "update 100, episode 0"
+    page.evaluate("first.play()")
+    write_video(folder / "001000-1.mp4")
+    page.until("document.querySelectorAll('.videos video').length === 2")
+    page.until("first.currentTime > 0.1 && first.isConnected && !first.paused")
+    assert page.evaluate("document.querySelector('.videos figcaption').textContent") == "update 1,000, episode 1"
+    assert page.problems == []
+
+
+def write_video(path: Path) -> None:
+    with video_writer(path, 10.0) as writer:
+        for shade in range(0, 250, 10):
+            writer.add(np.full((64, 64, 3), shade, np.uint8))
 
 
 def test_twenty_viewers_are_served_for_little_cpu_time(served: Served) -> None:

@@ -60,6 +60,16 @@ def test_leftovers(tmp_path: Path) -> None:
     assert listed(run) == []
 
 
+def test_videos_of_evaluations_and_marks_of_their_recording(tmp_path: Path) -> None:
+    run = run_in(tmp_path)
+    run.videos.mkdir()
+    for name in ("000100-0.mp4", "play-000100-seed0.mp4", ".drawing-0", ".off", ".passed"):
+        (run.videos / name).touch()
+    assert listed(run) == [".drawing-0", ".off"]
+    assert names(list(prunable([run], None, keep_videos=1))) == [".drawing-0", ".off"]
+    assert names(list(prunable([run], None, keep_videos=0))) == [".drawing-0", ".off", "000100-0.mp4"]
+
+
 def test_live_runs_are_never_touched(tmp_path: Path) -> None:
     run = run_in(tmp_path, live=True, metrics=False)
     (run.checkpoints / ".000009.hive-tmp").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from hive.errors import RecordError, UsageError
 from hive.records import videos
-from hive.records.videos import check_video_file, video_writer
+from hive.records.videos import check_video_file, evaluation_video, surplus_videos, video_writer
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra video")
 
@@ -83,3 +84,35 @@ def test_an_mp4_has_the_pictures_and_the_speed(tmp_path: Path) -> None:
     assert shades[0] < 10
     assert shades[-1] == pytest.approx(232, abs=6)
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("pictures", [1, 500], ids=["at the end", "while it is written"])
+def test_what_ffmpeg_reports_is_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pictures: int) -> None:
+    """As on a full disk, where ffmpeg has written a part. 500 pictures fill the pipe."""
+    pytest.importorskip("imageio_ffmpeg", reason="needs the extra video")
+    fake = tmp_path / "ffmpeg"
+    fake.write_text('#!/bin/sh\nhead -c 100 > /dev/null\necho "a.mp4: No space left on device" >&2\nexit 1\n')
+    fake.chmod(0o700)
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(fake))
+    with pytest.raises(RecordError, match=r"cannot be written: a\.mp4: No space left on device"):
+        write(tmp_path / "a.mp4", *[picture(0, 64, 64)] * pictures)
+    assert list(tmp_path.iterdir()) == [fake]
+
+
+def test_an_ffmpeg_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("imageio_ffmpeg", reason="needs the extra video")
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(tmp_path / "none"))
+    with pytest.raises(RecordError, match=r"a\.mp4` cannot be written: .*No such file"):
+        write(tmp_path / "a.mp4", picture(0))
+
+
+def test_surplus_videos_are_the_oldest_of_evaluations(tmp_path: Path) -> None:
+    """By the time of writing: a resumed run may begin with an earlier update."""
+    names = ["000900-0.mp4", "000900-1.mp4", "000400-0.gif", "play-000100-seed0.mp4"]
+    for at, name in enumerate(names):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, ns=(at, at))
+    assert evaluation_video(tmp_path, 900, 1, ".mp4").name == names[1]
+    assert [path.name for path in surplus_videos(tmp_path, 2)] == names[:1]
+    assert [path.name for path in surplus_videos(tmp_path, 0)] == names[:3]
+    assert surplus_videos(tmp_path, 9) == surplus_videos(tmp_path / "none", 1) == []

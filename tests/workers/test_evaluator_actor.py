@@ -26,6 +26,7 @@ EVERY_FOUR = {"evaluation__every": "{updates=4}", "evaluation__episodes": 3, "ev
 NEVER_ENDS: dict[str, Any] = {"env": "OneState", "run__steps": 512, **EVERY_FOUR}
 
 AXES = {"t", "turn", "steps", "updates", "seconds"}
+CLOCKS = {"t", "seconds", "wall_s"}
 RESULT = {"mean_return", "deviation", "min", "max", "mean_length", "wall_s"}
 
 
@@ -57,7 +58,7 @@ def train(
 ) -> Run:
     """256 steps in 16 turns. `change` may replace parts of the topology, `watch` sees the supervisor first."""
     small = {"run__steps": 256, "algorithm__learning_rate": 0.05, **values}
-    config = config_of(f"small_environments:{env}", **small)
+    config = config_of(env if ":" in env else f"small_environments:{env}", **small)
     directory = RunDirectory.create(folder, "test")
     topology = build(config, directory.path)
     change(topology)
@@ -85,6 +86,21 @@ class Patient(LearnerActor):
 
 def patiently(topology: Topology) -> None:
     topology["learner"].cls = Patient
+
+
+def until_recorded(file: str) -> Callable[[Topology], None]:
+    """Has the learner wait in turn 4 until this video exists."""
+
+    class Recorded(Patient):
+        async def _evaluate(self) -> None:
+            await super()._evaluate()
+            while self.turn == 4 and self.blueprint.config.evaluation.videos and not Path(file).exists():
+                await asyncio.sleep(0)
+
+    def change(topology: Topology) -> None:
+        topology["learner"].cls = Recorded
+
+    return change
 
 
 # --- what is evaluated
@@ -164,6 +180,25 @@ def test_training_ends_with_the_same_bytes_as_without(tmp_path: Path, mode: str)
     assert run.evaluations()
     assert run.outcome.digest == without.digest
     assert (run.outcome.results["mean_return_100"], run.outcome.exact) == (without.results["mean_return_100"], True)
+
+
+@pytest.mark.parametrize("scheme", ["a2c", "ppo"])
+def test_videos_change_no_evaluation_and_no_weights(tmp_path: Path, scheme: str) -> None:
+    """Though evaluator, recording and training share the process here."""
+    pytest.importorskip("imageio_ffmpeg", reason="needs the extra video")
+    drawn = {"env__options": "{truncates=3}", "run__scheme": f'"{scheme}"', **EVERY_FOUR, "evaluation__episodes": 2}
+    change = until_recorded(str(tmp_path / "test-2/videos/000004-1.mp4"))
+    without, run = (
+        train(tmp_path, "drawn_environments:Drawn", change=change, evaluation__videos=videos, **drawn)
+        for videos in (0, 2)
+    )
+    assert [path.name for path in sorted(run.directory.videos.glob("*.mp4"))][:2] == ["000004-0.mp4", "000004-1.mp4"]
+    assert not without.directory.videos.exists()
+    assert run.outcome.digest == without.outcome.digest
+    assert run.outcome.exact
+    numbers = [[{k: v for k, v in line.items() if k not in CLOCKS} for line in r.evaluations()] for r in (without, run)]
+    assert len(numbers[0]) >= 4
+    assert numbers[0] == numbers[1]
 
 
 def test_without_a_schedule_there_is_no_evaluator(tmp_path: Path) -> None:
