@@ -25,7 +25,6 @@ from hive.monitor.drawing import (
     Line,
     amount,
     bar,
-    counted,
     duration,
     level,
     share,
@@ -180,9 +179,15 @@ def groups_of(snapshot: Snapshot) -> dict[str, Group]:
     for name, rows in snapshot.groups.items():
         names = {row.name for row in rows} | {row.process for row in rows}
         exits = [event for event in recent if event.get("actor") in names]
-        last = (str(exits[-1].get("text", "")), snapshot.t - exits[-1]["t"]) if exits else ("", 0.0)
+        last = (_cause(exits[-1]), snapshot.t - exits[-1]["t"]) if exits else ("", 0.0)
         groups[name] = Group(name, rows, *last)
     return groups
+
+
+def _cause(event: Mapping[str, object]) -> str:
+    """Return the actor and the cause of its exit: `collector-0 was killed …` without what it was doing."""
+    text = str(event.get("text", ""))
+    return f"{event.get('actor')}: {cause}" if (cause := text.partition(": ")[2]) else text
 
 
 def _row_style(group: Group) -> str:
@@ -223,7 +228,7 @@ def _bar(group: Group) -> str:
 
 GROUPS: tuple[Column[Group], ...] = (
     Column("GROUP", _of_group(lambda g: g.name, BOLD), left=True, least=16),
-    Column("ACTORS", _of_group(lambda g: counted(len(g.rows), "actor")), 3),
+    Column("ACTORS", _of_group(lambda g: str(len(g.rows))), 3),
     Column("RESTARTS", _of_group(lambda g: str(sum(row.restarts for row in g.rows))), 5),
     Column("BUSY", _of_group(lambda g: share(g.mean("busy")), BOLD), least=4),
     Column("", _of_group(_bar, GOOD), 4, left=True, least=BAR),
@@ -327,7 +332,13 @@ ACTORS: tuple[Column[ActorRow], ...] = (
     Column("LAG", lambda r: Cell(str(r.lag) if r.lag is not None else "–"), 6, order=lambda r: r.lag or 0),
     Column("RESTARTS", _restarts, 5, order=lambda r: r.restarts),
     Column("PID", lambda r: Cell(str(r.pid) if r.pid else "–", DIM), 10, least=7, order=lambda r: r.pid),
-    Column("EXIT REPORT", lambda r: Cell(r.last_words, BAD), 7, rest=True, order=lambda r: r.last_words),
+    Column(
+        "EXIT REPORT",
+        lambda r: Cell(r.last_words.removeprefix(f"{r.name} "), BAD),
+        7,
+        rest=True,
+        order=lambda r: r.last_words,
+    ),
 )
 
 

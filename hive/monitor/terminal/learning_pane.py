@@ -17,14 +17,14 @@ from hive.monitor.terminal.widgets import Block
 __all__ = ["LearningPane"]
 
 EVERY_S = 3.0  # seconds between two drawings of the curves: they grow slowly
-LEAST, MOST = 7, 16  # height in lines of one curve
+MOST = 16  # greatest height in lines of one curve
 WIDTH = 36  # least width in cells of one curve
 
 
 class Plot(Block):
     """One curve."""
 
-    DEFAULT_CSS = "Plot { width: 1fr; &:hover { background: $surface; } }"
+    DEFAULT_CSS = "Plot { width: 1fr; height: 1fr; &:hover { background: $surface; } }"
 
     def on_click(self) -> None:
         if self.screen.maximized is self:
@@ -41,11 +41,11 @@ class LearningPane(Vertical):
     """The curves; see the module."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "page", "next page"),
+        Binding("space", "page", "page"),
         Binding("x", "axis", "axis"),
-        Binding("o", "compare", "compare with another run"),
+        Binding("o", "compare", "compare"),
         Binding("b", "switch('band')", "band"),
-        Binding("l", "switch('logarithmic')", "logarithmic"),
+        Binding("l", "switch('logarithmic')", "log"),
     ]
     DEFAULT_CSS = """
     LearningPane VerticalScroll { scrollbar-size: 1 1; }
@@ -61,7 +61,6 @@ class LearningPane(Vertical):
         self.other_name = ""
         self.names: list[str] = []
         self.drawn_t = float("-inf")
-        self.height = LEAST  # lines of each curve
 
     def compose(self) -> ComposeResult:
         yield Block(self._facts, id="facts")
@@ -89,9 +88,7 @@ class LearningPane(Vertical):
                     other=self.other,
                 )
 
-        plot = Plot(content)
-        plot.styles.height = self.height
-        return plot
+        return Plot(content)
 
     def refresh_snapshot(self) -> None:
         """Show the view's series, if the curves were drawn some seconds ago."""
@@ -119,14 +116,13 @@ class LearningPane(Vertical):
             plot.redraw()
 
     def _arrange(self) -> None:
-        """Give the curves the height that shows as many as fit, or all of the screen to a few."""
-        size = self.query_one("#curves").size
-        across, down = per_page(max(size.width, 1), max(size.height, 1))
+        """Show as many curves as fit, or few in all of the screen. A page has whole rows."""
+        width, height = max(self.size.width - 1, 1), max(self.size.height - 1, 1)  # less the scrollbar and the facts
+        across, down = per_page(width, height)
         rows = min(-(-len(self.names) // across), down) or 1
-        self.height = max(LEAST, min(MOST, size.height // rows))
-        self.query_one("#plots", ItemGrid).styles.grid_rows = str(self.height)
-        for plot in self.query(Plot):
-            plot.styles.height = self.height
+        least, more = divmod(min(height, MOST * rows), rows)
+        heights = [least + (row < more) for row in range(rows)]  # repeated for the rows of the next pages
+        self.query_one("#plots", ItemGrid).styles.grid_rows = " ".join(map(str, heights))
 
     def on_resize(self) -> None:
         self._arrange()
