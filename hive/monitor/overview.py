@@ -55,7 +55,8 @@ def header(snapshot: Snapshot, width: int, *, readonly: bool = False) -> list[Li
     line, steps, took = _progress(snapshot), _steps(snapshot), _duration(snapshot)
     end: Line = [("   readonly", WARN)] if readonly else []
     if snapshot.state not in ("running", "starting") and snapshot.reason:
-        end.append((f"   {snapshot.reason}", DIM))
+        by = "by " if snapshot.reason.startswith("hive ") else ""  # a command ended the run
+        end.append((f"   {by}{snapshot.reason}", DIM))
     name: Line = [(f" {snapshot.run} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
     forms = ([*name, *took, *steps, *line, *end], [*name, *took, *line, *end], [*name, *line, *end])
     lines = [fitted(next((form for form in forms if width_of(form) <= width), forms[-1]), width)]

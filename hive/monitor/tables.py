@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 GAP = 2  # blank cells between two columns
+NOTHING = ("", "–")  # a column of nothing else is left out
 LEAST_REST = 12  # cells below which the column that takes the remaining width is left out
 RECENT_S = 10.0  # seconds for which a restart colours the row of its group: ten updates of the screen
 SLOW_S = 3.0  # seconds in one busy phase after which it is coloured
@@ -100,7 +101,7 @@ def lay_out(columns: Sequence[Column[R]], rows: Mapping[str, R], width: int) -> 
         else max([len(column.title), column.least, *(len(row[n].text) for row in cells.values())])
         for n, column in enumerate(columns)
     ]
-    shown = [n for n in range(len(columns)) if not cells or any(row[n].text for row in cells.values())]
+    shown = [n for n in range(len(columns)) if not cells or any(row[n].text not in NOTHING for row in cells.values())]
     while _total(needed, shown) > width:
         droppable = [n for n in shown if columns[n].drop_rank]
         if not droppable:
@@ -185,9 +186,10 @@ def groups_of(snapshot: Snapshot) -> dict[str, Group]:
 
 
 def _cause(event: Mapping[str, object]) -> str:
-    """Return the actor and the cause of its exit: `collector-0 was killed …` without what it was doing."""
+    """Return the actor and the cause of its exit, without what it was doing: `collector-0: killed by SIGKILL`."""
     text = str(event.get("text", ""))
-    return f"{event.get('actor')}: {cause}" if (cause := text.partition(": ")[2]) else text
+    cause = text.partition(": ")[2].partition(";")[0]
+    return f"{event.get('actor')}: {cause}" if cause else text
 
 
 def _row_style(group: Group) -> str:
@@ -210,7 +212,7 @@ def _note(group: Group) -> Cell:
         more = f" and {len(absent) - 2} more" if len(absent) > 2 else ""
         return Cell(", ".join(f"{row.name} {row.state}" for row in absent[:2]) + more, BAD)
     if group.exit_text:
-        return Cell(f"{duration(group.exit_s)} ago: {group.exit_text}", WARN)
+        return Cell(f"{duration(group.exit_s)} ago {group.exit_text}", WARN)
     if group.mean("busy") is None:
         return Cell(", ".join(dict.fromkeys(row.state for row in group.rows)), DIM)
     return Cell("  ".join(f"{name} {share(part)}" for name, part in main_phases(group.rows)), DIM)

@@ -20,7 +20,7 @@ def drawn(seen: Snapshot, width: int = 100) -> str:
 
 def test_a_run_at_work() -> None:
     text = drawn(lively())
-    assert text.startswith(" cartpole-1  running 44 s   70k / 500k steps (14%)   left 1 min 26 s\n")
+    assert text.startswith(" cartpole-1  running 44 s   70k / 500k steps   14%   1 min 26 s left\n")
     for words in (
         " env steps/s     5000       –       –\n",
         " return         131.6\n",
@@ -28,7 +28,7 @@ def test_a_run_at_work() -> None:
         " GROUP ",
         " rollouts ",
         " bound by: collectors (env 74 % of their time) - collection.workers\n",
-        " collector-1        collector-1 died in `env`: killed by SIGKILL\n",
+        " collector-1       died in `env`: killed by SIGKILL\n",
     ):
         assert words in text
     assert plain([rates_line(lively())]) == " 5000 steps/s   return 131.6   lag 1   cores 1.4/2"
