@@ -165,10 +165,10 @@ async def test_the_four_screens_by_keys_and_mouse(directory: RunDirectory) -> No
         await pilot.click(table, offset=(3, 4))
         await until(lambda: table.chosen == "collector-1")
         await pilot.click(table, offset=(3, 0))
-        await sees(app, "↓NAME")
+        await sees(app, "↑NAME")
         assert table.chosen == "collector-1"
         await pilot.click(table, offset=(3, 0))
-        await sees(app, "↑NAME")
+        await sees(app, "↓NAME")
 
 
 @pytest.mark.parametrize(("room", "curve", "events"), [(11, 0, 0), (18, 0, 4), (25, 9, 3), (46, 18, 16)])
@@ -206,7 +206,7 @@ async def test_only_cells_that_have_changed_are_updated(
     updated: list[str] = []
     async with app.run_test(size=(100, 30)):
         await show(app, lively())
-        await sees(app, "collectors", "rollouts")
+        await until(lambda: all(grid.row_count for grid in app.query("OverviewPane Grid").results(Grid)))
         original = DataTable.update_cell
 
         def update_cell(self: DataTable[Any], row: str, column: str, value: Any, **more: Any) -> None:
@@ -348,8 +348,8 @@ async def test_themes_change_the_colours(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(100, 30)):
         await show(app, lively())
-        await sees(app, "collectors")
         table = app.query_one("#groups", Grid)
+        await until(lambda: table.row_count)
         before = table.get_row("collectors")
         app.theme = "gruvbox"
 

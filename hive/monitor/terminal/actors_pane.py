@@ -70,7 +70,7 @@ class ActorsPane(Vertical):
     def refresh_snapshot(self) -> None:
         """Show the view's snapshot."""
         if self.view.snapshot is not None:
-            mark = "↑" if self.reversed else "↓"
+            mark = "↓" if self.reversed else "↑"
             columns: list[Column[Any]] = [*ACTORS]
             if self.column >= 0:
                 columns[self.column] = replace(columns[self.column], title=mark + columns[self.column].title)
@@ -124,17 +124,20 @@ class ActorsPane(Vertical):
         self.post_message(OpenActor(self.table.chosen))
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        """Sort by the column that was clicked; a second click reverses the order."""
+        """Sort by the column that was clicked, numbers from the greatest; a second click reverses the order."""
         column = int(event.column_key.value or 0)
-        self.column, self.reversed = column, self.column == column and not self.reversed
+        self._sort(column, not self.reversed if column == self.column else not ACTORS[column].left)
+
+    def _sort(self, column: int, reverse: bool) -> None:
+        self.column, self.reversed = column, reverse
         self.refresh_snapshot()
 
     def action_request(self, kind: str) -> None:
         self.post_message(Request(kind, self.table.chosen))
 
     def action_sort(self, by: int) -> None:
-        self.column = (self.column + 1 + by) % (len(ACTORS) + 1) - 1
-        self.refresh_snapshot()
+        column = (self.column + 1 + by) % (len(ACTORS) + 1) - 1
+        self._sort(column, column >= 0 and not ACTORS[column].left)
 
     def action_reverse(self) -> None:
         self.reversed = not self.reversed

@@ -113,6 +113,12 @@ class Monitor(App[None]):
         self.lock = threading.Lock()
         series = (poller or Poller(directory)).series
         self.view = View(directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock)
+        self.panes = (
+            OverviewPane(self.view, id="overview"),
+            ActorsPane(self.view, id="actors-pane"),
+            LearningPane(self.view, id="learning"),
+            LogsPane(self.view, id="logs"),
+        )
         self.leaving = threading.Event()
         self.state = ""
 
@@ -138,12 +144,7 @@ class Monitor(App[None]):
 
     async def on_mount(self) -> None:
         switcher = self.query_one(ContentSwitcher)
-        for pane in (
-            OverviewPane(self.view, id="overview"),
-            ActorsPane(self.view, id="actors-pane"),
-            LearningPane(self.view, id="learning"),
-            LogsPane(self.view, id="logs"),
-        ):
+        for pane in self.panes:
             await switcher.mount(pane)
             pane.display = False
         self.theme_changed_signal.subscribe(self, lambda theme: self._repaint())
@@ -199,9 +200,9 @@ class Monitor(App[None]):
             self.refresh_bindings()
 
     def _repaint(self) -> None:
-        """Draw the current screen in the colours of another theme."""
-        if self.pane is not None:
-            self.pane.repaint()
+        """Draw all screens in the colours of another theme: a hidden table would keep the cells that do not change."""
+        for pane in self.panes:
+            pane.repaint()
 
     # --- messages
 

@@ -1,4 +1,6 @@
-"""The third screen: the run's metrics as curves, in a grid that scrolls. A click enlarges a curve; escape ends that."""
+"""The third screen: the run's metrics as curves, in a grid that scrolls. A click enlarges a curve, as tab and
+enter do; escape ends that.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,17 @@ MOST = 16  # greatest height in lines of one curve
 WIDTH = 36  # least width in cells of one curve
 
 
-class Plot(Block):
+class Plot(Block, can_focus=True):
     """One curve."""
 
-    DEFAULT_CSS = "Plot { width: 1fr; height: 1fr; &:hover { background: $surface; } }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "enlarge", "enlarge", show=False)]
+    DEFAULT_CSS = "Plot { width: 1fr; height: 1fr; &:hover, &:focus { background: $surface; } }"
 
     def on_click(self) -> None:
+        self.action_enlarge()
+
+    def action_enlarge(self) -> None:
+        """Show only this curve, or all again."""
         if self.screen.maximized is self:
             self.screen.minimize()
         else:
@@ -106,6 +113,8 @@ class LearningPane(Vertical):
             self._arrange()
             grid.remove_children()
             grid.mount_all(self._plot(name) for name in names)
+            if isinstance(self.screen.focused, Plot):  # it is being removed, and the keys of this screen need a focus
+                self.query_one("#curves").focus()
             self.refresh_bindings()
         self._redraw()
 
