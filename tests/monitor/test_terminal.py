@@ -378,6 +378,15 @@ async def test_curves_are_in_a_grid_with_the_return_first(directory: RunDirector
         await pilot.press("x", "l")
         await sees(app, "over seconds · logarithmic")
         assert not {"band", "compare"} & keys_of(app)  # there is nothing for them
+        await pilot.press("tab")
+        await until(lambda: "enlarge" in keys_of(app))
+        await pilot.press("enter")
+        await sees(app, "return/mean_100 8", missing="learner/kl 8")
+        assert {"all curves", "axis"} <= keys_of(app)
+        assert "page" not in keys_of(app)
+        await pilot.press("escape")
+        await sees(app, "learner/kl 8")
+        assert {"enlarge", "page"} <= keys_of(app)
 
 
 @SCREENS

@@ -26,18 +26,25 @@ WIDTH = 36  # least width in cells of one curve
 class Plot(Block, can_focus=True):
     """One curve."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "enlarge", "enlarge", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "enlarge(False)", "enlarge"),
+        Binding("escape", "enlarge(True)", "all curves", key_display="esc"),
+    ]
     DEFAULT_CSS = "Plot { width: 1fr; height: 1fr; &:hover, &:focus { background: $surface; } }"
 
     def on_click(self) -> None:
-        self.action_enlarge()
+        self.action_enlarge(self.screen.maximized is self)
 
-    def action_enlarge(self) -> None:
-        """Show only this curve, or all again."""
-        if self.screen.maximized is self:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "enlarge" or parameters == (self.screen.maximized is self,)
+
+    def action_enlarge(self, enlarged: bool) -> None:
+        """Show only this curve, or all again if it is enlarged."""
+        if enlarged:
             self.screen.minimize()
         else:
             self.screen.maximize(self)
+        self.refresh_bindings()
 
     @property
     def allow_maximize(self) -> bool:
@@ -146,6 +153,8 @@ class LearningPane(Vertical):
             plot.refresh()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "page":
+            return self.screen.maximized is None
         if action == "compare":
             return bool(self._runs()) or self.other is not None
         if action == "switch" and parameters == ("band",):
