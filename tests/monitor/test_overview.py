@@ -45,7 +45,7 @@ def test_a_narrow_header_loses_the_steps_and_then_the_duration() -> None:
 
 def test_of_consecutive_checkpoints_the_last_is_an_event() -> None:
     events = [
-        {"t": 0.0, "kind": kind, "text": f"{kind} {n}"} for n, kind in enumerate("saved saved died saved".split())
+        {"t": 0.0, "kind": kind, "text": f"{kind} {n}"} for n, kind in enumerate(["saved", "saved", "died", "saved"])
     ]
     text = plain(event_lines(events, 40, 9))
     assert [line.split()[-1] for line in text.splitlines()] == ["1", "2", "3"]
