@@ -37,14 +37,16 @@ from hive.monitor.terminal.palette import Commands
 from hive.monitor.terminal.view import Request
 from hive.monitor.terminal.widgets import Grid
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
-from hive.runtime.run import control_server
+from hive.runtime.run import control, control_server
 from hive.runtime.run.control import PROTOCOL
 
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDirectory]:
     monkeypatch.setattr(control_server, "PUSH_S", 0.5)
-    monkeypatch.setattr(poller, "SILENT_S", PATIENCE_S)  # a fake supervisor on a busy machine is not silent
+    for module, name in ((poller, "SILENT_S"), (control, "ANSWER_S"), (control_server, "REQUEST_S")):
+        monkeypatch.setattr(module, name, PATIENCE_S)  # a fake supervisor on a busy machine is not silent
+    monkeypatch.setattr(Monitor, "NOTIFICATION_TIMEOUT", PATIENCE_S)  # a notice stays until its test has seen it
     folder = Path(tempfile.mkdtemp(prefix="hv"))
     yield RunDirectory.create(folder, "cartpole")
     shutil.rmtree(folder)
@@ -440,6 +442,7 @@ async def test_a_live_run_is_followed_and_its_actors_inspected_and_restarted(
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, ActorDetail))
         await sees(app, "in run of collector-0")
+        await until(lambda: "restart" in keys_of(app))
         await pilot.press("R")
         await answer(pilot, app, "restart collector-0?")
         await until(lambda: supervisor.killed == [("collector-0", True)])
