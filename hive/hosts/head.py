@@ -128,7 +128,9 @@ class HostLink:
         self.incarnation = time.time_ns()  # grows over restarts and resumed runs
         largest = max([self.blueprint.state.bytes, *(a.nbytes for a in self._empty().values())])
         limit = 2 * largest + (1 << 20)
-        self.server = LinkServer(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
+        self.server = LinkServer(
+            self.keys.own, self.keys.host_public, limit, hosts.silence_s, lambda text: self.note("refused", text)
+        )
         index = list(hosts.cores).index(self.name)
         port = self.keys.port or (hosts.port + index if hosts.port else 0)
         where = "0.0.0.0" if hosts.listen_everywhere else hosts.address
