@@ -174,6 +174,8 @@ class HostLink:
                 self._refuse_late(client, message)
             else:
                 self.heard_s = time.monotonic()
+                if isinstance(message, HostStatus):
+                    self.agent = client  # its connection may be a new one
                 HANDLERS[type(message)](self, client, message, frames[1:])
         except (WireError, IndexError, ValueError) as error:
             self.bad += 1
