@@ -271,7 +271,8 @@ class HostLink:
         if message.status:
             path = hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json"
             with contextlib.suppress(OSError):  # a full disk: views then show what the head knows
-                path.write_text(json_text(message.status))
+                path.with_suffix(".new").write_text(json_text(message.status))
+                path.with_suffix(".new").replace(path)
 
     def _log(self, client: bytes, message: HostLog, frames: Frames) -> None:
         actor = printable(message.actor, TEXT_SHOWN)
@@ -375,7 +376,7 @@ class HostActor(Actor):
         self.schedule = link.blueprint.schedule()
         self.in_order = self.schedule.collection.behaviour_version(0) != LATEST
         self.waiting = self.status.phase(f"wait {link.name}"[:23], WAIT_IN)
-        names = ("sent_bytes", "received_bytes", "round_trip_ms", "backlog", "refused", "late")
+        names = ("sent_bytes", "received_bytes", "round_trip_ms", "backlog", "refused", "late", "joined")
         self.counters = {name: self.status.counter(name) for name in names}
 
     async def setup(self) -> None:
@@ -423,14 +424,8 @@ class HostActor(Actor):
         link, server = self.link, self.link.server
         if server is None:
             return
-        values = (
-            server.sent_bytes,
-            server.received_bytes,
-            1e3 * link.round_trip_s,
-            link.waiting,
-            server.refused,
-            link.late,
-        )
+        values = [server.sent_bytes, server.received_bytes, 1e3 * link.round_trip_s, link.waiting]
+        values += [server.refused, link.late, link.attached.is_set()]
         for index, value in zip(self.counters.values(), values, strict=True):
             self.status.set(index, float(value))
 

@@ -48,7 +48,7 @@ NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episod
 
 
 def header(snapshot: Snapshot, width: int, *, readonly: bool = False) -> list[Line]:
-    """Draw the run's name, state and progress; further lines report a silent supervisor and warnings.
+    """Draw the run's name, state and progress; further lines report a silent supervisor, hosts and warnings.
 
     Where the line is too long, the number of steps and then the time since the start are left out.
     """
@@ -62,7 +62,8 @@ def header(snapshot: Snapshot, width: int, *, readonly: bool = False) -> list[Li
     lines = [fitted(next((form for form in forms if width_of(form) <= width), forms[-1]), width)]
     if snapshot.supervisor:
         lines.append(fitted([(f" supervisor {snapshot.supervisor}", BAD)], width))
-    return [*lines, *_warnings(snapshot, width)]
+    hosts = [fitted([(f" {host.line}", PLAIN if host.joined else WARN)], width) for host in snapshot.hosts]
+    return [*lines, *hosts, *_warnings(snapshot, width)]
 
 
 def _duration(snapshot: Snapshot) -> Line:

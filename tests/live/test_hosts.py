@@ -223,8 +223,14 @@ def test_every_process_of_a_link_can_be_killed(house: House) -> None:
     os.kill(house.ps(run.run)["host-left"]["pid"], signal.SIGKILL)  # on the head
     run.goes_on()
     for name in ("left/link", "collector-1", "left/supervisor"):  # on the host
-        house.until(lambda name=name: house.ps(run.run).get(name, {}).get("host") == "left")  # type: ignore[misc]
-        os.kill(house.ps(run.run)[name]["pid"], signal.SIGKILL)
+        seen: dict[str, Any] = {}
+
+        def there(name: str = name, seen: dict[str, Any] = seen) -> bool:
+            seen.update(house.ps(run.run).get(name, {}))
+            return seen.get("host") == "left"
+
+        house.until(there)
+        os.kill(seen["pid"], signal.SIGKILL)
         run.goes_on()
     run.agents["left"].kill()  # its part notices
     run.agents.pop("left").wait()
