@@ -24,3 +24,29 @@ its actors have `Left`, its slots are repaired, and the successor waits for the 
 begin with the first rollout that the head lacks. Each joining has an incarnation, a number that grows; what comes from
 an older one is refused and counted.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["connect_hosts", "host_facts", "part_of", "resumed_elsewhere"]
+
+# Imported at the first use of a name: the agent uses the files without torch.
+_HOMES = {
+    "connect_hosts": "hive.hosts.placement",
+    "host_facts": "hive.hosts.files",
+    "part_of": "hive.hosts.part",
+    "resumed_elsewhere": "hive.hosts.files",
+}
+
+if TYPE_CHECKING:
+    from hive.hosts.files import host_facts, resumed_elsewhere
+    from hive.hosts.part import part_of
+    from hive.hosts.placement import connect_hosts
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        raise AttributeError(f"module `hive.hosts` has no attribute `{name}`")

@@ -26,7 +26,8 @@ def part_of(whole: Topology, blueprint: Blueprint, facts: HostFacts) -> Topology
     first, count = facts.collectors
     if count:
         collectors = whole["collectors"]
-        collector = t.add(collectors.cls, group="collectors", count=count, first=first, **collectors.parameters)
+        collector = t.add(collectors.cls, group="collectors", count=count, **collectors.parameters)
+        t.renumber(collector, first)
         # What the exporter had claimed when it was killed, its successor sends: the head may not have it.
         layout, slots = blueprint.rollout_layout, config.collection.slots
         t.connect(
@@ -39,7 +40,8 @@ def part_of(whole: Topology, blueprint: Blueprint, facts: HostFacts) -> Topology
     first, count = facts.evaluators
     if count:
         evaluators = whole["evaluator"]
-        evaluator = t.add(evaluators.cls, group="evaluator", count=count, first=first, **evaluators.parameters)
+        evaluator = t.add(evaluators.cls, group="evaluator", count=count, **evaluators.parameters)
+        t.renumber(evaluator, first)
         t.connect(importer.weights, evaluator.weights, Board(blueprint.state.bytes, keep=count))
         t.connect(importer.due, evaluator.due)
         t.connect(evaluator.evaluations, exporter.evaluations)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from hive.config import SCHEMES, Config, load_config, load_reference
 from hive.errors import TopologyError
-from hive.hosts.files import host_facts
+from hive.hosts import host_facts
 from hive.records import RunDirectory
 from hive.runtime import Topology
 from hive.schemes.custom import apply_custom
@@ -113,7 +113,7 @@ def load(directory: str, function: Callable[..., Topology] | None = None) -> Top
     folder = RunDirectory.open(Path(directory))
     facts = host_facts(folder.path)
     if facts is not None:
-        from hive.hosts.part import part_of
+        from hive.hosts import part_of  # here, because it imports torch
 
         whole = assemble(load_config(folder.resolved_file), folder.path, folder.config_file)
         return part_of(whole, blueprint_of(whole), facts)

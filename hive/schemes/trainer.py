@@ -13,11 +13,9 @@ from pathlib import Path
 
 from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
-from hive.hosts.files import host_facts, resumed_elsewhere
-from hive.hosts.head import HostActor, HostLink, RemoteCollector, RemoteEvaluator
+from hive.hosts import connect_hosts, host_facts, resumed_elsewhere
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
 from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq
-from hive.runtime.run.hosts_status import HOST
 from hive.workers import (
     REPLAY_VALUES,
     RESULTS,
@@ -92,7 +90,7 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
         _evaluate(t, blueprint, learner, recorder, directory)
     elif blueprint.best_by == "training":
         t.connect(learner.improved, recorder.improved)
-    _connect_hosts(t, blueprint, directory)
+    connect_hosts(t, blueprint, directory)
 
     counters = REPLAY_VALUES if blueprint.replays else ()
     t.results(learner, *RESULTS, *info_counters(blueprint.config.env.info), *counters)
@@ -153,22 +151,6 @@ def _connect_state(
     t.connect(learner.behaviour, collector.behaviour, Board(blueprint.flat.block_bytes, keep=collection.max_lag + 1))
     if collection.communication == "asynchronous" and not blueprint.replays:
         t.connect(learner.behaviour, worker.behaviour)
-
-
-def _connect_hosts(t: Topology, blueprint: Blueprint, directory: Path) -> None:
-    """Let other hosts run some of the collectors and evaluators (hive.hosts)."""
-    config, nobody = blueprint.config, range(0)
-    for name in config.hosts.cores:
-        collectors, evaluators = config.placement.get(name, nobody), config.evaluator_placement.get(name, nobody)
-        if not collectors and not evaluators:
-            continue
-        process, link = f"{HOST}{name}", HostLink(name, blueprint, collectors, evaluators, directory)
-        host = t.add(HostActor, group=process, name=process, link=link)
-        if collectors:
-            t.substitute(t["collectors"], collectors, RemoteCollector, process=process, link=link)
-            t.connect(t["learner"].behaviour, host.behaviour)
-        if evaluators:
-            t.substitute(t["evaluator"], evaluators, RemoteEvaluator, process=process, link=link)
 
 
 def _check_disk(blueprint: Blueprint, directory: Path) -> None:

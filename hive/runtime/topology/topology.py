@@ -75,8 +75,6 @@ class Topology:
         cores: Sequence[int] | None = None,
         threads: int | None = None,
         device: str = "cpu",
-        name: str | None = None,
-        first: int = 0,
         **parameters: Any,
     ) -> Group:
         """Add `count` actors of `cls`, each built with `parameters`, and return their group.
@@ -85,8 +83,7 @@ class Topology:
         given. `process` names one process for all of them, or is a list with the process of each; by default each actor
         has a process with its own name. With `restart`, a failed actor is restarted; with `last`, it drains after all
         other actors. `cores`, `threads` and `device` are the resources of the processes
-        (hive.runtime.topology.resources). `name` is that of a single actor, instead of one by its role. `first` is the
-        index of the first actor, for a group that is a part of a larger one.
+        (hive.runtime.topology.resources).
 
         Raises TopologyError for names that exist already or are too long, and for invalid counts and resources.
         """
@@ -97,10 +94,8 @@ class Topology:
         if count is not None and count < 0:
             raise TopologyError(f"`{key}` cannot have {count} actors")
         taken = {name for g in self.groups.values() for name in g.names}
-        start = first or sum(name.rpartition("-")[0] == role for name in taken)
+        start = sum(name.rpartition("-")[0] == role for name in taken)
         names = [f"{role}-{start + i}" if cls.numbered else role for i in range(1 if count is None else count)]
-        if name is not None:
-            names = [name]
         if repeated := next((n for i, n in enumerate(names) if n in taken or n in names[:i]), ""):
             raise TopologyError(
                 f"two actors are called `{repeated}`", hint="set another `role` on one of their classes"
@@ -110,9 +105,8 @@ class Topology:
                 f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes",
                 hint="set a shorter `role` on the class",
             )
-        processes = (
-            [*names] if process is None else [process] * len(names) if isinstance(process, str) else list(process)
-        )
+        given = names if process is None else process
+        processes = [given] * len(names) if isinstance(given, str) else list(given)
         if len(processes) != len(names):
             raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(processes)} processes")
         if clash := _keywords(cls) & _keywords(self.add):
@@ -120,8 +114,7 @@ class Topology:
                 f"the constructor of {cls.__name__} has a parameter `{min(clash)}`, which Topology.add uses itself",
                 hint="give the parameter another name",
             )
-        resources = resources_of(key, cores, threads, device)
-        added = Group(key, cls, names, processes, restart, last, parameters, resources, first)
+        added = Group(key, cls, names, processes, restart, last, parameters, resources_of(key, cores, threads, device))
         if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
             raise TopologyError(
                 f"the port `{min(clash)}` of {cls.__name__} has the name of an attribute of every group or actor",
@@ -223,6 +216,18 @@ class Topology:
         for position in positions:
             group.substitutes[position] = (cls, parameters)
             group.processes[position] = process
+
+    def renumber(self, group: Group, first: int) -> None:
+        """Number the actors of a group from `first` on, as those of a part of a larger group.
+
+        Processes that are called like their actors are renamed, too. Raises TopologyError for a name that exists.
+        """
+        names = [f"{group.cls.role_name()}-{first + i}" for i in range(len(group.names))]
+        if taken := {*names} & {name for other in self.groups.values() if other is not group for name in other.names}:
+            raise TopologyError(f"two actors are called `{min(taken)}`")
+        renamed = dict(zip(group.names, names, strict=True))
+        group.processes[:] = [renamed.get(process, process) for process in group.processes]
+        group.names[:], group.first = names, first
 
     def _check_replacement(self, group: Group, cls: type[Actor]) -> None:
         """Raise TopologyError if a class lacks a connected port of the group."""

@@ -18,7 +18,7 @@ The first frame of every message begins with the secret of the run, SECRET_BYTES
 to its processes. A message without it is dropped and counted: it comes from another run, or from any other program.
 
 Addresses are `ipc://` only, in a folder that is private to the user (hive.runtime.run.folders). `tcp://` is refused
-because nothing authenticates peers. This module is the only one that imports zmq.
+because nothing authenticates peers: hosts talk through hive.runtime.wire.links.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _received(inbox: zmq.Socket[bytes]) -> list[Frame]:
 
 def _check(address: str) -> None:
     if not address.startswith("ipc://"):
-        raise WireError(f"`{address}` is not an ipc:// address; hive runs on one machine only")
+        raise WireError(f"`{address}` is not an ipc:// address; the processes of a host talk through ipc:// only")
     if not fits(_path(address)):
         raise WireError(f"`{address}` is longer than the {MAX_PATH_BYTES} bytes of a unix socket's path")
 

@@ -546,7 +546,9 @@ def test_addresses_of_other_kinds_are_refused(address: str) -> None:
         lambda: transport.bind(address, lambda frames: None),
         lambda: transport.post(address, [b"x"]),
     ):
-        with pytest.raises(WireError, match=r"is not an ipc:// address; hive runs on one machine only"):
+        with pytest.raises(
+            WireError, match=r"is not an ipc:// address; the processes of a host talk through ipc:// only"
+        ):
             use()
     transport.close()
 

@@ -1,0 +1,29 @@
+"""Have other hosts run some of the collectors and evaluators of the built-in trainer's topology."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hive.hosts.head import HostActor, HostLink, RemoteCollector, RemoteEvaluator
+from hive.runtime import Topology
+from hive.runtime.run.hosts_status import HOST
+from hive.workers import Blueprint
+
+__all__ = ["connect_hosts"]
+
+
+def connect_hosts(t: Topology, blueprint: Blueprint, directory: Path) -> None:
+    """Put a process for each host into the topology, and its actors into that process. directory: that of the run."""
+    config, nobody = blueprint.config, range(0)
+    for name in config.hosts.cores:
+        collectors, evaluators = config.placement.get(name, nobody), config.evaluator_placement.get(name, nobody)
+        if not collectors and not evaluators:
+            continue
+        process, link = f"{HOST}{name}", HostLink(name, blueprint, collectors, evaluators, directory)
+        actor = type("HostActor", (HostActor,), {"role": process, "numbered": False})  # one class per name
+        host = t.add(actor, group=process, link=link)
+        if collectors:
+            t.substitute(t["collectors"], collectors, RemoteCollector, process=process, link=link)
+            t.connect(t["learner"].behaviour, host.behaviour)
+        if evaluators:
+            t.substitute(t["evaluator"], evaluators, RemoteEvaluator, process=process, link=link)
