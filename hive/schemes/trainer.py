@@ -15,8 +15,10 @@ from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
 from hive.hosts.files import host_facts, resumed_elsewhere
 from hive.hosts.head import HostActor, HostLink, RemoteCollector, RemoteEvaluator
+from hive.hosts.launcher import Launcher
+from hive.hosts.ray_launcher import RayCluster
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
-from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq
+from hive.runtime import Board, Group, Handle, Shared, Slots, Topology, Zmq
 from hive.runtime.run.hosts_status import HOST
 from hive.workers import (
     REPLAY_VALUES,
@@ -158,6 +160,7 @@ def _connect_state(
 def _connect_hosts(t: Topology, blueprint: Blueprint, directory: Path) -> None:
     """Let other hosts run some of the collectors and evaluators (hive.hosts)."""
     config, nobody = blueprint.config, range(0)
+    hosts: dict[str, Handle] = {}
     for name in config.hosts.cores:
         collectors, evaluators = config.placement.get(name, nobody), config.evaluator_placement.get(name, nobody)
         if not collectors and not evaluators:
@@ -169,6 +172,12 @@ def _connect_hosts(t: Topology, blueprint: Blueprint, directory: Path) -> None:
             t.connect(t["learner"].behaviour, host.behaviour)
         if evaluators:
             t.substitute(t["evaluator"], evaluators, RemoteEvaluator, process=process, link=link)
+        hosts[name] = host.handle()
+    if hosts and config.hosts.launcher == "ray":
+        wanted = {name: int(config.hosts.cores[name]) for name in hosts}
+        cluster = RayCluster(directory.name, config.hosts.unprotected_ray)
+        silence_s, handles = config.hosts.silence_s, [*hosts.values()]
+        t.add(Launcher, cluster=cluster, wanted=wanted, hosts=handles, run=directory.name, silence_s=silence_s)
 
 
 def _check_disk(blueprint: Blueprint, directory: Path) -> None:
