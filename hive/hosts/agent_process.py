@@ -1,10 +1,12 @@
 """Runs an agent in a process of its own, for an engine that has placed this process on a host.
 
-    engine's process  AgentProcess ── stdin: one line, the join facts; it stays open ──>  python -m hive.hosts.agent_process
-                                   <── stdout: a line for each report ─────────────────     run_agent
+    AgentProcess    ── stdin: a line with the join facts, then nothing until the end ──>  a process:
+    in the engine's <── stdout: a line for each report ────────────────────────────────  run_agent
+    process
 
-The agent ends when its stdin does, so it ends with the engine's process, however that ends. The facts hold the secret
-key, which is made here and is never written to a file.
+The agent ends when its stdin does, so it ends with the engine's process, however that ends, and removes its folder. It
+is no child of that process, because engines kill the children of a process that ends. The facts hold the secret key,
+which is made here and is never written to a file.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from hive.runtime.wire.links import KeyPair
 __all__ = ["AgentProcess"]
 
 WAIT_S = 60.0  # how long an agent tries to reach the head; then the launcher asks the head again
-STOP_S = 20.0  # an agent that takes longer to end is killed; its part ends by itself then
+STOP_S = 20.0  # an agent that takes longer to end is killed; its part then ends by itself
 ENGINE = "RAY_"  # beginning of the names of variables that the engine's processes have: tokens, addresses
 
 
@@ -38,6 +40,7 @@ class AgentProcess:
     def __init__(self) -> None:
         self.keys: KeyPair | None = None
         self.process: subprocess.Popen[str] | None = None
+        self.ended = threading.Event()
 
     def key(self) -> tuple[str, str]:
         """Make a new key pair; return its public key and the name of this machine."""
@@ -51,6 +54,7 @@ class AgentProcess:
         those of JoinFile, without the secret.
         """
         assert self.keys is not None
+        self.ended.clear()
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "hive.hosts.agent_process"],
             cwd=folder if Path(folder).is_dir() else None,
@@ -69,8 +73,9 @@ class AgentProcess:
         for line in self.process.stdout:
             last = line.strip()
             print(last, file=sys.stderr, flush=True)  # noqa: T201  # the log of the engine's process
-        code = self.process.wait()
-        return last if code == 0 else f"{last} (exit code {code})"
+        self.ended.set()
+        self.process.wait()
+        return last
 
     def stop(self) -> None:
         """End the agent, if it runs."""
@@ -79,10 +84,9 @@ class AgentProcess:
             return
         with contextlib.suppress(OSError):
             process.stdin.close()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        if not self.ended.wait(STOP_S):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _report(text: str) -> None:
@@ -96,6 +100,8 @@ def _end_with_stdin() -> None:
 
 
 def _main() -> int:
+    if os.fork():  # the agent goes on as a child of init
+        os._exit(0)
     from hive.hosts.agent import run_agent
 
     line = sys.stdin.readline()

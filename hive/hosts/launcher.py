@@ -77,7 +77,9 @@ class Launcher(Actor):
 
     numbered = False
 
-    def __init__(self, cluster: Cluster, wanted: dict[str, int], hosts: list[Handle], run: str, silence_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, wanted: dict[str, int], hosts: list[Handle], run: str, silence_s: float
+    ) -> None:
         self.cluster = cluster
         self.cores = wanted
         self.hosts = dict(zip(wanted, hosts, strict=True))
@@ -174,7 +176,9 @@ class Launcher(Actor):
                     return running.result()
                 if await self._admitted(host, placed.public) not in (None, link):
                     await self.cluster.stop(host)
-                    await asyncio.wait({running}, timeout=DRAIN_S)
+                    done, _ = await asyncio.wait({running}, timeout=DRAIN_S)
+                    if done:
+                        running.result()  # raises HostLost if the agent was lost
                     return "its process on the head was restarted"
         finally:
             running.cancel()

@@ -1,8 +1,8 @@
 """Ray as the engine that starts agents (https://docs.ray.io): Ray places, hive runs.
 
-    placement group, STRICT_SPREAD      a bundle per host, with the host's cores, each on another machine, never the head's
+    placement group, STRICT_SPREAD      a bundle per host with its cores, each on another machine, not the head's
       AgentProcess, a Ray actor         one per bundle; `max_restarts=-1`: after a lost node, Ray places it again
-        agent                           a child process: what `hive join` runs
+        agent                           a process that the actor starts: what `hive join` runs
 
 The actor's calls carry keys and an address. Ray puts arguments and results of this size into its messages, so the
 object store stays empty. Placement group and actors belong to the connection of this process: Ray ends them when it
@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib.util
 import os
+import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,6 +36,11 @@ from hive.runtime.process.command import supervisor_environment
 
 __all__ = ["RayCluster"]
 
+START = (
+    "this machine must be one of the cluster's: run `ray start --head --num-cpus=0` here and "
+    "`ray start --address=...` on the other machines; RAY_ADDRESS names one of several clusters"
+)
+REACH_S = 5.0  # limit of the first connection
 PROBE_S = 30.0  # limit of the attempt to use the cluster without a token
 STOP_S = 25.0  # limit of a call that ends an agent; longer than hive.hosts.agent_process.STOP_S
 CLOSE_S = 5.0  # limit of the disconnection; Ray does the same when this process exits
@@ -46,10 +53,13 @@ T = TypeVar("T")
 class RayCluster:
     """A connection to a Ray cluster, which implements hive.hosts.launcher.Cluster.
 
-    run: name of the placement group. unprotected: whether a cluster without token authentication may be used.
+    run: name of the placement group. unprotected: whether a cluster without token authentication may be used. Raises
+    PlatformError if Ray is not installed.
     """
 
     def __init__(self, run: str, unprotected: bool) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise PlatformError('hosts.launcher = "ray" needs Ray', hint="pip install 'hive[ray]'")
         self.run_name = run
         self.unprotected = unprotected
         self.ray: ModuleType | None = None
@@ -57,7 +67,7 @@ class RayCluster:
         self.actors: dict[str, Any] = {}
 
     async def connect(self) -> str:
-        """See Cluster. Raises PlatformError without Ray, UsageError without a cluster or if it is unprotected."""
+        """See Cluster. Raises UsageError without a cluster, or if it is unprotected."""
         self.ray = ray = await in_thread(_import)
         address = await in_thread(lambda: _connect(ray))
         if not self.unprotected and await _is_open(ray.get_runtime_context().gcs_address):
@@ -96,7 +106,9 @@ class RayCluster:
                     max_task_retries=0,
                     max_concurrency=2,  # `stop` beside `run`
                     runtime_env={"env_vars": environment},
-                    scheduling_strategy=PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number),
+                    scheduling_strategy=PlacementGroupSchedulingStrategy(
+                        self.group, placement_group_bundle_index=number
+                    ),
                 )
                 .remote()
             )
@@ -125,7 +137,7 @@ class RayCluster:
         try:
             return await getattr(self.actors[host], method).remote(*arguments)
         except self.ray.exceptions.RayError as error:
-            raise HostLost(f"Ray: {_first_line(error)}") from None
+            raise HostLost(f"report of Ray: {_first_line(error)}") from None
 
     async def close(self) -> None:
         if self.ray is None:
@@ -146,17 +158,16 @@ class RayCluster:
 
 
 def _import() -> ModuleType:
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise PlatformError(f'hosts.launcher = "ray" needs Ray: {error}', hint="pip install 'hive[ray]'") from None
+    import ray
+    import ray.exceptions
+
     module: ModuleType = ray
     return module
 
 
 def _connect(ray: ModuleType) -> str:
     """Connect to the running cluster; return the address of this machine there. Raises UsageError."""
+    _reach(os.environ.get("RAY_ADDRESS") or ray._private.utils.read_ray_address())
     folder, sys.argv[0] = sys.argv[0], ""  # Ray would give its folder to all workers, as the first to import from
     try:
         ray.init(address="auto", log_to_driver=False, configure_logging=False, namespace="hive")
@@ -166,14 +177,21 @@ def _connect(ray: ModuleType) -> str:
             hint=f"set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or ~/.ray/auth_token) as on the cluster: {DOCS}",
         ) from None
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise UsageError(
-            f"no Ray cluster can be reached: {_first_line(error)}",
-            hint="this machine must be one of the cluster's: run `ray start --head --num-cpus=0` here and "
-            "`ray start --address=...` on the other machines; RAY_ADDRESS names one of several clusters",
-        ) from None
+        raise UsageError(f"the Ray cluster cannot be used: {_first_line(error)}", hint=START) from None
     finally:
         sys.argv[0] = folder
     return str(ray.util.get_node_ip_address())
+
+
+def _reach(address: str | None) -> None:
+    """Raise UsageError if nothing listens at the address of the cluster, for which Ray would wait minutes."""
+    if not address or address in ("auto", "local"):
+        raise UsageError("no Ray cluster runs on this machine", hint=START)
+    machine, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((machine, int(port)), REACH_S).close()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no Ray cluster runs at {address}: {error}", hint=START) from None
 
 
 async def _is_open(address: str) -> bool:
