@@ -70,23 +70,29 @@ class AgentProcess:
         with contextlib.suppress(BrokenPipeError):  # it has ended; its code says why
             self.process.stdin.write(json.dumps(facts | {"secret": self.keys.secret}) + "\n")
             self.process.stdin.flush()
-        for line in self.process.stdout:
-            last = line.strip()
-            print(last, file=sys.stderr, flush=True)  # noqa: T201  # the log of the engine's process
+        with self.process.stdout as reports:
+            for line in reports:
+                last = line.strip()
+                print(last, file=sys.stderr, flush=True)  # noqa: T201  # the log of the engine's process
         self.ended.set()
         self.process.wait()
+        self._close_input()
         return last
 
     def stop(self) -> None:
         """End the agent, if it runs."""
         process = self.process
-        if process is None or process.stdin is None:
+        if process is None:
             return
-        with contextlib.suppress(OSError):
-            process.stdin.close()
+        self._close_input()
         if not self.ended.wait(STOP_S):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+    def _close_input(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
 
 
 def _report(text: str) -> None:

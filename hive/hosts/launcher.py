@@ -35,7 +35,8 @@ RETRY_S = 1.0  # first pause before the engine is asked again; it doubles up to
 RETRY_MAX_S = 30.0
 LASTED_S = 60.0  # an agent that ran for this time starts again without a longer pause
 ROOM_S = 5.0  # time that an engine may take to place an agent before the event log says what is missing
-DRAIN_S = 6.0  # agents end with the run within this time; longer than a part takes to end
+STOP_S = 6.0  # limit of the wait for an agent that was stopped
+DRAIN_S = 2.0  # time that agents have to end with the run; later ones end with their engine's process
 TEXT_SHOWN = 300  # maximum characters of a text of the engine in an event
 
 
@@ -89,6 +90,7 @@ class Launcher(Actor):
         self.placed = self.status.counter("placed")
         self.lost = self.status.counter("lost")
         self.address = ""
+        self.ending = False
         self.running: dict[str, asyncio.Future[str]] = {}
 
     async def setup(self) -> None:
@@ -114,12 +116,16 @@ class Launcher(Actor):
                 task.cancel()
 
     async def _connect(self) -> None:
-        pause_s = RETRY_S
+        pause_s, said = RETRY_S, ""
         while not self.address:
             try:
                 self.address = await self.cluster.connect()
+                self.note("connected", "the launcher is connected to the cluster again")
             except HiveError as error:
-                self.note("unconnected", f"no connection to the cluster, hosts that are lost stay away: {error}")
+                text = f"no connection to the cluster, so hosts that are lost stay away: {error}"
+                if text != said:
+                    self.note("unconnected", text)
+                said = text
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, RETRY_MAX_S)
 
@@ -142,7 +148,7 @@ class Launcher(Actor):
     async def _keep(self, host: str) -> None:
         """Have an agent placed, run it, and begin again when it has ended."""
         loop, pause_s = asyncio.get_running_loop(), RETRY_S
-        while True:
+        while not self.ending:
             try:
                 placed = await self.cluster.placed(host)
             except HostLost:  # the engine is placing it
@@ -176,7 +182,7 @@ class Launcher(Actor):
                     return running.result()
                 if await self._admitted(host, placed.public) not in (None, link):
                     await self.cluster.stop(host)
-                    done, _ = await asyncio.wait({running}, timeout=DRAIN_S)
+                    done, _ = await asyncio.wait({running}, timeout=STOP_S)
                     if done:
                         running.result()  # raises HostLost if the agent was lost
                     return "its process on the head was restarted"
@@ -203,6 +209,7 @@ class Launcher(Actor):
 
     async def drain(self) -> None:
         """End after the agents, which the head tells that the run has ended."""
+        self.ending = True
         running = [future for future in self.running.values() if not future.done()]
         if running:
             await asyncio.wait(running, timeout=DRAIN_S)
