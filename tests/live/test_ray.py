@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -93,41 +93,46 @@ def kinds(house: House, run: str, kind: str) -> int:
     return sum(event["kind"] == kind for event in house.events(run))
 
 
-def test_hosts_placed_by_ray_reach_the_goal_without_a_byte_in_its_store(house: House, nodes: Nodes) -> None:
-    """The weights are those of one machine with the same lag."""
+def test_hosts_placed_by_ray_reach_the_goal_with_the_weights_of_one_machine(house: House, nodes: Nodes) -> None:
+    """A run on one machine, one with two hosts, and one with a host whose node is lost and replaced.
+
+    The last one is not exact, because its collectors there begin new episodes, as after any exit of a collector.
+    """
     nodes.use(house)
-    weights, before = set(), int(nodes.do("stored"))
-    for name, more in (("ray", HOSTS), ("one", "workers = 3\n")):
-        done = house.hive("up", house.cartpole(400_000, "stop_at_return = 100", more), "--name", name)
-        assert done.returncode == 0, done.stderr
-        summary = house.ended(f"{name}-1")
-        assert summary["exact"] is True
-        assert summary["mean_return_100"] >= 100
-        weights.add(summary["weights_sha256"])
-    assert len(weights) == 1
+    weights = {finished(house, "one", "workers = 3\n")["weights_sha256"]}
+    before = int(nodes.do("stored"))
+
+    assert finished(house, "ray", HOSTS)["weights_sha256"] in weights
     assert kinds(house, "ray-1", "joined") == 2
     assert int(nodes.do("stored")) - before <= KEYS_BYTES
-    house.until(lambda: not agents())
     assert not list((house.home / "ray-1" / "hosts").glob("*.keys"))
 
-
-def test_a_run_goes_on_after_a_node_was_removed_and_another_added(house: House, nodes: Nodes) -> None:
-    nodes.use(house)
-    done = house.hive("up", house.cartpole(more=HOSTS), "-d")
-    assert done.returncode == 0, done.stderr
-    run = done.stdout.strip()
-    house.until(lambda: kinds(house, run, "joined") == 2)
+    run = house.start("up", goal(house, HOSTS), "--name", "removed")
+    house.until(
+        lambda: (house.home / "removed-1" / "events.jsonl").exists() and kinds(house, "removed-1", "joined") == 2
+    )
+    house.until_steps("removed-1", 5_000)
     assert nodes.do("remove") == "removed"
-    house.until(lambda: any(e["kind"] == "died" and "is lost" in e["text"] for e in house.events(run)))
+    house.until(lambda: any("is lost" in event["text"] for event in house.events("removed-1")))
     assert nodes.do("add") == "added"
-    house.until(lambda: kinds(house, run, "joined") == 3)
-    begun = int(house.ps(run)["learner-0"]["counters"].get("env_steps", 0))
-    house.until_steps(run, begun + 5_000)
-    assert house.hive("down", run).returncode == 0
-    summary = house.ended(run)
-    assert summary["exact"] is True
+    assert run.wait(100) == 0, run.communicate()
+    assert kinds(house, "removed-1", "joined") == 3
+    assert house.ended("removed-1")["mean_return_100"] >= 150
     house.until(lambda: not agents())
-    assert not list(Path("/tmp").glob(f"hive-host-*/{run}"))
+    assert not list(house.folder.glob("hive-host-*"))
+
+
+def goal(house: House, more: str) -> Path:
+    return house.cartpole(2_000_000, "stop_at_return = 150", more)
+
+
+def finished(house: House, name: str, more: str) -> dict[str, Any]:
+    done = house.hive("up", goal(house, more), "--name", name)
+    assert done.returncode == 0, done.stderr
+    summary = house.ended(f"{name}-1")
+    assert summary["exact"] is True
+    assert summary["mean_return_100"] >= 150
+    return summary
 
 
 def test_an_unprotected_cluster_is_refused(house: House) -> None:
@@ -138,8 +143,5 @@ def test_an_unprotected_cluster_is_refused(house: House) -> None:
         assert done.returncode != 0
         assert "no token authentication" in done.stderr
         assert "hosts.unprotected_ray = true" in done.stderr
-        allowed = house.cartpole(2_000, more=HOSTS)
-        done = house.hive("up", allowed, "-s", "hosts.unprotected_ray=true")
-        assert done.returncode == 0, done.stderr
     finally:
         made.close()
