@@ -30,7 +30,7 @@ from hive.cli.arguments import add_config_file, add_json, add_overrides, add_top
 from hive.cli.check_environment import check_environment, frames_text
 from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
-from hive.cli.lag import lag_data, lag_lines, lags_of
+from hive.cli.lag import hidden_line, host_lines, lag_data, lag_lines, lags_of
 from hive.cli.new_run import new_run
 from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
@@ -48,7 +48,9 @@ __all__ = ["add_check", "memory_lines"]
 
 STEPS = 200  # environment steps of a trial: enough for every actor to do its work once
 NO_VIDEOS = ("evaluation.videos=0",)  # a renderer that crashes would take this process with it
+NO_HOSTS = ("collection.hosts=[]", "evaluation.hosts=[]")  # a trial takes place on this machine
 NO_WARMUP = ("algorithm.learning_starts=0",)  # with a replay memory: updates from the first round on
+ROUNDS = 30  # rounds of a trial that measures them
 LIMIT_S = 8.0  # maximum duration of a trial: with the start and EXAMINED_S, the command takes about 12 seconds at most
 EXAMINED_STEPS = 1000  # steps of one environment with random actions: an episode of most environments
 EXAMINED_S = 2.0  # maximum duration of these steps
@@ -71,6 +73,12 @@ def add_check(commands: Any) -> None:
     add_topology(check)
     check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
+    check.add_argument(
+        "--round-trip",
+        type=float,
+        metavar="MS",
+        help="the milliseconds of a message to another host and back: report the lag that hides them",
+    )
     check.add_argument(
         "--tune", action="store_true", help="measure where actors should compute, and print the keys; takes about 20 s"
     )
@@ -109,10 +117,14 @@ def run_check(options: argparse.Namespace) -> int:
         print(
             "\n".join([*lines_of(plan), *([] if lags is None else [*lag_lines(lags, config), *memory_lines(config)])])
         )
+        for line in host_lines(config):
+            print(line)
     tried = None
     if not options.draw:
         check_limits(plan)
-        tried = _run_trial(options.config, [*sets, *NO_VIDEOS, *(NO_WARMUP if config.replay_shape else ())])
+        sets += [*NO_VIDEOS, *NO_HOSTS, *(NO_WARMUP if config.replay_shape else ())]
+        round_steps = config.collectors * config.collection.envs * config.collection.rollout
+        tried = _run_trial(options.config, sets, STEPS if options.round_trip is None else ROUNDS * round_steps)
     examined = None if tried is None or lags is None else _examine(config)
     unrecorded = _why_not_recorded(config)
     if options.json:
@@ -122,6 +134,8 @@ def run_check(options: argparse.Namespace) -> int:
         return 0
     if unrecorded:
         print(f"warning: evaluation.videos: {unrecorded}")
+    if tried is not None and options.round_trip is not None:
+        print(hidden_line(config, options.round_trip / 1e3, tried["updates"], tried["train_s"]))
     if tried is not None:
         _print_trial(tried, examined, options, config.env.id, config.run.steps)
     return 0
@@ -213,8 +227,8 @@ def _why_not_recorded(config: Config) -> str:
     return ""
 
 
-def _run_trial(config: Path | None, sets: list[str]) -> dict[str, Any]:
-    """Run the topology inline for STEPS steps or LIMIT_S seconds. Raises the error that the run fails with."""
+def _run_trial(config: Path | None, sets: list[str], steps: int) -> dict[str, Any]:
+    """Run the topology inline for `steps` steps or LIMIT_S seconds. Raises the error that the run fails with."""
     from hive.runtime.run.execute import run_inline
 
     home, begun = os.environ.get("HIVE_HOME"), time.monotonic()
@@ -225,7 +239,7 @@ def _run_trial(config: Path | None, sets: list[str]) -> dict[str, Any]:
             threading.Timer(LIMIT_S + GRACE_S, _give_up, (threading.get_ident(), folder)),
         ]
         try:
-            directory = new_run(config, [*sets, f"run.steps={STEPS}", "checkpoint.every={}"])
+            directory = new_run(config, [*sets, f"run.steps={steps}", "checkpoint.every={}"])
             for limit in limits:
                 limit.start()
             run_inline(directory)
@@ -252,6 +266,7 @@ def _run_trial(config: Path | None, sets: list[str]) -> dict[str, Any]:
         "env_steps": summary.env_steps,
         "updates": summary.updates,
         "wall_s": round(time.monotonic() - begun, 3),
+        "train_s": summary.train_s,
     }
 
 

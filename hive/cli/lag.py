@@ -10,6 +10,7 @@ Ages are in rounds or updates and in environment steps. In asynchronous modes th
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from hive.runtime import Topology
 if TYPE_CHECKING:  # imports torch
     from hive.workers import Blueprint
 
-__all__ = ["Lag", "lag_data", "lag_lines", "lags_of"]
+__all__ = ["Lag", "hidden_line", "host_lines", "lag_data", "lag_lines", "lags_of"]
 
 # Name of an algorithm -> what the lag of its rollouts means for it. Nothing is known about user-defined ones. Measured
 # costs are those of rounds of thousands of steps: shorter rounds lost no return that the seeds could show.
@@ -116,3 +117,38 @@ def lag_lines(lags: list[Lag], config: Config) -> list[str]:
 def lag_data(lags: list[Lag]) -> dict[str, Any]:
     """Return the lags for JSON: "rollouts" or "gradients" -> the fields of its Lag."""
     return {lag.of: dataclasses.asdict(lag) for lag in lags}
+
+
+def host_lines(config: Config) -> list[str]:
+    """Return a line for each other host: what runs there; [] for a run on one machine."""
+    lines, nothing = [], range(0)
+    for name, cores in config.hosts.cores.items():
+        parts = {
+            "collector": config.placement.get(name, nothing),
+            "evaluator": config.evaluator_placement.get(name, nothing),
+        }
+        work = [
+            f"{kind}-{part[0]} to {kind}-{part[-1]}" if len(part) > 1 else f"{kind}-{part[0]}"
+            for kind, part in parts.items()
+            if part
+        ]
+        lines.append(f"host {name} ({cores} core{'s'[: cores != 1]}): {', '.join(work) or 'nothing'}")
+    return lines
+
+
+def hidden_line(config: Config, round_trip_s: float, updates: int, train_s: float) -> str:
+    """Say which `collection.max_lag` hides a round trip to another host.
+
+    A collector there begins rollout r + lag + 1 when it has finished rollout r + lag, and needs the version that
+    rollout r is part of. That takes a round trip, and the update on the head. So the least lag is
+    (round trip + update) / rollout. The trial, where one process does both in turn, gives their sum; each is taken as
+    half of it.
+    """
+    trip = f"a round trip of {1e3 * round_trip_s:g} ms"
+    if updates < 2 or not train_s:
+        return f"{trip}: the trial was too short to say which collection.max_lag hides it"
+    half_s = train_s / (updates - 1) / 2
+    least = math.ceil((round_trip_s + half_s) / half_s)
+    now = config.collection.max_lag
+    verdict = "is enough" if now >= least else f"is too low: collectors on other hosts wait. Set it to {least}"
+    return f"{trip}, rollouts of about {1e3 * half_s:.3g} ms: collection.max_lag = {now} {verdict}"

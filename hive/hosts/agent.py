@@ -59,6 +59,7 @@ FOLDER = "hive-host-"  # beginning of the name of a part's folder, in that for t
 ASK_S = 1.0  # interval between two requests to join
 STATUS_S = 0.5  # interval between two statuses, which also show that the agent is alive
 LIMIT_BYTES = 1 << 26  # maximum bytes of a frame: the config of a run is far smaller
+LAST_S = 1.0  # wait for the End of an agent whose part has ended: it is already on its way
 STOP_S = 10.0  # a part that takes longer to end is killed: it has nothing to save
 LOG_LINES = 200  # maximum lines of a log that are sent at once; of more, the last ones are
 LINE_BYTES = 2000  # maximum bytes of a line that is sent
@@ -239,6 +240,9 @@ class _Agent:
                 for actor, text in logs.new():
                     self._send(HostLog(self.incarnation, actor, text))
                 if process.poll() is not None:
+                    await self._changed(LAST_S)  # both were told that the run ends, and the part was faster
+                    if (end := self._ended()) is not None:
+                        return end
                     reason = await asyncio.to_thread(_reason, directory, process.returncode)
                     self._send(HostEnded(self.incarnation, reason))
                     return End(reason, rejoin=True)

@@ -152,7 +152,9 @@ class HostLink:
         self.incarnation = time.time_ns()  # grows over restarts and resumed runs
         largest = max([self.blueprint.state.bytes, *(a.nbytes for a in self._empty().values())])
         limit = 2 * largest + (1 << 20)
-        self.server = LinkServer(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
+        self.server = LinkServer(
+            self.keys.own, self.keys.host_public, limit, hosts.silence_s, lambda text: self.note("refused", text)
+        )
         index = list(hosts.cores).index(self.name)
         port = self.keys.port or (hosts.port + index if hosts.port else 0)
         where = "0.0.0.0" if hosts.listen_everywhere else address
@@ -195,6 +197,8 @@ class HostLink:
                 self._refuse_late(client, message)
             else:
                 self.heard_s = time.monotonic()
+                if isinstance(message, HostStatus):
+                    self.agent = client  # its connection may be a new one
                 HANDLERS[type(message)](self, client, message, frames[1:])
         except (WireError, IndexError, ValueError) as error:
             self.bad += 1
@@ -290,7 +294,8 @@ class HostLink:
         if message.status:
             path = hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json"
             with contextlib.suppress(OSError):  # a full disk: views then show what the head knows
-                path.write_text(json_text(message.status))
+                path.with_suffix(".new").write_text(json_text(message.status))
+                path.with_suffix(".new").replace(path)
 
     def _log(self, client: bytes, message: HostLog, frames: Frames) -> None:
         actor = printable(message.actor, TEXT_SHOWN)
@@ -394,7 +399,7 @@ class HostActor(Actor):
         self.schedule = link.blueprint.schedule()
         self.in_order = self.schedule.collection.behaviour_version(0) != LATEST
         self.waiting = self.status.phase(f"wait {link.name}"[:23], WAIT_IN)
-        names = ("sent_bytes", "received_bytes", "round_trip_ms", "backlog", "refused", "late")
+        names = ("sent_bytes", "received_bytes", "round_trip_ms", "backlog", "refused", "late", "joined")
         self.counters = {name: self.status.counter(name) for name in names}
 
     async def setup(self) -> None:
@@ -456,14 +461,8 @@ class HostActor(Actor):
         link, server = self.link, self.link.server
         if server is None:
             return
-        values = (
-            server.sent_bytes,
-            server.received_bytes,
-            1e3 * link.round_trip_s,
-            link.waiting,
-            server.refused,
-            link.late,
-        )
+        values = [server.sent_bytes, server.received_bytes, 1e3 * link.round_trip_s, link.waiting]
+        values += [server.refused, link.late, link.attached.is_set()]
         for index, value in zip(self.counters.values(), values, strict=True):
             self.status.set(index, float(value))
 

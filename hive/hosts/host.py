@@ -72,6 +72,9 @@ class RunLink:
     def _connected(self) -> None:
         """Begin anew on a new connection: what was on its way may be lost."""
         self.attached = False
+        self._attach()
+
+    def _attach(self) -> None:
         self.send(Attach(self.facts.incarnation, self.shape))
         self.send(Holds(self.facts.incarnation, self.holds))
         for result, frames in self.evaluated.values():
@@ -83,6 +86,8 @@ class RunLink:
         return self.client.send([*encode(message), *frames], stable=bool(frames))
 
     def ping(self) -> None:
+        if not self.attached:
+            self._attach()  # a new connection may not have been ready for the first one
         waiting = sum(map(len, self.untaken.values()))
         self.send(Ping(self.facts.incarnation, time.monotonic_ns(), self.round_trip_ns, waiting))
 

@@ -28,9 +28,10 @@ from hive.monitor.drawing import (
 )
 from hive.monitor.rows import ActorRow
 
-__all__ = ["Inspection", "actor_detail"]
+__all__ = ["Inspection", "actor_detail", "actor_summary"]
 
 PHASES_SHOWN = 8
+KINDS = {"wait_in": "waits for input", "wait_out": "waits for room", "runtime": "hive itself"}
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,7 @@ class Inspection:
 
 def actor_detail(row: ActorRow, inspected: Inspection | None, log: Sequence[str], width: int) -> list[Line]:
     """Draw one actor in lines whose headings are `width` cells wide. inspected: None while the reply is awaited."""
-    lines = [*_facts(row), *_time(row, width)]
-    counters = [f"{name} {amount(value)}" for name, value in row.counters.items() if ":" not in name]
-    if counters:
-        lines += [rule("counters", width), [(f"  {'   '.join(counters)}", PLAIN)]]
+    lines = _state(row, width)
     lines.append(rule("stack, innermost call first", width))
     if inspected is None:
         lines.append([("  waiting for the reply …", DIM)])
@@ -59,9 +57,33 @@ def actor_detail(row: ActorRow, inspected: Inspection | None, log: Sequence[str]
         lines += [[(f"  {text}", PLAIN)] for text in stack]
         lines.append(rule("transition history, newest first", width))
         lines += [[(f"  {text}", PLAIN)] for text in reversed(inspected.transitions)]
-    lines.append(rule("log", width))
-    lines += [[(f"  {text}", PLAIN)] for text in log] or [[("  nothing yet", DIM)]]
-    return [printable_line(line) for line in lines]
+    return [printable_line(line) for line in [*lines, *_log(log, width)]]
+
+
+def actor_summary(row: ActorRow, log: Sequence[str], width: int, height: int) -> list[Line]:
+    """Draw what is known about an actor without a request, in at most `height` lines: the end of its log comes last."""
+    lines = _state(row, width)
+    room = height - len(lines) - 1
+    if room > 0:
+        lines += _log(log[-room:], width)
+    return [printable_line(line) for line in lines[:height]]
+
+
+def _state(row: ActorRow, width: int) -> list[Line]:
+    lines = [*_facts(row), *_time(row, width)]
+    counters = [f"{_words(name)} {amount(value)}" for name, value in row.counters.items() if ":" not in name]
+    if counters:
+        lines += [rule("counters", width), [(f"  {'   '.join(counters)}", PLAIN)]]
+    return lines
+
+
+def _log(log: Sequence[str], width: int) -> list[Line]:
+    lines: list[Line] = [[(f"  {text}", PLAIN)] for text in log] or [[("  nothing yet", DIM)]]
+    return [rule("log", width), *lines]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _facts(row: ActorRow) -> list[Line]:
@@ -74,7 +96,7 @@ def _facts(row: ActorRow) -> list[Line]:
         facts += [f"version {row.version}", f"lag {row.lag}"]
     facts.append(counted(row.restarts, "restart"))
     if row.rate is not None:
-        facts.append(f"{amount(row.rate)} {row.rate_of}/s")
+        facts.append(f"{amount(row.rate)} {_words(row.rate_of)}/s")
     lines: list[Line] = [doing, [(f" {' · '.join(facts)}", PLAIN)]]
     if row.last_words:
         lines.append([(f" exit report: {row.last_words}", BAD)])
@@ -89,5 +111,7 @@ def _time(row: ActorRow, width: int) -> list[Line]:
     for phase, part in sorted(row.phases.items(), key=lambda item: -item[1])[:PHASES_SHOWN]:
         kind = row.kinds.get(phase, "")
         style = GOOD if kind == "busy" else SECOND if kind == "runtime" else DIM
-        lines.append([(f"  {phase:<24}", PLAIN), (bar(part, 20), style), (f" {share(part):>4}  {kind}", DIM)])
+        lines.append(
+            [(f"  {phase:<24}", PLAIN), (bar(part, 20), style), (f" {share(part):>4}  {KINDS.get(kind, kind)}", DIM)]
+        )
     return lines

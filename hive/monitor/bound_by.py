@@ -17,6 +17,7 @@ The sentence reports the first of these that is true of the bottleneck:
     one of its actors is stopped or not running   the actor's name and its exit report
     one has been in the same phase for long       its name, the phase and since when: an environment that hangs
     one works while the others of its group wait  its name, and that it delays the rest
+    the link to another host carries too little   the host, and what waits there or the round trip
     even its busiest actor mostly waits           two groups alternate: synchronous, lag 0
     it works                                      its name, its main phases and their share of the time
 
@@ -75,9 +76,32 @@ def bound_by(snapshot: Snapshot) -> str:
         return f"{first.name} ({first.state}{f': {first.last_words}' if first.last_words else ''})"
     if stuck := _stuck(rows):
         return f"{stuck.name} (in `{stuck.activity}` for {stuck.since_s:.1f} s) - supervision.phase_limit_s"
+    if link := _link(snapshot, groups):
+        return link
     if first.own < HALF:
         return _alternating(snapshot, groups, reached) or NOTHING_YET
     return _at_work(snapshot, name, rows, first)
+
+
+def _link(snapshot: Snapshot, groups: dict[str, list[ActorRow]]) -> str:
+    """Say that a link to another host is the bottleneck; "" if none is.
+
+    Collectors there wait for room: the link carries too little. Or they wait for the policy, and the round trip takes
+    most of the time between two versions: it is too long for the lag.
+    """
+    versions = max((board.rate or 0.0 for board in snapshot.boards.values() if board.source == "learner"), default=0.0)
+    for host in snapshot.hosts:
+        rows = [row for rows in groups.values() for row in rows if row.host == host.name]
+        if not rows or not host.joined:
+            continue
+        waits = {kind: sum(getattr(row, kind) or 0.0 for row in rows) / len(rows) for kind in ("wait_in", "wait_out")}
+        if waits["wait_out"] >= HALF and host.backlog:
+            return f"the link to {host.name} ({host.backlog} rollouts wait there)"
+        share = host.round_trip_ms / 1e3 * versions
+        if waits["wait_in"] >= HALF and share >= HALF:
+            trip = f"its round trip of {host.round_trip_ms:.0f} ms takes {_percent(min(share, 1.0))} of a round"
+            return f"the link to {host.name} ({trip}) - collection.max_lag"
+    return ""
 
 
 def _unfinished(snapshot: Snapshot) -> dict[str, list[ActorRow]]:

@@ -17,7 +17,11 @@ __all__ = ["curve_chart", "per_page", "ranked"]
 
 CHART = (36, 7)  # width and height in cells of the smallest chart, its heading included
 # The metrics that judge the learning itself, in this order; all others follow in the order of `Series.names`.
-FIRST = (RETURN, "evaluation/mean_return", "learner/entropy", "learner/kl")
+FIRST = (
+    *(RETURN, "evaluation/mean_return", "learner/entropy", "learner/kl"),
+    *("learner/explained_variance", "learner/value_loss", "learner/policy_loss", "learner/gradient_norm"),
+    "rate/env_steps_per_s",
+)
 
 
 def ranked(names: Sequence[str]) -> list[str]:

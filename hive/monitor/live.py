@@ -20,9 +20,10 @@ from typing import Any
 
 from hive.monitor.bound_by import bound_by
 from hive.monitor.history import History
-from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, actor_row, helper_row
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, actor_row, helper_row, host_row
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.records.run_warnings import RunWarning
+from hive.runtime.run.hosts_status import HOST
 from hive.runtime.run.process_facts import ProcessFacts
 
 __all__ = ["snapshot_of"]
@@ -69,6 +70,11 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         cores_busy=extras.cores_busy,
         results_actor=status.get("results_actor", ""),
         helpers=tuple(_helpers(status, extras.processes)),
+        hosts=tuple(
+            host_row(actor, history)
+            for actor in status["actors"]
+            if actor["name"] == actor.get("process", "") and actor["name"].startswith(HOST)
+        ),
         boards={
             name: BoardRow(edge["source"], tuple(edge["targets"]), edge["version"], history.channel_rate(name))
             for name, edge in edges.items()

@@ -88,10 +88,12 @@ class MergedLog:
         return [entry for entry in self.entries if entry.matches(level, actor, search)]
 
 
-def entry_line(entry: Entry, search: str = "") -> Line:
-    """Draw one line of a log; `search` is highlighted."""
+def entry_line(entry: Entry, search: str = "", name_width: int = 18) -> Line:
+    """Draw one line of a log; `search` is highlighted. name_width: cells of the actor's name; 0: as few as possible."""
     style = (DIM, PLAIN, WARN, BAD)[entry.rank]
-    return printable_line([(f" {entry.time[11:]} {entry.actor:<18} ", SECOND), *_marked(entry.text, search, style)])
+    time, gap = (entry.time[11:], "  ") if name_width else (entry.time[11:19], " ")
+    head = f" {time} {entry.actor:<{name_width}}{gap}"
+    return printable_line([(head, SECOND), *_marked(entry.text, search, style)])
 
 
 def _marked(text: str, search: str, style: str) -> Line:

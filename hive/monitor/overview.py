@@ -2,6 +2,8 @@
 
     header · return curve beside rates · groups of actors · channels and boards · bound by · events
 
+Consecutive checkpoints are one line of the events, so that rarer ones stay in sight.
+
 Groups and channels are those of the run's topology, so they include user-defined actors and channels. The terminal UI
 puts these parts into widgets (hive.monitor.terminal.overview_pane); `overview` prints them all, one below the other.
 """
@@ -9,7 +11,7 @@ puts these parts into widgets (hive.monitor.terminal.overview_pane); `overview` 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hive.monitor.chart import Drawn, chart
 from hive.monitor.drawing import (
@@ -23,46 +25,69 @@ from hive.monitor.drawing import (
     Line,
     amount,
     clock,
+    counted,
     duration,
     fitted,
     printable_line,
     rule,
+    width_of,
 )
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, lay_out, table_lines
 from hive.records.run_warnings import WARNING
 
-__all__ = ["curve_lines", "event_line", "header", "overview", "rates", "rates_line", "sentence"]
+__all__ = ["curve_lines", "event_lines", "header", "overview", "rates", "rates_line", "sentence"]
 
 CURVE = 8  # lines of the curve that `overview` prints
 EVENTS = 5  # events that `overview` prints
+SAVED = "saved"  # the kind of the event of a checkpoint
 WARNINGS = 2  # warnings that are shown in full
 STATE_STYLES = {"running": GOOD, "finished": GOOD, "failed": BAD, "lost": BAD}
 NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
 
 
-def header(snapshot: Snapshot, width: int) -> list[Line]:
-    """Draw the run's name, state and progress; further lines report a silent supervisor and warnings."""
-    end = snapshot.t or snapshot.started
-    line: Line = [(f" {snapshot.run} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
-    if snapshot.started:  # unknown where the files of a lost run lack it
-        line.append((f" {duration(max(end - snapshot.started, 0.0))}", PLAIN))
-    steps = f"   {amount(snapshot.env_steps)}"
-    if snapshot.goal_steps:
-        steps += f" / {amount(snapshot.goal_steps)} steps ({snapshot.env_steps / snapshot.goal_steps:.0%})"
-    line.append((steps, PLAIN))
-    if snapshot.state == "running" and snapshot.steps_per_s and snapshot.goal_steps:
-        left = max(snapshot.goal_steps - snapshot.env_steps, 0) / snapshot.steps_per_s
-        line.append((f"   left {duration(left)}", PLAIN))
-    if snapshot.restarts:
-        line.append((f"   restarts {snapshot.restarts}", WARN))
+def header(snapshot: Snapshot, width: int, *, readonly: bool = False) -> list[Line]:
+    """Draw the run's name, state and progress; further lines report a silent supervisor, hosts and warnings.
+
+    Where the line is too long, the number of steps and then the time since the start are left out.
+    """
+    line, steps, took = _progress(snapshot), _steps(snapshot), _duration(snapshot)
+    end: Line = [("   readonly", WARN)] if readonly else []
     if snapshot.state not in ("running", "starting") and snapshot.reason:
-        line.append((f"   {snapshot.reason}", DIM))
-    lines = [fitted(line, width)]
+        by = "by " if snapshot.reason.startswith("hive ") else ""  # a command ended the run
+        end.append((f"   {by}{snapshot.reason}", DIM))
+    name: Line = [(f" {snapshot.run} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
+    forms = ([*name, *took, *steps, *line, *end], [*name, *took, *line, *end], [*name, *line, *end])
+    lines = [fitted(next((form for form in forms if width_of(form) <= width), forms[-1]), width)]
     if snapshot.supervisor:
         lines.append(fitted([(f" supervisor {snapshot.supervisor}", BAD)], width))
-    return [*lines, *_warnings(snapshot, width)]
+    hosts = [fitted([(f" {host.line}", PLAIN if host.joined else WARN)], width) for host in snapshot.hosts]
+    return [*lines, *hosts, *_warnings(snapshot, width)]
+
+
+def _duration(snapshot: Snapshot) -> Line:
+    """Draw how long the run takes or took; nothing where the files of a lost run lack its start."""
+    end = snapshot.t or snapshot.started
+    return [(f" {duration(max(end - snapshot.started, 0.0))}", PLAIN)] if snapshot.started else []
+
+
+def _steps(snapshot: Snapshot) -> Line:
+    goal = f" / {amount(snapshot.goal_steps)}" if snapshot.goal_steps else ""
+    return [(f"   {amount(snapshot.env_steps)}{goal} steps", PLAIN)]
+
+
+def _progress(snapshot: Snapshot) -> Line:
+    """Draw the share of the steps that is done, the time left and the number of restarts."""
+    line: Line = []
+    if snapshot.goal_steps:
+        line.append((f"   {snapshot.env_steps / snapshot.goal_steps:.0%}", PLAIN))
+    if snapshot.state == "running" and snapshot.steps_per_s and snapshot.goal_steps:
+        left = max(snapshot.goal_steps - snapshot.env_steps, 0) / snapshot.steps_per_s
+        line.append((f"   {duration(left)} left", PLAIN))
+    if snapshot.restarts:
+        line.append((f"   {counted(snapshot.restarts, 'restart')}", WARN))
+    return line
 
 
 def _warnings(snapshot: Snapshot, width: int) -> list[Line]:
@@ -77,11 +102,11 @@ def _warnings(snapshot: Snapshot, width: int) -> list[Line]:
 
 
 def sentence(snapshot: Snapshot, width: int) -> list[Line]:
-    """Draw the sentence of `bound_by` in one or two lines."""
+    """Draw the sentence of `bound_by` in at most three lines."""
     head = " bound by: "
-    texts = textwrap.wrap(snapshot.bound_by or "–", max(width - len(head) - 1, 20), max_lines=2, placeholder=" …")
-    heads = [(head, TITLE), (" " * len(head), PLAIN)]
-    return [[heads[number], (text, BOLD)] for number, text in enumerate(texts)]
+    texts = textwrap.wrap(snapshot.bound_by or "–", max(width - len(head) - 1, 20), max_lines=3, placeholder=" …")
+    indent = (" " * len(head), PLAIN)
+    return [[indent if number else (head, TITLE), (text, BOLD)] for number, text in enumerate(texts)]
 
 
 def curve_lines(snapshot: Snapshot, width: int, height: int) -> list[Line]:
@@ -145,13 +170,25 @@ def _cores(snapshot: Snapshot) -> str:
     return "–" if snapshot.cores_busy is None else f"{snapshot.cores_busy:.1f}/{snapshot.cores}"
 
 
-def event_line(event: Mapping[str, object]) -> Line:
-    """Draw an entry of the event log."""
+def _event(event: Mapping[str, object], width: int) -> list[Line]:
+    """Draw an entry of the event log in one or more lines."""
     kind, t = event.get("kind"), event.get("t")
     style = BAD if kind in ("died", "lost", "not finite") else WARN if kind == WARNING else DIM
     who = str(event.get("actor", "supervisor"))
     time = clock(t) if isinstance(t, int | float) else "--:--:--"
-    return printable_line([(f" {time} {who:<18} {event.get('text', '')}", style)])
+    head = f" {time} {who:<17} "
+    text = str(event.get("text", "")).removeprefix(f"{who} ")
+    parts = textwrap.wrap(text, max(width - len(head), 20)) or [""]
+    return [printable_line([(f"{' ' * len(head) if n else head}{part}", style)]) for n, part in enumerate(parts)]
+
+
+def event_lines(events: Sequence[Mapping[str, object]], width: int, count: int) -> list[Line]:
+    """Draw the last events in at most `count` lines, oldest first; of consecutive checkpoints only the last."""
+    saved = [event.get("kind") == SAVED for event in events]
+    kept = [event for event, *pair in zip(events, saved, [*saved[1:], False], strict=False) if not all(pair)]
+    if count <= 0:
+        return []
+    return [line for event in kept[-count:] for line in _event(event, width)][-count:]
 
 
 def overview(snapshot: Snapshot, width: int) -> list[Line]:
@@ -167,5 +204,5 @@ def overview(snapshot: Snapshot, width: int) -> list[Line]:
     if channels := channels_of(snapshot):
         lines += [rule("channels", width), *table_lines(lay_out(CHANNELS, channels, width - 1))]
     lines += [*sentence(snapshot, width), rule("events", width)]
-    lines += [event_line(event) for event in snapshot.events[-EVENTS:]]
+    lines += event_lines(snapshot.events, width, EVENTS)
     return [fitted(line, width) for line in lines]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,6 +34,7 @@ __all__ = ["Poller", "poll_once"]
 SILENT_S = 3.0  # seconds without a document, of which one is due each second, until the supervisor counts as silent
 EVENTS_BACK = 1 << 17  # bytes of the event log that the first read takes: a thousand events
 EVENTS = 200  # events kept
+FREQUENT = "saved"  # kind of the events that are left out first: a fast run writes a checkpoint a second
 RETURNS = 240  # maximum points of a snapshot's curve of returns: two for each column of a wide screen
 
 
@@ -47,7 +47,7 @@ class Poller:
         self.series = Series(directory.metrics_file)
         self.processes = ProcessPoller()
         self.event_log = Tail(directory.events_file, EVENTS_BACK)
-        self.events: deque[Mapping[str, Any]] = deque(maxlen=EVENTS)
+        self.events: list[Mapping[str, Any]] = []
         self.client: ControlClient | None = None
         self.received: dict[str, Any] | None = None  # the document that the last `wait` received
         self.status: dict[str, Any] | None = None  # the last document that `take` used
@@ -128,7 +128,7 @@ class Poller:
         for raw in self.event_log.lines():
             event = parse_line(raw)
             if event is not None:
-                self.events.append(event)
+                self._keep(event)
         return Extras(
             t,
             processes,
@@ -137,6 +137,13 @@ class Poller:
             len(self.processes.cores),
             self.processes.cores_busy(),
         )
+
+    def _keep(self, event: Mapping[str, Any]) -> None:
+        """Add an event. Beyond `EVENTS`, the oldest checkpoint is left out, or else the oldest event."""
+        self.events.append(event)
+        if len(self.events) > EVENTS:
+            kinds = [event.get("kind") for event in self.events[:-1]]
+            del self.events[kinds.index(FREQUENT) if FREQUENT in kinds else 0]
 
     def _returns(self) -> Points:
         curve = self.series.curve(RETURN)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hive.monitor.history import History, Spent, spent_of
+from hive.runtime.run.hosts_status import HOST
 from hive.runtime.run.process_facts import ProcessFacts
 
-__all__ = ["ActorRow", "BoardRow", "ChannelRow", "actor_row", "helper_row"]
+__all__ = ["ActorRow", "BoardRow", "ChannelRow", "HostRow", "actor_row", "helper_row", "host_row"]
 
 STOPPED = "T"  # the state of a process that SIGSTOP has stopped, in /proc
 
@@ -98,6 +99,49 @@ class BoardRow:
     targets: tuple[str, ...]
     version: int
     rate: float | None = None
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """The link to another host. Rates are in bytes per second. backlog: rollouts that wait there for the head."""
+
+    name: str
+    joined: bool
+    round_trip_ms: float
+    received: float | None
+    sent: float | None
+    backlog: int
+    refused: int  # connections of strangers
+    late: int  # messages of an earlier incarnation
+
+    @property
+    def line(self) -> str:
+        """The row as one line of text."""
+        if not self.joined:
+            return f"host {self.name}: has not joined"
+        rates = [
+            f"{what} {rate / 1e6:.2f} MB/s"
+            for what, rate in (("in", self.received), ("out", self.sent))
+            if rate is not None
+        ]
+        odd = [f"{count} {what}" for what, count in (("refused", self.refused), ("late", self.late)) if count]
+        parts = [f"round trip {self.round_trip_ms:.1f} ms", *rates, f"backlog {self.backlog}", *odd]
+        return f"host {self.name}: {', '.join(parts)}"
+
+
+def host_row(actor: Mapping[str, Any], history: History) -> HostRow:
+    """Make the row of a link from the entry of the actor on the head that talks to the host."""
+    counters, name = actor["counters"], actor["name"]
+    return HostRow(
+        name=name.removeprefix(HOST),
+        joined=bool(counters.get("joined")) and actor["state"] == "running",
+        round_trip_ms=counters.get("round_trip_ms", 0.0),
+        received=history.actor_rate(name, "received_bytes"),
+        sent=history.actor_rate(name, "sent_bytes"),
+        backlog=int(counters.get("backlog", 0)),
+        refused=int(counters.get("refused", 0)),
+        late=int(counters.get("late", 0)),
+    )
 
 
 def actor_row(actor: Mapping[str, Any], history: History, process: ProcessFacts | None, last_words: str) -> ActorRow:

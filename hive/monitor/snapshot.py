@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow
 from hive.records.run_warnings import RunWarning, active
 from hive.runtime.run.process_facts import ProcessFacts
 
@@ -66,6 +66,7 @@ class Snapshot:
     cores_busy: float | None = None
     results_actor: str = ""  # the actor whose counters are the run's totals
     helpers: tuple[ActorRow, ...] = ()
+    hosts: tuple[HostRow, ...] = ()  # links to other hosts
     boards: Mapping[str, BoardRow] = field(default_factory=dict)
     returns: tuple[tuple[float, float], ...] = ()
     events: tuple[Mapping[str, Any], ...] = ()

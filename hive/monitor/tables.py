@@ -25,7 +25,6 @@ from hive.monitor.drawing import (
     Line,
     amount,
     bar,
-    counted,
     duration,
     level,
     share,
@@ -53,6 +52,7 @@ __all__ = [
 ]
 
 GAP = 2  # blank cells between two columns
+NOTHING = ("", "–")  # a column of nothing else is left out
 LEAST_REST = 12  # cells below which the column that takes the remaining width is left out
 RECENT_S = 10.0  # seconds for which a restart colours the row of its group: ten updates of the screen
 SLOW_S = 3.0  # seconds in one busy phase after which it is coloured
@@ -101,7 +101,7 @@ def lay_out(columns: Sequence[Column[R]], rows: Mapping[str, R], width: int) -> 
         else max([len(column.title), column.least, *(len(row[n].text) for row in cells.values())])
         for n, column in enumerate(columns)
     ]
-    shown = [n for n in range(len(columns)) if not cells or any(row[n].text for row in cells.values())]
+    shown = [n for n in range(len(columns)) if not cells or any(row[n].text not in NOTHING for row in cells.values())]
     while _total(needed, shown) > width:
         droppable = [n for n in shown if columns[n].drop_rank]
         if not droppable:
@@ -180,9 +180,16 @@ def groups_of(snapshot: Snapshot) -> dict[str, Group]:
     for name, rows in snapshot.groups.items():
         names = {row.name for row in rows} | {row.process for row in rows}
         exits = [event for event in recent if event.get("actor") in names]
-        last = (str(exits[-1].get("text", "")), snapshot.t - exits[-1]["t"]) if exits else ("", 0.0)
+        last = (_cause(exits[-1]), snapshot.t - exits[-1]["t"]) if exits else ("", 0.0)
         groups[name] = Group(name, rows, *last)
     return groups
+
+
+def _cause(event: Mapping[str, object]) -> str:
+    """Return the actor and the cause of its exit, without what it was doing: `collector-0: killed by SIGKILL`."""
+    text = str(event.get("text", ""))
+    cause = text.partition(": ")[2].partition(";")[0]
+    return f"{event.get('actor')}: {cause}" if cause else text
 
 
 def _row_style(group: Group) -> str:
@@ -205,7 +212,7 @@ def _note(group: Group) -> Cell:
         more = f" and {len(absent) - 2} more" if len(absent) > 2 else ""
         return Cell(", ".join(f"{row.name} {row.state}" for row in absent[:2]) + more, BAD)
     if group.exit_text:
-        return Cell(f"{duration(group.exit_s)} ago: {group.exit_text}", WARN)
+        return Cell(f"{duration(group.exit_s)} ago {group.exit_text}", WARN)
     if group.mean("busy") is None:
         return Cell(", ".join(dict.fromkeys(row.state for row in group.rows)), DIM)
     return Cell("  ".join(f"{name} {share(part)}" for name, part in main_phases(group.rows)), DIM)
@@ -223,7 +230,7 @@ def _bar(group: Group) -> str:
 
 GROUPS: tuple[Column[Group], ...] = (
     Column("GROUP", _of_group(lambda g: g.name, BOLD), left=True, least=16),
-    Column("ACTORS", _of_group(lambda g: counted(len(g.rows), "actor")), 3),
+    Column("ACTORS", _of_group(lambda g: str(len(g.rows))), 3),
     Column("RESTARTS", _of_group(lambda g: str(sum(row.restarts for row in g.rows))), 5),
     Column("BUSY", _of_group(lambda g: share(g.mean("busy")), BOLD), least=4),
     Column("", _of_group(_bar, GOOD), 4, left=True, least=BAR),
@@ -327,7 +334,13 @@ ACTORS: tuple[Column[ActorRow], ...] = (
     Column("LAG", lambda r: Cell(str(r.lag) if r.lag is not None else "–"), 6, order=lambda r: r.lag or 0),
     Column("RESTARTS", _restarts, 5, order=lambda r: r.restarts),
     Column("PID", lambda r: Cell(str(r.pid) if r.pid else "–", DIM), 10, least=7, order=lambda r: r.pid),
-    Column("EXIT REPORT", lambda r: Cell(r.last_words, BAD), 7, rest=True, order=lambda r: r.last_words),
+    Column(
+        "EXIT REPORT",
+        lambda r: Cell(r.last_words.removeprefix(f"{r.name} "), BAD),
+        7,
+        rest=True,
+        order=lambda r: r.last_words,
+    ),
 )
 
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from hive.errors import UsageError
+from hive.monitor.requests import send
 from hive.records import RunDirectory
-from hive.runtime.run.control import ControlClient, open_run
+from hive.runtime.run.control import open_run
 
 __all__ = ["ACTIONS", "carry_out"]
 
 MOST_SETS = 32  # maximum keys that one request changes
-
-Action = Callable[[ControlClient, Sequence[str]], None]
-ACTIONS: Mapping[str, tuple[Action, str]] = {
-    "pause": (lambda client, _: client.pause(), "the run is pausing"),
-    "resume": (lambda client, _: client.resume(), "the run resumes"),
-    "save": (lambda client, _: client.save(), "a checkpoint is being written; the event log reports when it is done"),
-    "down": (lambda client, _: client.down("hive web"), "the run finishes its work, saves its state and ends"),
-    "set": (lambda client, sets: client.set(sets), "the new values apply from the next update on"),
-}
+ACTIONS = ("pause", "resume", "save", "down", "set")
 
 
 def carry_out(directory: RunDirectory, action: object, sets: object = ()) -> str:
@@ -30,7 +22,5 @@ def carry_out(directory: RunDirectory, action: object, sets: object = ()) -> str
     texts = [text for text in sets if isinstance(text, str)] if isinstance(sets, list | tuple) else []
     if (action == "set") != bool(texts) or len(texts) > MOST_SETS:
         raise UsageError("`set` needs a list of texts KEY=VALUE, and the other actions have none")
-    function, notice = ACTIONS[action]
     with closing(open_run(directory)) as client:
-        function(client, texts)
-    return notice
+        return send(client, action, sets=texts, viewer="hive web")

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["Network", "network", "unavailable", "undisturbed"]
+__all__ = ["Network", "network", "unavailable"]
 
 NAMES = ("head", "left", "right")
 
@@ -34,16 +34,6 @@ def unavailable() -> str:
         _run("ip", "netns", "delete", name)
     except subprocess.CalledProcessError as error:
         return f"network namespaces are not allowed here: {error.stderr.strip()}"
-    return ""
-
-
-def undisturbed() -> str:
-    """Return why links cannot be delayed here; "" if they can."""
-    with network() as made:
-        try:
-            made.disturb("left", "delay", "1ms")
-        except subprocess.CalledProcessError as error:
-            return f"this kernel cannot delay a link: {error.stderr.strip().splitlines()[-1]}"
     return ""
 
 
@@ -91,10 +81,21 @@ class Network:
     def mend(self, host: str) -> None:
         self.run("head", "ip", "link", "set", f"to-{host}", "master", "bridge0")
 
-    def disturb(self, host: str, *netem: str) -> None:
-        """Delay, lose or limit what the link of a host carries, in both directions: "delay", "20ms", "loss", "1%"."""
-        self.run("head", "tc", "qdisc", "replace", "dev", f"to-{host}", "root", "netem", *netem)
-        self.run(host, "tc", "qdisc", "replace", "dev", "up0", "root", "netem", *netem)
+    def disturb(self, host: str, *netem: str) -> str:
+        """Delay and lose what the link of a host carries, in both directions: "delay", "20ms", "loss", "1%".
+
+        Return why this kernel cannot; "" if it can. `restore` ends it.
+        """
+        try:
+            self.run("head", "tc", "qdisc", "replace", "dev", f"to-{host}", "root", "netem", *netem)
+            self.run(host, "tc", "qdisc", "replace", "dev", "up0", "root", "netem", *netem)
+        except subprocess.CalledProcessError as error:
+            return f"this kernel cannot delay a link: {error.stderr.strip().splitlines()[-1]}"
+        return ""
+
+    def restore(self, host: str) -> None:
+        self.run("head", "tc", "qdisc", "delete", "dev", f"to-{host}", "root")
+        self.run(host, "tc", "qdisc", "delete", "dev", "up0", "root")
 
 
 @contextmanager

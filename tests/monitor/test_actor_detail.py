@@ -23,7 +23,7 @@ def test_the_detail_of_an_actor() -> None:
     for words in (
         "exit report: collector-1 died in `env`: killed by SIGKILL",
         "  env                     ██████████████▊       74%  busy",
-        "  env_steps 35k",
+        "  env steps 35k",
         '  File "x.py", line 7 in step',
         "  01:00:00 INFO hello",
     ):

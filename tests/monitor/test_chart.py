@@ -38,7 +38,7 @@ def test_one_point_is_one_dot() -> None:
 
 def test_places_without_a_point_are_bridged() -> None:
     picture = dots(chart([Drawn([(0.0, 0.0), (100.0, 0.0)])], 30, 3))
-    assert picture[1] == "⠉" * 22
+    assert picture[1] == "⠉" * 21
 
 
 def test_many_points_are_as_wide_as_few() -> None:

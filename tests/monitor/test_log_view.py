@@ -78,7 +78,8 @@ def test_a_rotated_log_is_followed(book: MergedLog) -> None:
 
 
 def test_a_line_has_time_actor_level_and_text(book: MergedLog) -> None:
-    assert plain([entry_line(book.chosen()[-1])]) == " 01:12:36.000 learner-0          DEBUG Detail"
+    assert plain([entry_line(book.chosen()[-1])]) == " 01:12:36.000 learner-0           DEBUG Detail"
+    assert plain([entry_line(book.chosen()[-1], name_width=0)]) == " 01:12:36 learner-0 DEBUG Detail"
 
 
 def test_matches_of_a_search_are_highlighted(book: MergedLog) -> None:

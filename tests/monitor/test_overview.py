@@ -10,7 +10,7 @@ from canned_status import starting, status, warned
 
 from hive.monitor import Snapshot, snapshot_of
 from hive.monitor.drawing import BAD, WARN, plain, width_of
-from hive.monitor.overview import header, overview, rates_line
+from hive.monitor.overview import event_lines, header, overview, rates_line
 from hive.records.run_warnings import RunWarning
 
 
@@ -20,7 +20,7 @@ def drawn(seen: Snapshot, width: int = 100) -> str:
 
 def test_a_run_at_work() -> None:
     text = drawn(lively())
-    assert text.startswith(" cartpole-1  running 44 s   70k / 500k steps (14%)   left 1 min 26 s\n")
+    assert text.startswith(" cartpole-1  running 44 s   70k / 500k steps   14%   1 min 26 s left\n")
     for words in (
         " env steps/s     5000       –       –\n",
         " return         131.6\n",
@@ -28,10 +28,32 @@ def test_a_run_at_work() -> None:
         " GROUP ",
         " rollouts ",
         " bound by: collectors (env 74 % of their time) - collection.workers\n",
-        " collector-1        collector-1 died in `env`: killed by SIGKILL\n",
+        " collector-1       died in `env`: killed by SIGKILL\n",
     ):
         assert words in text
     assert plain([rates_line(lively())]) == " 5000 steps/s   return 131.6   lag 1   cores 1.4/2"
+
+
+def test_a_narrow_header_loses_the_steps_and_then_the_duration() -> None:
+    texts = [plain([header(lively(), width, readonly=True)[0]]) for width in (100, 70, 55)]
+    assert texts == [
+        " cartpole-1  running 44 s   70k / 500k steps   14%   1 min 26 s left   readonly",
+        " cartpole-1  running 44 s   14%   1 min 26 s left   readonly",
+        " cartpole-1  running   14%   1 min 26 s left   readonly",
+    ]
+
+
+def test_of_consecutive_checkpoints_the_last_is_an_event() -> None:
+    events = [
+        {"t": 0.0, "kind": kind, "text": f"{kind} {n}"} for n, kind in enumerate(["saved", "saved", "died", "saved"])
+    ]
+    text = plain(event_lines(events, 40, 9))
+    assert [line.split()[-1] for line in text.splitlines()] == ["1", "2", "3"]
+    assert event_lines(events, 40, 0) == []
+    long = [{"t": 0.0, "kind": "died", "actor": "a-0", "text": "a-0 " + "word " * 12}]
+    lines = event_lines(long, 60, 9)
+    assert plain(lines).count("a-0") == 1
+    assert len(lines) == 2
 
 
 def test_a_replay_memory_is_described() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import socket
@@ -201,3 +202,13 @@ def test_the_curve_of_a_snapshot_is_thinned() -> None:
     assert (thinned(points)[0], thinned(points)[-1]) == (points[0], points[-1])
     assert thinned(points[:5]) == points[:5]
     assert thinned([]) == []
+
+
+def test_old_checkpoints_are_left_out_before_rarer_events(directory: RunDirectory) -> None:
+    kinds = ["died", *["saved"] * (module.EVENTS + 50), "died"]
+    directory.events_file.write_text("".join(json.dumps({"kind": kind, "n": n}) + "\n" for n, kind in enumerate(kinds)))
+    write_run_facts(directory, RunFacts("cartpole-1", 1 << 30, 1, "/nowhere", 1.7e9, [], "0.1", "3.11"))
+    events = Poller(directory).next().events
+    assert len(events) == module.EVENTS
+    assert [event["n"] for event in events if event["kind"] == "died"] == [0, len(kinds) - 1]
+    assert [event["n"] for event in events] == sorted(event["n"] for event in events)

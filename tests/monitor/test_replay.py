@@ -86,7 +86,7 @@ def test_warnings_are_those_of_the_summary_or_of_the_event_log(directory: RunDir
 
 def test_it_can_be_drawn(directory: RunDirectory) -> None:
     text = plain(overview(end(directory, state="failed", stop_reason="collector-0 failed"), 100))
-    for words in ("failed", "collector-0 failed", "500k / 500k steps (100%)", "2 (run_ended 2)", "471.5"):
+    for words in ("failed", "collector-0 failed", "500k / 500k steps   100%", "2 (run_ended 2)", "471.5"):
         assert words in text
 
 

@@ -23,11 +23,11 @@ from hive.monitor.tables import (
 )
 
 GROUPS_TEXT = """\
- GROUP               ACTORS  RESTARTS  BUSY                IN   OUT  EACH  WORK
- collectors        2 actors         0   92%  █████████▎    5%    1%  ██    7.0 s ago: collector-1 …
- gradient-workers   1 actor         0   20%  ██           75%    0%        gradient 20%  runtime 5%
- learner            1 actor         0    4%  ▍            94%    0%        update 4%  runtime 2%
- recorder           1 actor         0    0%              100%    0%"""
+ GROUP             ACTORS  RESTARTS  BUSY                IN   OUT  EACH  WORK
+ collectors             2         0   92%  █████████▎    5%    1%  ██    7.0 s ago collector-1: ki…
+ gradient-workers       1         0   20%  ██           75%    0%        gradient 20%  runtime 5%
+ learner                1         0    4%  ▍            94%    0%        update 4%  runtime 2%
+ recorder               1         0    0%              100%    0%"""
 
 CHANNELS_TEXT = """\
  CHANNEL           BY        FROM              TO                  HELD      RATE

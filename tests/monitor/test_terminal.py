@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,27 +21,32 @@ import pytest
 from canned_runs import COLLECTING, lively, trainer
 from canned_status import account, actor, status, warned
 from fake_supervisor import FakeSupervisor
+from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Label
 
-from hive.monitor import Snapshot, snapshot_of
+from hive.monitor import Snapshot, poller, snapshot_of
 from hive.monitor.actor_detail import Inspection
 from hive.monitor.poller import Poller
 from hive.monitor.snapshot import Extras
-from hive.monitor.terminal.app import Inspected, Monitor, NewSnapshot, Noticed
+from hive.monitor.terminal.app import FOCUS, Inspected, Monitor, NewSnapshot, Noticed
+from hive.monitor.terminal.app import SCREENS as SCREENS_OF_APP
 from hive.monitor.terminal.dialogs import ActorDetail, Confirm
 from hive.monitor.terminal.overview_pane import heights
 from hive.monitor.terminal.palette import Commands
 from hive.monitor.terminal.view import Request
 from hive.monitor.terminal.widgets import Grid
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
-from hive.runtime.run import control_server
+from hive.runtime.run import control, control_server
 from hive.runtime.run.control import PROTOCOL
 
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDirectory]:
     monkeypatch.setattr(control_server, "PUSH_S", 0.5)
+    for module, name in ((poller, "SILENT_S"), (control, "ANSWER_S"), (control_server, "REQUEST_S")):
+        monkeypatch.setattr(module, name, PATIENCE_S)  # a fake supervisor on a busy machine is not silent
+    monkeypatch.setattr(Monitor, "NOTIFICATION_TIMEOUT", PATIENCE_S)  # a notice stays until its test has seen it
     folder = Path(tempfile.mkdtemp(prefix="hv"))
     yield RunDirectory.create(folder, "cartpole")
     shutil.rmtree(folder)
@@ -59,6 +65,7 @@ def supervisor(directory: RunDirectory) -> Iterator[FakeSupervisor]:
     fake.close()
 
 
+PATIENCE_S = 60.0  # seconds until a condition that never holds fails its test
 SCREENS = pytest.mark.full(reason="an application for each screen takes half a second")
 
 
@@ -87,38 +94,83 @@ def commands_of(app: Monitor) -> set[str]:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
+    """Wait until the condition holds. Tests wait for nothing else, so a busy machine makes them slow, not wrong."""
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.01)
 
 
-async def show(pilot: Pilot[None], snapshot: Snapshot) -> None:
-    pilot.app.post_message(NewSnapshot(snapshot))
-    await pilot.pause()
-    await pilot.pause()
+async def sees(app: Monitor, *words: str, missing: str = "") -> None:
+    """Wait until the terminal shows all of the words and, if it is given, not the text `missing`."""
+
+    def met() -> bool:
+        text = shown(app)
+        return all(word in text for word in words) and not (missing and missing in text)
+
+    try:
+        await until(met)
+    except TimeoutError:
+        pytest.fail(f"{words} and not {missing!r} in:\n{shown(app)}")
+
+
+async def post(app: Monitor, message: Message) -> None:
+    """Post a message, and wait until the application has handled it."""
+    handled = asyncio.Event()
+    app.post_message(message)
+    app.call_later(handled.set)
+    await asyncio.wait_for(handled.wait(), PATIENCE_S)
+
+
+async def show(app: Monitor, snapshot: Snapshot) -> None:
+    """Post a snapshot, and wait until its run is shown."""
+    await post(app, NewSnapshot(snapshot))
+    await until(lambda: app.pane is not None and app.focused is not None)
+
+
+async def go(pilot: Pilot[None], app: Monitor, key: str, words: str) -> None:
+    """Open the screen of this key, and wait until it has the focus and shows the words."""
+    await pilot.press(key)
+    focus = FOCUS[SCREENS_OF_APP[int(key) - 1]]
+    await until(lambda: app.focused is not None and f"#{app.focused.id}" == focus)
+    await sees(app, words)
+
+
+async def open_actors(pilot: Pilot[None], app: Monitor) -> Grid:
+    """Open the table of actors, and wait until its cursor is at the first of them."""
+    await go(pilot, app, "2", "ACTIVITY")
+    table = app.query_one("#actors", Grid)
+    await until(lambda: table.chosen == "collector-0")
+    return table
+
+
+async def answer(pilot: Pilot[None], app: Monitor, words: str, key: str = "y") -> None:
+    """Wait for a question with these words, answer it, and wait until the dialog is gone."""
+    await until(lambda: words in question(app))
+    dialog = app.screen
+    await pilot.press(key)
+    await until(lambda: app.screen is not dialog)
 
 
 async def test_the_four_screens_by_keys_and_mouse(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(120, 40)) as pilot:
-        assert "waiting for the supervisor" in shown(app)
-        await show(pilot, lively(collectors=[COLLECTING] * 4))
-        assert "4 actors" in shown(app)
+        await sees(app, "waiting for the supervisor")
+        await show(app, lively(collectors=[COLLECTING] * 4))
+        await until(lambda: re.search("collectors +4 ", shown(app)))
         for key, words in (("2", "ACTIVITY"), ("3", "no metrics yet"), ("4", "all actors"), ("1", "bound by:")):
-            await pilot.press(key)
-            await pilot.pause()
-            assert words in shown(app)
+            await go(pilot, app, key, words)
         await pilot.click("#tab-actors")
-        await pilot.pause()
-        assert "ACTIVITY" in shown(app)
+        await sees(app, "ACTIVITY")
         table = app.query_one("#actors", Grid)
-        await pilot.click(table, offset=(3, 3))
-        assert table.chosen == "collector-0"
+        await until(lambda: table.chosen == "collector-0")
+        await sees(app, "─ time")  # in the summary of the actor with the cursor
+        await pilot.click(table, offset=(3, 4))
+        await until(lambda: table.chosen == "collector-1")
         await pilot.click(table, offset=(3, 0))
-        assert "↓NAME" in shown(app)
-        assert table.chosen == "collector-0"
+        await sees(app, "↑NAME")
+        assert table.chosen == "collector-1"
         await pilot.click(table, offset=(3, 0))
-        assert "↑NAME" in shown(app)
+        await sees(app, "↓NAME")
 
 
 @pytest.mark.parametrize(("room", "curve", "events"), [(11, 0, 0), (18, 0, 4), (25, 9, 3), (46, 18, 16)])
@@ -131,18 +183,22 @@ def test_the_curve_goes_first_then_events_then_channels(room: int, curve: int, e
     assert shown["bound"] == 1
 
 
+@pytest.mark.parametrize("room", [11, 18, 25, 46])
+def test_a_wide_terminal_has_the_events_beside_the_channels(room: int) -> None:
+    shown = heights(room, 5, 6, 1, wide=True)
+    assert sum(shown.values()) == room
+    assert shown["events"] == 0
+    assert shown["middle"] >= min(room - 7, 6)
+    assert shown["top"] >= heights(room, 5, 6, 1)["top"]
+
+
 async def test_small_and_large_terminals(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(60, 15)) as pilot:
-        await show(pilot, lively())
-        assert "return (last" not in shown(app)
-        for words in ("5000 steps/s", "collectors", "rollouts", "bound by:"):
-            assert words in shown(app)
+        await show(app, lively())
+        await sees(app, "5000 steps/s", "collectors", "rollouts", "bound by:", missing="return (last")
         await pilot.resize_terminal(200, 50)
-        await pilot.pause()
-        await pilot.pause()
-        for words in ("return (last", "10 s   1 min   5 min", "gradient 20%", "collector-1 is back after 37 ms"):
-            assert words in shown(app)
+        await sees(app, "return (last", "10 s   1 min   5 min", "gradient 20%", "collector-1 is back after 37 ms")
 
 
 async def test_only_cells_that_have_changed_are_updated(
@@ -150,8 +206,9 @@ async def test_only_cells_that_have_changed_are_updated(
 ) -> None:
     app = Monitor(directory, None)
     updated: list[str] = []
-    async with app.run_test(size=(100, 30)) as pilot:
-        await show(pilot, lively())
+    async with app.run_test(size=(100, 30)):
+        await show(app, lively())
+        await until(lambda: all(grid.row_count for grid in app.query("OverviewPane Grid").results(Grid)))
         original = DataTable.update_cell
 
         def update_cell(self: DataTable[Any], row: str, column: str, value: Any, **more: Any) -> None:
@@ -159,51 +216,52 @@ async def test_only_cells_that_have_changed_are_updated(
             original(self, row, column, value, **more)
 
         monkeypatch.setattr(DataTable, "update_cell", update_cell)
-        await show(pilot, lively())
+        await show(app, lively())
         assert updated == []
         rollouts = dataclasses.replace(lively().channels["rollouts"], in_flight=5)
-        await show(pilot, dataclasses.replace(lively(), channels=lively().channels | {"rollouts": rollouts}))
+        await show(app, dataclasses.replace(lively(), channels=lively().channels | {"rollouts": rollouts}))
         assert updated == ["channel rollouts ▇ 5/6"]
 
 
 async def test_a_run_that_ends_keeps_its_rows_and_offers_no_keys_that_do_nothing(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(120, 40)) as pilot:
-        await show(pilot, lively())
-        assert {"pause", "save", "end the run"} <= keys_of(app)
-        await pilot.press("2", "down", "down")
+        await show(app, lively())
+        assert {"pause", "save", "end run"} <= keys_of(app)
+        table = await open_actors(pilot, app)
         assert {"restart", "kill", "detail"} <= keys_of(app)
         await pilot.press("K")
+        await until(lambda: question(app))
         assert question(app).startswith("kill collector-0? Its unfinished work is lost, and this counts as a failure")
-        await pilot.pause()
+        await until(lambda: app.screen.query_one("#no").region)
         await pilot.click("#no")
-        await pilot.pause()
-        assert len(app.screen_stack) == 1
+        await until(lambda: len(app.screen_stack) == 1)
         await pilot.press("up", "up")
+        await until(lambda: table.chosen == "supervisor")
         assert not {"restart", "kill"} & keys_of(app)  # the supervisor is no actor
         rows = tuple(dataclasses.replace(row, state="finished", busy=None, pid=0) for row in lively().actors)
-        await show(pilot, dataclasses.replace(lively(), state="finished", pid=0, actors=rows, helpers=()))
-        assert "collector-0" in shown(app)
-        assert "92%" in shown(app)
-        assert not {"pause", "resume", "save", "end the run", "restart", "kill"} & keys_of(app)
+        await show(app, dataclasses.replace(lively(), state="finished", pid=0, actors=rows, helpers=()))
+        await sees(app, "finished", "collector-0", "92%")
+        assert not {"pause", "resume", "save", "end run", "restart", "kill"} & keys_of(app)
         assert not [name for name in commands_of(app) if name.startswith(("set", "scale", "down", "kill", "stack"))]
         await pilot.press("enter")
-        await pilot.pause()
-        assert "the run is not running" in shown(app)
+        await sees(app, "the run is not running")
         assert keys_of(app) == {"back"} | (keys_of(app) & {"commands", "leave"})
 
 
 async def test_readonly_offers_no_actions(directory: RunDirectory) -> None:
     app = Monitor(directory, None, readonly=True)
     async with app.run_test(size=(120, 40)) as pilot:
-        await show(pilot, lively())
-        assert "readonly" in shown(app)
-        changing = {"pause", "save", "end the run", "restart", "kill"}
-        await pilot.press("2", "down", "down")
+        await show(app, lively())
+        await sees(app, "readonly")
+        changing = {"pause", "save", "end run", "restart", "kill"}
+        assert not changing & keys_of(app)
+        await open_actors(pilot, app)
         assert not changing & keys_of(app)
         assert commands_of(app) == {
             *(f"screen {name}" for name in ("overview", "actors", "learning", "logs")),
             *(f"stack {row.name}" for row in lively().actors),
+            *("theme", "keys", "leave"),
         }
         await pilot.press("K")
         assert len(app.screen_stack) == 1
@@ -248,20 +306,25 @@ async def test_no_screen_shows_what_a_terminal_obeys(directory: RunDirectory) ->
         return all(map(str.isprintable, shown(app).split("\n")))
 
     async with app.run_test(size=(120, 40)) as pilot:
-        app.post_message(NewSnapshot(None, HOSTILE))
+        await post(app, NewSnapshot(None, HOSTILE))
         await pilot.pause()
         assert safe()
-        await show(pilot, dataclasses.replace(seen, supervisor=HOSTILE))
-        app.post_message(Noticed(HOSTILE))
-        for key in ("1", "2", "enter", "escape", "3", "4", "colon"):
-            await pilot.press(key)
-            await pilot.pause()
+        await show(app, dataclasses.replace(seen, supervisor=HOSTILE))
+        await post(app, Noticed(HOSTILE))
+        for key, words in (("1", "GROUP"), ("2", "ACTIVITY"), ("3", "over steps"), ("4", "all actors")):
+            await go(pilot, app, key, words)
             assert safe()
-            if isinstance(app.screen, ActorDetail):
-                for reply in (Inspection(app.screen.actor, HOSTILE, (HOSTILE,)), Inspection("x", error=HOSTILE)):
-                    app.post_message(Inspected(reply))
-                    await pilot.pause()
-                    assert safe()
+        await go(pilot, app, "2", "ACTIVITY")
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, ActorDetail))
+        assert isinstance(app.screen, ActorDetail)
+        for reply in (Inspection(app.screen.actor, HOSTILE, (HOSTILE,)), Inspection("x", error=HOSTILE)):
+            await post(app, Inspected(reply))
+            await sees(app, "transition history")
+            assert safe()
+        await pilot.press("escape", "colon")
+        await sees(app, "Search for commands")
+        assert safe()
 
 
 async def test_leaving(directory: RunDirectory) -> None:
@@ -274,27 +337,30 @@ async def test_leaving(directory: RunDirectory) -> None:
 
 async def test_a_problem_and_ascii(directory: RunDirectory) -> None:
     app = Monitor(directory, None, ascii_only=True)
-    async with app.run_test(size=(80, 24)) as pilot:
-        app.post_message(NewSnapshot(None, "error: the supervisor of cartpole-1 does not answer"))
-        await pilot.pause()
-        assert "does not answer" in shown(app)
-        await show(pilot, lively())
+    async with app.run_test(size=(80, 24)):
+        await post(app, NewSnapshot(None, "error: the supervisor of cartpole-1 does not answer"))
+        await sees(app, "does not answer")
+        await show(app, lively())
+        await sees(app, "rollouts")
         assert shown(app).isascii()
-        assert "rollouts" in shown(app)
 
 
 @SCREENS
 async def test_themes_change_the_colours(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await show(pilot, lively())
+    async with app.run_test(size=(100, 30)):
+        await show(app, lively())
         table = app.query_one("#groups", Grid)
+        await until(lambda: table.row_count)
         before = table.get_row("collectors")
         app.theme = "gruvbox"
-        await pilot.pause()
-        after = table.get_row("collectors")
-        assert [cell.plain for cell in before] == [cell.plain for cell in after]
-        assert [cell.spans for cell in before] != [cell.spans for cell in after] or before[0].style != after[0].style
+
+        def other_colours() -> bool:
+            after = table.get_row("collectors")
+            assert [cell.plain for cell in before] == [cell.plain for cell in after]
+            return bool(before[0].style != after[0].style)
+
+        await until(other_colours)
 
 
 @SCREENS
@@ -305,55 +371,62 @@ async def test_curves_are_in_a_grid_with_the_return_first(directory: RunDirector
     app = Monitor(directory, None)
     app.view.series.read()
     async with app.run_test(size=(120, 40)) as pilot:
-        await show(pilot, lively())
-        await pilot.press("3")
-        await pilot.pause()
-        await pilot.pause()
+        await show(app, lively())
+        await go(pilot, app, "3", "over steps")
+        await sees(app, "return/mean_100 8", "learner/entropy 8", "learner/kl 8", "episodes 8")
         text = shown(app)
         assert text.index("return/mean_100 8") < text.index("learner/entropy 8") < text.index("learner/kl 8")
         assert text.index("learner/kl 8") < text.index("episodes 8")
-        assert "over steps" in text
         await pilot.press("x", "l")
-        await pilot.pause()
-        assert "over seconds · logarithmic" in shown(app)
-        assert not {"band", "compare with another run"} & keys_of(app)  # there is nothing for them
+        await sees(app, "over seconds · logarithmic")
+        assert not {"band", "compare"} & keys_of(app)  # there is nothing for them
+        await pilot.press("tab")
+        await until(lambda: "enlarge" in keys_of(app))
+        await pilot.press("enter")
+        await sees(app, "return/mean_100 8", missing="learner/kl 8")
+        assert {"all curves", "axis"} <= keys_of(app)
+        assert "page" not in keys_of(app)
+        await pilot.press("escape")
+        await sees(app, "learner/kl 8")
+        assert {"enlarge", "page"} <= keys_of(app)
 
 
 @SCREENS
-async def test_logs_are_filtered_and_searched(directory: RunDirectory) -> None:
-    for name, level, text in (("learner-0", "INFO", "hello"), ("collector-0", "ERROR", "it fell")):
+async def test_logs_are_filtered_searched_and_wrapped(directory: RunDirectory) -> None:
+    for name, level, text in (("learner-0", "INFO", f"hello {'x' * 90} end"), ("collector-0", "ERROR", "it fell")):
         directory.log_file(name).write_text(f"2026-11-21 01:12:30.000 {name} {level} {text}\n")
     app = Monitor(directory, None)
     async with app.run_test(size=(100, 20)) as pilot:
-        await show(pilot, lively())
-        await pilot.press("4")
-        await pilot.pause()
-        assert "2 lines · all · all actors" in shown(app)
+        await show(app, lively())
+        await go(pilot, app, "4", "2 lines · all · all actors")
+        await sees(app, "xx end")
+        await pilot.press("z")
+        await sees(app, "long lines are cut", missing="xx end")
         await pilot.press("e")
-        await pilot.pause()
-        assert "1 line · error" in shown(app)
-        assert "hello" not in shown(app)
-        await pilot.press("d", "slash", "h", "e", "l")
-        await pilot.pause()
-        assert "1 line · all · all actors · /hel" in shown(app)
-        await pilot.press("enter", "escape")
-        await pilot.pause()
-        assert "2 lines · all · all actors" in shown(app)
+        await sees(app, "1 line · error", missing="hello")
+        await pilot.press("d", "slash")
+        await until(lambda: isinstance(app.focused, Input))
+        await pilot.press("h", "e", "l")
+        await sees(app, "1 line · all · all actors · /hel")
+        await pilot.press("enter")
+        await until(lambda: not isinstance(app.focused, Input))
+        await pilot.press("escape")
+        await sees(app, "2 lines · all · all actors")
 
 
 @SCREENS
 async def test_the_newest_crash_report_is_read(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(100, 20)) as pilot:
-        await show(pilot, lively())
-        assert "crash report" not in keys_of(app)
+        await show(app, lively())
+        assert "crash" not in keys_of(app)
         directory.crashes.mkdir(exist_ok=True)
         (directory.crashes / "collector-0.txt").write_text("Traceback: it fell")
+        await until(lambda: "crash" in keys_of(app))
         await pilot.press("c")
-        await pilot.pause()
-        assert "Traceback: it fell" in shown(app)
+        await sees(app, "Traceback: it fell")
         await pilot.press("escape")
-        assert len(app.screen_stack) == 1
+        await until(lambda: len(app.screen_stack) == 1)
 
 
 async def test_a_live_run_is_followed_and_its_actors_inspected_and_restarted(
@@ -364,20 +437,19 @@ async def test_a_live_run_is_followed_and_its_actors_inspected_and_restarted(
         await until(lambda: app.view.snapshot)
         supervisor.status = trainer(30.0, pid=os.getpid())
         await until(lambda: app.view.snapshot and app.view.snapshot.env_steps == 150_000)
-        assert "150k / 500k" in shown(app)
-        await pilot.press("2", "down", "down", "enter")
-        await until(lambda: isinstance(app.screen, ActorDetail) and app.screen.inspection)
-        await pilot.pause()
-        assert "in run of collector-0" in shown(app)
+        await sees(app, "150k / 500k")
+        await open_actors(pilot, app)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, ActorDetail))
+        await sees(app, "in run of collector-0")
+        await until(lambda: "restart" in keys_of(app))
         await pilot.press("R")
-        await until(lambda: question(app).startswith("restart collector-0?"))
-        await pilot.press("y")
+        await answer(pilot, app, "restart collector-0?")
         await until(lambda: supervisor.killed == [("collector-0", True)])
         await until(lambda: "collector-0 was killed" in notices(app))
         supervisor.refusal = "collector-0 is not running"
         app.post_message(Request("kill", "collector-0"))
-        await until(lambda: "counts as a failure" in question(app))
-        await pilot.press("y")
+        await answer(pilot, app, "counts as a failure")
         await until(lambda: supervisor.refusal in notices(app))
     assert supervisor.asked == []  # leaving stops nothing
 
@@ -386,7 +458,7 @@ async def test_a_live_run_is_followed_and_its_actors_inspected_and_restarted(
 async def test_the_palette_sets_scales_and_ends_the_run(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
     app = Monitor(directory, Poller(directory))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: app.view.snapshot)
+        await until(lambda: app.pane is not None)
         provider = Commands(app.screen)
         hits = [hit async for hit in provider.search("stack learner")]
         assert str(hits[0].match_display) == "stack learner-0"
@@ -396,31 +468,33 @@ async def test_the_palette_sets_scales_and_ends_the_run(directory: RunDirectory,
             await until(lambda: len(app.screen_stack) == 2 and app.screen.query(Input))
             app.screen.query_one(Input).value = text
             await pilot.press("enter")
-            await until(lambda: f"{text}?" in question(app))
-            await pilot.press("y")
+            await answer(pilot, app, f"{text}?")
+            await until(lambda: len(app.screen_stack) == 1)
+
+        async def press(key: str, words: str) -> None:
+            await pilot.press(key)
+            await answer(pilot, app, words)
 
         await ask("set", "algorithm.learning_rate=1e-4")
         await until(lambda: supervisor.steered == ["set algorithm.learning_rate=1e-4"])
         await ask("scale", "collection.workers=4")
         await until(lambda: supervisor.scaled == [("collection.workers=4",)])
-        await pilot.press("p", "y")
+        await press("p", "pause the run?")
         await until(lambda: supervisor.steered[1:] == ["pause"])
         supervisor.status = supervisor.status | {"state": "paused"}
         await until(lambda: "resume" in keys_of(app))
-        await pilot.press("s", "y")
+        await press("s", "save a checkpoint")
         await until(lambda: supervisor.steered[2:] == ["save"])
-        await pilot.press("p", "y")
+        await press("p", "resume the run?")
         await until(lambda: supervisor.steered[3:] == ["resume"])
-        await pilot.press("D", "y")
+        await press("D", "end the run?")
         await until(lambda: supervisor.asked == [("hive monitor", False)])
 
 
 async def test_a_supervisor_that_is_gone_is_reported(directory: RunDirectory) -> None:
     app = Monitor(directory, Poller(directory))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: app.view.snapshot)
-        await pilot.pause()
-        assert "supervisor gone since" in shown(app)
+    async with app.run_test(size=(120, 40)):
+        await sees(app, "supervisor gone since")
 
 
 @pytest.mark.full(reason="starts two processes and tmux")
@@ -432,7 +506,7 @@ def test_it_runs_in_a_terminal(directory: RunDirectory) -> None:
     command = f"env -u COLUMNS -u LINES {sys.executable} -m hive monitor {directory.path}"  # its size is tmux's
     subprocess.run([*server, "new-session", "-d", "-x", "60", "-y", "15", command], check=True)
     try:
-        deadline, text = time.monotonic() + 30, ""
+        deadline, text = time.monotonic() + PATIENCE_S, ""
         while not ("supervisor gone since" in text and "q leave" in text) and time.monotonic() < deadline:
             threading.Event().wait(0.2)  # polling without a pause would starve the program
             text = subprocess.run([*server, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout

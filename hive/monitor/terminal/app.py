@@ -14,12 +14,11 @@ from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar
 
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.filter import LineFilter
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Tab, Tabs
 
 from hive.errors import HiveError
@@ -27,6 +26,7 @@ from hive.monitor.actor_detail import Inspection
 from hive.monitor.drawing import DIM, Line
 from hive.monitor.overview import header
 from hive.monitor.poller import Poller
+from hive.monitor.requests import send
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.terminal.actors_pane import ActorsPane, OpenActor
 from hive.monitor.terminal.dialogs import ActorDetail, Ask, Confirm, TextPage
@@ -39,7 +39,7 @@ from hive.monitor.terminal.widgets import Ascii, Block
 from hive.printable import printable, printable_lines
 from hive.records import RunDirectory, find_runs
 from hive.records.regular import open_regular
-from hive.runtime.run.control import ControlClient, open_run
+from hive.runtime.run.control import open_run
 
 __all__ = ["SCREENS", "Inspected", "Monitor", "NewSnapshot", "Noticed", "watch"]
 
@@ -47,13 +47,6 @@ AGAIN_S = 1.0  # seconds between two polls of a run whose supervisor sends nothi
 CRASH_BYTES = 1 << 18  # bytes of a crash report that are shown
 SCREENS = ("overview", "actors", "learning", "logs")
 FOCUS = {"overview": "#overview", "actors": "#actors", "learning": "#curves", "logs": "#lines"}
-NOTICES = {
-    "pause": "the run is pausing",
-    "resume": "the run resumes",
-    "save": "a checkpoint is being written; the event log reports when it is done",
-    "down": "the run is ending: it saves its state",
-    "scale": "the run saves its state and continues with other workers; the event log reports when it is done",
-}
 
 
 class NewSnapshot(Message):
@@ -85,10 +78,10 @@ class Noticed(Message):
 class Monitor(App[None]):
     """The application. It polls `poller` in a thread; with None, messages must be posted from outside (tests)."""
 
-    COMMANDS: ClassVar[set[Any]] = {Commands, *App.COMMANDS}
+    COMMANDS: ClassVar[set[Any]] = {Commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(n), f"go('{name}')", name, show=False) for n, name in enumerate(SCREENS, 1)),
-        Binding("c", "crash", "crash report"),
+        Binding("c", "crash", show=False),
         Binding("colon,question_mark", "command_palette", "commands", key_display=":"),
         Binding("q", "quit", "leave"),
         Binding("ctrl+c", "quit", priority=True, show=False),
@@ -101,6 +94,11 @@ class Monitor(App[None]):
     ContentSwitcher { height: 1fr; }
     #waiting { height: 1fr; }
     .outdated Grid, .outdated Block { text-opacity: 50%; }
+    * { scrollbar-background: $background; scrollbar-corner-color: $background; }
+    Footer.-compact KeyGroup.-compact { margin: 0 1 0 0; padding-left: 0; }
+    Footer.-compact FooterLabel { margin: 0 1 0 0; }
+    SearchIcon { display: none; }
+    Toast { width: 72; max-width: 90%; padding: 0 1; }
     """
 
     def __init__(
@@ -115,6 +113,12 @@ class Monitor(App[None]):
         self.lock = threading.Lock()
         series = (poller or Poller(directory)).series
         self.view = View(directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock)
+        self.panes = (
+            OverviewPane(self.view, id="overview"),
+            ActorsPane(self.view, id="actors-pane"),
+            LearningPane(self.view, id="learning"),
+            LogsPane(self.view, id="logs"),
+        )
         self.leaving = threading.Event()
         self.state = ""
 
@@ -132,10 +136,7 @@ class Monitor(App[None]):
 
     def _header(self, width: int, height: int) -> list[Line]:
         seen = self.view.snapshot
-        lines = header(seen, width) if seen else [[(f" {self.directory.name}", DIM)]]
-        if self.view.readonly:
-            lines[0] = [*lines[0][:-1], ("   readonly", DIM)]
-        return lines
+        return header(seen, width, readonly=self.view.readonly) if seen else [[(f" {self.directory.name}", DIM)]]
 
     def _waiting(self, width: int, height: int) -> list[Line]:
         texts = (self.view.problem or "waiting for the supervisor").splitlines()
@@ -143,12 +144,7 @@ class Monitor(App[None]):
 
     async def on_mount(self) -> None:
         switcher = self.query_one(ContentSwitcher)
-        for pane in (
-            OverviewPane(self.view, id="overview"),
-            ActorsPane(self.view, id="actors-pane"),
-            LearningPane(self.view, id="learning"),
-            LogsPane(self.view, id="logs"),
-        ):
+        for pane in self.panes:
             await switcher.mount(pane)
             pane.display = False
         self.theme_changed_signal.subscribe(self, lambda theme: self._repaint())
@@ -204,9 +200,9 @@ class Monitor(App[None]):
             self.refresh_bindings()
 
     def _repaint(self) -> None:
-        """Draw the current screen in the colours of another theme."""
-        if self.pane is not None:
-            self.pane.repaint()
+        """Draw all screens in the colours of another theme: a hidden table would keep the cells that do not change."""
+        for pane in self.panes:
+            pane.repaint()
 
     # --- messages
 
@@ -253,6 +249,7 @@ class Monitor(App[None]):
             if yes:
                 self._in_thread(request)
 
+        self.clear_notifications()  # they would cover the dialog in a small terminal
         self.push_screen(Confirm(question_of(request, self.view.row(request.actor))), confirmed)
 
     # --- requests to the supervisor
@@ -276,7 +273,7 @@ class Monitor(App[None]):
         """Send the request to the supervisor; runs in its own thread."""
         try:
             with closing(open_run(self.directory)) as client:
-                notice = _send(client, request)
+                notice = send(client, request.kind, actor=request.actor, sets=request.sets, viewer="hive monitor")
             self.post_message(Noticed(notice))
         except HiveError as error:
             self.post_message(Noticed(error.render().removeprefix("error: "), failed=True))
@@ -285,8 +282,6 @@ class Monitor(App[None]):
 
     def commands(self) -> Iterable[Command]:
         """Return the commands of the palette that are possible now."""
-        for name in SCREENS:
-            yield Command(f"screen {name}", "show this screen", partial(self.action_go, name))
         for kind, text in (
             ("pause", "pause the run; its state stays in memory"),
             ("resume", "continue the paused run"),
@@ -302,9 +297,14 @@ class Monitor(App[None]):
             if self.view.may(kind):
                 ask = partial(self._ask, kind, example)
                 yield Command(kind, f"{text}: {example}", ask)
-        yield from self._actor_commands()
         if self._crashes():
             yield Command("crash report", "read the newest crash report", self.action_crash)
+        for name in SCREENS:
+            yield Command(f"screen {name}", "show this screen", partial(self.action_go, name))
+        yield Command("theme", "choose the colours", self.action_change_theme)
+        yield Command("keys", "show the keys of this screen", self.action_show_help_panel)
+        yield Command("leave", "close this view; the run continues", self.action_quit)
+        yield from self._actor_commands()
 
     def _actor_commands(self) -> Iterable[Command]:
         for row in self.view.snapshot.actors if self.view.snapshot else ():
@@ -334,12 +334,8 @@ class Monitor(App[None]):
             if text:
                 self.post_message(Request(kind, sets=text.split()))
 
+        self.clear_notifications()
         self.push_screen(Ask(f"{kind} KEY=VALUE, several separated by blanks", example), given)
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        yield SystemCommand("theme", "choose the colours", self.action_change_theme)
-        yield SystemCommand("keys", "show the keys of this screen", self.action_show_help_panel)
-        yield SystemCommand("leave", "close this view; the run continues", self.action_quit)
 
     def _crashes(self) -> list[Any]:
         return sorted(self.directory.crashes.glob("*.txt"), key=lambda path: path.stat().st_mtime)
@@ -357,23 +353,6 @@ class Monitor(App[None]):
         except OSError as error:
             text = f"cannot be read: {error.strerror}"
         self.push_screen(TextPage([str(reports[-1]), "", *text.splitlines()]))
-
-
-def _send(client: ControlClient, request: Request) -> str:
-    """Send a request; return the notice that says what it does."""
-    if request.kind in ("restart", "kill"):
-        client.kill(request.actor, by_hand=request.kind == "restart")
-        return f"{request.actor} was killed and is being restarted"
-    if request.kind == "set":
-        client.set(request.sets)
-        return f"the run continues with {' '.join(request.sets)}"
-    if request.kind == "scale":
-        client.scale(request.sets)
-    elif request.kind == "down":
-        client.down("hive monitor")
-    else:
-        {"pause": client.pause, "resume": client.resume, "save": client.save}[request.kind]()
-    return NOTICES[request.kind]
 
 
 def watch(directory: RunDirectory, *, ascii_only: bool = False, readonly: bool = False) -> None:

@@ -24,6 +24,7 @@ DETAIL_LOG = 50  # lines of an actor's log in its detail
 BOX = """
     align: center middle;
     & > Vertical { width: 72; max-width: 95%; height: auto; max-height: 95%; padding: 0 1; border: round $accent; }
+    & Label { width: 100%; }
     & Horizontal { height: auto; align-horizontal: right; }
     & Button { margin-left: 1; }
 """

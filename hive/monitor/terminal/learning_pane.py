@@ -1,4 +1,6 @@
-"""The third screen: the run's metrics as curves, in a grid that scrolls. A click enlarges a curve; escape ends that."""
+"""The third screen: the run's metrics as curves, in a grid that scrolls. A click enlarges a curve, as tab and
+enter do; escape ends that.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,32 @@ from hive.monitor.terminal.widgets import Block
 __all__ = ["LearningPane"]
 
 EVERY_S = 3.0  # seconds between two drawings of the curves: they grow slowly
-LEAST, MOST = 7, 16  # height in lines of one curve
+MOST = 16  # greatest height in lines of one curve
 WIDTH = 36  # least width in cells of one curve
 
 
-class Plot(Block):
+class Plot(Block, can_focus=True):
     """One curve."""
 
-    DEFAULT_CSS = "Plot { width: 1fr; &:hover { background: $surface; } }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "enlarge(False)", "enlarge"),
+        Binding("escape", "enlarge(True)", "all curves", key_display="esc"),
+    ]
+    DEFAULT_CSS = "Plot { width: 1fr; height: 1fr; &:hover, &:focus { background: $surface; } }"
 
     def on_click(self) -> None:
-        if self.screen.maximized is self:
+        self.action_enlarge(self.screen.maximized is self)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "enlarge" or parameters == (self.screen.maximized is self,)
+
+    def action_enlarge(self, enlarged: bool) -> None:
+        """Show only this curve, or all again if it is enlarged."""
+        if enlarged:
             self.screen.minimize()
         else:
             self.screen.maximize(self)
+        self.refresh_bindings()
 
     @property
     def allow_maximize(self) -> bool:
@@ -41,11 +55,11 @@ class LearningPane(Vertical):
     """The curves; see the module."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "page", "next page"),
+        Binding("space", "page", "page"),
         Binding("x", "axis", "axis"),
-        Binding("o", "compare", "compare with another run"),
+        Binding("o", "compare", "compare"),
         Binding("b", "switch('band')", "band"),
-        Binding("l", "switch('logarithmic')", "logarithmic"),
+        Binding("l", "switch('logarithmic')", "log"),
     ]
     DEFAULT_CSS = """
     LearningPane VerticalScroll { scrollbar-size: 1 1; }
@@ -61,7 +75,6 @@ class LearningPane(Vertical):
         self.other_name = ""
         self.names: list[str] = []
         self.drawn_t = float("-inf")
-        self.height = LEAST  # lines of each curve
 
     def compose(self) -> ComposeResult:
         yield Block(self._facts, id="facts")
@@ -89,9 +102,7 @@ class LearningPane(Vertical):
                     other=self.other,
                 )
 
-        plot = Plot(content)
-        plot.styles.height = self.height
-        return plot
+        return Plot(content)
 
     def refresh_snapshot(self) -> None:
         """Show the view's series, if the curves were drawn some seconds ago."""
@@ -109,6 +120,8 @@ class LearningPane(Vertical):
             self._arrange()
             grid.remove_children()
             grid.mount_all(self._plot(name) for name in names)
+            if isinstance(self.screen.focused, Plot):  # it is being removed, and the keys of this screen need a focus
+                self.query_one("#curves").focus()
             self.refresh_bindings()
         self._redraw()
 
@@ -119,14 +132,13 @@ class LearningPane(Vertical):
             plot.redraw()
 
     def _arrange(self) -> None:
-        """Give the curves the height that shows as many as fit, or all of the screen to a few."""
-        size = self.query_one("#curves").size
-        across, down = per_page(max(size.width, 1), max(size.height, 1))
+        """Show as many curves as fit, or few in all of the screen. A page has whole rows."""
+        width, height = max(self.size.width - 1, 1), max(self.size.height - 1, 1)  # less the scrollbar and the facts
+        across, down = per_page(width, height)
         rows = min(-(-len(self.names) // across), down) or 1
-        self.height = max(LEAST, min(MOST, size.height // rows))
-        self.query_one("#plots", ItemGrid).styles.grid_rows = str(self.height)
-        for plot in self.query(Plot):
-            plot.styles.height = self.height
+        least, more = divmod(min(height, MOST * rows), rows)
+        heights = [least + (row < more) for row in range(rows)]  # repeated for the rows of the next pages
+        self.query_one("#plots", ItemGrid).styles.grid_rows = " ".join(map(str, heights))
 
     def on_resize(self) -> None:
         self._arrange()
@@ -141,6 +153,8 @@ class LearningPane(Vertical):
             plot.refresh()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "page":
+            return self.screen.maximized is None
         if action == "compare":
             return bool(self._runs()) or self.other is not None
         if action == "switch" and parameters == ("band",):

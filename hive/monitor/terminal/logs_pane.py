@@ -16,18 +16,22 @@ from hive.monitor.terminal.widgets import Block, rich_text, styles_of
 
 __all__ = ["LogsPane"]
 
+NARROW = 100  # width in cells below which names are not aligned and times have no milliseconds
+LEVEL = Binding.Group("level", compact=True)
+
 
 class LogsPane(Vertical):
     """The logs; see the module."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", key_display="/"),
-        Binding("a", "next_actor", "next actor"),
-        Binding("e", "level(3)", "errors"),
-        Binding("w", "level(2)", "warnings"),
-        Binding("i", "level(1)", "info"),
-        Binding("d", "level(0)", "all levels"),
-        Binding("f", "follow", "follow"),
+        Binding("a", "next_actor", "actor"),
+        Binding("e", "level(3)", "errors", group=LEVEL),
+        Binding("w", "level(2)", "warnings", group=LEVEL),
+        Binding("i", "level(1)", "info", group=LEVEL),
+        Binding("d", "level(0)", "all levels", group=LEVEL),
+        Binding("z", "wrap", "wrap"),
+        Binding("f", "follow", "end"),
         Binding("escape", "reset", "show all", show=False),
     ]
     DEFAULT_CSS = """
@@ -43,10 +47,11 @@ class LogsPane(Vertical):
         self.only = ""
         self.search = ""
         self.count = 0  # lines shown
+        self.name_width = 0  # cells of the longest name of an actor
 
     def compose(self) -> ComposeResult:
         yield Block(self._facts, id="facts")
-        yield RichLog(id="lines", max_lines=KEPT, wrap=False, min_width=0)
+        yield RichLog(id="lines", max_lines=KEPT, wrap=True, min_width=0)
         yield Input(placeholder="search", id="search", compact=True)
 
     @property
@@ -56,12 +61,21 @@ class LogsPane(Vertical):
     def _facts(self, width: int, height: int) -> list[Line]:
         facts = [counted(self.count, "line"), LEVELS[self.level], self.only or "all actors"]
         facts += [f"/{self.search}"] if self.search else []
+        facts += [] if self.lines.wrap else ["long lines are cut"]
         return [[(f" {' · '.join(facts)}", DIM)]]
 
     def refresh_snapshot(self) -> None:
         """Add the lines that were written since the last call."""
-        if self.display:
-            self._write([entry for entry in self.view.log.read() if self._matches(entry)])
+        if not self.display:
+            return
+        entries = self.view.log.read()
+        if self._widest() > self.name_width:
+            self.rewrite()
+        else:
+            self._write([entry for entry in entries if self._matches(entry)])
+
+    def _widest(self) -> int:
+        return max(map(len, self.view.log.actors), default=0)
 
     def _matches(self, entry: Entry) -> bool:
         return entry.matches(self.level, self.only, self.search)
@@ -71,13 +85,16 @@ class LogsPane(Vertical):
             styles = styles_of(self.app)
             at_end = self.lines.is_vertical_scroll_end
             for entry in entries:
-                self.lines.write(rich_text(entry_line(entry, self.search), styles), scroll_end=at_end, shrink=False)
+                line = entry_line(entry, self.search, 0 if self.size.width < NARROW else self.name_width)
+                text = rich_text(line, styles, wrapped=self.lines.wrap)
+                self.lines.write(text, scroll_end=at_end, shrink=self.lines.wrap)
         self.count = min(self.count + len(entries), KEPT)
         self.query_one("#facts", Block).redraw()
 
     def rewrite(self) -> None:
         """Write all lines again, after the filter or the theme has changed."""
         self.view.log.read()
+        self.name_width = self._widest()
         self.lines.clear()
         self.count = 0
         self._write([entry for entry in self.view.log.entries if self._matches(entry)])
@@ -88,6 +105,14 @@ class LogsPane(Vertical):
         self.rewrite()
 
     def on_show(self) -> None:
+        self.rewrite()
+
+    def on_resize(self) -> None:
+        if self.lines.wrap:
+            self.rewrite()
+
+    def action_wrap(self) -> None:
+        self.lines.wrap = not self.lines.wrap
         self.rewrite()
 
     def action_level(self, level: int) -> None:

@@ -13,6 +13,7 @@ from textual.message import Message
 
 from hive.monitor.log_view import MergedLog
 from hive.monitor.replay import with_last_rows
+from hive.monitor.requests import ACCEPTED
 from hive.monitor.rows import ActorRow
 from hive.monitor.series import Series
 from hive.monitor.snapshot import Snapshot
@@ -21,21 +22,10 @@ from hive.records import RunDirectory
 __all__ = ["LIVE", "Request", "View", "question_of"]
 
 LIVE = ("running", "draining", "paused")  # states in which a supervisor answers about its actors
-# Request -> states of the run in which the supervisor accepts it.
-ACCEPTED = {
-    "pause": ("running",),
-    "resume": ("paused",),
-    "save": ("running", "paused"),
-    "set": ("running",),
-    "scale": ("running",),
-    "down": ("running", "paused"),
-    "restart": ("running",),
-    "kill": ("running",),
-}
 
 
 class Request(Message):
-    """A request to the supervisor. kind: a key of `ACCEPTED`. actor: the one that it concerns. sets: KEY=VALUE."""
+    """A request to the supervisor. kind: of hive.monitor.requests. actor: the one concerned. sets: KEY=VALUE."""
 
     def __init__(self, kind: str, actor: str = "", sets: Sequence[str] = ()) -> None:
         super().__init__()

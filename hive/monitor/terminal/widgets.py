@@ -42,11 +42,11 @@ R = TypeVar("R")
 Content = Callable[[int, int], list[Line]]
 # Style name -> (variable of the theme, bold).
 COLOURS = {
-    TITLE: ("accent", True),
-    GOOD: ("success", False),
-    WARN: ("warning", False),
-    BAD: ("error", True),
-    SECOND: ("secondary", False),
+    TITLE: ("text-accent", True),
+    GOOD: ("text-success", False),
+    WARN: ("text-warning", False),
+    BAD: ("text-error", True),
+    SECOND: ("text-primary", False),
 }
 
 
@@ -59,9 +59,9 @@ def styles_of(app: App[Any]) -> dict[str, Style]:
     return styles
 
 
-def rich_text(line: Line, styles: Mapping[str, Style]) -> Text:
-    """Return a line as text of rich."""
-    text = Text(no_wrap=True)
+def rich_text(line: Line, styles: Mapping[str, Style], *, wrapped: bool = False) -> Text:
+    """Return a line as text of rich. wrapped: whether it may take several lines."""
+    text = Text(no_wrap=not wrapped)
     for part, style in line:
         text.append(part, styles[style])
     return text

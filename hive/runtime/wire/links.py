@@ -165,11 +165,19 @@ class _Link:
 class LinkServer(_Link):
     """The head's end of the links of one host, whose public key is `accepted`.
 
-    `refused` counts the connections that failed in the handshake: those of strangers.
+    `refused` counts the connections that failed in the handshake: those of strangers. `report` gets a line about them.
     """
 
-    def __init__(self, keys: KeyPair, accepted: str, limit_bytes: int, silent_s: float) -> None:
+    def __init__(
+        self,
+        keys: KeyPair,
+        accepted: str,
+        limit_bytes: int,
+        silent_s: float,
+        report: Callable[[str], None] = LOG.warning,
+    ) -> None:
         super().__init__(zmq.ROUTER, limit_bytes, silent_s)
+        self.report = report
         self.accepted = accepted.encode()
         self.refused = 0
         self.socket.set(zmq.ROUTER_MANDATORY, 1)  # a message to a client that has left is an error, not lost silently
@@ -203,7 +211,7 @@ class LinkServer(_Link):
     def _happened(self, event: int) -> None:
         self.refused += 1
         if self.refused.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood takes a few lines
-            LOG.warning("refused %d connections without the key of this host so far", self.refused)
+            self.report(f"refused {self.refused} connections without the key of this host so far")
 
     def send(self, client: bytes, frames: Frames, *, stable: bool = False) -> bool:
         """Send a message to a client without blocking. Returns False if it has left, or its queue is full.
