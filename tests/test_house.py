@@ -42,6 +42,7 @@ PLACES = {
     "matplotlib": ("comparison/picture.py",),
     "tensorboardX": ("records/tensorboard_sink.py",),
     "wandb": ("records/wandb_sink.py",),
+    "ray": ("hosts/ray_launcher.py",),
     "argcomplete": ("cli/completion.py",),
     "starlette": ("web/",),
     "uvicorn": ("web/",),

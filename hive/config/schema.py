@@ -476,8 +476,8 @@ class HostsConfig:
         choices=("join", "ray"),
     )
     address: str = key(
-        "127.0.0.1",
-        "address of this machine at which the others reach it; with ray the default is the one that Ray uses",
+        "",
+        'address of this machine at which the others reach it; "": 127.0.0.1, with ray the one that Ray uses',
         accepts=str.isprintable,
     )
     port: int = key(

@@ -23,6 +23,9 @@ A host that is silent for `hosts.silence_s` is lost. Its process on the head end
 its actors have `Left`, its slots are repaired, and the successor waits for the host to join again. The collectors there
 begin with the first rollout that the head lacks. Each joining has an incarnation, a number that grows; what comes from
 an older one is refused and counted.
+
+With `hosts.launcher = "ray"`, the actor `launcher` has a Ray cluster start the agents (hive.hosts.launcher). Nothing
+else changes, except that keys are exchanged through Ray instead of files.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ from hive.records.documents import json_text
 from hive.runtime import Actor, Bytes, Inlet, Outlet, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
-from hive.runtime.wire.links import LinkServer
+from hive.runtime.wire.links import KeyPair, LinkServer
 from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
 from hive.storage import samples_in
 from hive.workers import Blueprint
@@ -66,6 +66,7 @@ __all__ = ["HostActor", "HostLink", "RemoteCollector", "RemoteEvaluator"]
 LOOK_S = 0.1  # interval between two looks at the clock: short beside any sensible hosts.silence_s
 FRESH_S = 2.0  # a host that was heard within this time is alive, so another one cannot take its place
 LEVEL_NAMES = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
+LOOPBACK = "127.0.0.1"
 ANSWER_S = 2.5  # deadline of an answer of the agent
 TEXT_SHOWN = 300  # maximum characters of a text of a host in an event
 
@@ -99,6 +100,7 @@ class HostLink:
         self.directory = directory
         self.incoming: dict[int, _Incoming] = {}
         self.server: LinkServer | None = None
+        self.address = ""  # at which the host reaches this process
         self.keys: HeadKeys | None = None
         self.agent: bytes | None = None  # identity of the agent's connection
         self.line: bytes | None = None  # identity of the link process's connection
@@ -124,7 +126,29 @@ class HostLink:
     def open(self) -> Path:
         """Listen, and write the file for `hive join`; return its path. Raises HiveError."""
         hosts, directory = self.config.hosts, RunDirectory.open(self.directory)
-        self.keys = keys_of(directory, self.name)
+        keys = keys_of(directory, self.name)
+        self._listen(keys, hosts.address or LOOPBACK)
+        return write_join_file(directory, self.name, keys, self.address, hosts.silence_s)
+
+    def admit(self, public: str, address: str) -> tuple[str, str]:
+        """Listen for the host with this public key; return the address and the public key of this end.
+
+        `address` is used if the config names none. The keys are new in each process, and only in its memory. A host
+        that has joined with another key is lost.
+        """
+        if self.server is None:
+            own = KeyPair.new()
+            self._listen(HeadKeys(own.public, own.secret, public, ""), self.config.hosts.address or address)
+        elif self.server.accepted != public.encode():
+            if self.agent is None:
+                self.server.accepted = public.encode()
+            else:
+                self.lose("its agent was started again")
+        assert self.keys is not None
+        return self.address, self.keys.public
+
+    def _listen(self, keys: HeadKeys, address: str) -> None:
+        hosts, self.keys = self.config.hosts, keys
         self.incarnation = time.time_ns()  # grows over restarts and resumed runs
         largest = max([self.blueprint.state.bytes, *(a.nbytes for a in self._empty().values())])
         limit = 2 * largest + (1 << 20)
@@ -133,10 +157,9 @@ class HostLink:
         )
         index = list(hosts.cores).index(self.name)
         port = self.keys.port or (hosts.port + index if hosts.port else 0)
-        where = "0.0.0.0" if hosts.listen_everywhere else hosts.address
+        where = "0.0.0.0" if hosts.listen_everywhere else address
         bound = self.server.bind(f"tcp://{where}:{port or '*'}", self.received)
-        address = f"tcp://{hosts.address}:{bound.rpartition(':')[2]}"
-        return write_join_file(directory, self.name, self.keys, address, hosts.silence_s)
+        self.address = f"tcp://{address}:{bound.rpartition(':')[2]}"
 
     def _empty(self) -> Mapping[str, np.ndarray[Any, Any]]:
         layout = self.blueprint.rollout_layout
@@ -380,8 +403,22 @@ class HostActor(Actor):
         self.counters = {name: self.status.counter(name) for name in names}
 
     async def setup(self) -> None:
+        if self.link.config.hosts.launcher != "join":
+            return  # the launcher calls `admit`
         path = self.link.open()
         self.note("waiting", f"host {self.link.name} has not joined: run there `hive join {path}`")
+
+    @endpoint
+    async def admit(self, public: str, address: str) -> list[Tree]:
+        """Accept a host that a launcher has placed, see HostLink.admit."""
+        return list(self.link.admit(public, address))
+
+    @endpoint
+    async def lost(self, public: str, why: str) -> None:
+        """Give the host up at once: its launcher knows that the agent with this public key has exited."""
+        link = self.link
+        if link.agent is not None and link.server is not None and link.server.accepted == public.encode():
+            link.lose(why)
 
     @endpoint
     async def inspect(self, actor: str, stack: bool) -> list[Tree]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hive.hosts.head import HostActor, HostLink, RemoteCollector, RemoteEvaluator
-from hive.runtime import Topology
+from hive.hosts.launcher import Launcher
+from hive.hosts.ray_launcher import RayCluster
+from hive.runtime import Handle, Topology
 from hive.runtime.run.hosts_status import HOST
 from hive.workers import Blueprint
 
@@ -15,6 +17,7 @@ __all__ = ["connect_hosts"]
 def connect_hosts(t: Topology, blueprint: Blueprint, directory: Path) -> None:
     """Put a process for each host into the topology, and its actors into that process. directory: that of the run."""
     config, nobody = blueprint.config, range(0)
+    hosts: dict[str, Handle] = {}
     for name in config.hosts.cores:
         collectors, evaluators = config.placement.get(name, nobody), config.evaluator_placement.get(name, nobody)
         if not collectors and not evaluators:
@@ -27,3 +30,9 @@ def connect_hosts(t: Topology, blueprint: Blueprint, directory: Path) -> None:
             t.connect(t["learner"].behaviour, host.behaviour)
         if evaluators:
             t.substitute(t["evaluator"], evaluators, RemoteEvaluator, process=process, link=link)
+        hosts[name] = host.handle()
+    if hosts and config.hosts.launcher == "ray":
+        wanted = {name: int(config.hosts.cores[name]) for name in hosts}
+        cluster = RayCluster(directory.name, config.hosts.unprotected_ray)
+        silence_s, handles = config.hosts.silence_s, [*hosts.values()]
+        t.add(Launcher, cluster=cluster, wanted=wanted, hosts=handles, run=directory.name, silence_s=silence_s)
