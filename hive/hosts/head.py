@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from hive import __version__
+from hive.clock import Clock, RealClock
 from hive.config import Config, resolved
 from hive.errors import HostLost, UsageError, VersionGone, WireError
 from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
@@ -52,7 +52,7 @@ from hive.records.documents import json_text
 from hive.runtime import Actor, Bytes, Inlet, Outlet, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
-from hive.runtime.wire.links import LinkServer
+from hive.runtime.wire.links import SOCKETS, Links, ServerEnd
 from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
 from hive.storage import samples_in
 from hive.workers import Blueprint
@@ -86,11 +86,22 @@ class _Incoming:
 class HostLink:
     """What the actors of the process share: the connection to the host, and the rollouts that have arrived.
 
-    collectors, evaluators: those that run on the host.
+    collectors, evaluators: those that run on the host. links: makes the end of the link.
     """
 
-    def __init__(self, name: str, blueprint: Blueprint, collectors: range, evaluators: range, directory: Path) -> None:
+    clock: Clock = RealClock()  # its process sets that of its actors
+
+    def __init__(
+        self,
+        name: str,
+        blueprint: Blueprint,
+        collectors: range,
+        evaluators: range,
+        directory: Path,
+        links: Links = SOCKETS,
+    ) -> None:
         self.name = name
+        self.links = links
         self.blueprint = blueprint
         self.config: Config = blueprint.config
         self.collectors = collectors
@@ -98,12 +109,12 @@ class HostLink:
         self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
         self.directory = directory
         self.incoming: dict[int, _Incoming] = {}
-        self.server: LinkServer | None = None
+        self.server: ServerEnd | None = None
         self.keys: HeadKeys | None = None
         self.agent: bytes | None = None  # identity of the agent's connection
         self.line: bytes | None = None  # identity of the link process's connection
         self.incarnation = 0
-        self.heard_s = 0.0  # monotonic time of the last message
+        self.heard_s = 0.0  # time of the last message
         self.lost = ""  # why the host is lost
         self.holds = -1  # newest version of the policy that the host has
         self.sent = -1  # newest version that was sent on this connection
@@ -119,16 +130,20 @@ class HostLink:
         self.numbers = itertools.count(1)
         self.asked: dict[int, asyncio.Future[Answer]] = {}
 
+    def now_s(self) -> float:
+        """Return the monotonic time in seconds."""
+        return self.clock.now_ns() / 1e9
+
     # --- life
 
     def open(self) -> Path:
         """Listen, and write the file for `hive join`; return its path. Raises HiveError."""
         hosts, directory = self.config.hosts, RunDirectory.open(self.directory)
         self.keys = keys_of(directory, self.name)
-        self.incarnation = time.time_ns()  # grows over restarts and resumed runs
+        self.incarnation = 1 + int(1e9 * self.clock.wall())  # grows over restarts and resumed runs
         largest = max([self.blueprint.state.bytes, *(a.nbytes for a in self._empty().values())])
         limit = 2 * largest + (1 << 20)
-        self.server = LinkServer(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
+        self.server = self.links.server(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
         index = list(hosts.cores).index(self.name)
         port = self.keys.port or (hosts.port + index if hosts.port else 0)
         where = "0.0.0.0" if hosts.listen_everywhere else hosts.address
@@ -171,7 +186,7 @@ class HostLink:
             elif message.incarnation != self.incarnation:  # type: ignore[attr-defined]
                 self._refuse_late(client, message)
             else:
-                self.heard_s = time.monotonic()
+                self.heard_s = self.now_s()
                 HANDLERS[type(message)](self, client, message, frames[1:])
         except (WireError, IndexError, ValueError) as error:
             self.bad += 1
@@ -193,16 +208,16 @@ class HostLink:
             )
             self._send(client, Refused(f"this host has {printable(theirs, TEXT_SHOWN)}, and the head has {ours}", True))
         elif message.incarnation == self.incarnation:  # the same agent, by a new connection
-            self.agent, self.heard_s = client, time.monotonic()
+            self.agent, self.heard_s = client, self.now_s()
         elif message.incarnation:
             self._refuse_late(client, Attach(message.incarnation, ""))
         elif self.agent is not None:
-            if time.monotonic() - self.heard_s < FRESH_S:
+            if self.now_s() - self.heard_s < FRESH_S:
                 self._send(client, Refused(f"host {self.name} has joined already, and is alive", final=False))
             else:
                 self.lose("it has joined again")
         else:
-            self.agent, self.heard_s = client, time.monotonic()
+            self.agent, self.heard_s = client, self.now_s()
             machine = printable(message.machine, TEXT_SHOWN)
             self.note("joined", f"host {self.name} has joined: {machine}, {message.cores} cores, process {message.pid}")
             self._send(client, Accepted(self.incarnation, resolved(without_hosts(self.config)).decode(), self._part()))
@@ -368,6 +383,7 @@ class HostActor(Actor):
     def __init__(self, link: HostLink) -> None:
         self.link = link
         link.note = self.note
+        link.clock = self.clock
         self.schedule = link.blueprint.schedule()
         self.in_order = self.schedule.collection.behaviour_version(0) != LATEST
         self.waiting = self.status.phase(f"wait {link.name}"[:23], WAIT_IN)
@@ -409,7 +425,7 @@ class HostActor(Actor):
         while True:
             await asyncio.sleep(LOOK_S)
             self._count()
-            silent_s = time.monotonic() - link.heard_s
+            silent_s = link.now_s() - link.heard_s
             if link.agent is not None and silent_s > limit_s:
                 link.lose(f"it has been silent for {silent_s:.0f} s")
             if link.lost:

@@ -9,13 +9,13 @@ Both share a `RunLink`, and their process has two actors, so that its event loop
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
 
+from hive.clock import Clock, RealClock
 from hive.errors import WireError
 from hive.hosts.files import HostFacts
 from hive.hosts.messages import TO_HOST, Attach, End, Evaluate, Evaluated, Holds, Ping, Policy, Pong, RolloutSent, Taken
@@ -24,7 +24,7 @@ from hive.records import process_start_time
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, SlotInlet
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
-from hive.runtime.wire.links import LinkClient
+from hive.runtime.wire.links import SOCKETS, ClientEnd, Links
 from hive.runtime.wire.messages import Message, decode, encode, type_set
 from hive.workers import Blueprint
 from hive.workers.messages import Evaluation, EvaluationDue, RolloutReady, Weights
@@ -35,14 +35,17 @@ PING_S = 0.25  # interval of pings: several in any sensible hosts.silence_s
 
 
 class RunLink:
-    """The connection of this host's actors to the head."""
+    """The connection of this host's actors to the head. `links` makes the end of the link."""
 
-    def __init__(self, facts: HostFacts, blueprint: Blueprint) -> None:
+    clock: Clock = RealClock()  # its process sets that of its actors
+
+    def __init__(self, facts: HostFacts, blueprint: Blueprint, links: Links = SOCKETS) -> None:
         self.facts = facts
+        self.links = links
         self.shape = shape_of(blueprint)
         self.block_bytes = blueprint.flat.block_bytes
         self.state_bytes = blueprint.state.bytes
-        self.client: LinkClient | None = None
+        self.client: ClientEnd | None = None
         self.attached = False  # whether the head has answered on this connection
         self.unsent: deque[Slot] = deque()
         self.untaken: dict[int, deque[Slot]] = {}  # collector -> claimed rollouts that the head may lack, oldest first
@@ -52,16 +55,25 @@ class RunLink:
         self.evaluated: dict[int, tuple[Message, Frames]] = {}  # evaluator -> its last result, as it was sent
         self.requested: dict[int, int] = {}  # evaluator -> the turn that it was last asked to evaluate
         self.arrived = asyncio.Event()
-        self.heard_s = time.monotonic()
+        self.heard_s = 0.0  # time of the last message
         self.round_trip_ns = 0
         self.ended = ""  # why this part of the run ends
         self.holds = -1
         self.retire: Callable[[Slot], None] = lambda slot: None
         self.bad = 0
 
+    def now_s(self) -> float:
+        """Return the monotonic time in seconds."""
+        return self.clock.now_ns() / 1e9
+
+    def agent_exited(self) -> bool:
+        """Return whether the agent of this host has exited."""
+        return process_start_time(self.facts.agent) != self.facts.agent_start
+
     def open(self) -> None:
         limit = 2 * max(self.block_bytes, self.state_bytes) + (1 << 20)
-        self.client = LinkClient(self.facts.keys, self.facts.head, limit, self.facts.silence_s)
+        self.heard_s = self.now_s()
+        self.client = self.links.client(self.facts.keys, self.facts.head, limit, self.facts.silence_s)
         self.client.connect(self.facts.address, self._received, self._connected)
 
     def close(self) -> None:
@@ -84,7 +96,7 @@ class RunLink:
 
     def ping(self) -> None:
         waiting = sum(map(len, self.untaken.values()))
-        self.send(Ping(self.facts.incarnation, time.monotonic_ns(), self.round_trip_ns, waiting))
+        self.send(Ping(self.facts.incarnation, self.clock.now_ns(), self.round_trip_ns, waiting))
 
     # --- rollouts
 
@@ -123,7 +135,7 @@ class RunLink:
     # --- everything else
 
     def _received(self, frames: Frames) -> None:
-        self.heard_s = time.monotonic()
+        self.heard_s = self.now_s()
         try:
             message = decode(frames[:1], TO_HOST)
             HANDLERS[type(message)](self, message, frames[1:])
@@ -156,7 +168,7 @@ class RunLink:
         self.send(result, *frames)
 
     def _pong(self, message: Pong, frames: Frames) -> None:
-        self.round_trip_ns = max(1, time.monotonic_ns() - message.sent_ns)
+        self.round_trip_ns = max(1, self.clock.now_ns() - message.sent_ns)
 
     def _end(self, message: End, frames: Frames) -> None:
         self.ended = message.reason
@@ -217,6 +229,7 @@ class PolicyImporter(Actor):
     def __init__(self, link: RunLink) -> None:
         self.link = link
         link.warn = self.log.warning
+        link.clock = self.clock
         self.waiting = self.status.phase("wait head", WAIT_IN)
 
     async def setup(self) -> None:
@@ -262,10 +275,10 @@ class PolicyImporter(Actor):
         while not self.link.ended:
             self.link.ping()
             await asyncio.sleep(PING_S)
-            silent_s = time.monotonic() - self.link.heard_s
+            silent_s = self.link.now_s() - self.link.heard_s
             if silent_s > facts.silence_s:
                 self.link.ended = f"the head has been silent for {silent_s:.0f} s"
-            elif process_start_time(facts.agent) != facts.agent_start:
+            elif self.link.agent_exited():
                 self.link.ended = "the agent of this host has exited"
         self.link.arrived.set()
 
