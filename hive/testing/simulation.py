@@ -26,7 +26,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn
 
@@ -197,6 +197,7 @@ class SimulatedRun:
         self.loop = loop = planned.loop
         self.chance = loop.chance
         self.supervisor = supervisor
+        self.others: list[SimulatedRun] = []  # of other machines
         self.fork = fork
         self.machine = supervisor.machine if supervisor else ""
         self.outside = supervisor.context if supervisor else contextvars.Context()  # of the supervisor
@@ -219,7 +220,15 @@ class SimulatedRun:
 
     def beside(self, topology: Topology, supervisor: SimulatedProcess, fork: Callable[[Any], Any]) -> SimulatedRun:
         """Return another run in the same loop, that of another machine."""
-        return SimulatedRun(topology, topology.plan(), self.planned, self.result, supervisor, fork)
+        run = SimulatedRun(topology, topology.plan(), self.planned, self.result, supervisor, fork)
+        self.others.append(run)
+        return run
+
+    def begin(self, process: SimulatedProcess, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine in a process that its process table does not start."""
+        task: asyncio.Task[None] = self.loop.create_task(work, context=process.context)
+        self.processes.tasks.append((process, task))
+        return task
 
     def own_topology(self) -> Topology:
         """Return the topology as a new process has it: what its actors share, no other process has."""
@@ -389,7 +398,8 @@ def simulate(
     settings = settings or Settings(restarts=NO_LIMIT)
     with _kills_within_operations(run) if (faults.deaths and faults.torn) or at else nullcontext():
         loop.run_until_complete(_simulate(run, settings, limit_s, beside(run) if beside else nullcontext()))
-        loop.run_until_complete(run.processes.close())
+        for each in (*run.others, run):
+            loop.run_until_complete(each.processes.close())
     return result
 
 
