@@ -347,11 +347,17 @@ class HostLink:
         finally:
             del self.evaluating[due.evaluator]
 
-    def send_policy(self, version: int, block: np.ndarray[Any, Any]) -> None:
-        """Send a version of the policy, which is copied."""
-        if self._send(self.line, Policy(version), block.data):
+    def send_policy(self, version: int, block: np.ndarray[Any, Any]) -> bool:
+        """Send a version of the policy, which is copied. Returns False without a connection, or if its queue is full.
+
+        A version that the host has meanwhile is not sent.
+        """
+        if version > max(self.holds, self.sent):
+            if not self._send(self.line, Policy(version), block.data):
+                return False
             self.sent = version
             self.unheld.append(version)
+        return True
 
 
 EVALUATIONS = type_set([Evaluation])
@@ -462,20 +468,25 @@ class HostActor(Actor):
                 link.changed.clear()
                 await link.changed.wait()
             version, block = await self._next_policy()
-            if version > max(link.holds, link.sent):
-                link.send_policy(version, block)
+            sent = link.send_policy(version, block)
+            if sent:
                 self.status.show_version(version, self.behaviour.latest - version)
             self.behaviour.unpin()
+            if not sent:  # the connection is broken, or its queue full: wait for another one, or for room
+                await asyncio.sleep(LOOK_S)
 
     async def _next_policy(self) -> tuple[int, Bytes]:
-        """Pin the version to send next, once it is published."""
-        wanted = max(self.link.holds, self.link.sent) + 1
-        if self.in_order:
-            return await self.behaviour.pin(max(wanted, self._oldest_needed()))
-        with contextlib.suppress(VersionGone):
-            await self.behaviour.pin(wanted)
-            self.behaviour.unpin()
-        return await self.behaviour.pin(LATEST)
+        """Pin the version to send next, once it is published. A new connection may change which one that is."""
+        link, board = self.link, self.behaviour.board
+
+        def pinned() -> int | None:
+            wanted = max(link.holds, link.sent) + 1
+            if self.in_order:
+                return board.view.pin(board.reader, max(wanted, self._oldest_needed()))
+            return board.view.pin(board.reader, LATEST) if board.latest >= wanted else None
+
+        block = await board.waiter.until(pinned, board.phase, memory=True)
+        return board.view.words.version(block), board.view.blocks[block]
 
     def _oldest_needed(self) -> int:
         """Return the oldest version that a rollout is made with which the head lacks."""

@@ -85,6 +85,8 @@ class SimulatedProcesses:
     async def start(self, process: str, incarnation: int, address: str) -> int:
         run = self.run
         simulated = SimulatedProcess(process, incarnation, run.machine)
+        if run.supervisor is not None:  # one machine may have several runs, one after another
+            simulated.label = f"{run.supervisor}/{process}-{incarnation}"
         simulated.kill = functools.partial(self.kill, process)
         self.pids += 1
         context = NodeContext(

@@ -114,12 +114,13 @@ def schedule(seed: int) -> Schedule:
         f"run.carrier={chance.choice(('slots', 'slots', 'zmq'))}",
         f"checkpoint.every={chance.choice(('{}', '{updates=2}'))}",
     ]
-    for table, mode in zip(("collection", "gradients"), modes, strict=True):
+    lags = [0 if mode == "synchronous" else chance.randint(1, 3) for mode in modes]
+    for table, mode, lag in zip(("collection", "gradients"), modes, lags, strict=True):
         sets.append(f"{table}.communication={mode}")
-        if mode != "synchronous":
-            sets.append(f"{table}.max_lag={chance.randint(1, 3)}")
-    least = max(2, -(-workers // collectors)) if modes[0] == "asynchronous" else 2
-    sets.append(f"collection.slots={least + chance.randint(0, 2)}")
+        if lag:
+            sets.append(f"{table}.max_lag={lag}")
+    least = -(-workers // collectors) if modes[0] == "asynchronous" else lags[0] + 2
+    sets.append(f"collection.slots={max(2, least) + chance.randint(0, 2)}")
     if chance.random() < 0.5:
         where = [*dict.fromkeys(chance.choice((*names, "head")) for _ in range(2))]
         quoted = ",".join(f'"{name}"' for name in where)
