@@ -211,7 +211,7 @@ class Agent:
         self.report(f"waiting for the head of {self.join.run} at {self.join.address}")
         while not self.stopped:
             self._ask()
-            await self._changed(ASK_S)
+            await self._answered()
             if (accepted := self._acceptance()) is not None:
                 return accepted
             if (end := self._ended()) is not None and not end.rejoin:
@@ -223,6 +223,14 @@ class Agent:
                     "the newest of this run; --wait SECONDS waits longer",
                 )
         return None
+
+    async def _answered(self) -> None:
+        """Wait until it is time to ask again, or not to ask any more. A refusal is no reason to ask sooner."""
+        until_s = self._now_s() + ASK_S
+        while (left_s := until_s - self._now_s()) > 0 and not (self.stopped or self.accepted):
+            if self.end is not None and not self.end.rejoin:
+                return
+            await self._changed(left_s)
 
     # --- the part
 
