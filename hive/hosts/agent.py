@@ -189,6 +189,8 @@ class Agent:
                 self.end = message
             elif isinstance(message, Ask):
                 self.asks.append(message)
+            else:
+                return  # a Pong shows only that the head is alive
             self.changed.set()
 
     def _ended(self) -> End | None:
