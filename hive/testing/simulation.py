@@ -272,6 +272,7 @@ class SimulatedRun:
             outcome = await supervisor.run()
         finally:
             checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
         return outcome
 
     def power_off(self) -> None:

@@ -157,8 +157,8 @@ class Records:
     turns: World
     wrong: list[str] = field(default_factory=list)
     joined: dict[tuple[str, int], int] = field(default_factory=dict)  # (host, incarnation) -> its number, from 1
-    claimed: dict[int, int] = field(default_factory=dict)  # collector -> the last rollout that a consumer got
-    gaps: list[str] = field(default_factory=list)
+    claimed: dict[int, set[int]] = field(default_factory=dict)  # collector -> its rollouts that a consumer has got
+    last: dict[tuple[str, int], int] = field(default_factory=dict)  # (consumer, collector) -> the last of them
     values: dict[int, float] = field(default_factory=dict)  # behaviour version -> its first parameter
     late: Counter[str] = field(default_factory=Counter)  # messages of earlier incarnations, by host
     requests: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)  # see `request`
@@ -168,17 +168,19 @@ class Records:
         if text not in self.wrong:
             self.wrong.append(text)
 
-    def claim(self, slot: Slot, version: int) -> None:
+    def claim(self, consumer: str, slot: Slot, version: int) -> None:
         """Check a rollout that a consumer on the head has got. version: that it must have, or LATEST."""
         header, source = slot.arrays["header"], slot.producer
         name = f"rollout {slot.sequence} of collector {source}"
         if (int(header[SOURCE]), int(header[SEQUENCE])) != (source, slot.sequence):
             self.fail(f"{name} has the content of rollout {header[SEQUENCE]} of collector {header[SOURCE]}")
-        if slot.sequence <= (last := self.claimed.get(source, -1)):
-            self.fail(f"{name} was received after rollout {last}")
-        elif slot.sequence > last + 1:
-            self.gaps.append(f"{name} was received, and rollout {last + 1} never")
-        self.claimed[source] = slot.sequence
+        claimed = self.claimed.setdefault(source, set())
+        if slot.sequence in claimed:
+            self.fail(f"{name} was received twice")
+        if slot.sequence <= (last := self.last.get((consumer, source), -1)):
+            self.fail(f"{name} was received by {consumer} after rollout {last}")
+        self.last[consumer, source] = slot.sequence
+        claimed.add(slot.sequence)
         made, value = int(header[VERSION]), float(slot.arrays["rewards"][0, 0])
         if version not in (LATEST, made):
             self.fail(f"{name} was made with version {made} instead of {version}")
@@ -238,7 +240,7 @@ class _GradientWorkerActor(trainer._GradientWorkerActor):
 
         async def checked(producer: int | None = None, sequence: int = -1) -> Slot:
             slot = await claim(producer, sequence)
-            records.claim(slot, self.schedule.collection.behaviour_version(slot.sequence))
+            records.claim(self.name, slot, self.schedule.collection.behaviour_version(slot.sequence))
             return slot
 
         self.rollouts.claim = checked  # type: ignore[method-assign]
@@ -601,5 +603,7 @@ def _judge(simulation: Simulation, planned: Schedule, records: Records) -> None:
     trainer._judge(simulation, shown, config, records.turns)
     consumers = ("gradient-worker", "learner")
     died = any(word in line for line in simulation.history for word in (f" {name}" for name in consumers))
-    if records.gaps and not died:
-        wrong += records.gaps[:3]
+    for source, claimed in records.claimed.items():
+        missing = sorted({*range(max(claimed))} - claimed)
+        if missing and not died:
+            wrong.append(f"rollouts of collector {source} that no consumer got: {missing[:5]}")
