@@ -228,11 +228,11 @@ class Agent:
 
     async def _answered(self) -> None:
         """Wait until it is time to ask again, or not to ask any more. A refusal is no reason to ask sooner."""
-        until_s = self._now_s() + ASK_S
-        while (left_s := until_s - self._now_s()) > 0 and not (self.stopped or self.accepted):
-            if self.end is not None and not self.end.rejoin:
-                return
-            await self._changed(left_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ASK_S):
+                while not (self.stopped or self.accepted or (self.end is not None and not self.end.rejoin)):
+                    await self.changed.wait()
+                    self.changed.clear()
 
     # --- the part
 

@@ -278,6 +278,7 @@ class HostLink:
             self._send(client, Taken(collector, incoming.lacks))
 
     def _status(self, client: bytes, message: HostStatus, frames: Frames) -> None:
+        self.agent = client  # the Join of a new connection may be lost
         self._send(client, Pong(0))  # the head is alive
         if message.status:
             path = hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json"
