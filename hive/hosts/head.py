@@ -107,6 +107,7 @@ class HostLink:
         self.collectors = collectors
         self.evaluators = evaluators
         self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
+        self.unsent: set[int] = set()  # evaluators whose request this connection does not have
         self.directory = directory
         self.incoming: dict[int, _Incoming] = {}
         self.server: ServerEnd | None = None
@@ -238,12 +239,16 @@ class HostLink:
             )
             self.lose("its environment or hive differs from the head's, so its rollouts do not fit")
             return
-        self.line, self.sent = client, -1
-        self.unheld.clear()
+        self._begin(client)
         for collector, incoming in self.incoming.items():
             self._send(client, Taken(collector, incoming.lacks))
-        for request, parts, _ in self.evaluating.values():
-            self._send(client, request, *parts)
+
+    def _begin(self, client: bytes) -> None:
+        """The link process has a new connection: what was on its way may be lost."""
+        self.line, self.sent = client, -1
+        self.unheld.clear()
+        self.unsent = {*self.evaluating}
+        self._send_requests()
         self.attached.set()
         self.changed.set()
 
@@ -274,6 +279,11 @@ class HostLink:
     def _ping(self, client: bytes, message: Ping, frames: Frames) -> None:
         self.round_trip_s, self.waiting = message.round_trip_ns / 1e9, message.waiting
         self._send(client, Pong(message.sent_ns))
+        if not self.attached.is_set():
+            return  # its Attach has yet to come
+        if client != self.line:  # the last message of an older connection came after the Attach of this one
+            self._begin(client)
+        self._send_requests()
         for collector, incoming in self.incoming.items():
             self._send(client, Taken(collector, incoming.lacks))
 
@@ -342,11 +352,20 @@ class HostLink:
         request, parts = Evaluate(due.evaluator, due.turn), [*encode(due), weights.tobytes()]
         result: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
         self.evaluating[due.evaluator] = request, parts, result
-        self._send(self.line, request, *parts)
+        self.unsent.add(due.evaluator)
+        self._send_requests()
         try:
             return await result
         finally:
             del self.evaluating[due.evaluator]
+            self.unsent.discard(due.evaluator)
+
+    def _send_requests(self) -> None:
+        """Send the requests that this connection does not have, as far as there is room."""
+        for evaluator in sorted(self.unsent):
+            request, parts, _ = self.evaluating[evaluator]
+            if self._send(self.line, request, *parts):
+                self.unsent.discard(evaluator)
 
     def send_policy(self, version: int, block: np.ndarray[Any, Any]) -> bool:
         """Send a version of the policy, which is copied. Returns False without a connection, or if its queue is full.

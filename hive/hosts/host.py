@@ -53,6 +53,7 @@ class RunLink:
         self.policies: deque[tuple[int, Frames]] = deque()
         self.requests: deque[tuple[EvaluationDue, Frames]] = deque()
         self.evaluated: dict[int, tuple[Message, Frames]] = {}  # evaluator -> its last result, as it was sent
+        self.unsent_results: set[int] = set()  # evaluators whose last result found no room
         self.requested: dict[int, int] = {}  # evaluator -> the turn that it was last asked to evaluate
         self.arrived = asyncio.Event()
         self.heard_s = 0.0  # time of the last message
@@ -95,6 +96,14 @@ class RunLink:
         return self.client.send([*encode(message), *frames], stable=bool(frames))
 
     def ping(self) -> None:
+        """Show that this end is alive, and repeat what may not have been sent because a queue was full."""
+        if not self.attached:
+            self.send(Attach(self.facts.incarnation, self.shape))
+        self.send(Holds(self.facts.incarnation, self.holds))
+        for evaluator in [*self.unsent_results]:
+            result, frames = self.evaluated[evaluator]
+            if self.send(result, *frames):
+                self.unsent_results.discard(evaluator)
         waiting = sum(map(len, self.untaken.values()))
         self.send(Ping(self.facts.incarnation, self.clock.now_ns(), self.round_trip_ns, waiting))
 
@@ -165,7 +174,8 @@ class RunLink:
         """Send a result, and keep it for a new connection."""
         result, frames = Evaluated(self.facts.incarnation, evaluator, made.turn), encode(made)
         self.evaluated[evaluator] = result, frames
-        self.send(result, *frames)
+        if not self.send(result, *frames):
+            self.unsent_results.add(evaluator)
 
     def _pong(self, message: Pong, frames: Frames) -> None:
         self.round_trip_ns = max(1, self.clock.now_ns() - message.sent_ns)
