@@ -207,7 +207,7 @@ class Agent:
     # --- joining
 
     async def _joined(self) -> Accepted | None:
-        """Ask until the head accepts this host; None if the agent is stopped."""
+        """Ask until the head accepts this host; None if the agent is stopped, or the run has ended."""
         self.incarnation, self.accepted, self.end, self.refused = 0, None, None, ""
         began_s = self._now_s()
         self.report(f"waiting for the head of {self.join.run} at {self.join.address}")
@@ -217,6 +217,9 @@ class Agent:
             if (accepted := self._acceptance()) is not None:
                 return accepted
             if (end := self._ended()) is not None and not end.rejoin:
+                if end.reason != self.refused:  # the run ended while this host was away
+                    self.report(f"left {self.join.run}: {end.reason}")
+                    return None
                 raise UsageError(f"the head refuses this host: {end.reason}")
             if self._now_s() - began_s > self.wait_s:
                 raise HostLost(

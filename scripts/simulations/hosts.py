@@ -161,8 +161,14 @@ class Records:
     last: dict[tuple[str, int], int] = field(default_factory=dict)  # (consumer, collector) -> the last of them
     values: dict[int, float] = field(default_factory=dict)  # behaviour version -> its first parameter
     late: Counter[str] = field(default_factory=Counter)  # messages of earlier incarnations, by host
-    requests: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)  # see `request`
+    requests: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
+    """(evaluator, turn) -> when it was sent to a host, and when it was answered, in virtual seconds."""
+    history: list[str] = field(default_factory=list)  # faults and the steps of agents
     evaluated: Counter[int] = field(default_factory=Counter)  # turns whose evaluation reached the recorder
+
+    def quiet(self, since_s: float) -> bool:
+        """Return whether nothing has happened to any machine from a time on."""
+        return all(float(line.split()[0]) < since_s for line in self.history)
 
     def fail(self, text: str) -> None:
         if text not in self.wrong:
@@ -541,6 +547,7 @@ class _Hosts:
     async def beside(self, run: SimulatedRun) -> AsyncIterator[None]:
         """Let the hosts live while the run of the head does, and then wait until they have ended."""
         self.run = run
+        self.records.history = run.history
         self.links = SimulatedLinks(run.loop, self.planned.links, SILENCE_S, run.history)
         config = self.records.config
         names = [
@@ -603,7 +610,12 @@ def _judge(simulation: Simulation, planned: Schedule, records: Records) -> None:
     trainer._judge(simulation, shown, config, records.turns)
     consumers = ("gradient-worker", "learner")
     died = any(word in line for line in simulation.history for word in (f" {name}" for name in consumers))
-    for source, claimed in records.claimed.items():
-        missing = sorted({*range(max(claimed))} - claimed)
-        if missing and not died:
-            wrong.append(f"rollouts of collector {source} that no consumer got: {missing[:5]}")
+    # What was dropped at the end of the run may lie before what another consumer got.
+    dropped = outcome.channels["rollouts"]["dropped"].get("run_ended", 0)
+    missing = [(c, r) for c, claimed in records.claimed.items() for r in range(max(claimed)) if r not in claimed]
+    if len(missing) > dropped and not died:
+        wrong.append(f"rollouts that no consumer got: {missing[:5]}")
+    now_s = simulation.virtual_s
+    for (evaluator, turn), (asked_s, answered_s) in records.requests.items():
+        if answered_s == math.inf and now_s - asked_s > SILENCE_S + ANSWERED_S and records.quiet(asked_s):
+            wrong.append(f"evaluator {evaluator} never got the evaluation of turn {turn}")
