@@ -6,6 +6,7 @@ The module `mutation.replay_faults` has those of the replay memory and of DQN.
 from __future__ import annotations
 
 from mutation.mutant import Mutant
+from mutation.host_faults import HOSTS
 from mutation.replay_faults import REPLAYS
 
 __all__ = ["MUTANTS", "UNDETECTABLE"]
@@ -406,6 +407,7 @@ MUTANTS = (
     *SPACES,
     *NOVELTIES,
     *REPLAYS,
+    *HOSTS,
 )
 
 UNDETECTABLE = {
