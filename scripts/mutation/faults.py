@@ -5,8 +5,8 @@ The module `mutation.replay_faults` has those of the replay memory and of DQN.
 
 from __future__ import annotations
 
-from mutation.mutant import Mutant
 from mutation.host_faults import HOSTS
+from mutation.mutant import Mutant
 from mutation.replay_faults import REPLAYS
 
 __all__ = ["MUTANTS", "UNDETECTABLE"]
