@@ -13,7 +13,7 @@ from typing import NoReturn
 from hive.testing.fakes import Faults, Half
 from hive.testing.simulated_process import NEVER, SimulatedLoop, SimulatedProcess, current_process
 
-__all__ = ["PlannedFaults"]
+__all__ = ["MOST_TORN", "PlannedFaults"]
 
 MOST_TORN = 32  # maximum kills within an operation: each adds some 20 calls to the stack; further ones are at an await
 
