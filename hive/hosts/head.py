@@ -273,7 +273,9 @@ class HostLink:
     def _evaluated(self, client: bytes, message: Evaluated, frames: Frames) -> None:
         if message.evaluator in self.evaluating:
             request, _, result = self.evaluating[message.evaluator]
-            if request.turn == message.turn and not result.done():
+            if request.turn == message.turn and not result.done() and not frames:
+                result.set_exception(VersionGone("its evaluator was killed"))
+            elif request.turn == message.turn and not result.done():
                 result.set_result(cast(Evaluation, decode(frames[:1], EVALUATIONS)))
 
     def _ping(self, client: bytes, message: Ping, frames: Frames) -> None:
@@ -348,7 +350,10 @@ class HostLink:
         self._send(self.line, Taken(collector, incoming.lacks))
 
     async def evaluate(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
-        """Have the host evaluate weights; waits for the result, also while the host is away."""
+        """Have the host evaluate weights; waits for the result, also while the host is away.
+
+        Raises VersionGone if it was lost with its evaluator.
+        """
         request, parts = Evaluate(due.evaluator, due.turn), [*encode(due), weights.tobytes()]
         result: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
         self.evaluating[due.evaluator] = request, parts, result

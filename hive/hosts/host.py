@@ -53,6 +53,7 @@ class RunLink:
         self.policies: deque[tuple[int, Frames]] = deque()
         self.requests: deque[tuple[EvaluationDue, Frames]] = deque()
         self.evaluated: dict[int, tuple[Message, Frames]] = {}  # evaluator -> its last result, as it was sent
+        self.begun: dict[int, int] = {}  # evaluator -> the turn that it was last given, and has not answered
         self.unsent_results: set[int] = set()  # evaluators whose last result found no room
         self.requested: dict[int, int] = {}  # evaluator -> the turn that it was last asked to evaluate
         self.arrived = asyncio.Event()
@@ -170,10 +171,12 @@ class RunLink:
             self.requests.append((due, frames[1:]))
             self.arrived.set()
 
-    def evaluation(self, evaluator: int, made: Evaluation) -> None:
-        """Send a result, and keep it for a new connection."""
-        result, frames = Evaluated(self.facts.incarnation, evaluator, made.turn), encode(made)
+    def evaluation(self, evaluator: int, turn: int, made: Evaluation | None) -> None:
+        """Send a result, None if it was lost, and keep it for a new connection."""
+        result, frames = Evaluated(self.facts.incarnation, evaluator, turn), encode(made) if made else []
         self.evaluated[evaluator] = result, frames
+        if self.begun.get(evaluator) == turn:
+            del self.begun[evaluator]
         if not self.send(result, *frames):
             self.unsent_results.add(evaluator)
 
@@ -225,7 +228,7 @@ class RolloutExporter(Actor):
         async for made in self.evaluations:
             evaluator = next((index for index, turn in asked.items() if turn == made.turn), None)
             if evaluator is not None:
-                self.link.evaluation(evaluator, made)
+                self.link.evaluation(evaluator, made.turn, made)
 
 
 class PolicyImporter(Actor):
@@ -277,13 +280,27 @@ class PolicyImporter(Actor):
             self.weights.begin()[:] = np.frombuffer(frames[0], np.uint8)
             self.weights.publish(due.turn)
         self.weights.board.hold(due.evaluator - self.link.facts.evaluators[0], due.turn)
+        self.link.begun[due.evaluator] = due.turn
         await self.due.send(due)
+
+    def _find_lost(self, suspected: set[int]) -> set[int]:
+        """Report evaluations whose evaluator has been killed: nothing holds their weights, and no result came.
+
+        suspected: the evaluators that held nothing a moment ago, whose result may still be on its way. Returns those of
+        now.
+        """
+        first, board, link = self.link.facts.evaluators[0], self.weights, self.link
+        idle = {each for each in link.begun if not board.board.view.words.pinned(each - first)}
+        for evaluator in sorted(idle & suspected):
+            link.evaluation(evaluator, link.begun[evaluator], None)
+        return idle - suspected
 
     async def _watch(self) -> None:
         """Ping the head; return when it is silent, or this host's agent has exited."""
-        facts = self.link.facts
+        facts, suspected = self.link.facts, set[int]()
         while not self.link.ended:
             self.link.ping()
+            suspected = self._find_lost(suspected)
             await asyncio.sleep(PING_S)
             silent_s = self.link.now_s() - self.link.heard_s
             if silent_s > facts.silence_s:
