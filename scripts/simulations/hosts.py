@@ -544,6 +544,9 @@ class _Hosts:
             return value
         link = _HostLink(value.name, value.blueprint, value.collectors, value.evaluators, value.directory, self.links)
         link.records = self.records
+        for key, (_, answered_s) in [*self.records.requests.items()]:
+            if key[0] in value.evaluators and answered_s == math.inf:  # lost with the process before
+                del self.records.requests[key]
         return link
 
     @contextlib.asynccontextmanager
