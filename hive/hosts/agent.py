@@ -6,6 +6,9 @@ The part is an ordinary run: a supervisor, a fork server, shared memory, status 
 head about rollouts and policies (hive.hosts.host). The agent sends the status and the logs of the part, and keeps
 nothing: its folder is removed at the end. If the agent is killed, the link process notices and ends the part.
 
+`Agent` decides when to join, to run the part, to end it and to exit. It reaches processes and files only through a
+`Part`, and the head through a link, which the simulator replaces.
+
 This module imports no torch: it starts fast, and the fork server imports torch while the agent waits.
 """
 
@@ -23,11 +26,12 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import uvloop
 
 from hive import __version__
+from hive.clock import Clock, RealClock
 from hive.errors import HiveError, HostLost, UsageError, WireError
 from hive.hosts.files import HostFacts, JoinFile, host_facts
 from hive.hosts.messages import (
@@ -50,10 +54,10 @@ from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.run.control import ControlClient, open_run
 from hive.runtime.run.process_facts import ProcessPoller
 from hive.runtime.wire.arrays import Frames
-from hive.runtime.wire.links import LinkClient
+from hive.runtime.wire.links import ClientEnd, LinkClient
 from hive.runtime.wire.messages import Message, decode, encode
 
-__all__ = ["run_agent"]
+__all__ = ["Agent", "Part", "facts_of", "run_agent"]
 
 FOLDER = "hive-host-"  # beginning of the name of a part's folder, in that for temporary files
 ASK_S = 1.0  # interval between two requests to join
@@ -76,28 +80,71 @@ def run_agent(join: JoinFile, wait_s: float, report: Report) -> int:
     reached in that time, or refuses this host.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Agent(join, wait_s, report).main())
+        return runner.run(_main(join, wait_s, report))
 
 
-class _Agent:
-    def __init__(self, join: JoinFile, wait_s: float, report: Report) -> None:
+async def _main(join: JoinFile, wait_s: float, report: Report) -> int:
+    client = LinkClient(join.keys, join.head, LIMIT_BYTES, join.silence_s)
+    agent = Agent(join, wait_s, report, client, lambda accepted: _LocalPart(join, accepted), RealClock())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, agent.stop)
+    return await agent.main()
+
+
+class Part(Protocol):
+    """The part of a run on this host: an ordinary run."""
+
+    def start(self) -> None:
+        """Start it. Raises HiveError."""
+
+    async def status(self) -> Mapping[str, Any]:
+        """Return its status document, with CPU and memory of its processes; {} while there is none."""
+
+    async def answer(self, ask: Ask, incarnation: int) -> Answer:
+        """Carry out a request about an actor."""
+
+    def logs(self) -> list[tuple[str, str]]:
+        """Return (actor, "LEVEL text") of the lines that were logged since the last call."""
+
+    async def ended(self) -> str | None:
+        """Return why it has ended by itself; None while it runs."""
+
+    async def end(self) -> None:
+        """End it if it runs, and remove what is left of it."""
+
+
+class Agent:
+    """Joins a run and runs its part, again whenever it was lost, until the run ends.
+
+    client: its end of the link to the head. part: makes the part that the head has accepted this host for.
+    """
+
+    def __init__(
+        self,
+        join: JoinFile,
+        wait_s: float,
+        report: Report,
+        client: ClientEnd,
+        part: Callable[[Accepted], Part],
+        clock: Clock,
+    ) -> None:
         self.join = join
         self.wait_s = wait_s
         self.report = report
-        self.client = LinkClient(join.keys, join.head, LIMIT_BYTES, join.silence_s)
+        self.client = client
+        self.part = part
+        self.clock = clock
         self.incarnation = 0
         self.accepted: Accepted | None = None
         self.end: End | None = None
         self.refused = ""
-        self.heard_s = time.monotonic()
+        self.heard_s = self._now_s()
         self.stopped = False
         self.asks: list[Ask] = []
         self.changed = asyncio.Event()
 
     async def main(self) -> int:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop)
+        """Run until the run ends; return the exit code. Raises HiveError as `run_agent`."""
         self.client.connect(self.join.address, self._received, self._ask)
         try:
             while not self.stopped:
@@ -112,9 +159,13 @@ class _Agent:
         finally:
             self.client.close(linger_s=0.5)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End the part, and `main`."""
         self.stopped = True
         self.changed.set()
+
+    def _now_s(self) -> float:
+        return self.clock.now_ns() / 1e9
 
     # --- messages
 
@@ -126,7 +177,7 @@ class _Agent:
         self._send(Join(PROTOCOL, __version__, self.incarnation, platform.node(), os.getpid(), cores))
 
     def _received(self, frames: Frames) -> None:
-        self.heard_s = time.monotonic()
+        self.heard_s = self._now_s()
         with contextlib.suppress(WireError):  # the head is trusted, but may have another version
             message = decode(frames[:1], TO_HOST)
             if isinstance(message, Accepted):
@@ -139,6 +190,8 @@ class _Agent:
                 self.end = message
             elif isinstance(message, Ask):
                 self.asks.append(message)
+            else:
+                return  # a Pong shows only that the head is alive
             self.changed.set()
 
     def _ended(self) -> End | None:
@@ -155,18 +208,21 @@ class _Agent:
     # --- joining
 
     async def _joined(self) -> Accepted | None:
-        """Ask until the head accepts this host; None if the agent is stopped."""
+        """Ask until the head accepts this host; None if the agent is stopped, or the run has ended."""
         self.incarnation, self.accepted, self.end, self.refused = 0, None, None, ""
-        began_s = time.monotonic()
+        began_s = self._now_s()
         self.report(f"waiting for the head of {self.join.run} at {self.join.address}")
         while not self.stopped:
             self._ask()
-            await self._changed(ASK_S)
+            await self._answered()
             if (accepted := self._acceptance()) is not None:
                 return accepted
             if (end := self._ended()) is not None and not end.rejoin:
+                if end.reason != self.refused:  # the run ended while this host was away
+                    self.report(f"left {self.join.run}: {end.reason}")
+                    return None
                 raise UsageError(f"the head refuses this host: {end.reason}")
-            if time.monotonic() - began_s > self.wait_s:
+            if self._now_s() - began_s > self.wait_s:
                 raise HostLost(
                     f"no run accepts this host at {self.join.address}" + (f": {self.refused}" if self.refused else ""),
                     hint="check that the run is alive, that the address is reachable from here, and that the file is "
@@ -174,80 +230,124 @@ class _Agent:
                 )
         return None
 
+    async def _answered(self) -> None:
+        """Wait until it is time to ask again, or not to ask any more. A refusal is no reason to ask sooner."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ASK_S):
+                while not (self.stopped or self.accepted or (self.end is not None and not self.end.rejoin)):
+                    await self.changed.wait()
+                    self.changed.clear()
+
     # --- the part
 
     async def _run(self, accepted: Accepted) -> End:
         """Run the part, and return why it ended."""
         self.incarnation, self.end = accepted.incarnation, None
-        _sweep(self.join.host)
-        home = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{self.join.host}-"))
-        process: subprocess.Popen[bytes] | None = None
+        part = self.part(accepted)
         try:
-            directory = RunDirectory.create(home, self.join.host)
-            self._facts(accepted).write(directory.path)
-            for path in (directory.config_file, directory.resolved_file):
-                write_bytes(path, accepted.config.encode())
-            process = _start(directory)
+            part.start()
             self.report(f"joined {self.join.run} as {self.join.host}: {_work(accepted.part)}")
-            return await self._serve(directory, process)
+            return await self._serve(part)
         except HiveError as error:
             self._send(HostEnded(self.incarnation, str(error)))
             return End(str(error), rejoin=False)
         finally:
-            if process is not None:
-                await asyncio.to_thread(_end, process)
-            shutil.rmtree(home, ignore_errors=True)
+            await part.end()
 
-    def _facts(self, accepted: Accepted) -> HostFacts:
-        part, join, pid = accepted.part, self.join, os.getpid()
-        wrong = misfit(part, dict[str, Any])
-        wrong = wrong or next(filter(None, (misfit(part.get(name), list[int], name) for name in PART)), "")
-        if wrong:
-            raise WireError(f"the head sent an invalid part: {wrong}")
-        return HostFacts(
-            run=join.run,
-            host=join.host,
-            incarnation=accepted.incarnation,
-            address=join.address,
-            head=join.head,
-            public=join.public,
-            secret=join.secret,
-            silence_s=join.silence_s,
-            agent=pid,
-            agent_start=process_start_time(pid) or 0,
-            collectors=part["collectors"],
-            evaluators=part["evaluators"],
-            first=part["first"],
-            resume=part.get("resume") or {},
-        )
-
-    async def _serve(self, directory: RunDirectory, process: subprocess.Popen[bytes]) -> End:
+    async def _serve(self, part: Part) -> End:
         """Send the status and the logs of the part until it ends, or is to end."""
-        logs, control = _Logs(directory), _Control(directory)
-        try:
-            while True:
-                await self._changed(STATUS_S)
-                if self.stopped:
-                    self._send(HostEnded(self.incarnation, "the agent was stopped"))
-                    return End("the agent was stopped", rejoin=False)
-                if (end := self._ended()) is not None:
-                    return end
-                if (silent_s := time.monotonic() - self.heard_s) > self.join.silence_s:
-                    return End(f"the head has been silent for {silent_s:.0f} s", rejoin=True)
-                while self.asks:
-                    self._send(await asyncio.to_thread(control.answer, self.asks.pop(0), self.incarnation))
-                self._send(HostStatus(self.incarnation, await asyncio.to_thread(control.status)))
-                for actor, text in logs.new():
-                    self._send(HostLog(self.incarnation, actor, text))
-                if process.poll() is not None:
-                    await self._changed(LAST_S)  # both were told that the run ends, and the part was faster
-                    if (end := self._ended()) is not None:
-                        return end
-                    reason = await asyncio.to_thread(_reason, directory, process.returncode)
-                    self._send(HostEnded(self.incarnation, reason))
-                    return End(reason, rejoin=True)
-        finally:
-            control.close()
+        while True:
+            await self._changed(STATUS_S)
+            if self.stopped:
+                self._send(HostEnded(self.incarnation, "the agent was stopped"))
+                return End("the agent was stopped", rejoin=False)
+            if (end := self._ended()) is not None:
+                return end
+            if (silent_s := self._now_s() - self.heard_s) > self.join.silence_s:
+                return End(f"the head has been silent for {silent_s:.0f} s", rejoin=True)
+            while self.asks:
+                self._send(await part.answer(self.asks.pop(0), self.incarnation))
+            self._send(HostStatus(self.incarnation, await part.status()))
+            for actor, text in part.logs():
+                self._send(HostLog(self.incarnation, actor, text))
+            if (reason := await part.ended()) is not None:
+                return await self._part_ended(reason)
+
+    async def _part_ended(self, reason: str) -> End:
+        """Return why the part ended: the head's End, if it follows, because both were told and the part was faster."""
+        until_s = self._now_s() + LAST_S
+        while self._ended() is None and self._now_s() < until_s:
+            await self._changed(LAST_S)
+        if (end := self._ended()) is not None:
+            return end
+        self._send(HostEnded(self.incarnation, reason))
+        return End(reason, rejoin=True)
+
+
+class _LocalPart:
+    """A run of processes of this machine, in a folder of its own."""
+
+    def __init__(self, join: JoinFile, accepted: Accepted) -> None:
+        self.join = join
+        self.accepted = accepted
+        self.home: Path | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        _sweep(self.join.host)
+        self.home = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{self.join.host}-"))
+        self.directory = directory = RunDirectory.create(self.home, self.join.host)
+        facts_of(self.join, self.accepted).write(directory.path)
+        for path in (directory.config_file, directory.resolved_file):
+            write_bytes(path, self.accepted.config.encode())
+        self.process = _start(directory)
+        self._logs, self._control = _Logs(directory), _Control(directory)
+
+    async def status(self) -> Mapping[str, Any]:
+        return await asyncio.to_thread(self._control.status)
+
+    async def answer(self, ask: Ask, incarnation: int) -> Answer:
+        return await asyncio.to_thread(self._control.answer, ask, incarnation)
+
+    def logs(self) -> list[tuple[str, str]]:
+        return self._logs.new()
+
+    async def ended(self) -> str | None:
+        assert self.process is not None
+        code = self.process.poll()
+        return None if code is None else await asyncio.to_thread(_reason, self.directory, code)
+
+    async def end(self) -> None:
+        if self.process is not None:
+            self._control.close()
+            await asyncio.to_thread(_end, self.process)
+        if self.home is not None:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+
+def facts_of(join: JoinFile, accepted: Accepted) -> HostFacts:
+    """Return the facts of the part that this process, the agent, runs. Raises WireError."""
+    part, pid = accepted.part, os.getpid()
+    wrong = misfit(part, dict[str, Any])
+    wrong = wrong or next(filter(None, (misfit(part.get(name), list[int], name) for name in PART)), "")
+    if wrong:
+        raise WireError(f"the head sent an invalid part: {wrong}")
+    return HostFacts(
+        run=join.run,
+        host=join.host,
+        incarnation=accepted.incarnation,
+        address=join.address,
+        head=join.head,
+        public=join.public,
+        secret=join.secret,
+        silence_s=join.silence_s,
+        agent=pid,
+        agent_start=process_start_time(pid) or 0,
+        collectors=part["collectors"],
+        evaluators=part["evaluators"],
+        first=part["first"],
+        resume=part.get("resume") or {},
+    )
 
 
 def _work(part: Mapping[str, Any]) -> str:

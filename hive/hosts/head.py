@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from hive import __version__
+from hive.clock import Clock, RealClock
 from hive.config import Config, resolved
 from hive.errors import HostLost, UsageError, VersionGone, WireError
 from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
@@ -52,7 +52,7 @@ from hive.records.documents import json_text
 from hive.runtime import Actor, Bytes, Inlet, Outlet, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
-from hive.runtime.wire.links import KeyPair, LinkServer
+from hive.runtime.wire.links import SOCKETS, KeyPair, Links, ServerEnd
 from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
 from hive.storage import samples_in
 from hive.workers import Blueprint
@@ -87,25 +87,37 @@ class _Incoming:
 class HostLink:
     """What the actors of the process share: the connection to the host, and the rollouts that have arrived.
 
-    collectors, evaluators: those that run on the host.
+    collectors, evaluators: those that run on the host. links: makes the end of the link.
     """
 
-    def __init__(self, name: str, blueprint: Blueprint, collectors: range, evaluators: range, directory: Path) -> None:
+    clock: Clock = RealClock()  # its process sets that of its actors
+
+    def __init__(
+        self,
+        name: str,
+        blueprint: Blueprint,
+        collectors: range,
+        evaluators: range,
+        directory: Path,
+        links: Links = SOCKETS,
+    ) -> None:
         self.name = name
+        self.links = links
         self.blueprint = blueprint
         self.config: Config = blueprint.config
         self.collectors = collectors
         self.evaluators = evaluators
         self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
+        self.unsent: set[int] = set()  # evaluators whose request this connection does not have
         self.directory = directory
         self.incoming: dict[int, _Incoming] = {}
-        self.server: LinkServer | None = None
+        self.server: ServerEnd | None = None
         self.address = ""  # at which the host reaches this process
         self.keys: HeadKeys | None = None
         self.agent: bytes | None = None  # identity of the agent's connection
         self.line: bytes | None = None  # identity of the link process's connection
         self.incarnation = 0
-        self.heard_s = 0.0  # monotonic time of the last message
+        self.heard_s = 0.0  # time of the last message
         self.lost = ""  # why the host is lost
         self.holds = -1  # newest version of the policy that the host has
         self.sent = -1  # newest version that was sent on this connection
@@ -120,6 +132,10 @@ class HostLink:
         self.logs: dict[str, logging.Logger] = {}
         self.numbers = itertools.count(1)
         self.asked: dict[int, asyncio.Future[Answer]] = {}
+
+    def now_s(self) -> float:
+        """Return the monotonic time in seconds."""
+        return self.clock.now_ns() / 1e9
 
     # --- life
 
@@ -149,12 +165,11 @@ class HostLink:
 
     def _listen(self, keys: HeadKeys, address: str) -> None:
         hosts, self.keys = self.config.hosts, keys
-        self.incarnation = time.time_ns()  # grows over restarts and resumed runs
+        self.incarnation = 1 + int(1e9 * self.clock.wall())  # grows over restarts and resumed runs
         largest = max([self.blueprint.state.bytes, *(a.nbytes for a in self._empty().values())])
         limit = 2 * largest + (1 << 20)
-        self.server = LinkServer(
-            self.keys.own, self.keys.host_public, limit, hosts.silence_s, lambda text: self.note("refused", text)
-        )
+        self.server = self.links.server(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
+        self.server.report = lambda text: self.note("refused", text)
         index = list(hosts.cores).index(self.name)
         port = self.keys.port or (hosts.port + index if hosts.port else 0)
         where = "0.0.0.0" if hosts.listen_everywhere else address
@@ -196,7 +211,7 @@ class HostLink:
             elif message.incarnation != self.incarnation:  # type: ignore[attr-defined]
                 self._refuse_late(client, message)
             else:
-                self.heard_s = time.monotonic()
+                self.heard_s = self.now_s()
                 if isinstance(message, HostStatus):
                     self.agent = client  # its connection may be a new one
                 HANDLERS[type(message)](self, client, message, frames[1:])
@@ -220,16 +235,16 @@ class HostLink:
             )
             self._send(client, Refused(f"this host has {printable(theirs, TEXT_SHOWN)}, and the head has {ours}", True))
         elif message.incarnation == self.incarnation:  # the same agent, by a new connection
-            self.agent, self.heard_s = client, time.monotonic()
+            self.agent, self.heard_s = client, self.now_s()
         elif message.incarnation:
             self._refuse_late(client, Attach(message.incarnation, ""))
         elif self.agent is not None:
-            if time.monotonic() - self.heard_s < FRESH_S:
+            if self.now_s() - self.heard_s < FRESH_S:
                 self._send(client, Refused(f"host {self.name} has joined already, and is alive", final=False))
             else:
                 self.lose("it has joined again")
         else:
-            self.agent, self.heard_s = client, time.monotonic()
+            self.agent, self.heard_s = client, self.now_s()
             machine = printable(message.machine, TEXT_SHOWN)
             self.note("joined", f"host {self.name} has joined: {machine}, {message.cores} cores, process {message.pid}")
             self._send(client, Accepted(self.incarnation, resolved(without_hosts(self.config)).decode(), self._part()))
@@ -250,12 +265,16 @@ class HostLink:
             )
             self.lose("its environment or hive differs from the head's, so its rollouts do not fit")
             return
-        self.line, self.sent = client, -1
-        self.unheld.clear()
+        self._begin(client)
         for collector, incoming in self.incoming.items():
             self._send(client, Taken(collector, incoming.lacks))
-        for request, parts, _ in self.evaluating.values():
-            self._send(client, request, *parts)
+
+    def _begin(self, client: bytes) -> None:
+        """The link process has a new connection: what was on its way may be lost."""
+        self.line, self.sent = client, -1
+        self.unheld.clear()
+        self.unsent = {*self.evaluating}
+        self._send_requests()
         self.attached.set()
         self.changed.set()
 
@@ -280,16 +299,24 @@ class HostLink:
     def _evaluated(self, client: bytes, message: Evaluated, frames: Frames) -> None:
         if message.evaluator in self.evaluating:
             request, _, result = self.evaluating[message.evaluator]
-            if request.turn == message.turn and not result.done():
+            if request.turn == message.turn and not result.done() and not frames:
+                result.set_exception(VersionGone("its evaluator was killed"))
+            elif request.turn == message.turn and not result.done():
                 result.set_result(cast(Evaluation, decode(frames[:1], EVALUATIONS)))
 
     def _ping(self, client: bytes, message: Ping, frames: Frames) -> None:
         self.round_trip_s, self.waiting = message.round_trip_ns / 1e9, message.waiting
         self._send(client, Pong(message.sent_ns))
+        if not self.attached.is_set():
+            return  # its Attach has yet to come
+        if client != self.line:  # the last message of an older connection came after the Attach of this one
+            self._begin(client)
+        self._send_requests()
         for collector, incoming in self.incoming.items():
             self._send(client, Taken(collector, incoming.lacks))
 
     def _status(self, client: bytes, message: HostStatus, frames: Frames) -> None:
+        self.agent = client  # the Join of a new connection may be lost
         self._send(client, Pong(0))  # the head is alive
         if message.status:
             path = hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json"
@@ -350,21 +377,39 @@ class HostLink:
         self._send(self.line, Taken(collector, incoming.lacks))
 
     async def evaluate(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
-        """Have the host evaluate weights; waits for the result, also while the host is away."""
+        """Have the host evaluate weights; waits for the result, also while the host is away.
+
+        Raises VersionGone if it was lost with its evaluator.
+        """
         request, parts = Evaluate(due.evaluator, due.turn), [*encode(due), weights.tobytes()]
         result: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
         self.evaluating[due.evaluator] = request, parts, result
-        self._send(self.line, request, *parts)
+        self.unsent.add(due.evaluator)
+        self._send_requests()
         try:
             return await result
         finally:
             del self.evaluating[due.evaluator]
+            self.unsent.discard(due.evaluator)
 
-    def send_policy(self, version: int, block: np.ndarray[Any, Any]) -> None:
-        """Send a version of the policy, which is copied."""
-        if self._send(self.line, Policy(version), block.data):
+    def _send_requests(self) -> None:
+        """Send the requests that this connection does not have, as far as there is room."""
+        for evaluator in sorted(self.unsent):
+            request, parts, _ = self.evaluating[evaluator]
+            if self._send(self.line, request, *parts):
+                self.unsent.discard(evaluator)
+
+    def send_policy(self, version: int, block: np.ndarray[Any, Any]) -> bool:
+        """Send a version of the policy, which is copied. Returns False without a connection, or if its queue is full.
+
+        A version that the host has meanwhile is not sent.
+        """
+        if version > max(self.holds, self.sent):
+            if not self._send(self.line, Policy(version), block.data):
+                return False
             self.sent = version
             self.unheld.append(version)
+        return True
 
 
 EVALUATIONS = type_set([Evaluation])
@@ -396,6 +441,7 @@ class HostActor(Actor):
     def __init__(self, link: HostLink) -> None:
         self.link = link
         link.note = self.note
+        link.clock = self.clock
         self.schedule = link.blueprint.schedule()
         self.in_order = self.schedule.collection.behaviour_version(0) != LATEST
         self.waiting = self.status.phase(f"wait {link.name}"[:23], WAIT_IN)
@@ -451,7 +497,7 @@ class HostActor(Actor):
         while True:
             await asyncio.sleep(LOOK_S)
             self._count()
-            silent_s = time.monotonic() - link.heard_s
+            silent_s = link.now_s() - link.heard_s
             if link.agent is not None and silent_s > limit_s:
                 link.lose(f"it has been silent for {silent_s:.0f} s")
             if link.lost:
@@ -482,20 +528,25 @@ class HostActor(Actor):
                 link.changed.clear()
                 await link.changed.wait()
             version, block = await self._next_policy()
-            if version > max(link.holds, link.sent):
-                link.send_policy(version, block)
+            sent = link.send_policy(version, block)
+            if sent:
                 self.status.show_version(version, self.behaviour.latest - version)
             self.behaviour.unpin()
+            if not sent:  # the connection is broken, or its queue full: wait for another one, or for room
+                await asyncio.sleep(LOOK_S)
 
     async def _next_policy(self) -> tuple[int, Bytes]:
-        """Pin the version to send next, once it is published."""
-        wanted = max(self.link.holds, self.link.sent) + 1
-        if self.in_order:
-            return await self.behaviour.pin(max(wanted, self._oldest_needed()))
-        with contextlib.suppress(VersionGone):
-            await self.behaviour.pin(wanted)
-            self.behaviour.unpin()
-        return await self.behaviour.pin(LATEST)
+        """Pin the version to send next, once it is published. A new connection may change which one that is."""
+        link, board = self.link, self.behaviour.board
+
+        def pinned() -> int | None:
+            wanted = max(link.holds, link.sent) + 1
+            if self.in_order:
+                return board.view.pin(board.reader, max(wanted, self._oldest_needed()))
+            return board.view.pin(board.reader, LATEST) if board.latest >= wanted else None
+
+        block = await board.waiter.until(pinned, board.phase, memory=True)
+        return board.view.words.version(block), board.view.blocks[block]
 
     def _oldest_needed(self) -> int:
         """Return the oldest version that a rollout is made with which the head lacks."""

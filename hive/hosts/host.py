@@ -9,13 +9,13 @@ Both share a `RunLink`, and their process has two actors, so that its event loop
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
 
+from hive.clock import Clock, RealClock
 from hive.errors import WireError
 from hive.hosts.files import HostFacts
 from hive.hosts.messages import TO_HOST, Attach, End, Evaluate, Evaluated, Holds, Ping, Policy, Pong, RolloutSent, Taken
@@ -24,7 +24,7 @@ from hive.records import process_start_time
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, SlotInlet
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
-from hive.runtime.wire.links import LinkClient
+from hive.runtime.wire.links import SOCKETS, ClientEnd, Links
 from hive.runtime.wire.messages import Message, decode, encode, type_set
 from hive.workers import Blueprint
 from hive.workers.messages import Evaluation, EvaluationDue, RolloutReady, Weights
@@ -35,14 +35,17 @@ PING_S = 0.25  # interval of pings: several in any sensible hosts.silence_s
 
 
 class RunLink:
-    """The connection of this host's actors to the head."""
+    """The connection of this host's actors to the head. `links` makes the end of the link."""
 
-    def __init__(self, facts: HostFacts, blueprint: Blueprint) -> None:
+    clock: Clock = RealClock()  # its process sets that of its actors
+
+    def __init__(self, facts: HostFacts, blueprint: Blueprint, links: Links = SOCKETS) -> None:
         self.facts = facts
+        self.links = links
         self.shape = shape_of(blueprint)
         self.block_bytes = blueprint.flat.block_bytes
         self.state_bytes = blueprint.state.bytes
-        self.client: LinkClient | None = None
+        self.client: ClientEnd | None = None
         self.attached = False  # whether the head has answered on this connection
         self.unsent: deque[Slot] = deque()
         self.untaken: dict[int, deque[Slot]] = {}  # collector -> claimed rollouts that the head may lack, oldest first
@@ -50,18 +53,29 @@ class RunLink:
         self.policies: deque[tuple[int, Frames]] = deque()
         self.requests: deque[tuple[EvaluationDue, Frames]] = deque()
         self.evaluated: dict[int, tuple[Message, Frames]] = {}  # evaluator -> its last result, as it was sent
+        self.begun: dict[int, int] = {}  # evaluator -> the turn that it was last given, and has not answered
+        self.unsent_results: set[int] = set()  # evaluators whose last result found no room
         self.requested: dict[int, int] = {}  # evaluator -> the turn that it was last asked to evaluate
         self.arrived = asyncio.Event()
-        self.heard_s = time.monotonic()
+        self.heard_s = 0.0  # time of the last message
         self.round_trip_ns = 0
         self.ended = ""  # why this part of the run ends
         self.holds = -1
         self.retire: Callable[[Slot], None] = lambda slot: None
         self.bad = 0
 
+    def now_s(self) -> float:
+        """Return the monotonic time in seconds."""
+        return self.clock.now_ns() / 1e9
+
+    def agent_exited(self) -> bool:
+        """Return whether the agent of this host has exited."""
+        return process_start_time(self.facts.agent) != self.facts.agent_start
+
     def open(self) -> None:
         limit = 2 * max(self.block_bytes, self.state_bytes) + (1 << 20)
-        self.client = LinkClient(self.facts.keys, self.facts.head, limit, self.facts.silence_s)
+        self.heard_s = self.now_s()
+        self.client = self.links.client(self.facts.keys, self.facts.head, limit, self.facts.silence_s)
         self.client.connect(self.facts.address, self._received, self._connected)
 
     def close(self) -> None:
@@ -72,9 +86,6 @@ class RunLink:
     def _connected(self) -> None:
         """Begin anew on a new connection: what was on its way may be lost."""
         self.attached = False
-        self._attach()
-
-    def _attach(self) -> None:
         self.send(Attach(self.facts.incarnation, self.shape))
         self.send(Holds(self.facts.incarnation, self.holds))
         for result, frames in self.evaluated.values():
@@ -86,10 +97,16 @@ class RunLink:
         return self.client.send([*encode(message), *frames], stable=bool(frames))
 
     def ping(self) -> None:
+        """Show that this end is alive, and repeat what may not have been sent because a queue was full."""
         if not self.attached:
-            self._attach()  # a new connection may not have been ready for the first one
+            self.send(Attach(self.facts.incarnation, self.shape))
+        self.send(Holds(self.facts.incarnation, self.holds))
+        for evaluator in [*self.unsent_results]:
+            result, frames = self.evaluated[evaluator]
+            if self.send(result, *frames):
+                self.unsent_results.discard(evaluator)
         waiting = sum(map(len, self.untaken.values()))
-        self.send(Ping(self.facts.incarnation, time.monotonic_ns(), self.round_trip_ns, waiting))
+        self.send(Ping(self.facts.incarnation, self.clock.now_ns(), self.round_trip_ns, waiting))
 
     # --- rollouts
 
@@ -128,7 +145,7 @@ class RunLink:
     # --- everything else
 
     def _received(self, frames: Frames) -> None:
-        self.heard_s = time.monotonic()
+        self.heard_s = self.now_s()
         try:
             message = decode(frames[:1], TO_HOST)
             HANDLERS[type(message)](self, message, frames[1:])
@@ -154,14 +171,17 @@ class RunLink:
             self.requests.append((due, frames[1:]))
             self.arrived.set()
 
-    def evaluation(self, evaluator: int, made: Evaluation) -> None:
-        """Send a result, and keep it for a new connection."""
-        result, frames = Evaluated(self.facts.incarnation, evaluator, made.turn), encode(made)
+    def evaluation(self, evaluator: int, turn: int, made: Evaluation | None) -> None:
+        """Send a result, None if it was lost, and keep it for a new connection."""
+        result, frames = Evaluated(self.facts.incarnation, evaluator, turn), encode(made) if made else []
         self.evaluated[evaluator] = result, frames
-        self.send(result, *frames)
+        if self.begun.get(evaluator) == turn:
+            del self.begun[evaluator]
+        if not self.send(result, *frames):
+            self.unsent_results.add(evaluator)
 
     def _pong(self, message: Pong, frames: Frames) -> None:
-        self.round_trip_ns = max(1, time.monotonic_ns() - message.sent_ns)
+        self.round_trip_ns = max(1, self.clock.now_ns() - message.sent_ns)
 
     def _end(self, message: End, frames: Frames) -> None:
         self.ended = message.reason
@@ -208,7 +228,7 @@ class RolloutExporter(Actor):
         async for made in self.evaluations:
             evaluator = next((index for index, turn in asked.items() if turn == made.turn), None)
             if evaluator is not None:
-                self.link.evaluation(evaluator, made)
+                self.link.evaluation(evaluator, made.turn, made)
 
 
 class PolicyImporter(Actor):
@@ -222,6 +242,7 @@ class PolicyImporter(Actor):
     def __init__(self, link: RunLink) -> None:
         self.link = link
         link.warn = self.log.warning
+        link.clock = self.clock
         self.waiting = self.status.phase("wait head", WAIT_IN)
 
     async def setup(self) -> None:
@@ -259,18 +280,32 @@ class PolicyImporter(Actor):
             self.weights.begin()[:] = np.frombuffer(frames[0], np.uint8)
             self.weights.publish(due.turn)
         self.weights.board.hold(due.evaluator - self.link.facts.evaluators[0], due.turn)
+        self.link.begun[due.evaluator] = due.turn
         await self.due.send(due)
+
+    def _find_lost(self, suspected: set[int]) -> set[int]:
+        """Report evaluations whose evaluator has been killed: nothing holds their weights, and no result came.
+
+        suspected: the evaluators that held nothing a moment ago, whose result may still be on its way. Returns those of
+        now.
+        """
+        first, board, link = self.link.facts.evaluators[0], self.weights, self.link
+        idle = {each for each in link.begun if not board.board.view.words.pinned(each - first)}
+        for evaluator in sorted(idle & suspected):
+            link.evaluation(evaluator, link.begun[evaluator], None)
+        return idle - suspected
 
     async def _watch(self) -> None:
         """Ping the head; return when it is silent, or this host's agent has exited."""
-        facts = self.link.facts
+        facts, suspected = self.link.facts, set[int]()
         while not self.link.ended:
             self.link.ping()
+            suspected = self._find_lost(suspected)
             await asyncio.sleep(PING_S)
-            silent_s = time.monotonic() - self.link.heard_s
+            silent_s = self.link.now_s() - self.link.heard_s
             if silent_s > facts.silence_s:
                 self.link.ended = f"the head has been silent for {silent_s:.0f} s"
-            elif process_start_time(facts.agent) != facts.agent_start:
+            elif self.link.agent_exited():
                 self.link.ended = "the agent of this host has exited"
         self.link.arrived.set()
 

@@ -176,7 +176,7 @@ class Evaluate(Message):
 
 
 class Evaluated(Message):
-    """The Evaluation of a turn follows."""
+    """The Evaluation of a turn follows; nothing follows if it was lost with its evaluator."""
 
     incarnation: int
     evaluator: int

@@ -41,11 +41,18 @@ class Killed(BaseException):
 
 
 class SimulatedProcess:
-    """One incarnation of a simulated process."""
+    """One incarnation of a simulated process. `machine`: that on which it runs; "": the only one, or the head.
 
-    def __init__(self, name: str, incarnation: int) -> None:
+    `kill` ends it; its process table sets it. `at_exit`: called once when it has exited, however it did.
+    """
+
+    def __init__(self, name: str, incarnation: int, machine: str = "") -> None:
         self.name = name
         self.incarnation = incarnation
+        self.machine = machine
+        self.label = f"{machine}/{name}-{incarnation}" if machine else f"{name}-{incarnation}"
+        self.kill: Callable[[], None] = self.exit
+        self.at_exit: list[Callable[[], None]] = []
         self.dead = False
         self.stopped = False
         self.preempted = False
@@ -55,7 +62,13 @@ class SimulatedProcess:
         self.context.run(_CURRENT.set, self)
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.incarnation}"
+        return self.label
+
+    def exit(self, *, dead: bool = True) -> None:
+        """It has exited. `dead`: it was killed, so none of its callbacks runs any more."""
+        self.dead = self.dead or dead
+        while self.at_exit:
+            self.at_exit.pop()()
 
     @property
     def inactive(self) -> bool:
@@ -141,7 +154,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None) -> Any:
-        return asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        process = _CURRENT.get() if context is None else context.get(_CURRENT)
+        return asyncio.Task(coro, loop=self, name=name or str(process), context=context)
 
     def get_debug(self) -> bool:
         return False

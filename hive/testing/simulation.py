@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
+import dataclasses
 import functools
 import logging
 import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import NoReturn
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from typing import Any, NoReturn
 
 from hive import _native
 from hive.clock import VirtualClock
@@ -49,19 +51,18 @@ from hive.testing.fakes import (
     DyingPage,
     DyingSlab,
     Faults,
-    Half,
     LocalMemory,
     Pages,
     SimulatedTransport,
 )
-from hive.testing.simulated_process import NEVER, SimulatedLoop, SimulatedProcess, current_process
+from hive.testing.planned_faults import PlannedFaults
+from hive.testing.simulated_process import SimulatedLoop, SimulatedProcess, current_process
 
-__all__ = ["Simulation", "simulate"]
+__all__ = ["NO_LIMIT", "SimulatedRun", "Simulation", "simulate"]
 
 ADDRESS = "simulated://run/supervisor"
 LIMIT_S = 300.0  # virtual seconds after which a run that should end by itself counts as stuck
 NO_LIMIT = 1 << 30  # a number of restarts that no simulation reaches
-MOST_TORN = 32  # maximum kills within an operation: each adds some 20 calls to the stack; further ones are at an await
 LOST_START_S = 0.05  # virtual seconds until a process exits whose start is lost; by then it has long begun
 CHECK_S = 0.03  # mean interval of the checks, in virtual seconds
 
@@ -72,8 +73,8 @@ class SimulatedProcesses:
     restarts = True
     dedicated = True
 
-    def __init__(self, world: _World) -> None:
-        self.world = world
+    def __init__(self, run: SimulatedRun) -> None:
+        self.run = run
         self.on_exit: OnExit = lambda process, incarnation, how: None
         self.incarnations: dict[str, SimulatedProcess] = {}
         self.nodes: dict[str, Node] = {}
@@ -82,43 +83,48 @@ class SimulatedProcesses:
         self.pids = 0
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
-        world, simulated = self.world, SimulatedProcess(process, incarnation)
+        run = self.run
+        simulated = SimulatedProcess(process, incarnation, run.machine)
+        if run.supervisor is not None:  # one machine may have several runs, one after another
+            simulated.label = f"{run.supervisor}/{process}-{incarnation}"
+        simulated.kill = functools.partial(self.kill, process)
         self.pids += 1
         context = NodeContext(
-            topology=world.topology,
-            plan=world.plan,
+            topology=run.own_topology(),
+            plan=run.plan,
             process=process,
             incarnation=incarnation,
             pid=self.pids,
             address=address,
             supervisor=ADDRESS,
             dedicated=False,
-            transport=world.transport,
-            clock=world.clock,
-            pages=world.memory.pages,
-            views=world.views,
-            open_log=lambda name: world.log,
+            transport=run.transport,
+            clock=run.clock,
+            pages=run.memory.pages,
+            views=run.views,
+            open_log=lambda name: run.log,
         )
         node = simulated.context.run(Node, context)
-        task = world.loop.create_task(node.main(), context=simulated.context)
+        task = run.loop.create_task(node.main(), context=simulated.context)
         self.tasks.append((simulated, task))
-        if incarnation and world.faults.lost_starts and world.chance.random() < world.faults.lost_starts:
+        if incarnation and run.faults.lost_starts and run.chance.random() < run.faults.lost_starts:
             await self._lose(simulated)
         self.incarnations[process], self.nodes[process] = simulated, node
-        task.add_done_callback(lambda task: self._ended(simulated, task), context=contextvars.Context())
+        task.add_done_callback(lambda task: self._ended(simulated, task), context=run.outside.copy())
         return self.pids
 
     async def _lose(self, simulated: SimulatedProcess) -> NoReturn:
         """Kill a started process after a while. The supervisor never receives its exit, because the start is lost."""
-        await asyncio.sleep(self.world.chance.random() * LOST_START_S)
-        simulated.dead = True
-        self.world.history.append(f"{self.world.loop.time():.4f} lost the start of {simulated}")
+        await asyncio.sleep(self.run.chance.random() * LOST_START_S)
+        simulated.exit()
+        self.run.history.append(f"{self.run.loop.time():.4f} lost the start of {simulated}")
         raise StartLost("the fork server died")
 
     def _ended(self, simulated: SimulatedProcess, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if simulated.dead:
             return
+        simulated.exit(dead=False)
         if error is not None:
             self.errors.append(error)
         self.on_exit(simulated.name, simulated.incarnation, Exit(code=1 if error else 0))
@@ -126,11 +132,11 @@ class SimulatedProcesses:
     def kill(self, process: str) -> None:
         simulated = self.incarnations[process]
         if not simulated.dead:
-            simulated.dead = True
-            self.world.history.append(f"{self.world.loop.time():.4f} killed {simulated}")
-            exits = self.world.chance.random() * self.world.faults.slow_s
+            simulated.exit()
+            self.run.history.append(f"{self.run.loop.time():.4f} killed {simulated}")
+            exits = self.run.chance.random() * self.run.faults.slow_s
             gone = (process, simulated.incarnation, Exit(signal=signal.SIGKILL))
-            self.world.loop.call_later(exits, self._gone, *gone, context=contextvars.Context())
+            self.run.loop.call_later(exits, self._gone, *gone, context=self.run.outside.copy())
 
     def _gone(self, process: str, incarnation: int, how: Exit) -> None:
         self.on_exit(process, incarnation, how)
@@ -148,7 +154,7 @@ class SimulatedProcesses:
         """Cancel the tasks of all processes, after the end of the simulation."""
         for simulated, task in self.tasks:
             simulated.dead = simulated.unwinding = True
-            self.world.loop.end_preemption(simulated)
+            self.run.loop.end_preemption(simulated)
             task.cancel()
         await asyncio.gather(*(task for _, task in self.tasks), return_exceptions=True)
 
@@ -170,37 +176,110 @@ class Simulation:
         self.virtual_s = 0.0
 
 
-class _World:
-    """The state of a running simulation."""
+class SimulatedRun:
+    """One run of a simulation: a topology under its own supervisor.
 
-    def __init__(self, topology: Topology, plan: Plan, faults: Faults, loop: SimulatedLoop) -> None:
+    supervisor: the process of the supervisor, which can be killed, too; None: it belongs to no process. fork: called
+    for each parameter of the actors of a new process, which has its own copy of what they share.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        plan: Plan,
+        planned: PlannedFaults,
+        result: Simulation,
+        supervisor: SimulatedProcess | None = None,
+        fork: Callable[[Any], Any] | None = None,
+    ) -> None:
         self.topology = topology
         self.plan = plan
-        self.faults = faults
-        self.loop = loop
+        self.planned = planned
+        self.faults = planned.faults
+        self.loop = loop = planned.loop
         self.chance = loop.chance
+        self.supervisor = supervisor
+        self.others: list[SimulatedRun] = []  # of other machines
+        self.fork = fork
+        self.machine = supervisor.machine if supervisor else ""
+        self.outside = supervisor.context if supervisor else contextvars.Context()  # of the supervisor
         self.clock = VirtualClock(loop)
         self.memory = LocalMemory(plan)
-        self.transport = SimulatedTransport(loop, self.chance, faults)
+        self.transport = SimulatedTransport(loop, self.chance, self.faults)
         self.processes = SimulatedProcesses(self)
         self.log = logging.getLogger(f"hive.simulation.{os.getpid()}")
         self.log.disabled = True
-        self.result = Simulation()
-        self.history = self.result.history
-        ends = [("stop", False)] * faults.stops
-        ends += [("kill", self.chance.random() < faults.torn) for _ in range(faults.deaths)]
-        self.ends = sorted(((self.chance.randrange(faults.after), *end) for end in ends), reverse=True)
-        self.torn_due = False
-        self.torn = 0
+        self.result = result
+        self.history = result.history
         self.seen: dict[str, int] = {}  # board -> latest version at the last check
         self.views = Views(plan, self.memory.open)
         self.slabs = {s.name: self.memory.views.slab(s.name) for s in plan.segments if s.kind == "slab"}
-        loop.on_callback, loop.next_on_callback = self._end_here, self._next_end()
         hosts = Counter(actor.process for actor in plan.actors)
         self.crowded = {process for process, actors in hosts.items() if actors > 1}
         self.notified: set[tuple[int, SimulatedProcess]] = set()  # actors with a notification on its way
         assert isinstance(self.memory.pages, Pages)
         self.memory.pages.notified = self.notify
+
+    def beside(self, topology: Topology, supervisor: SimulatedProcess, fork: Callable[[Any], Any]) -> SimulatedRun:
+        """Return another run in the same loop, that of another machine."""
+        run = SimulatedRun(topology, topology.plan(), self.planned, self.result, supervisor, fork)
+        self.others.append(run)
+        return run
+
+    def begin(self, process: SimulatedProcess, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine in a process that its process table does not start."""
+        task: asyncio.Task[None] = self.loop.create_task(work, context=process.context)
+        self.processes.tasks.append((process, task))
+        return task
+
+    def own_topology(self) -> Topology:
+        """Return the topology as a new process has it: what its actors share, no other process has."""
+        if self.fork is None:
+            return self.topology
+        made: dict[int, Any] = {}
+
+        def copied(parameters: Mapping[str, Any]) -> dict[str, Any]:
+            for value in parameters.values():
+                if id(value) not in made:
+                    made[id(value)] = self.fork(value) if self.fork else value
+            return {name: made[id(value)] for name, value in parameters.items()}
+
+        own = copy.copy(self.topology)
+        own.groups = {
+            key: dataclasses.replace(
+                group,
+                parameters=copied(group.parameters),
+                substitutes={at: (cls, copied(given)) for at, (cls, given) in group.substitutes.items()},
+            )
+            for key, group in self.topology.groups.items()
+        }
+        return own
+
+    async def supervise(self, settings: Settings, watch: Callable[[Supervisor], None]) -> Outcome:
+        """Run it to its end, and check meanwhile what must hold at any time. `watch` receives the supervisor."""
+        where = f"{self.machine} " if self.machine else ""
+
+        def event(kind: str, text: str, fields: dict[str, Tree]) -> None:
+            self.result.events.append(f"{self.loop.time():.4f} {where}{kind}: {text}")
+
+        journal = Journal(event=event, crash=lambda death: "")
+        supervisor = Supervisor(
+            self.plan, self.processes, self.transport, self.memory, self.clock, settings, journal, ADDRESS
+        )
+        watch(supervisor)
+        checking = asyncio.create_task(self._check_repeatedly())
+        try:
+            outcome = await supervisor.run()
+        finally:
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
+        return outcome
+
+    def power_off(self) -> None:
+        """Kill its supervisor and all its processes at once."""
+        for simulated in (self.supervisor, *self.processes.incarnations.values()):
+            if simulated is not None:
+                simulated.exit()
 
     def plan_faults(self, faults: Sequence[At]) -> None:
         """Register faults at known moments. Raises ValueError for an unknown channel or an impossible fault."""
@@ -223,7 +302,7 @@ class _World:
             if planned.segments and self._is_of(slab, planned):
                 number = transport.counts[channel] = transport.counts.get(channel, 0) + 1
                 if (channel, number) in transport.at:
-                    self.processes.kill(simulated.name)
+                    simulated.kill()
 
     def _is_of(self, slab: DyingSlab, planned: PlanChannel) -> bool:
         """Whether these are the words of one of the channel's slabs."""
@@ -249,49 +328,10 @@ class _World:
         if waiter is not None:
             waiter.wake()
 
-    def _end_here(self, simulated: SimulatedProcess) -> int:
-        """Stop or kill the process of this callback; return the number of the callback at which to do so again."""
-        if not self._may_end(simulated):
-            return self.loop.ran + 1
-        _, how, torn = self.ends.pop()
-        if how == "stop":
-            simulated.stopped = True
-            self.history.append(f"{self.loop.time():.4f} stopped {simulated}")
-        elif torn and self.torn < MOST_TORN:
-            self.torn_due = True
-        else:
-            self.processes.kill(simulated.name)
-        return self._next_end()
-
-    def _next_end(self) -> int:
-        return self.ends[-1][0] if self.ends else NEVER
-
-    def _may_end(self, simulated: SimulatedProcess) -> bool:
-        """Return whether the faults may kill or stop this process."""
-        victims = self.faults.victims
-        return not victims or simulated.name.startswith(victims)
-
-    def dies_torn(self) -> bool:
-        simulated = current_process()
-        if not self.torn_due or simulated is None or simulated.dead or not self._may_end(simulated):
-            return False
-        return self.chance.random() < 0.5
-
-    def tear(self, what: str, half: Half) -> NoReturn:
-        """Kill the current process within a transition, an entry in an account, or a store of a board."""
-        self.torn_due = False
-        self.torn += 1
-        simulated = current_process()
-        assert simulated is not None
-        half(self.chance.random() < 0.5)
-        self.history.append(f"{self.loop.time():.4f} torn {what} of {simulated}")
-        self.processes.kill(simulated.name)
-        try:
-            self.loop.abandon_callback()
-        finally:
-            simulated.unwinding = True
-
     # --- invariants
+
+    def _named(self, name: str) -> str:
+        return f"{name} on {self.machine}" if self.machine else name
 
     def check(self) -> None:
         """Check the invariants that hold between any two callbacks: accounts of slabs, versions of boards, windows."""
@@ -317,12 +357,17 @@ class _World:
                         where = f"{self.plan.channels[channel].name} of {node.context.process}"
                         self.result.wrong.append(f"{where} holds {held} messages of {producer}, beyond its window")
 
-    def check_end(self, outcome: Outcome) -> None:
+    async def _check_repeatedly(self) -> None:
+        while True:
+            await asyncio.sleep(self.chance.random() * CHECK_S * 2)
+            self.check()
+
+    def check_end(self) -> None:
         """Check the invariants that hold at the end of a run: every account adds up, with nothing in flight."""
-        self.result.outcome = outcome
+        self.check()
         for name, account in channel_accounts(self.plan, self.memory).items():
             if not holds(account) or account["in_flight"]:
-                self.result.wrong.append(f"the account of {name} does not add up: {account}")
+                self.result.wrong.append(f"the account of {self._named(name)} does not add up: {account}")
 
 
 def simulate(
@@ -334,72 +379,64 @@ def simulate(
     limit_s: float = LIMIT_S,
     plan: Plan | None = None,
     at: Sequence[At] = (),
+    fork: Callable[[Any], Any] | None = None,
+    beside: Callable[[SimulatedRun], AbstractAsyncContextManager[None]] | None = None,
 ) -> Simulation:
     """Run `topology` in virtual time until it ends itself, with the schedule that `seed` determines.
 
     By default actors are restarted without limit. `at`: faults at known moments, beside the random ones. Raises
-    ValueError for an impossible one.
+    ValueError for an impossible one. fork: see SimulatedRun. beside: entered before the run and left after it, by what
+    else is in this world, such as other machines.
 
     The result holds the outcome and all violated invariants: accounts of slabs and channels that do not add up, queues
     beyond their window, versions that decrease. A run that does not end within `limit_s` virtual seconds is stopped.
     """
     faults = faults or Faults()
     plan = plan or topology.plan()
-    chance = random.Random(seed)
-    loop = SimulatedLoop(chance, faults.preempted, faults.preempted_s)  # type: ignore[abstract]  # has all methods used
-    world = _World(topology, plan, faults, loop)
-    world.plan_faults(at)
-    with _kills_within_operations(world) if (faults.deaths and faults.torn) or at else nullcontext():
-        result: Simulation = loop.run_until_complete(_simulate(world, settings or Settings(restarts=NO_LIMIT), limit_s))
-        loop.run_until_complete(world.processes.close())
+    loop = SimulatedLoop(random.Random(seed), faults.preempted, faults.preempted_s)  # type: ignore[abstract]  # has all methods used
+    result = Simulation()
+    planned = PlannedFaults(loop, faults, result.history)
+    run = SimulatedRun(topology, plan, planned, result, fork=fork)
+    run.plan_faults(at)
+    settings = settings or Settings(restarts=NO_LIMIT)
+    with _kills_within_operations(run) if (faults.deaths and faults.torn) or at else nullcontext():
+        loop.run_until_complete(_simulate(run, settings, limit_s, beside(run) if beside else nullcontext()))
+        for each in (*run.others, run):
+            loop.run_until_complete(each.processes.close())
     return result
 
 
 @contextmanager
-def _kills_within_operations(world: _World) -> Iterator[None]:
+def _kills_within_operations(run: SimulatedRun) -> Iterator[None]:
     """Replace slot words, status pages and board words by classes that can kill their caller."""
-    words = SlabView.Words
-    dies = staticmethod(world.dies_torn)
-    hooks = {
-        "dies": dies,
-        "die": staticmethod(functools.partial(world.tear, "a transition")),
-        "done": staticmethod(world.committed),
-    }
-    entries = {"dies": dies, "die": staticmethod(functools.partial(world.tear, "an entry"))}
-    assert isinstance(world.memory.pages, Pages)
-    world.memory.pages.page_type = type("DyingPage", (DyingPage,), entries)
-    SlabView.Words = type("DyingSlab", (DyingSlab, words) if words is not _native.Slab else (DyingSlab,), hooks)
-    boards, stores = BoardView.Words, {"dies": dies, "die": staticmethod(functools.partial(world.tear, "a store"))}
-    BoardView.Words = type("DyingBoard", (DyingBoard,), stores)
+    before, planned = (SlabView.Words, BoardView.Words, Pages.page_type), run.planned
+    dies = staticmethod(planned.dies_torn)
+
+    def hooks(what: str) -> dict[str, Any]:
+        return {"dies": dies, "die": staticmethod(functools.partial(planned.tear, what))}
+
+    words, committed = before[0], {"done": staticmethod(run.committed)}
+    of_slab = (DyingSlab, words) if words is not _native.Slab else (DyingSlab,)
+    SlabView.Words = type("DyingSlab", of_slab, hooks("a transition") | committed)
+    BoardView.Words = type("DyingBoard", (DyingBoard,), hooks("a store"))
+    Pages.page_type = type("DyingPage", (DyingPage,), hooks("an entry"))
     try:
         yield
     finally:
-        SlabView.Words, BoardView.Words = words, boards
+        SlabView.Words, BoardView.Words, Pages.page_type = before
 
 
-async def _simulate(world: _World, settings: Settings, limit_s: float) -> Simulation:
-    result, loop = world.result, world.loop
+async def _simulate(
+    run: SimulatedRun, settings: Settings, limit_s: float, beside: AbstractAsyncContextManager[None]
+) -> None:
+    result, loop = run.result, run.loop
 
-    def event(kind: str, text: str, fields: dict[str, Tree]) -> None:
-        result.events.append(f"{loop.time():.4f} {kind}: {text}")
+    def watch(supervisor: Supervisor) -> None:
+        loop.call_later(limit_s, supervisor.request, f"it did not end within {limit_s:g} virtual seconds")
 
-    journal = Journal(event=event, crash=lambda death: "")
-    supervisor = Supervisor(
-        world.plan, world.processes, world.transport, world.memory, world.clock, settings, journal, ADDRESS
-    )
-    loop.call_later(limit_s, supervisor.request, f"it did not end within {limit_s:g} virtual seconds")
-    checking = asyncio.create_task(_check_repeatedly(world))
-    outcome = await supervisor.run()
-    checking.cancel()
-    world.check()
-    world.check_end(outcome)
-    result.errors = world.processes.errors
+    async with beside:
+        result.outcome = await run.supervise(settings, watch)
+    run.check_end()
+    result.errors = run.processes.errors
     result.wrong += loop.problems
     result.callbacks, result.virtual_s = loop.ran, loop.time()
-    return result
-
-
-async def _check_repeatedly(world: _World) -> None:
-    while True:
-        await asyncio.sleep(world.chance.random() * CHECK_S * 2)
-        world.check()

@@ -5,6 +5,7 @@ The module `mutation.replay_faults` has those of the replay memory and of DQN.
 
 from __future__ import annotations
 
+from mutation.host_faults import HOSTS
 from mutation.mutant import Mutant
 from mutation.replay_faults import REPLAYS
 
@@ -406,6 +407,7 @@ MUTANTS = (
     *SPACES,
     *NOVELTIES,
     *REPLAYS,
+    *HOSTS,
 )
 
 UNDETECTABLE = {

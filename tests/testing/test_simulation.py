@@ -25,8 +25,8 @@ from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Message
 from hive.testing import At, Faults, Simulation, simulate
 from hive.testing.fakes import DyingPage
+from hive.testing.planned_faults import MOST_TORN
 from hive.testing.simulated_process import current_process
-from hive.testing.simulation import MOST_TORN
 
 
 class Rollout(Message):

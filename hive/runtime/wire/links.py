@@ -10,6 +10,8 @@ A link does not promise that a message arrives: what was on its way when a conne
 connection begins with nothing. `connections` counts the connections of a client, so that its owner can begin anew. The
 messages that travel here are numbered, and their owners repeat what was not acknowledged.
 
+`Links` makes the ends. `SOCKETS` makes those of this module; the simulator makes others (hive.testing.simulated_links).
+
 Reading follows hive.runtime.wire.sockets: the descriptor of a socket is edge-triggered, and here the same socket also
 sends, which can swallow an edge. So every send is followed by a look at the socket.
 """
@@ -20,6 +22,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import zmq
 import zmq.auth.thread
@@ -28,7 +31,17 @@ import zmq.utils.monitor
 from hive.errors import PlatformError, UsageError
 from hive.runtime.wire.arrays import MAX_FRAMES, Frame, Frames
 
-__all__ = ["KEY_LENGTH", "KeyPair", "LinkClient", "LinkServer"]
+__all__ = [
+    "KEY_LENGTH",
+    "SOCKETS",
+    "ClientEnd",
+    "KeyPair",
+    "LinkClient",
+    "LinkServer",
+    "Links",
+    "ServerEnd",
+    "SocketLinks",
+]
 
 KEY_LENGTH = 40  # characters of a key in Z85, the text form of 32 bytes (https://rfc.zeromq.org/spec/32)
 QUEUE_MESSAGES = 1000  # maximum queued messages per connection: more are the sign of an owner that does not wait
@@ -64,6 +77,42 @@ class KeyPair:
 
     def __repr__(self) -> str:
         return f"KeyPair(public={self.public!r})"  # the secret must not reach a log
+
+
+class ServerEnd(Protocol):
+    """The head's end of the links of one host. `LinkServer` documents the methods."""
+
+    accepted: bytes
+    report: Callable[[str], None]
+    refused: int
+    sent_bytes: int
+    received_bytes: int
+
+    def bind(self, address: str, receive: Callable[[bytes, list[Frame]], None]) -> str: ...
+
+    def send(self, client: bytes, frames: Frames, *, stable: bool = False) -> bool: ...
+
+    def close(self, linger_s: float = 0.0) -> None: ...
+
+
+class ClientEnd(Protocol):
+    """The end of a process of the host. `LinkClient` documents the methods."""
+
+    connections: int
+
+    def connect(self, address: str, receive: Callable[[list[Frame]], None], connected: Callable[[], None]) -> None: ...
+
+    def send(self, frames: Frames, *, stable: bool = False) -> bool: ...
+
+    def close(self, linger_s: float = 0.0) -> None: ...
+
+
+class Links(Protocol):
+    """Makes the ends of links. Arguments as those of `LinkServer` and `LinkClient`."""
+
+    def server(self, keys: KeyPair, accepted: str, limit_bytes: int, silent_s: float) -> ServerEnd: ...
+
+    def client(self, keys: KeyPair, server: str, limit_bytes: int, silent_s: float) -> ClientEnd: ...
 
 
 class _Link:
@@ -168,16 +217,9 @@ class LinkServer(_Link):
     `refused` counts the connections that failed in the handshake: those of strangers. `report` gets a line about them.
     """
 
-    def __init__(
-        self,
-        keys: KeyPair,
-        accepted: str,
-        limit_bytes: int,
-        silent_s: float,
-        report: Callable[[str], None] = LOG.warning,
-    ) -> None:
+    def __init__(self, keys: KeyPair, accepted: str, limit_bytes: int, silent_s: float) -> None:
         super().__init__(zmq.ROUTER, limit_bytes, silent_s)
-        self.report = report
+        self.report: Callable[[str], None] = LOG.warning
         self.accepted = accepted.encode()
         self.refused = 0
         self.socket.set(zmq.ROUTER_MANDATORY, 1)  # a message to a client that has left is an error, not lost silently
@@ -251,6 +293,19 @@ class LinkClient(_Link):
     def send(self, frames: Frames, *, stable: bool = False) -> bool:
         """Send a message without blocking. Returns False without a connection, or if its queue is full."""
         return self._send(frames, stable)
+
+
+class SocketLinks:
+    """Makes the ends of real links."""
+
+    def server(self, keys: KeyPair, accepted: str, limit_bytes: int, silent_s: float) -> LinkServer:
+        return LinkServer(keys, accepted, limit_bytes, silent_s)
+
+    def client(self, keys: KeyPair, server: str, limit_bytes: int, silent_s: float) -> LinkClient:
+        return LinkClient(keys, server, limit_bytes, silent_s)
+
+
+SOCKETS = SocketLinks()
 
 
 class _Quiet(logging.LoggerAdapter[logging.Logger]):
