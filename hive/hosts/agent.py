@@ -36,6 +36,7 @@ from hive.errors import HiveError, HostLost, UsageError, WireError
 from hive.hosts.files import HostFacts, JoinFile, host_facts
 from hive.hosts.messages import (
     PROTOCOL,
+    RUN_ENDED,
     TO_HOST,
     Accepted,
     Answer,
@@ -280,6 +281,8 @@ class Agent:
             await self._changed(LAST_S)
         if (end := self._ended()) is not None:
             return end
+        if reason == RUN_ENDED:  # the part was told, and this agent's message was lost
+            return End(reason, rejoin=False)
         self._send(HostEnded(self.incarnation, reason))
         return End(reason, rejoin=True)
 

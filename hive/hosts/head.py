@@ -25,6 +25,7 @@ from hive.errors import HostLost, UsageError, VersionGone, WireError
 from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
 from hive.hosts.messages import (
     PROTOCOL,
+    RUN_ENDED,
     TO_HEAD,
     Accepted,
     Answer,
@@ -555,7 +556,7 @@ class HostActor(Actor):
 
     async def teardown(self) -> None:
         lost = bool(self.link.lost)
-        self.link.close(self.link.lost or "the run has ended on the head", rejoin=lost)
+        self.link.close(self.link.lost or RUN_ENDED, rejoin=lost)
 
 
 class RemoteCollector(Actor):

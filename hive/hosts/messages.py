@@ -18,6 +18,7 @@ from hive.runtime.wire.messages import Message, Tree, type_set
 
 __all__ = [
     "PROTOCOL",
+    "RUN_ENDED",
     "TO_HEAD",
     "TO_HOST",
     "Accepted",
@@ -40,6 +41,7 @@ __all__ = [
     "Taken",
 ]
 
+RUN_ENDED = "the run has ended on the head"  # the reason of an End after which there is nothing to join
 PROTOCOL = 1  # version of these messages; increased with every change that another version would misread
 
 

@@ -222,6 +222,7 @@ class LinkServer(_Link):
         self.report: Callable[[str], None] = LOG.warning
         self.accepted = accepted.encode()
         self.refused = 0
+        self.greeting = 0  # connections whose handshake has not ended
         self.socket.set(zmq.ROUTER_MANDATORY, 1)  # a message to a client that has left is an error, not lost silently
         self.socket.set(zmq.BACKLOG, BACKLOG)
         self.socket.set(zmq.CURVE_SERVER, 1)
@@ -247,10 +248,20 @@ class LinkServer(_Link):
                 f"{address} cannot be bound: {error.strerror}",
                 hint="hosts.address must be an address of this machine, and the port free",
             ) from None
-        self._begin(lambda frames: receive(bytes(frames[0]), frames[1:]), REFUSED)
+        events = REFUSED | zmq.Event.ACCEPTED | zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
+        self._begin(lambda frames: receive(bytes(frames[0]), frames[1:]), events)
         return self.socket.get_string(zmq.LAST_ENDPOINT)
 
     def _happened(self, event: int) -> None:
+        if event == zmq.Event.ACCEPTED:
+            self.greeting += 1
+            return
+        if not self.greeting:
+            return  # a connection of before has ended
+        self.greeting -= 1
+        if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+            return
+        # Either ZeroMQ says that the handshake failed, or the connection ended in it: the other end speaks no ZeroMQ.
         self.refused += 1
         if self.refused.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood takes a few lines
             self.report(f"refused {self.refused} connections without the key of this host so far")
