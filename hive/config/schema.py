@@ -481,7 +481,7 @@ class HostsConfig:
         accepts=str.isprintable,
     )
     port: int = key(
-        0, "port of the first host, and the next ports of the others; 0: any free ones", minimum=0, below=65536
+        0, "port of the first host, and the next ports of the others; 0: any free ones", minimum=0, maximum=65535
     )
     listen_everywhere: bool = key(False, "listen on every address of this machine, not only on hosts.address")
     silence_s: float = key(10.0, "seconds of silence after which a host counts as lost", minimum=2.0)

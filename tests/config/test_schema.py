@@ -117,6 +117,15 @@ DEFAULTS = {
     "supervision.phase_limit_s": 60.0,
     "supervision.drain_s": 30.0,
     "supervision.non_finite": "skip",
+    "collection.hosts": (),
+    "evaluation.hosts": (),
+    "hosts.cores": {},
+    "hosts.launcher": "join",
+    "hosts.address": "",
+    "hosts.port": 0,
+    "hosts.listen_everywhere": False,
+    "hosts.silence_s": 10.0,
+    "hosts.unprotected_ray": False,
 }
 
 ACTOR_CRITIC = {
