@@ -11,6 +11,7 @@
     ├─ ActorFailed              1   an actor failed; the text names it, the cause and its phase
     ├─ RemoteError              1   an endpoint of another actor raised; carries the remote type and traceback
     ├─ WireError                1   an invalid message
+    ├─ HostLost                 1   a host is silent, or its part of the run has ended
     ├─ VersionGone              1   a board no longer holds the requested version
     ├─ BadTransition            1   a state machine received an event that its state does not allow: a bug in hive
     ├─ RecordError              1   a file of a run directory that cannot be read or written

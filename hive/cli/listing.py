@@ -14,7 +14,6 @@ from hive.cli.arguments import add_json, add_run
 from hive.cli.select_run import chosen_run, live_here, live_runs, say_default
 from hive.cli.suggest import did_you_mean, listed
 from hive.cli.tables import print_table
-from hive.config.schema import HEAD
 from hive.errors import HiveError, RecordError, UsageError
 from hive.records import (
     RunDirectory,
@@ -34,6 +33,7 @@ from hive.runtime.run.control import OtherProtocol, open_run
 
 __all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
 
+HEAD_NAME = "head"  # hive.config.HEAD, without the import of all keys
 FOLLOW_S = 0.2  # interval between two reads of `logs -f`
 FOLLOW_LINES = 1000  # lines per read: more than are logged in one interval
 
@@ -217,7 +217,7 @@ def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:
 def _ps_cells(row: Mapping[str, Any], *, hosts: bool) -> tuple[str, ...]:
     return (
         row["name"],
-        *([row["host"] or HEAD] if hosts else []),
+        *([row["host"] or HEAD_NAME] if hosts else []),
         _number(row["pid"]),
         row["state"],
         _number(row["cpu_percent"]),

@@ -23,6 +23,8 @@ ROOT = source_folder() or Path(__file__).parents[2]
 FREE = {
     "SEEDS",
     "host",
+    "MS",
+    "SECONDS",
     "VALUE",
     "TEXT",
     "port",

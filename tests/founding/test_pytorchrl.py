@@ -315,8 +315,10 @@ def test_db_b8_weights_are_broadcast_once_a_round_not_once_a_minibatch() -> None
     assert sent == [0, 16, 32, 48]
 
 
-def test_db_b9_no_module_of_the_house_knows_ray() -> None:
+def test_db_b9_only_the_launcher_of_hosts_knows_ray() -> None:
     for path in Path(hive.facades.__file__).parents[1].rglob("*.py"):
+        if path.name == "ray_launcher.py":
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

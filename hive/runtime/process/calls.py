@@ -20,7 +20,7 @@ from hive.runtime.actor.error_location import describe, is_own
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Frames, Message, Tree, encode
-from hive.runtime.wire.protocol import SUPERVISOR, Call, EndpointFailed, Member, Reply
+from hive.runtime.wire.protocol import SUPERVISOR, Answered, Call, EndpointFailed, Member, Reply
 
 __all__ = ["Calls"]
 
@@ -144,7 +144,9 @@ class Calls:
             frames = encode(reply)
         if call.caller == SUPERVISOR:
             if call.call:
-                self.node.report(reply)
+                self.node.report(
+                    Answered(call.call, reply.value, f"{reply.error}: {reply.text}" if reply.error else "")
+                )
             elif reply.error:
                 self.node.report(EndpointFailed(call.actor, call.method, f"{reply.error}: {reply.text}"))
         elif call.caller in self.node.actors:

@@ -12,7 +12,7 @@ from hive.runtime.supervise.joining import hello, ready
 from hive.runtime.supervise.states import ActorEvent, ActorState
 from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.wire.messages import Message
-from hive.runtime.wire.protocol import Done, EndpointFailed, Failed, Hello, Note, Ready, Renew, RunOver
+from hive.runtime.wire.protocol import Answered, Done, EndpointFailed, Failed, Hello, Note, Ready, Renew, RunOver
 
 __all__ = ["HANDLERS", "bad_message", "received"]
 
@@ -76,6 +76,12 @@ def _endpoint_failed(state: SupervisorState, message: EndpointFailed) -> list[Ac
     return [Log("not done", f"{message.method} of {actor}: {message.text}", {"actor": actor})]
 
 
+def _answered(state: SupervisorState, message: Answered) -> list[Action]:
+    if message.call in state.asked:  # else nobody waits for it any more
+        state.answers[message.call] = message
+    return []
+
+
 HANDLERS: Mapping[type[Message], Handler] = {
     Hello: lambda state, message, now_ns: hello(state, message),
     Ready: ready,
@@ -84,5 +90,6 @@ HANDLERS: Mapping[type[Message], Handler] = {
     RunOver: lambda state, message, now_ns: end(state, "finished", message.reason),
     Renew: lambda state, message, now_ns: _renew(state, message),
     Note: lambda state, message, now_ns: _note(state, message),
+    Answered: lambda state, message, now_ns: _answered(state, message),
     EndpointFailed: lambda state, message, now_ns: _endpoint_failed(state, message),
 }

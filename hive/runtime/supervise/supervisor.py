@@ -45,11 +45,12 @@ from hive.runtime.supervise.outcome import Journal, Outcome
 from hive.runtime.supervise.supervisor_state import StopPhase, SupervisorState
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Frames, Tree, decode
-from hive.runtime.wire.protocol import SUPERVISOR, SUPERVISOR_TYPES, Call, Reply
+from hive.runtime.wire.protocol import SUPERVISOR, SUPERVISOR_TYPES, Call
 from hive.runtime.wire.transport import Transport
 
 __all__ = ["Supervisor"]
 
+ANSWER_POLL_S = 0.02  # interval between two looks for an answer, which a person waits for
 STARTS = 5  # attempts to start an incarnation: each is lost only if the fork server exits during it
 
 
@@ -84,7 +85,6 @@ class Supervisor:
         self.changed = asyncio.Event()  # set by every message and exit
         self.tasks: set[asyncio.Task[None]] = set()
         self.asked = 0  # calls that were made with `ask`
-        self.replies: dict[int, asyncio.Future[Reply]] = {}
         self.later: Mapping[type[Action], Callable[[Any], Coroutine[Any, Any, None]]] = {
             Restart: self._restart,
             AwaitRest: self._await_rest,
@@ -175,18 +175,18 @@ class Supervisor:
         if not process.listening:
             raise UsageError(f"{actor} is not running", hint="try again when it is")
         self.asked += 1
-        reply = self.replies[self.asked] = asyncio.get_running_loop().create_future()
+        number_of_call, until_s = self.asked, self._now_s() + deadline_s
+        self.state.asked.add(number_of_call)
+        self._perform([Send((process.name,), Call(number_of_call, SUPERVISOR, number, method, list(arguments)))])
         try:
-            call = Call(self.asked, SUPERVISOR, number, method, list(arguments))
-            self._perform([Send((process.name,), call)])
-            async with asyncio.timeout(deadline_s):
-                answer = await reply
-        except TimeoutError:
-            raise UsageError(f"{actor} did not reply within {deadline_s:.0f} s") from None
+            while (answer := self.state.answers.pop(number_of_call, None)) is None:
+                if self._now_s() > until_s:
+                    raise UsageError(f"{actor} did not reply within {deadline_s:.0f} s")
+                await asyncio.sleep(ANSWER_POLL_S)
         finally:
-            del self.replies[self.asked]
+            self.state.asked.discard(number_of_call)
         if answer.error:
-            raise UsageError(answer.text)
+            raise UsageError(answer.error)
         return answer.value
 
     def active_actors(self) -> list[str]:
@@ -220,18 +220,10 @@ class Supervisor:
     def _receive(self, frames: Frames) -> None:
         try:
             message = decode(frames, SUPERVISOR_TYPES)
-            if isinstance(message, Reply):
-                self._replied(message)
-            else:
-                self._perform(inbox.received(self.state, message, self.clock.now_ns()))
+            self._perform(inbox.received(self.state, message, self.clock.now_ns()))
         except (WireError, IndexError, KeyError, TypeError) as error:
             self._perform(inbox.bad_message(self.state, error))
         self.changed.set()
-
-    def _replied(self, reply: Reply) -> None:
-        future = self.replies.get(reply.call)
-        if future is not None and not future.done():
-            future.set_result(reply)
 
     async def _announce_later(self, action: AnnounceLater) -> None:
         await asyncio.sleep(joining.ANNOUNCE_S)

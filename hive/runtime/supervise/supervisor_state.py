@@ -21,6 +21,7 @@ from hive.runtime.supervise.membership import ProcessRecord, Settings
 from hive.runtime.supervise.states import ACTOR, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message, Tree
+from hive.runtime.wire.protocol import Answered
 
 __all__ = ["REPORTED_EVENTS", "End", "PauseRequest", "StopPhase", "StopSequence", "SupervisorState"]
 
@@ -96,6 +97,8 @@ class SupervisorState:
         self.stop: StopSequence | None = None
         self.stalled = False  # whether actors were blocked at the last check (hive.runtime.supervise.circles)
         self.bad_messages = 0
+        self.asked: set[int] = set()  # calls of the supervisor that wait for an answer
+        self.answers: dict[int, Answered] = {}
         self.recent: deque[str] = deque(maxlen=REPORTED_EVENTS)
         self.diagnostics = Diagnostics()
 

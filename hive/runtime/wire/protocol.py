@@ -1,6 +1,6 @@
 """The runtime's own messages: membership, start and end of actors, and the envelopes of the actors' messages.
 
-    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Renew · Note · EndpointFailed · Reply
+    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Renew · Note · EndpointFailed · Answered
     supervisor -> process     Joined · Left · Begin · Drain · Pause · Resume
     process -> process        Deliver (+ the frames of its messages) · Ack · Notify · Call · Reply
     process -> process        Payload (+ the frames of its fields) · Fetch
@@ -23,6 +23,7 @@ __all__ = [
     "SUPERVISOR",
     "SUPERVISOR_TYPES",
     "Ack",
+    "Answered",
     "Begin",
     "Call",
     "Deliver",
@@ -253,6 +254,14 @@ class Reply(Message):
     traceback: str
 
 
+class Answered(Message):
+    """The value of a call of the supervisor, or the text of its exception."""
+
+    call: int
+    value: Tree
+    error: str  # "" if there was none
+
+
 SUPERVISOR = -1  # the `caller` of the supervisor's calls
-SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Renew, Note, EndpointFailed, Reply])
+SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Renew, Note, EndpointFailed, Answered])
 NODE_TYPES = type_set([Joined, Left, Begin, Drain, Pause, Resume, Deliver, Ack, Payload, Fetch, Notify, Call, Reply])

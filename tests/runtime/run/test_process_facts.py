@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from hive.monitor.processes import PAGE_BYTES, TICKS, ProcessPoller
+from hive.runtime.run.process_facts import PAGE_BYTES, TICKS, ProcessPoller
 
 
 def write(proc: Path, pid: int, ticks: int, *, state: str = "S", start: int = 50, pages: int = 3) -> None:
