@@ -189,6 +189,7 @@ class Agent:
                     self.end = End(message.reason, rejoin=False)
             elif isinstance(message, End):
                 self.end = message
+                self._send(HostEnded(self.incarnation, message.reason))
             elif isinstance(message, Ask):
                 self.asks.append(message)
             else:

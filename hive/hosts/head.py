@@ -68,6 +68,7 @@ LOOK_S = 0.1  # interval between two looks at the clock: short beside any sensib
 FRESH_S = 2.0  # a host that was heard within this time is alive, so another one cannot take its place
 LEVEL_NAMES = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 LOOPBACK = "127.0.0.1"
+GOODBYE_S = 1.5  # wait for the confirmation of an End; a host that is away gives none
 ANSWER_S = 2.5  # deadline of an answer of the agent
 TEXT_SHOWN = 300  # maximum characters of a text of a host in an event
 
@@ -109,6 +110,7 @@ class HostLink:
         self.collectors = collectors
         self.evaluators = evaluators
         self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
+        self.ending: set[bytes] | None = None  # connections that have not confirmed the End; None before it
         self.unsent: set[int] = set()  # evaluators whose request this connection does not have
         self.directory = directory
         self.incoming: dict[int, _Incoming] = {}
@@ -186,13 +188,22 @@ class HostLink:
         self.lost = self.lost or why
         self.changed.set()
 
-    def close(self, reason: str, rejoin: bool) -> None:
-        """Tell the host that its part ends, and close the connection."""
+    async def close(self, reason: str, rejoin: bool) -> None:
+        """Tell the host that its part ends, and close the connection.
+
+        It waits until both ends have confirmed: closing a connection from which something was not read yet makes the
+        kernel reset it, and then the other end may lose what it has not read either.
+        """
         if self.server is None:
             return
-        for client in (self.agent, self.line):
-            if client is not None:
-                self.server.send(client, encode(End(reason, rejoin)))
+        self.ending = {client for client in (self.agent, self.line) if client is not None}
+        for client in self.ending:
+            self.server.send(client, encode(End(reason, rejoin)))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                while self.ending:
+                    self.changed.clear()
+                    await self.changed.wait()
         self.server.close(linger_s=1.0)
         self.server = None
 
@@ -336,7 +347,11 @@ class HostLink:
         log.log(LEVEL_NAMES.get(level, logging.INFO), "%s", text)
 
     def _ended(self, client: bytes, message: HostEnded, frames: Frames) -> None:
-        self.lose(f"its part of the run has ended: {printable(message.reason, TEXT_SHOWN)}")
+        if self.ending is not None:
+            self.ending.discard(client)
+            self.changed.set()
+        else:
+            self.lose(f"its part of the run has ended: {printable(message.reason, TEXT_SHOWN)}")
 
     def _answer(self, client: bytes, message: Answer, frames: Frames) -> None:
         future = self.asked.get(message.number)
@@ -556,7 +571,7 @@ class HostActor(Actor):
 
     async def teardown(self) -> None:
         lost = bool(self.link.lost)
-        self.link.close(self.link.lost or RUN_ENDED, rejoin=lost)
+        await self.link.close(self.link.lost or RUN_ENDED, rejoin=lost)
 
 
 class RemoteCollector(Actor):

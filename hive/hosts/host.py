@@ -18,7 +18,20 @@ import numpy as np
 from hive.clock import Clock, RealClock
 from hive.errors import WireError
 from hive.hosts.files import HostFacts
-from hive.hosts.messages import TO_HOST, Attach, End, Evaluate, Evaluated, Holds, Ping, Policy, Pong, RolloutSent, Taken
+from hive.hosts.messages import (
+    TO_HOST,
+    Attach,
+    End,
+    Evaluate,
+    Evaluated,
+    Holds,
+    HostEnded,
+    Ping,
+    Policy,
+    Pong,
+    RolloutSent,
+    Taken,
+)
 from hive.hosts.shape import shape_of
 from hive.records import process_start_time
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, SlotInlet
@@ -185,6 +198,7 @@ class RunLink:
 
     def _end(self, message: End, frames: Frames) -> None:
         self.ended = message.reason
+        self.send(HostEnded(self.facts.incarnation, message.reason))
         self.arrived.set()
 
 

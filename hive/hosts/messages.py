@@ -94,7 +94,7 @@ class HostLog(Message):
 
 
 class HostEnded(Message):
-    """The host's own run has ended, although the head did not ask for it."""
+    """The host's own run has ended, although the head did not ask for it; or the confirmation of an End."""
 
     incarnation: int
     reason: str
