@@ -456,6 +456,7 @@ class HostActor(Actor):
 
     def __init__(self, link: HostLink) -> None:
         self.link = link
+        self.draining = False  # whether the run ends; else an exit of this process is a failure of one of its actors
         link.note = self.note
         link.clock = self.clock
         self.schedule = link.blueprint.schedule()
@@ -570,8 +571,13 @@ class HostActor(Actor):
         return min(self.schedule.collection.behaviour_version(number) for number in lacking)
 
     async def teardown(self) -> None:
-        lost = bool(self.link.lost)
-        await self.link.close(self.link.lost or RUN_ENDED, rejoin=lost)
+        over = self.draining and not self.link.lost
+        failed = self.link.lost or "the process on the head that talks to this host has failed"
+        await self.link.close(RUN_ENDED if over else failed, rejoin=not over)
+
+    async def drain(self) -> None:
+        self.draining = True
+        await super().drain()
 
 
 class RemoteCollector(Actor):

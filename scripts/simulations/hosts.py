@@ -339,9 +339,10 @@ class _HostLink(HostLink):
 
     async def evaluate(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
         key, expected = (due.evaluator, due.turn), float(weights[:4].view(np.float32)[0])
-        self.records.requests[key] = self.now_s(), math.inf
+        begun_s = self.now_s()
+        self.records.requests[key] = begun_s, math.inf
         made = await super().evaluate(due, weights)
-        self.records.requests[key] = self.records.requests[key][0], self.now_s()
+        self.records.requests[key] = begun_s, self.now_s()
         if (made.turn, made.deviation) != (due.turn, expected):
             self.records.fail(f"the evaluation of turn {due.turn} is that of other weights")
         return made
