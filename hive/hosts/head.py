@@ -196,9 +196,8 @@ class HostLink:
         """
         if self.server is None:
             return
-        self.ending = {client for client in (self.agent, self.line) if client is not None}
-        for client in self.ending:
-            self.server.send(client, encode(End(reason, rejoin)))
+        ends = (client for client in (self.agent, self.line) if client is not None)
+        self.ending = {client for client in ends if self.server.send(client, encode(End(reason, rejoin)))}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 while self.ending:

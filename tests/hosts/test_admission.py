@@ -35,7 +35,7 @@ async def test_a_host_is_admitted_by_its_key_only(tmp_path: Path) -> None:
         assert not one.server.callback("", second.public.encode())
         assert not list(tmp_path.iterdir()), "no key is written to a file"
     finally:
-        one.close("", rejoin=False)
+        await one.close("", rejoin=False)
 
 
 async def test_another_key_replaces_the_first_and_gives_up_a_host_that_has_joined(tmp_path: Path) -> None:
@@ -51,4 +51,4 @@ async def test_another_key_replaces_the_first_and_gives_up_a_host_that_has_joine
         assert one.lost
         assert one.server.accepted == second.public.encode()
     finally:
-        one.close("", rejoin=False)
+        await one.close("", rejoin=False)
