@@ -23,6 +23,8 @@ PATIENCE_S = 60.0  # virtual seconds; a run takes less than 30
 LIMIT_S = 3_600  # timeout of a program, in seconds; only a hung program reaches it
 
 FOUND = {
+    2: "messages of an earlier incarnation arrive",
+    40: "a connection breaks before the head has rollouts that were sent",
     9: "the head waited for the next version when a kill had lost the last one, and tried without a pause",
     11: "an agent asked to join, and sent its status, as fast as the answers came",
     44: "frames of an earlier incarnation arrive",
