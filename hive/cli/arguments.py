@@ -25,7 +25,7 @@ __all__ = [
 
 RUN = "name, unique prefix of a name, path or `latest`"
 
-# What a command takes when no RUN is given (hive.cli.select_run).
+# The run that a command takes without RUN (hive.cli.select_run).
 DEFAULT_RUN = "the live run in $HIVE_HOME, else the newest run there"
 ONLY_LIVE_RUN = "the only live run in $HIVE_HOME"
 

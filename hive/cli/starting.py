@@ -37,7 +37,7 @@ from hive.records.documents import failure
 from hive.records.jsonl import last_lines
 from hive.records.summary import NOT_STARTED
 from hive.runtime.actor.error_location import user_frames
-from hive.runtime.process.command import supervisor_command, supervisor_environment
+from hive.runtime.process.command import start_supervisor
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
@@ -89,15 +89,7 @@ def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
     """Start the supervisor's process, or use the one that was started early."""
     if (early := hand_over(directory.path, directory.logs)) is not None:
         return early
-    with (directory.logs / SUPERVISOR_OUTPUT).open("ab") as out:
-        return subprocess.Popen(
-            supervisor_command(str(directory.path), str(directory.logs)),
-            env=supervisor_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
+    return start_supervisor(directory)
 
 
 def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:

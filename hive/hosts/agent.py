@@ -50,8 +50,7 @@ from hive.hosts.messages import (
 )
 from hive.records import RunDirectory, process_start_time, write_bytes
 from hive.records.documents import misfit
-from hive.runtime.process.command import supervisor_command, supervisor_environment
-from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
+from hive.runtime.process.command import start_supervisor
 from hive.runtime.run.control import ControlClient, open_run
 from hive.runtime.run.process_facts import ProcessPoller
 from hive.runtime.wire.arrays import Frames
@@ -282,7 +281,7 @@ class Agent:
             await self._changed(LAST_S)
         if (end := self._ended()) is not None:
             return end
-        if reason == RUN_ENDED:  # the part was told, and this agent's message was lost
+        if reason == RUN_ENDED:  # the End of this connection was lost
             return End(reason, rejoin=False)
         self._send(HostEnded(self.incarnation, reason))
         return End(reason, rejoin=True)
@@ -304,7 +303,7 @@ class _LocalPart:
         facts_of(self.join, self.accepted).write(directory.path)
         for path in (directory.config_file, directory.resolved_file):
             write_bytes(path, self.accepted.config.encode())
-        self.process = _start(directory)
+        self.process = start_supervisor(directory)
         self._logs, self._control = _Logs(directory), _Control(directory)
 
     async def status(self) -> Mapping[str, Any]:
@@ -368,18 +367,6 @@ def _sweep(host: str) -> None:
                 facts = host_facts(path.parent)
                 if facts is not None and process_start_time(facts.agent) != facts.agent_start:
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _start(directory: RunDirectory) -> subprocess.Popen[bytes]:
-    with (directory.logs / SUPERVISOR_OUTPUT).open("ab") as out:
-        return subprocess.Popen(
-            supervisor_command(str(directory.path), str(directory.logs)),
-            env=supervisor_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

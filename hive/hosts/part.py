@@ -28,7 +28,7 @@ def part_of(whole: Topology, blueprint: Blueprint, facts: HostFacts) -> Topology
         collectors = whole["collectors"]
         collector = t.add(collectors.cls, group="collectors", count=count, **collectors.parameters)
         t.renumber(collector, first)
-        # What the exporter had claimed when it was killed, its successor sends: the head may not have it.
+        # A killed exporter may have claimed rollouts that the head lacks: its successor sends them.
         layout, slots = blueprint.rollout_layout, config.collection.slots
         t.connect(
             collector.rollouts,

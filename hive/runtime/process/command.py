@@ -1,13 +1,29 @@
-"""The command and the environment of a supervisor's process, for all that start one."""
+"""Start a supervisor's process: its command, its environment, and where its output goes."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 from hive.native import source_folder
+from hive.records import RunDirectory
+from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 
-__all__ = ["supervisor_command", "supervisor_environment"]
+__all__ = ["start_supervisor", "supervisor_command", "supervisor_environment"]
+
+
+def start_supervisor(directory: RunDirectory) -> subprocess.Popen[bytes]:
+    """Start the supervisor of the run in this directory, in a session of its own."""
+    with (directory.logs / SUPERVISOR_OUTPUT).open("ab") as out:
+        return subprocess.Popen(
+            supervisor_command(str(directory.path), str(directory.logs)),
+            env=supervisor_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
 
 
 def supervisor_command(*arguments: str) -> list[str]:
