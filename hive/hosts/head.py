@@ -52,7 +52,7 @@ from hive.records import RunDirectory, open_log
 from hive.records.documents import json_text
 from hive.runtime import Actor, Bytes, Inlet, Outlet, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
-from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.links import SOCKETS, KeyPair, Links, ServerEnd
 from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
 from hive.storage import samples_in
@@ -78,7 +78,7 @@ class _Incoming:
     """The rollouts of one collector: those that have arrived and wait, and the first that the head lacks."""
 
     lacks: int
-    queue: deque[Frames] = field(default_factory=deque)
+    queue: deque[Frame] = field(default_factory=deque)
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -107,6 +107,7 @@ class HostLink:
         self.links = links
         self.blueprint = blueprint
         self.config: Config = blueprint.config
+        self.rollout_bytes = blueprint.rollout_layout.bytes
         self.collectors = collectors
         self.evaluators = evaluators
         self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
@@ -169,7 +170,7 @@ class HostLink:
     def _listen(self, keys: HeadKeys, address: str) -> None:
         hosts, self.keys = self.config.hosts, keys
         self.incarnation = 1 + int(1e9 * self.clock.wall())  # grows over restarts and resumed runs
-        largest = max([self.blueprint.state.bytes, *(a.nbytes for a in self._empty().values())])
+        largest = max(self.blueprint.state.bytes, self.rollout_bytes)
         limit = 2 * largest + (1 << 20)
         self.server = self.links.server(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
         self.server.report = lambda text: self.note("refused", text)
@@ -178,10 +179,6 @@ class HostLink:
         where = "0.0.0.0" if hosts.listen_everywhere else address
         bound = self.server.bind(f"tcp://{where}:{port or '*'}", self.received)
         self.address = f"tcp://{address}:{bound.rpartition(':')[2]}"
-
-    def _empty(self) -> Mapping[str, np.ndarray[Any, Any]]:
-        layout = self.blueprint.rollout_layout
-        return layout.views(np.zeros(layout.bytes, np.uint8))
 
     def lose(self, why: str) -> None:
         """The host is lost: its process on the head ends."""
@@ -293,8 +290,10 @@ class HostLink:
         incoming = self.incoming.get(message.collector)
         if incoming is None:
             raise WireError(f"a rollout of collector {message.collector}, which is not on this host")
+        if len(frames) != 1 or len(frames[0]) != self.rollout_bytes:
+            raise WireError(f"rollout {message.sequence} does not have {self.rollout_bytes} bytes")
         if message.sequence == incoming.following:
-            incoming.queue.append(frames)
+            incoming.queue.append(frames[0])
             incoming.wanted.set()
         elif message.sequence > incoming.following:
             raise WireError(
@@ -376,8 +375,8 @@ class HostLink:
             raise UsageError(printable(answer.error, TEXT_SHOWN))
         return answer
 
-    async def rollout(self, collector: int) -> Frames:
-        """Return the fields of the next rollout of a collector; waits until it has arrived."""
+    async def rollout(self, collector: int) -> Frame:
+        """Return the bytes of the next rollout of a collector; waits until it has arrived."""
         incoming = self.incoming[collector]
         while not incoming.queue:
             incoming.wanted.clear()
@@ -598,10 +597,9 @@ class RemoteCollector(Actor):
     async def run(self) -> None:
         while True:
             self.status.enter(self.waiting)
-            frames = await self.link.rollout(self.index)
+            frame = await self.link.rollout(self.index)
             slot = await self.rollouts.reserve()
-            for array, frame in zip(slot.arrays.values(), frames, strict=True):
-                np.copyto(array, np.frombuffer(frame, array.dtype).reshape(array.shape))
+            slot.block[:] = np.frombuffer(frame, np.uint8)
             self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
             self.link.taken(self.index)

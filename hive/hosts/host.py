@@ -136,9 +136,8 @@ class RunLink:
         """Send what was not sent on this connection, as far as there is room."""
         while self.attached and self.unsent:
             slot = self.unsent[0]
-            fields = [array.reshape(-1).view(np.uint8).data for array in slot.arrays.values()]
             collector = self.facts.collectors[0] + slot.producer
-            if not self.send(RolloutSent(self.facts.incarnation, collector, slot.sequence), *fields):
+            if not self.send(RolloutSent(self.facts.incarnation, collector, slot.sequence), slot.block.data):
                 return
             self.unsent.popleft()
 

@@ -1,7 +1,7 @@
 """The messages between the head and a host.
 
     agent -> head       Join · HostStatus · HostLog · HostEnded · Answer   head -> agent  Accepted · Refused · End · Ask
-    link process -> head  Attach · RolloutSent (+ a frame per field) · Holds · Evaluated (+ the evaluation) · Ping
+    link process -> head  Attach · RolloutSent (+ the slot) · Holds · Evaluated (+ the evaluation) · Ping
     head -> link process  Taken · Policy (+ the block) · Evaluate (+ the request and the weights) · Pong · End
 
 Every message of a host names its incarnation, that of the `Accepted`. The head ignores and counts those of another one.
@@ -128,7 +128,7 @@ class Attach(Message):
 
 
 class RolloutSent(Message):
-    """A rollout; its fields follow as frames, in the order of the layout."""
+    """A rollout; the bytes of its slot follow as a frame, so both ends must have the same layout (`Attach.shape`)."""
 
     incarnation: int
     collector: int

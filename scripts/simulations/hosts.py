@@ -327,12 +327,7 @@ class _HostLink(HostLink):
         return self.late, waiting, self.holds, self.line, self.agent
 
     def taken(self, collector: int) -> None:
-        made = {
-            name: np.frombuffer(frame, kind[0])
-            for (name, kind), frame in zip(
-                self.blueprint.rollout_layout.fields.items(), self.incoming[collector].queue[0], strict=True
-            )
-        }
+        made = self.blueprint.rollout_layout.views(np.frombuffer(self.incoming[collector].queue[0], np.uint8))
         if made["observations"][0] != self.records.joined.get((self.name, self.incarnation), -1):
             self.records.fail(f"a rollout of an earlier incarnation of host {self.name} was committed")
         super().taken(collector)

@@ -29,7 +29,7 @@ import numpy as np
 from hive.errors import TopologyError
 from hive.runtime.carriers.carrier import Account, Carrier, End, Line, PlanChannel, PlanSegment, RunMemory
 from hive.runtime.carriers.waiting import WakeRequest
-from hive.runtime.memory.segments import REASONS, Arrays, Layout, SlabView
+from hive.runtime.memory.segments import REASONS, Arrays, Bytes, Layout, SlabView
 from hive.runtime.memory.status import WAIT_IN, WAIT_OUT
 from hive.runtime.wire.messages import Message
 
@@ -154,6 +154,11 @@ class Slot:
         self.producer = producer
         self.sequence = sequence
         self.arrays: Arrays = view.slots[index]
+
+    @property
+    def block(self) -> Bytes:
+        """The bytes that `arrays` lie in, those between two fields included."""
+        return self.view.slots.block(self.index)
 
 
 class SlotSender(Line):

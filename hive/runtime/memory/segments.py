@@ -285,8 +285,8 @@ class Segment:
         self._map.madvise(mmap.MADV_REMOVE)
 
 
-class _Slots(Sequence[Arrays]):
-    """The arrays of each slot, made at first use.
+class SlotArrays(Sequence[Arrays]):
+    """The arrays of each slot, made at first use; `block(i)` are the bytes that those of slot i lie in.
 
     64 producers and 64 consumers have 4096 views of slabs in all, and most consumers use only a few of them.
     """
@@ -307,10 +307,12 @@ class _Slots(Sequence[Arrays]):
             return [self[i] for i in range(len(self))[index]]
         arrays = self._made.get(index)
         if arrays is None:
-            number = range(len(self))[index]
-            block = self._memory[number * self._stride :][: self._stride]
-            arrays = self._made[index] = self._layout.views(block)
+            arrays = self._made[index] = self._layout.views(self.block(index))
         return arrays
+
+    def block(self, index: int) -> Bytes:
+        """Return the bytes of a slot, without the padding behind its last field."""
+        return self._memory[range(len(self))[index] * self._stride :][: self._layout.bytes]
 
 
 def slot_stride(layout: Layout) -> int:
@@ -330,9 +332,9 @@ class SlabView:
         self.words = self.Words(memory[: plan.offset])
         if layout is not None and layout.bytes > plan.slot_bytes:
             raise TopologyError(f"a layout of {layout.bytes} bytes does not fit a slot of {plan.slot_bytes}")
-        self.slots: Sequence[Arrays] = ()
-        if layout is not None:
-            self.slots = _Slots(memory[plan.offset :], plan.slots, aligned(plan.slot_bytes, PAGE), layout)
+        count = plan.slots if layout is not None else 0
+        stride = aligned(plan.slot_bytes, PAGE)
+        self.slots = SlotArrays(memory[plan.offset :], count, stride, layout or Layout({}))
 
     def with_slots(self, layout: Layout, memory: Bytes | None = None) -> SlabView:
         """Return a view of the same words whose slots lie in `memory`, by default in private memory of this process."""
@@ -340,7 +342,7 @@ class SlabView:
         if memory is None:
             mapped = mmap.mmap(-1, count * stride, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             memory = np.frombuffer(mapped, np.uint8)
-        view.slots = _Slots(memory, count, stride, layout)
+        view.slots = SlotArrays(memory, count, stride, layout)
         return view
 
     def counts(self) -> dict[str, Any]:
