@@ -1,7 +1,8 @@
-"""`bench growth`: what one more collector, parameter or gradient worker costs.
+"""`bench growth`: what one more collector, host, parameter or gradient worker costs.
 
     collectors           1..64, one sleeping environment each
     million parameters   0.3, 2 and 25, one collector
+    hosts                1..8, one collector each, which all join on this machine
     gradient workers     1..8, eight collectors, 0.3 million parameters
 
 Each size is a separate run of A2C, started by `hive up` and measured after its first updates (hive_run.py). The
@@ -12,6 +13,7 @@ what else the machine does. Repetitions measure the sizes upwards and downwards 
 
     learner       CPU milliseconds of the learner's process for one update, its gradients included unless there are
                   gradient workers
+    link          those of the processes on the head that talk to hosts, for one update. Hosts' own are not counted.
     collectors, gradient workers    those of all their processes together, for one update
     runtime       those of supervisor, fork server and recorder, for one second: their work depends on the clock
 """
@@ -32,6 +34,7 @@ from typing import Any
 from benchmarks.hive_run import measure_run
 from benchmarks.machine import machine_facts
 from benchmarks.table import aligned, number, percent
+from hive.runtime.run.hosts_status import HOST
 
 __all__ = ["AXES", "Axis", "Line", "add_growth", "costs_of", "fit", "growth", "measure_growth", "text_of"]
 
@@ -47,6 +50,9 @@ options = {{ step_s = {step_s} }}
 workers = {collectors}
 envs = 1
 rollout = 8
+hosts = {names}
+[hosts]
+cores = {{ {cores} }}
 [gradients]
 workers = {gradient_workers}
 [network]
@@ -74,13 +80,20 @@ class Axis:
     units: Sequence[float]
     config: Callable[[float], str]
     figures: Sequence[str]
+    hosts: bool = False  # whether a unit is a host, which has to join
 
 
 def _config(
-    collectors: float = 1, gradient_workers: float = 0, middleware: Sequence[int] = SMALL, step_s: float = STEP_S
+    collectors: float = 1,
+    gradient_workers: float = 0,
+    middleware: Sequence[int] = SMALL,
+    step_s: float = STEP_S,
+    hosts: float = 0,
 ) -> str:
-    sizes = {"collectors": int(collectors), "gradient_workers": int(gradient_workers)}
-    return CONFIG.format(**sizes, middleware=list(middleware), step_s=step_s)
+    names = [f"host{number}" for number in range(int(hosts))]
+    sizes = {"collectors": int(hosts or collectors), "gradient_workers": int(gradient_workers)}
+    cores = ", ".join(f"{name} = 1" for name in names)
+    return CONFIG.format(**sizes, middleware=list(middleware), step_s=step_s, names=names, cores=cores)
 
 
 AXES = (
@@ -90,6 +103,7 @@ AXES = (
         lambda units: _config(collectors=units),
         ("learner", "collectors", "runtime"),
     ),
+    Axis("hosts", (1, 2, 4, 8), lambda units: _config(hosts=units), ("learner", "link", "runtime"), hosts=True),
     Axis(
         "million parameters",
         tuple(MIDDLEWARES),
@@ -142,7 +156,8 @@ def measure_growth(
     for repetition in range(repetitions):
         for axis, units in sizes if repetition % 2 == 0 else reversed(sizes):
             log(f"{repetition + 1} of {repetitions}: {units:g} {axis.name}")
-            costs = costs_of(measure_run(axis.config(units), seconds, warm_updates=WARM_UPDATES))
+            hosts = int(units) if axis.hosts else 0
+            costs = costs_of(measure_run(axis.config(units), seconds, warm_updates=WARM_UPDATES, hosts=hosts))
             shared = {"repetition": repetition, "seconds": seconds, "load": round(os.getloadavg()[0], 2)}
             for figure in (*axis.figures, "updates_per_s"):
                 found.setdefault((axis.name, units, figure), []).append(costs[figure])
@@ -153,11 +168,14 @@ def measure_growth(
 
 def costs_of(figures: Mapping[str, Any]) -> dict[str, float]:
     """Return the costs of a run from its figures: CPU ms of an update, of a second for the runtime."""
-    per_second = dict.fromkeys(("learner", "collectors", "gradient workers", "runtime"), 0.0)
+    per_second = dict.fromkeys(("learner", "collectors", "gradient workers", "link", "runtime"), 0.0)
     for name, used in figures["cpu_cores_of"].items():
         first = name.partition(" + ")[0]
-        group = "runtime" if first in RUNTIME else f"{first.rpartition('-')[0].replace('-', ' ')}s"
-        per_second["learner" if "learner" in name else group] += 1e3 * used
+        if "/" in first:  # a process of a host
+            continue
+        group = f"{first.rpartition('-')[0].replace('-', ' ')}s"
+        kinds = {"learner": "learner" in name, "link": HOST in name, "runtime": first in RUNTIME}
+        per_second[next((kind for kind, fits in kinds.items() if fits), group)] += 1e3 * used
     updates = figures["updates_per_s"]
     costs = {name: ms if name == "runtime" else ms / updates for name, ms in per_second.items()}
     return {**costs, "updates_per_s": updates}
@@ -194,8 +212,8 @@ def add_growth(benches: Any) -> None:
     """Add the command to the parser of `scripts/bench`."""
     one = benches.add_parser(
         "growth",
-        help="CPU time of one more collector, parameter or gradient worker",
-        description="CPU time of one more collector, parameter or gradient worker, with sleeping environments.",
+        help="CPU time of one more collector, host, parameter or gradient worker",
+        description="CPU time of one more collector, host, parameter or gradient worker, with sleeping environments.",
         epilog="example: scripts/bench growth --only collectors --repetitions 1",
     )
     names = [axis.name for axis in AXES]

@@ -100,11 +100,14 @@ class Look:
     used: Mapping[int, Used]
 
 
-def measure_run(config: str, seconds: float, keys: Sequence[str] = (), warm_updates: int = 1) -> dict[str, Any]:
+def measure_run(
+    config: str, seconds: float, keys: Sequence[str] = (), warm_updates: int = 1, hosts: int = 0
+) -> dict[str, Any]:
     """Run `config` for `seconds` after its first update; return its figures. Raises BenchError.
 
     config: a TOML text. keys: `KEY=VALUE`, which override it. warm_updates: updates before the first sample, instead of
-    one: the first turns of a large network touch their memory for the first time.
+    one: the first turns of a large network touch their memory for the first time. hosts: how many the config names;
+    each joins on this machine.
     """
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
         folder = Path(name)
@@ -112,7 +115,8 @@ def measure_run(config: str, seconds: float, keys: Sequence[str] = (), warm_upda
         directory = RunDirectory(folder / "runs" / f"{NAME}-1")
         with started(folder, importing(), keys) as process:
             try:
-                first, last = _watch(directory, process, seconds, warm_updates)
+                with closing(connected(directory, process)) as client, _joined(directory, process, hosts):
+                    first, last = _watch(client, process, seconds, warm_updates)
                 process.wait(END_S)
                 summary = Summary.read(directory.summary_file)
                 records = [json.loads(line) for line in directory.metrics_file.read_text().splitlines()]
@@ -155,18 +159,37 @@ def started(
                     continue
 
 
+@contextmanager
+def _joined(directory: RunDirectory, process: subprocess.Popen[bytes], hosts: int) -> Iterator[None]:
+    """Run `hive join` for each host of the run until the run ends. Raises BenchError if it does not wait for them."""
+    limit = time.monotonic() + START_S
+    while len(files := sorted((directory.path / "hosts").glob("*.join"))) < hosts:
+        if time.monotonic() > limit or process.poll() is not None:
+            raise BenchError(f"{len(files)} of {hosts} hosts can join")
+        time.sleep(POLL_S)
+    command = [sys.executable, "-P", "-m", "hive", "join"]
+    env = {**os.environ, **importing()}
+    joins = [subprocess.Popen([*command, str(file)], env=env, stdout=subprocess.DEVNULL) for file in files]
+    try:
+        yield
+    finally:
+        for join in joins:  # a host ends with its run, which has been asked to end unless this is an error
+            if sys.exc_info()[1] is not None:
+                join.terminate()
+            join.wait(END_S)
+
+
 def _watch(
-    directory: RunDirectory, process: subprocess.Popen[bytes], seconds: float, warm_updates: int
+    client: ControlClient, process: subprocess.Popen[bytes], seconds: float, warm_updates: int
 ) -> tuple[Look, Look]:
     """Sample after the first updates and again `seconds` later, then end the run. Raises HiveError, BenchError."""
-    with closing(connected(directory, process)) as client:
-        first_update(client, process, warm_updates)
-        time.sleep(WARM_S)
-        first = _look_at_round_end(client, process)
-        time.sleep(seconds)
-        last = _look_at_round_end(client, process)
-        client.down("the bench")
-        return first, last
+    first_update(client, process, warm_updates)
+    time.sleep(WARM_S)
+    first = _look_at_round_end(client, process)
+    time.sleep(seconds)
+    last = _look_at_round_end(client, process)
+    client.down("the bench")
+    return first, last
 
 
 def _look_at_round_end(client: ControlClient, process: subprocess.Popen[bytes]) -> Look:

@@ -23,10 +23,19 @@ def test_costs_are_milliseconds_of_an_update_and_of_a_second_for_the_runtime() -
         "collector-0": 0.1,
         "collector-1": 0.2,
         "gradient-worker-1": 0.4,
+        "host-a": 0.03,
+        "a/supervisor": 0.5,
     }
     costs = costs_of({"cpu_cores_of": cores, "updates_per_s": 10.0})
     assert costs == pytest.approx(
-        {"learner": 50.0, "collectors": 30.0, "gradient workers": 40.0, "runtime": 30.0, "updates_per_s": 10.0}
+        {
+            "learner": 50.0,
+            "collectors": 30.0,
+            "gradient workers": 40.0,
+            "link": 3.0,
+            "runtime": 30.0,
+            "updates_per_s": 10.0,
+        }
     )
 
 
