@@ -89,7 +89,7 @@ def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
     """Start the supervisor's process, or use the one that was started early."""
     if (early := hand_over(directory.path, directory.logs)) is not None:
         return early
-    return start_supervisor(directory)
+    return start_supervisor(directory.path, directory.logs)
 
 
 def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:

@@ -303,7 +303,7 @@ class _LocalPart:
         facts_of(self.join, self.accepted).write(directory.path)
         for path in (directory.config_file, directory.resolved_file):
             write_bytes(path, self.accepted.config.encode())
-        self.process = start_supervisor(directory)
+        self.process = start_supervisor(directory.path, directory.logs)
         self._logs, self._control = _Logs(directory), _Control(directory)
 
     async def status(self) -> Mapping[str, Any]:

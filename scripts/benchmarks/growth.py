@@ -1,8 +1,8 @@
 """`bench growth`: what one more collector, host, parameter or gradient worker costs.
 
     collectors           1..64, one sleeping environment each
-    million parameters   0.3, 2 and 25, one collector
     hosts                1..8, one collector each, which all join on this machine
+    million parameters   0.3, 2 and 25, one collector
     gradient workers     1..8, eight collectors, 0.3 million parameters
 
 Each size is a separate run of A2C, started by `hive up` and measured after its first updates (hive_run.py). The
@@ -170,15 +170,21 @@ def costs_of(figures: Mapping[str, Any]) -> dict[str, float]:
     """Return the costs of a run from its figures: CPU ms of an update, of a second for the runtime."""
     per_second = dict.fromkeys(("learner", "collectors", "gradient workers", "link", "runtime"), 0.0)
     for name, used in figures["cpu_cores_of"].items():
-        first = name.partition(" + ")[0]
-        if "/" in first:  # a process of a host
-            continue
-        group = f"{first.rpartition('-')[0].replace('-', ' ')}s"
-        kinds = {"learner": "learner" in name, "link": HOST in name, "runtime": first in RUNTIME}
-        per_second[next((kind for kind, fits in kinds.items() if fits), group)] += 1e3 * used
+        if "/" not in name:  # else a process of a host
+            per_second[_group(name)] += 1e3 * used
     updates = figures["updates_per_s"]
     costs = {name: ms if name == "runtime" else ms / updates for name, ms in per_second.items()}
     return {**costs, "updates_per_s": updates}
+
+
+def _group(process: str) -> str:
+    """Return the figure that a process counts for, from the names of its actors joined by " + "."""
+    if "learner" in process:
+        return "learner"
+    if HOST in process:
+        return "link"
+    first = process.partition(" + ")[0]
+    return "runtime" if first in RUNTIME else f"{first.rpartition('-')[0].replace('-', ' ')}s"
 
 
 def text_of(axes: Sequence[Axis], found: Found) -> str:

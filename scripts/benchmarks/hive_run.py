@@ -172,10 +172,12 @@ def _joined(directory: RunDirectory, process: subprocess.Popen[bytes], hosts: in
     joins = [subprocess.Popen([*command, str(file)], env=env, stdout=subprocess.DEVNULL) for file in files]
     try:
         yield
+    except BaseException:  # the run has not been asked to end, so its hosts would not end either
+        for join in joins:
+            join.terminate()
+        raise
     finally:
-        for join in joins:  # a host ends with its run, which has been asked to end unless this is an error
-            if sys.exc_info()[1] is not None:
-                join.terminate()
+        for join in joins:
             join.wait(END_S)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +66,9 @@ def test_a_supervisor_that_has_exited_takes_no_run(supervisor: subprocess.Popen[
 def test_other_commands_start_no_supervisor(words: list[str]) -> None:
     early_start.begin(words)
     assert early_start.hand_over(Path(), Path()) is None
+
+
+def test_what_starts_it_imports_neither_numpy_nor_the_records() -> None:
+    late = ("numpy", "msgpack", "hive.records", "hive.config")
+    code = f"import sys, hive.cli.early_start; print([name for name in {late} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True).stdout == "[]\n"

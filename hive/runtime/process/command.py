@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from hive.native import source_folder
-from hive.records import RunDirectory
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 
 __all__ = ["start_supervisor", "supervisor_command", "supervisor_environment"]
 
 
-def start_supervisor(directory: RunDirectory) -> subprocess.Popen[bytes]:
+def start_supervisor(directory: Path, log_folder: Path) -> subprocess.Popen[bytes]:
     """Start the supervisor of the run in this directory, in a session of its own."""
-    with (directory.logs / SUPERVISOR_OUTPUT).open("ab") as out:
+    with (log_folder / SUPERVISOR_OUTPUT).open("ab") as out:
         return subprocess.Popen(
-            supervisor_command(str(directory.path), str(directory.logs)),
+            supervisor_command(str(directory), str(log_folder)),
             env=supervisor_environment(),
             stdin=subprocess.DEVNULL,
             stdout=out,
