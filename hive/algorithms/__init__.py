@@ -15,7 +15,7 @@ from hive.algorithms.impala import IMPALA
 from hive.algorithms.novelty import SeeksNovelty
 from hive.algorithms.nstep_q import NStepQ
 from hive.algorithms.parameters import Configured, update_parameter
-from hive.algorithms.policy import Policy, describe_policy, load, policy_of
+from hive.algorithms.policy import Policy, describe_policy, described_spaces, load, policy_of
 from hive.algorithms.ppo import PPO
 from hive.algorithms.pqn import PQN
 from hive.algorithms.qr_dqn import QRDQN
@@ -67,6 +67,7 @@ __all__ = [
     "SeeksNovelty",
     "batch_of",
     "describe_policy",
+    "described_spaces",
     "export",
     "heads_of_algorithm",
     "load",

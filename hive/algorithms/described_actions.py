@@ -19,7 +19,7 @@ KINDS: dict[str, type[Discrete] | type[MultiDiscrete] | type[MultiBinary] | type
     "box": Box,
     "composite": Composite,
 }
-NUMBERS = {"low": float, "high": float}  # fields with other numbers than integers
+NUMBERS = {"low": float, "high": float, "scaled": bool}  # fields with other values than integers
 
 
 def described_action(action: ActionSpec) -> dict[str, Any]:

@@ -29,8 +29,10 @@ from numpy.typing import NDArray
 from hive.algorithms.acting_state import ActingState
 from hive.algorithms.described_actions import action_in, described_action, plain
 from hive.config import NetworkConfig
+from hive.declared import ABSENT, FIRST, LAST, NO_IMAGE
 from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
 from hive.envs.checks import at, fault_of, store
+from hive.envs.meaning import earlier_meaning
 from hive.envs.observation import BESIDE_MASK, MASK_KEY, ArraySpec, MaskPart, at_path
 from hive.errors import NetworkError, RecordError
 from hive.networks.agents import AGENT_PARTS
@@ -50,9 +52,10 @@ from hive.networks.squashed import SquashedGaussian
 from hive.networks.wrapper import NetworkWrapper
 from hive.records import Checkpoint, checkpoint_at, held
 
-__all__ = ["Policy", "describe_policy", "load", "policy_of"]
+__all__ = ["Policy", "describe_policy", "described_spaces", "load", "policy_of"]
 
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
+CHANNELS = ("", FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
 REFERENCES = ("module", "policy_head", "value_head")  # keys of [network] that may name user-defined code
 
 
@@ -288,6 +291,15 @@ def _described_head(head: HeadParameters) -> dict[str, Any]:
     return {"name": head.name, **changed}
 
 
+def described_spaces(checkpoint: Checkpoint) -> tuple[ObservationSpec, ActionSpec] | None:
+    """Return the specs of observations and actions that a checkpoint describes; None if it describes no policy."""
+    try:
+        description = checkpoint.state["policy"]
+        return _observation_in(description["observation"]), action_in(description["action"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec, NetworkConfig]:
     """Read the specs in a description. Raises KeyError, TypeError or ValueError if it is invalid."""
     seen, network = (dict(description[part]) for part in ("observation", "network"))
@@ -305,11 +317,12 @@ def _observation_in(seen: Mapping[str, Any]) -> ObservationSpec:
     mask = None
     if (found := seen.get("mask")) is not None:
         mask = MaskPart(_path_in(found["path"]), tuple(map(int, found["choices"])), int(found["offset"]))
-    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask, stack=int(seen.get("stack", 1)))
+    stack, only = int(seen.get("stack", 1)), str(seen.get("seen", ""))
+    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask, stack=stack, seen=only)
     ends = [part.offset + part.bytes for part in parts] + ([mask.offset + sum(mask.choices)] if mask else [])
     if parts and (observation.dtype != "uint8" or len(observation.shape) != 1 or max(ends) > observation.shape[0]):
         raise ValueError("a row of bytes that is too short for its parts")
-    return observation
+    return observation if "seen" in seen else earlier_meaning(observation)  # a description of before env.rules
 
 
 def _array_in(seen: Mapping[str, Any]) -> dict[str, Any]:
@@ -318,7 +331,12 @@ def _array_in(seen: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"observations of dtype {dtype}")
     first = seen.get("first")  # descriptions before `counts`
     counts, firsts = (shape, (first,)) if first is not None else (seen.get("counts", ()), seen.get("firsts", ()))
-    return {"shape": shape, "dtype": dtype, "counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts))}
+    bounds = {name: None if (bound := seen.get(name)) is None else tuple(map(float, bound)) for name in ("low", "high")}
+    channels = str(seen.get("channels", ""))
+    if channels not in CHANNELS:
+        raise ValueError(f"channels {channels}")
+    discrete = {"counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts))}
+    return {"shape": shape, "dtype": dtype, **discrete, **bounds, "channels": channels}
 
 
 def _path_in(path: Sequence[Any]) -> tuple[str | int, ...]:

@@ -38,6 +38,7 @@ from hive.networks.network import acting_alone
 from hive.networks.off_policy_actions import NoisyActions
 from hive.networks.packed import FLOAT_BYTES
 from hive.networks.product import ProductDistribution
+from hive.networks.scaled import ScaledActions
 
 __all__ = ["ActionPart", "PolicyGraph", "Port", "action_parts", "distribution_outputs"]
 
@@ -125,6 +126,10 @@ def distribution_outputs(distribution: ActionDistribution, outputs: Tensor) -> d
             return {"values": distribution.action_values(outputs)}
         case NoisyActions():
             return {}
+        case ScaledActions():
+            inner = distribution_outputs(distribution.inner, outputs)
+            reach = torch.tensor(distribution.reach).reshape(distribution.action_shape)
+            return {"mean": distribution.unscaled(inner["mean"]), "deviation": reach * inner["deviation"]}
         case StateDependentGaussian():
             deviation = distribution.variance(outputs).sqrt().reshape(-1, *distribution.shape)
             return {"mean": distribution.mode(outputs), "deviation": deviation}
@@ -252,7 +257,7 @@ def _free(name: str, taken: set[str]) -> str:
 def _observed(spec: ArraySpec, taken: set[str]) -> Port:
     """Return the input for an observation or a part of it, as the environment returns it."""
     part = spec if isinstance(spec, ObservationPart) else None
-    name, path = _free(part.name if part else "observation", taken), part.path if part else ()
+    name, path = _free(part.name if part and part.path else "observation", taken), part.path if part else ()
     if spec.counts:
         shape = () if len(spec.counts) == 1 else (len(spec.counts),)
         return Port(name, shape, "int64", "observation", path)
@@ -267,9 +272,17 @@ def _frames(spec: ArraySpec, stack: int, taken: set[str]) -> Port:
 
 
 def _stored(spec: ArraySpec, given: Tensor) -> Tensor:
-    """Return an observation, as the environment returns it, as hive stores it: integers become one-hot vectors."""
+    """Return an observation, as the environment returns it, as hive stores it: integers become one-hot vectors, or
+    numbers in bytes.
+    """
     if not spec.counts:
         return given
+    if spec.numbered:
+        numbers = given.reshape(given.shape[0], *spec.shape[:-1], 1) - torch.tensor(spec.firsts).reshape(
+            *spec.shape[:-1], 1
+        )
+        shares = torch.tensor([1 << 8 * byte for byte in range(spec.shape[-1])])
+        return (torch.div(numbers, shares, rounding_mode="floor") % 256).to(torch.uint8)
     element = [number for number, count in enumerate(spec.counts) for _ in range(count)]
     values = [first + i for first, count in zip(spec.firsts, spec.counts, strict=True) for i in range(count)]
     columns = given.unsqueeze(-1) if len(spec.counts) == 1 else given[:, torch.tensor(element)]

@@ -27,7 +27,10 @@ from hive.config.schemes import SCHEMES
 from hive.config.values import closest, free_fault, shown
 from hive.printable import printable
 
-__all__ = ["load_config"]
+__all__ = ["RESOLVED_NAME", "load_config"]
+
+RESOLVED_NAME = "resolved.toml"
+"""The file with the resolved config in a run's directory."""
 
 SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -42,6 +45,8 @@ def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, 
     content = syntax.read(path, name) if text is None else text.encode(errors="surrogatepass")
     document, source = syntax.parse(content, name)
     loader = _Loader(source, PurePath(path).stem)
+    if PurePath(path).name == RESOLVED_NAME:  # it has all keys, so one without this key is older than the key
+        loader.defaults["env.rules"] = 1
     loader.take(document, source)
     for index, override in enumerate(overrides):
         loader.take_override(override, index)

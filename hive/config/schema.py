@@ -25,6 +25,7 @@ from hive.config.algorithms import AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
+from hive.declared import RULES
 
 __all__ = [
     "CUSTOM",
@@ -176,6 +177,23 @@ class EnvConfig:
         "auto",
         '"python": single environments; "native": compiled or vectorised; "auto": compiled if bit-equal',
         choices=("auto", "python", "native"),
+    )
+    images: str = key(
+        "auto",
+        'arrays of 3 axes are images with channels "first" or "last"; "none"; "auto": by shape, see `hive check`',
+        choices=("auto", "first", "last", "none"),
+    )
+    scale_observations: bool = key(
+        True, "integers and bytes with declared bounds: low becomes 0 and high 1 for the networks"
+    )
+    scale_actions: bool = key(
+        True, "box actions with finite bounds: a Gaussian policy acts in a scale in which these are -1 and 1"
+    )
+    rules: int = key(
+        RULES,
+        "rules of hive for what spaces mean; 1: those before the three keys above, for weights trained with them",
+        minimum=1,
+        maximum=RULES,
     )
 
 

@@ -106,13 +106,15 @@ class MultiBinary:
 class Box:
     """Continuous actions of `shape`, stored as float32. The bounds `low` and `high` are flat and may be infinite.
 
-    The environment takes them in `env_dtype`.
+    The environment takes them in `env_dtype`. scaled: whether a Gaussian policy acts in the scale in which finite
+    bounds are -1 and 1; stored actions are the environment's all the same.
     """
 
     shape: tuple[int, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
     env_dtype: str = field(default="float32", compare=False)
+    scaled: bool = field(default=False, compare=False)
     dtype: ClassVar[str] = "float32"
 
 

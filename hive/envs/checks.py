@@ -147,7 +147,7 @@ def fault_of(spec: ObservationSpec, observation: Any) -> tuple[str, bool]:
         except (LookupError, TypeError):
             return f"an observation without its part `{part.name}`", False
         if not _store(part, [value], np.zeros((1, *part.shape), part.dtype)):
-            return _fault(part, value, f"an observation part `{part.name}`")
+            return _fault(part, value, f"an observation part `{part.name}`" if part.path else "an observation")
     return _mask_fault(spec.mask, observation) if spec.mask else _fault(spec, observation, "an observation")
 
 
@@ -176,20 +176,23 @@ def _store(spec: ArraySpec, observations: Sequence[Any] | NDArray[Any], out: NDA
     except ValueError:  # the observations have different shapes
         return False
     if spec.counts:
-        return _store_one_hot(spec, batch, out)
+        return _store_choices(spec, batch, out)
     if batch.shape != out.shape or not np.can_cast(batch.dtype, out.dtype, "same_kind"):
         return False
     out[...] = batch
     return spec.dtype == "uint8" or _all_finite(out)
 
 
-def _store_one_hot(spec: ArraySpec, batch: NDArray[Any], out: NDArray[Any]) -> bool:
+def _store_choices(spec: ArraySpec, batch: NDArray[Any], out: NDArray[Any]) -> bool:
     rows = len(out)
     if len(batch) != rows or batch.size != rows * len(spec.counts) or batch.dtype.kind not in "iu":
         return False
     elements = batch.reshape(rows, -1).astype(np.int64) - spec.firsts
     if (elements < 0).any() or (elements >= spec.counts).any():
         return False
+    if spec.numbered:
+        out[...] = elements.astype("<u4").view(np.uint8).reshape(out.shape)
+        return True
     out[...] = 0.0
     out[np.arange(rows)[:, None], elements + np.cumsum((0, *spec.counts[:-1]))] = 1.0
     return True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from hive.config import Config, EnvConfig
 from hive.envs.actions import ActionSpec
 from hive.envs.make import describe
+from hive.envs.meaning import configured_meaning
 from hive.envs.observation import ObservationSpec
 from hive.envs.spec import EnvironmentSpec
 from hive.envs.vector import VectorEnvironment, make_vector
@@ -18,13 +19,13 @@ __all__ = ["check_evaluation", "configured_spec", "configured_vector", "differen
 
 def configured_spec(env: EnvConfig) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`."""
-    spec = describe(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info)
-    return replace(spec, observation=replace(spec.observation, stack=env.frame_stack))
+    spec = describe(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
+    return configured_meaning(spec, env)
 
 
 def configured_vector(env: EnvConfig, count: int) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`."""
-    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset, env.info)
+    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
 
 
 def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from hive.declared import RULES
 from hive.envs.actions import action_spec
 from hive.envs.loading import call, import_module
 from hive.envs.observation import observation_spec
@@ -182,12 +183,13 @@ def describe(
     wrappers: Sequence[WrapperConfig] = (),
     preset: str = "none",
     info: Sequence[str] = (),
+    rules: int = RULES,
 ) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it.
 
     `kind` is as for `make_vector`, because a vectorised class may have other spaces than the single environment
-    (Atari's has stacked frames of 84 x 84). Raises the errors of `make_vector`, and EnvironmentFailed for spaces that
-    hive does not support.
+    (Atari's has stacked frames of 84 x 84). rules: env.rules. Raises the errors of `make_vector`, and
+    EnvironmentFailed for spaces that hive does not support.
     """
     if takes_native(id, kind, wrappers, preset, options) and preset == "none":
         environment: Any = make_native(id, options, 1)
@@ -200,7 +202,7 @@ def describe(
         observations, actions = environment.observation_space, environment.action_space
         limit, skip = limit_of(environment), skip_of(environment)
     try:
-        return EnvironmentSpec(id, observation_spec(id, observations), action_spec(id, actions), limit, skip)
+        return EnvironmentSpec(id, observation_spec(id, observations, rules), action_spec(id, actions), limit, skip)
     finally:
         environment.close()
 

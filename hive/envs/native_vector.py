@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.declared import RULES
 from hive.envs.actions import action_converter, action_spec
 from hive.envs.checks import Checks, at
 from hive.envs.episodes import Episodes
@@ -41,11 +42,11 @@ SEED_BITS = 30
 class NativeVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of a vectorised Gymnasium class.
 
-    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. Raises ConfigError if
-    the class does not reset its environments itself.
+    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
+    `hive.envs.observation.observation_spec`. Raises ConfigError if the class does not reset its environments itself.
     """
 
-    def __init__(self, id: str, vector: VectorEnv[Any, Any, Any], info: Sequence[str] = ()) -> None:
+    def __init__(self, id: str, vector: VectorEnv[Any, Any, Any], info: Sequence[str] = (), rules: int = RULES) -> None:
         # Gymnasium 1.0 had only this mode and did not declare it.
         mode = vector.metadata.get("autoreset_mode", "NextStep")
         mode = getattr(mode, "value", mode)
@@ -54,7 +55,7 @@ class NativeVector:
         self.count = vector.num_envs
         self._vector = vector
         self._resets_in_next_step = mode == "NextStep"
-        self._checks = Checks(id, observation_spec(id, vector.single_observation_space))
+        self._checks = Checks(id, observation_spec(id, vector.single_observation_space, rules))
         self._infos = Infos(self._checks, info)
         self._convert = action_converter(action_spec(id, vector.single_action_space))
         self._episodes = Episodes(self._checks, self.count, resets_in_next_step=self._resets_in_next_step)

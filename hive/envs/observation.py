@@ -6,6 +6,7 @@
     MultiBinary                 float32, the same shape
     Discrete(n)                 one-hot float32 of shape (n,)
     MultiDiscrete([a, b, ..])   float32 of shape (a + b + ..,): the one-hot vectors of all elements
+    with many values            a part of a row, uint8 of shape (4,) or (elements, 4): from 0, lowest byte first
     Dict, Tuple                 one row of bytes with all parts, however deep they are nested
 
 A row of bytes keeps one observation one array, so rollouts, final observations and checkpoints are the same for every
@@ -23,18 +24,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.declared import NO_IMAGE, NUMBER_BYTES, PIXELS, RULES, channels_of, declared_bounds
 from hive.envs.wrappers import needed_wrappers
 from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
+    from gymnasium import spaces
     from gymnasium.spaces import Space
 
 __all__ = [
@@ -57,6 +59,10 @@ BESIDE_MASK = "observation"
 
 ALIGNMENT = 4  # bytes: rows begin where a float32 may begin
 
+MOST_ONE_HOT = 1024
+"""Values of an element of a Discrete or MultiDiscrete space that is stored one-hot, in 4 KiB. With more, a network has
+an embedding table for it, and a row its number in 4 bytes."""
+
 Path = tuple[str | int, ...]
 """The keys of dictionaries and the positions in tuples that lead to a part."""
 
@@ -66,13 +72,35 @@ class ArraySpec:
     """One stored array: its `shape` and its `dtype`, "float32" or "uint8".
 
     counts, firsts: of Discrete and MultiDiscrete spaces the number of values of each element and the smallest value;
-    they are stored one-hot: value v sets element v - first of its part of the array. Empty for other spaces.
+    they are stored one-hot: value v sets element v - first of its part of the array; or, with many values, as these
+    numbers in bytes (`numbered`). Empty for other spaces.
+    low, high: numbers that the network scales to 0 and 1, flat, one for all elements or one for each; empty: none.
+    channels: where the channels of an image are, as in hive.declared. Both follow from shape and dtype if not given.
+    These say what the array means, not its form: specs of the same form are equal.
     """
 
     shape: tuple[int, ...]
     dtype: str
     counts: tuple[int, ...] = ()
     firsts: tuple[int, ...] = ()
+    low: tuple[float, ...] | None = field(default=None, compare=False)
+    high: tuple[float, ...] | None = field(default=None, compare=False)
+    channels: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        bounds = (self.low, self.high)
+        if self.low is None or self.high is None:
+            bounds = PIXELS if self.dtype == "uint8" and not self.counts else ((), ())
+            object.__setattr__(self, "low", bounds[0])
+            object.__setattr__(self, "high", bounds[1])
+        if not self.channels:
+            found = NO_IMAGE if self.counts else channels_of(self.shape, bounds)  # type: ignore[arg-type]
+            object.__setattr__(self, "channels", found)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether a Discrete or MultiDiscrete space is stored as numbers in bytes instead of one-hot."""
+        return bool(self.counts) and self.dtype == "uint8"
 
     @property
     def bytes(self) -> int:
@@ -133,11 +161,13 @@ class ObservationSpec(ArraySpec):
 
     parts: of an observation that is stored as a row of bytes, `shape` is (bytes,) and `dtype` is "uint8". mask: where
     such a row has the action mask, None without one. stack: number of the last observations that a network sees.
+    seen: name of the only part that a network sees, in runs with env.rules = 1 that have one called so; "": all parts.
     """
 
     parts: tuple[ObservationPart, ...] = ()
     mask: MaskPart | None = None
     stack: int = 1
+    seen: str = field(default="", compare=False)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
@@ -162,23 +192,22 @@ class ObservationSpec(ArraySpec):
         return numbers
 
 
-def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
-    """Return the form in which observations of `space` are stored.
+def observation_spec(id: str, space: Space[Any], rules: int = RULES) -> ObservationSpec:
+    """Return the form in which observations of `space` are stored, and what they mean by the newest rules.
 
-    A MaskedSpace (hive.envs.masks) says which part is the action mask. Raises EnvironmentFailed for spaces that cannot
-    be stored; `id` is for its message.
+    A MaskedSpace (hive.envs.masks) says which part is the action mask. rules: env.rules; with 1 all discrete values are
+    stored one-hot. Raises EnvironmentFailed for spaces that cannot be stored; `id` is for its message.
     """
     mask_path: Path | None = getattr(space, "mask_path", None)
     choices: tuple[int, ...] = getattr(space, "choices", ())
     leaves = [(path, one) for path, one in leaves_of(space) if path != mask_path]
     if not leaves:
         raise EnvironmentFailed(f"`{id}` has observations without any part: {_short(space)}", permanent=True)
-    if leaves[0][0] == ():
-        return ObservationSpec(**vars(_array(id, (), space)))
-    parts = [ObservationPart(**vars(_array(id, path, one)), path=path) for path, one in leaves]
-    parts.sort(key=lambda part: (part.dtype != "float32", part.name))
-    if repeated := next((a.name for a, b in pairwise(parts) if a.name == b.name), None):
-        raise EnvironmentFailed(f"`{id}` has two parts of its observations called `{repeated}`", permanent=True)
+    most = MOST_ONE_HOT if rules > 1 else 0
+    if leaves[0][0] == () and not (alone := _array(id, (), space, most)).numbered:
+        return ObservationSpec(**vars(alone))
+    parts = [ObservationPart(**vars(_array(id, path, one, most)), path=path) for path, one in leaves]
+    parts.sort(key=lambda part: (part.dtype != "float32", part.name, list(map(repr, part.path))))
     placed, offset = [], 0
     for part in parts:
         placed.append(replace(part, offset=offset))
@@ -188,7 +217,7 @@ def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
         mask = MaskPart(mask_path, choices, offset)
         offset += sum(choices)
     size = -(-offset // ALIGNMENT) * ALIGNMENT
-    return ObservationSpec((size,), "uint8", parts=tuple(placed), mask=mask)
+    return ObservationSpec((size,), "uint8", low=(), high=(), parts=tuple(placed), mask=mask)
 
 
 def at_path(path: Path, observation: Any) -> Any:
@@ -214,19 +243,19 @@ def leaves_of(space: Space[Any], path: Path = ()) -> Iterator[tuple[Path, Space[
         yield from leaves_of(one, (*path, key))
 
 
-def _array(id: str, path: Path, space: Space[Any]) -> ArraySpec:
-    """Return the form in which one part is stored."""
+def _array(id: str, path: Path, space: Space[Any], most: int) -> ArraySpec:
+    """Return the form in which one part is stored. most: values of an element that is stored one-hot; 0: any number."""
     from gymnasium import spaces
 
     match space:
         case spaces.Box():
-            return ArraySpec(tuple(space.shape), "uint8" if space.dtype == np.uint8 else "float32")
+            return _box(space)
         case spaces.MultiBinary():
             return ArraySpec(tuple(space.shape), "float32")
         case spaces.Discrete():
-            return _one_hot([space.n], [space.start])
+            return _choices([space.n], [space.start], most)
         case spaces.MultiDiscrete():
-            return _one_hot(space.nvec.ravel().tolist(), space.start.ravel().tolist())
+            return _choices(space.nvec.ravel().tolist(), space.start.ravel().tolist(), most)
     place = f"as part `{'.'.join(map(str, path))}` of its observations" if path else "observations"
     raise EnvironmentFailed(
         f"`{id}` has {type(space).__name__} {place}, expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple",
@@ -241,9 +270,23 @@ def _hint(id: str) -> str:
     return "convert them in a wrapper, for example a gymnasium.ObservationWrapper that returns an array"
 
 
-def _one_hot(counts: Sequence[int], firsts: Sequence[int]) -> ArraySpec:
-    counts = tuple(map(int, counts))
-    return ArraySpec((sum(counts),), "float32", counts, tuple(map(int, firsts)))
+def _box(space: spaces.Box) -> ArraySpec:
+    shape, dtype = tuple(space.shape), space.dtype
+    if not np.issubdtype(dtype, np.integer):
+        return ArraySpec(shape, "float32")
+    limits, bytes = np.iinfo(str(dtype)), dtype == np.uint8
+    low, high = declared_bounds(
+        space.low.ravel().tolist(), space.high.ravel().tolist(), (int(limits.min), int(limits.max)), bytes=bytes
+    )
+    return ArraySpec(shape, "uint8" if bytes else "float32", low=low, high=high)
+
+
+def _choices(counts: Sequence[int], firsts: Sequence[int], most: int) -> ArraySpec:
+    counts, firsts = tuple(map(int, counts)), tuple(map(int, firsts))
+    if most and max(counts, default=0) > most:
+        shape = (NUMBER_BYTES,) if len(counts) == 1 else (len(counts), NUMBER_BYTES)
+        return ArraySpec(shape, "uint8", counts, firsts)
+    return ArraySpec((sum(counts),), "float32", counts, firsts)
 
 
 def _short(space: Space[Any]) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from hive import _native
+from hive.declared import RULES
 from hive.envs.actions import action_converter, action_spec, each_action
 from hive.envs.checks import Checks
 from hive.envs.episodes import Episodes
@@ -32,16 +33,23 @@ __all__ = ["PythonVector"]
 class PythonVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id.
 
-    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`.
+    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
+    `hive.envs.observation.observation_spec`.
     """
 
-    def __init__(self, id: str, environments: Sequence[gymnasium.Env[Any, Any]], info: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        id: str,
+        environments: Sequence[gymnasium.Env[Any, Any]],
+        info: Sequence[str] = (),
+        rules: int = RULES,
+    ) -> None:
         self.count = len(environments)
         self._environments = environments
         limit = _time_limit(environments)
         stepped: Sequence[Any] = environments
         self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
-        self._checks = Checks(id, observation_spec(id, environments[0].observation_space))
+        self._checks = Checks(id, observation_spec(id, environments[0].observation_space, rules))
         self._infos = Infos(self._checks, info)
         self._convert = action_converter(action_spec(id, environments[0].action_space))
         self._episodes = Episodes(self._checks, self.count, limit=limit)

@@ -131,7 +131,7 @@ def rendered_environment(env: EnvConfig, *, window: bool = False) -> RenderedEnv
     inner = make_environment(env.id, env.options, wrappers, env.preset, mode)
     choose_renderer()
     camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
-    vector: VectorEnvironment = PythonVector(with_names(env.id, wrappers), [camera], env.info)
+    vector: VectorEnvironment = PythonVector(with_names(env.id, wrappers), [camera], env.info, env.rules)
     if env.preset == "atari":
         from hive.envs.atari import AtariOptions, AtariVector
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from hive.declared import RULES
 from hive.envs.make import make_compiled, make_environment, make_games, make_native, takes_native
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
@@ -55,13 +56,14 @@ def make_vector(
     wrappers: Sequence[WrapperConfig] = (),
     preset: str = "none",
     info: Sequence[str] = (),
+    rules: int = RULES,
 ) -> VectorEnvironment:
     """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
 
     `kind` is "python"; "native": compiled, or the environment's vectorised class; or "auto": compiled if no number
     depends on it, vectorised only if the environment exists in no other form, and for the preset "atari" without
     wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is neither form or if
-    there are wrappers, and for wrong options of a preset.
+    there are wrappers, and for wrong options of a preset. rules: env.rules.
     """
     native = takes_native(id, kind, wrappers, preset, options)
     if preset == "atari":
@@ -72,9 +74,9 @@ def make_vector(
             games = make_games(id, settings, count)
             return AtariVector(NativeVector(id, games, info), games, settings)
     elif native:
-        return NativeVector(id, make_native(id, options, count), info)
+        return NativeVector(id, make_native(id, options, count), info, rules)
     elif not wrappers and (compiled := make_compiled(id, options, count, kind, info)):
         return compiled
     environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
-    vector = PythonVector(with_names(id, wrappers), environments, info)
+    vector = PythonVector(with_names(id, wrappers), environments, info, rules)
     return AtariVector(vector, environments, settings) if preset == "atari" else vector

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from hive.losses.loss import Floats, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
-from hive.losses.native import policy_losses
+from hive.losses.native import native_actions, policy_losses
 from hive.networks.distributions import ActionDistribution
 from hive.networks.sequences import Sequences
 
@@ -116,7 +116,7 @@ class VTraceLoss:
         log_ratios = np.empty(len(self.weights), np.float32)
         losses = policy_losses(self.distribution)
         assert losses is not None
-        losses.log_probs(outputs[0], self.actions.numpy(), list(self.sizes), log_ratios)
+        losses.log_probs(outputs[0], native_actions(self.distribution, self.actions), list(self.sizes), log_ratios)
         log_ratios -= self.behaviour_log_probs.numpy()
         advantages, targets = self.targets(outputs[1], log_ratios)
         weights = self.weights.numpy()
@@ -137,7 +137,7 @@ def _differentiated(
     total, *means = losses.actor_critic(
         outputs[0],
         outputs[1],
-        loss.actions.numpy(),
+        native_actions(loss.distribution, loss.actions),
         sizes,
         advantages,
         targets,
@@ -221,7 +221,7 @@ class PPOLoss:
         total, *means = losses.ppo(
             outputs[0],
             outputs[1],
-            self.actions.numpy(),
+            native_actions(self.distribution, self.actions),
             self.behaviour_log_probs.numpy(),
             self.advantages.numpy(),
             self.returns.numpy(),

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
+
+from numpy.typing import NDArray
+from torch import Tensor
 
 from hive import _native
 from hive.networks.distributions import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical
+from hive.networks.scaled import ScaledActions
 
-__all__ = ["policy_losses"]
+__all__ = ["native_actions", "policy_losses"]
 
 
 @functools.lru_cache(maxsize=64)  # more distributions than a program has
@@ -22,6 +27,14 @@ def policy_losses(distribution: ActionDistribution) -> _native.PolicyLosses | No
         return _native.PolicyLosses([distribution.n])
     if type(distribution) is MultiCategorical:
         return _native.PolicyLosses(list(distribution.nvec))
+    if isinstance(distribution, ScaledActions):
+        return policy_losses(distribution.inner)
     if type(distribution) is DiagonalGaussian and distribution.width:
         return _native.PolicyLosses([], math.prod(distribution.shape))
     return None
+
+
+def native_actions(distribution: ActionDistribution, actions: Tensor) -> NDArray[Any]:
+    """Return the actions [M, ...] that these losses take: stored ones, in the scale in which the policy acts."""
+    given = actions.numpy()
+    return distribution.scaled_numpy(given) if isinstance(distribution, ScaledActions) else given

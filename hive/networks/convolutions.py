@@ -3,7 +3,8 @@
     images uint8 ─ ImageInput ─ Convolution, activation ... ─ Features ─ FeatureLayer ─ float32 [N, width]
                    one conversion                                        the first dense layer
 
-Pixels in bytes are not divided by 255: the weights of the first convolution are, in every pass. That is 8,192 numbers
+Pixels in bytes are not divided by 255: the weights of the first convolution are, in every pass (likewise for other
+declared ranges that begin at 0). That is 8,192 numbers
 instead of 28,224 for each image of 84 x 84 x 4, and the gradients of the weights are those of divided pixels, up to
 rounding.
 
@@ -14,12 +15,14 @@ optimizer are float32.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hive.declared import ABSENT, LAST, Bounds
 from hive.errors import NetworkError
 
 __all__ = [
@@ -29,6 +32,8 @@ __all__ = [
     "ImageInput",
     "dtype_of_precision",
     "has_bfloat16_instructions",
+    "scaled",
+    "scaling",
 ]
 
 
@@ -52,29 +57,59 @@ def dtype_of_precision(precision: str) -> torch.dtype:
 class ImageInput(nn.Module):
     """Converts images [N, H, W, C], [N, C, H, W] or [N, H, W] to `dtype` [N, C, H, W].
 
+    channels: where they are, as in hive.declared. bounds: numbers that become 0 and 1; if there is one range and it
+    begins at 0, the first convolution divides by its end instead (`scale`).
     The result lies in memory as [N, H, W, C]: torch's convolutions on the CPU are then up to 1.8 times faster.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], channels: str, bounds: Bounds = ((), ()), dtype: torch.dtype = torch.float32
+    ) -> None:
         super().__init__()
         self.dtype = dtype
-        self.without_channels = len(shape) == 2
-        self.channels_last = len(shape) == 3 and shape[2] <= shape[0]
+        self.without_channels = channels == ABSENT
+        self.channels_last = channels == LAST
         if self.without_channels:
             self.channels, self.height, self.width = 1, *shape
         elif self.channels_last:
             self.height, self.width, self.channels = shape
         else:
             self.channels, self.height, self.width = shape
+        found = scaling(bounds, shape)
+        self.scale = found if isinstance(found, float) else 1.0
+        self._affine = None if isinstance(found, float) else found
 
     def forward(self, observations: Tensor) -> Tensor:
-        images = observations
+        images = observations if self._affine is None else scaled(observations, self._affine)
         if self.without_channels:
             images = images.unsqueeze(1)
         elif self.channels_last:
             images = images.permute(0, 3, 1, 2)
         # Bytes are moved before they are converted: there are a quarter as many, and both in one pass take longer.
         return images.contiguous(memory_format=torch.channels_last).to(self.dtype)
+
+
+Affine: TypeAlias = tuple[Tensor, Tensor]
+"""float32 [*shape] or []: the shift and the factor of each element."""
+
+
+def scaling(bounds: Bounds, shape: tuple[int, ...]) -> float | Affine | None:
+    """Return the factor of all elements where one range begins at 0; else shifts and factors; None without bounds."""
+    low, high = (np.array(bound, np.float64) for bound in bounds)
+    if not low.size:
+        return None
+    if low.size == 1 and low[0] == 0.0:
+        return 1.0 / float(high[0])
+    each = () if low.size == 1 else shape
+    factors = 1.0 / (high - low)
+    shift, factor = (torch.from_numpy(one.astype(np.float32).reshape(each)) for one in (low, factors))
+    return shift, factor
+
+
+def scaled(numbers: Tensor, affine: Affine) -> Tensor:
+    """Return numbers [N, *shape] of any dtype in the scale of their bounds, float32."""
+    shift, factor = affine
+    return (numbers.to(torch.float32) - shift) * factor
 
 
 class Convolution(nn.Conv2d):

@@ -131,7 +131,7 @@ class Rule:
             lambda: f"a dictionary from names to {kind.__name__}",
             lambda value: (
                 isinstance(value, Mapping)
-                and all(isinstance(name, str) and isinstance(part, kind) for name, part in value.items())
+                and all(isinstance(name, str | tuple) and isinstance(part, kind) for name, part in value.items())
             ),
         )
 

@@ -21,10 +21,11 @@ from hive.networks.gsde import StateDependentGaussian, noise_products
 from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import HeadParameters
 from hive.networks.product import ProductDistribution, distribution_for
+from hive.networks.scaled import ScaledActions
 from hive.networks.spaces import ActionSpec, CompositeAction, DiscreteAction, MultiDiscreteAction, simple_actions
 from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
 
-BOXES = (GaussianColumns, StateDependentGaussian)  # the distributions of box actions
+BOXES = (GaussianColumns, StateDependentGaussian, ScaledActions)  # the distributions of box actions
 
 __all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions", "takes_features"]
 

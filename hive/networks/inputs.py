@@ -1,17 +1,35 @@
-"""The inputs of a network: an observation, for a recurrent network (`recurrent`) with its state, or with an action."""
+"""The inputs of a network: an observation, for a recurrent network (`recurrent`) with its state, or with an action.
+
+These have names. Parts of an observation are addressed by their paths, tuples of keys and positions, so no name that an
+environment gives to a part can be one of hive's. A custom module gets parts by the names of their paths (`dotted`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import nn
 
 from hive.networks.sequences import Sequences
 
-__all__ = ["ACTION_INPUT", "EPISODE_STARTS", "RECURRENT_STATE", "observation_of", "state_width_of", "with_observation"]
+__all__ = [
+    "ACTION_INPUT",
+    "EPISODE_STARTS",
+    "OBSERVATION",
+    "RECURRENT_STATE",
+    "dotted",
+    "input_order",
+    "observation_of",
+    "state_width_of",
+    "with_observation",
+]
 
+InputName: TypeAlias = str | tuple[str | int, ...]
+"""The name of an input, or the path of a part of an observation."""
+
+OBSERVATION = "observation"  # the only observation, where an input beside it has a name
 RECURRENT_STATE = "recurrent_state"
 EPISODE_STARTS = "episode_starts"
 
@@ -19,6 +37,16 @@ EPISODE_STARTS = "episode_starts"
 ACTION_INPUT = "action"
 
 FURTHER = (RECURRENT_STATE, EPISODE_STARTS, ACTION_INPUT)  # inputs beside the observation
+
+
+def dotted(name: InputName) -> str:
+    """Return the path of a part with dots between keys, `arm.joints`; a name as it is."""
+    return name if isinstance(name, str) else ".".join(map(str, name))
+
+
+def input_order(name: InputName) -> tuple[str, list[str]]:
+    """Return the sort key of inputs: by dotted name, and by path where these are equal."""
+    return dotted(name), [] if isinstance(name, str) else list(map(repr, name))
 
 
 def state_width_of(network: nn.Module) -> int:
@@ -45,5 +73,5 @@ def with_observation(inputs: Any, function: Callable[[Any], Any]) -> Any:
     changed = function(observation_of(inputs))
     if isinstance(inputs, Sequences):
         return replace(inputs, observation=changed)
-    named = changed if isinstance(changed, Mapping) else {"observation": changed}
+    named = changed if isinstance(changed, Mapping) else {OBSERVATION: changed}
     return {**named, **{name: inputs[name] for name in FURTHER if name in inputs}}

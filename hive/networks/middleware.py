@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.inputs import InputName, dotted
 from hive.networks.layers import HIDDEN_GAIN, dense_layers
 from hive.networks.parameters import EmbeddingMergerType, MiddlewareParameters
 
@@ -23,14 +24,14 @@ class Merger(nn.Module):
 
     def __init__(
         self,
-        names: Sequence[str],
+        names: Sequence[InputName],
         embedders: Sequence[nn.Module],
         widths: Sequence[int],
         merger_type: EmbeddingMergerType,
     ) -> None:
         super().__init__()
         if merger_type is EmbeddingMergerType.Sum and len(set(widths)) > 1:
-            sizes = ", ".join(f"`{name}` {width}" for name, width in zip(names, widths, strict=True))
+            sizes = ", ".join(f"`{dotted(name)}` {width}" for name, width in zip(names, widths, strict=True))
             raise NetworkError(
                 f"embeddings of different widths cannot be added: {sizes}",
                 hint="end every embedder in the same width, or merge by EmbeddingMergerType.Concat",
@@ -40,7 +41,7 @@ class Merger(nn.Module):
         self.adds = merger_type is EmbeddingMergerType.Sum
         self.width = widths[0] if self.adds else sum(widths)
 
-    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
+    def forward(self, observations: Mapping[InputName, Tensor]) -> Tensor:
         embeddings = [embedder(observations[name]) for name, embedder in zip(self.names, self.embedders, strict=True)]
         return torch.stack(embeddings).sum(0) if self.adds else torch.cat(embeddings, -1)
 

@@ -31,13 +31,13 @@ from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
 from hive.networks.flat import FlatParameters
 from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head, takes_features
-from hive.networks.inputs import ACTION_INPUT, RECURRENT_STATE, state_width_of
+from hive.networks.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted, state_width_of
 from hive.networks.layers import seeded
 from hive.networks.middleware import middleware_layers
 from hive.networks.noisy import with_noise
 from hive.networks.normalization import NormalizedNetwork
 from hive.networks.novelty import Novelty, novelty_inputs
-from hive.networks.packed import PackedNetwork, PackedSpec
+from hive.networks.packed import PackedNetwork, PackedSpec, part_key
 from hive.networks.parameters import (
     GRUMiddlewareParameters,
     HeadParameters,
@@ -255,7 +255,7 @@ def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
         raise NetworkError(f"critics need a box action with bounds or a discrete one, not {action!r}", hint=hint)
     (observation,) = spaces.observations.values()
     usual = next(iter(parameters.input_embedders_parameters.values()), InputEmbedderParameters())
-    inputs = {"observation": usual} | ({} if discrete else {ACTION_INPUT: InputEmbedderParameters()})
+    inputs = {OBSERVATION: usual} | ({} if discrete else {ACTION_INPUT: InputEmbedderParameters()})
     critic = dataclasses.replace(
         parameters,
         critics=0,
@@ -265,7 +265,7 @@ def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
         input_embedders_parameters=inputs,
     )
     actor = _for_stored(parameters, spaces, generator)
-    seen = Spaces({"observation": observation}, action)
+    seen = Spaces({OBSERVATION: observation}, action)
     critics = [_for_stored(critic, seen, generator) for _ in range(parameters.critics)]
     temperature = Temperature() if parameters.temperature else None
     return AgentNetwork(actor, Critics(critics, takes_actions=not discrete), temperature)
@@ -276,7 +276,7 @@ def _novelty(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gen
     parameters = dataclasses.replace(parameters, precision="float32")  # novelty is a small difference of two outputs
     (observation,) = spaces.observations.values()
     if isinstance(observation, PackedSpec) and observation.parts:
-        parameters = _for_parts(parameters, observation)
+        parameters = _for_parts(dataclasses.replace(parameters, module=None), observation)
     with seeded(generator):
         return Novelty(observation, parameters, Spaces(novelty_inputs(observation), spaces.action))
 
@@ -286,8 +286,10 @@ def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.
     only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
     stack = int(getattr(only, "stack", 1))
     if isinstance(only, PackedSpec) and only.parts:
-        parts = Spaces(_parts(parameters, only, stack), spaces.action)
-        return PackedNetwork(only, _built(_for_parts(parameters, only), parts, generator))
+        named = parameters.module is not None
+        inputs = _parts(parameters, only, stack, named=named)
+        network = _built(_for_parts(parameters, only), Spaces(inputs, spaces.action), generator)
+        return PackedNetwork(only, network, named=named)
     if only is None or stack == 1:
         return _built(parameters, spaces, generator)
     (name,) = spaces.observations
@@ -295,30 +297,43 @@ def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.
 
 
 def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkParameters:
-    """Returns parameters that embed each part as they embed the whole observation."""
-    chosen = dict(parameters.input_embedders_parameters)
-    names = [*_parts(parameters, packed, 1)]
-    action = {} if ACTION_INPUT in names or ACTION_INPUT not in chosen else {ACTION_INPUT: chosen.pop(ACTION_INPUT)}
-    if len(chosen) != 1 or next(iter(chosen)) in names:
-        return parameters
-    (usual,) = chosen.values()
-    return dataclasses.replace(parameters, input_embedders_parameters={**dict.fromkeys(names, usual), **action})
+    """Returns parameters with the embedder of each part that the network sees.
 
-
-def _parts(parameters: NetworkParameters, packed: PackedSpec, stack: int) -> dict[str, InputSpec]:
-    """Returns the inputs of the network of a packed observation: its parts by name, joined if `stack` are seen at once.
-
-    Beside an action a single part is the observation, because a PackedNetwork does not name it.
+    An embedder called "observation", or otherwise than the parts, is that of all parts, or of the one part of `seen`.
     """
-    parts = {part.name: joined(part, stack) for part in packed.parts}
-    if ACTION_INPUT not in parameters.input_embedders_parameters:
+    chosen: dict[InputName, InputEmbedderParameters] = dict(parameters.input_embedders_parameters)
+    action = {ACTION_INPUT: chosen.pop(ACTION_INPUT)} if ACTION_INPUT in chosen else {}
+    keys = {dotted(key): key for key in _parts(parameters, packed, 1)}
+    if len(chosen) == 1 and (OBSERVATION in chosen or chosen.keys().isdisjoint(keys)):
+        (usual,) = chosen.values()
+        seen = getattr(packed, "seen", "")
+        paths = [keys[seen]] if seen else [*_parts(parameters, packed, 1)]
+        chosen = dict.fromkeys(paths, usual)
+    else:
+        chosen = {keys.get(dotted(name), name): one for name, one in chosen.items()}
+    return dataclasses.replace(parameters, input_embedders_parameters={**chosen, **action})
+
+
+def _parts(
+    parameters: NetworkParameters, packed: PackedSpec, stack: int, *, named: bool = False
+) -> dict[InputName, InputSpec]:
+    """Returns the inputs of the network of a packed observation: its parts by path, joined if `stack` are seen at once.
+
+    Beside an action a single part is the observation, because a PackedNetwork does not name it. named: by name, for a
+    custom module. Raises NetworkError if two names are equal then.
+    """
+    parts: dict[InputName, InputSpec] = {}
+    for part in packed.parts:
+        key = part.name if named else part_key(part)
+        if key in parts:
+            raise NetworkError(
+                f"two parts of the observation are called `{dotted(key)}`, and a custom module gets parts by name",
+                hint="rename one of them in a wrapper of the environment (env.wrappers)",
+            )
+        parts[key] = joined(part, stack)
+    if ACTION_INPUT not in parameters.input_embedders_parameters or len(parts) > 1:
         return parts
-    if "observation" in parameters.input_embedders_parameters and ACTION_INPUT in parts:
-        raise NetworkError(
-            f"a part of the observation is named `{ACTION_INPUT}`, as is the action that a critic takes",
-            hint="rename that part in a wrapper of the environment (env.wrappers)",
-        )
-    return parts if len(parts) > 1 else {"observation": next(iter(parts.values()))}
+    return {OBSERVATION: next(iter(parts.values()))}
 
 
 def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:

@@ -115,7 +115,7 @@ class NormalizedNetwork(nn.Module):
         if observation is not None and not (packed.floats if packed else observation.dtype == "float32"):
             raise NetworkError(
                 f"observations of {observation.dtype} cannot be normalised",
-                hint="uint8 is divided by 255 anyway: leave network.normalize_observations out",
+                hint="bytes are scaled by their bounds anyway: leave network.normalize_observations out",
             )
         self.normalizer: Normalizer | None = None
         if observation is not None:

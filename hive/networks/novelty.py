@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hive.networks.embedders import embedded_inputs, hidden_gain, is_image
+from hive.networks.embedders import embedded_inputs, hidden_gain
+from hive.networks.inputs import OBSERVATION, InputName
 from hive.networks.layers import dense_layers, hidden_layer
 from hive.networks.normalization import LIMIT, Normalizer, PackedNormalizer, scale_of
-from hive.networks.packed import PackedSpec, Parts
+from hive.networks.packed import PackedSpec, Parts, part_key
 from hive.networks.parameters import NetworkParameters
-from hive.networks.spaces import InputArray, InputSpec, Spaces
+from hive.networks.spaces import InputArray, InputSpec, Spaces, channels_at
 
 __all__ = ["Novelty", "novelty_inputs"]
 
@@ -47,7 +48,6 @@ class Novelty(nn.Module):
         self.parts = None if packed is None else Parts(packed, 1)
         self.normalizer = PackedNormalizer([packed.floats], CLIP) if packed else Normalizer(observation.shape, CLIP)
         self.spread = Normalizer(())
-        self._is_flat_image = packed is None and is_image(observation) and len(observation.shape) == 2
         self.predictor = _features(parameters, spaces, PREDICTOR_LAYERS)
         self.target = _features(parameters, spaces, TARGET_LAYERS)
         _freeze(self.target)
@@ -55,8 +55,6 @@ class Novelty(nn.Module):
     def forward(self, observations: Tensor) -> Tensor:
         normalized: Any = self.normalizer(observations)
         inputs = normalized if self.parts is None else self.parts(*normalized)
-        if self._is_flat_image:
-            inputs = inputs.unsqueeze(1)
         distance: Tensor = self.predictor(inputs) - self.target(inputs)
         return distance.square().mean(-1)
 
@@ -72,18 +70,16 @@ class Novelty(nn.Module):
         return rewards
 
 
-def novelty_inputs(observation: InputSpec) -> Mapping[str, InputSpec]:
-    """Return the inputs of the two networks by name: of normalised numbers, and of bytes for parts that are bytes."""
+def novelty_inputs(observation: InputSpec) -> Mapping[InputName, InputSpec]:
+    """Return the inputs of the two networks by path: of normalised numbers, and of bytes for parts that are bytes."""
     if isinstance(observation, PackedSpec) and observation.parts:
-        return {part.name: InputArray(tuple(part.shape), part.dtype) for part in observation.parts}
-    shape = tuple(observation.shape)
-    is_flat_image = is_image(observation) and len(shape) == 2
-    return {"observation": InputArray((1, *shape) if is_flat_image else shape, "float32")}
+        return {part_key(part): part for part in observation.parts}
+    return {OBSERVATION: InputArray(tuple(observation.shape), "float32", channels=channels_at(observation))}
 
 
 def _features(parameters: NetworkParameters, spaces: Spaces, dense: int) -> nn.Sequential:
     """Return embedders, so many dense layers and a linear layer: inputs -> features, float32 [N, FEATURES]."""
-    layers, width = embedded_inputs(parameters, spaces)
+    layers, width = embedded_inputs(parameters, spaces, normalized=True)
     middleware = parameters.middleware_parameters
     activation = "relu" if middleware is None else middleware.activation
     more, width = dense_layers(width, [FEATURES] * dense, activation, hidden_gain(parameters))

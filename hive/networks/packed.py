@@ -1,6 +1,6 @@
 """Networks for observations that are stored as rows of bytes (hive.envs.observation).
 
-    rows uint8 [N, bytes] ─┬ numbers ─ normaliser ─┬ parts by name ─ network ─ outputs
+    rows uint8 [N, bytes] ─┬ numbers ─ normaliser ─┬ parts by path ─ network ─ outputs
                            ├ bytes ────────────────┘                           │ first output: forbidden
                            └ action mask ──────────────────────────────────────┘ actions become FORBIDDEN
 
@@ -20,11 +20,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from hive.networks.inputs import observation_of, state_width_of, with_observation
-from hive.networks.spaces import InputArray, InputSpec
+from hive.networks.inputs import InputName, observation_of, state_width_of, with_observation
+from hive.networks.spaces import InputSpec
 from hive.networks.stacked import join_frames
 
-__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "Parts", "numbers_and_bytes", "views_of"]
+__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "Parts", "numbers_and_bytes", "part_key", "views_of"]
 
 FORBIDDEN = -1e8
 """The output of an action that is not allowed. It is finite, so that 0 * log 0 in the entropy is 0 and not NaN."""
@@ -83,18 +83,19 @@ def views_of(rows: Tensor | tuple[Tensor, Tensor], floats: int) -> tuple[Tensor,
 
 
 class Parts(nn.Module):
-    """Takes rows apart: numbers float32 [N, floats] and bytes uint8 [N, bytes] -> tensors by the names of the parts.
+    """Takes rows apart: numbers float32 [N, floats] and bytes uint8 [N, bytes] -> tensors by the paths of the parts.
 
-    A single part is not named. stack: number of rows that the network sees at once; then each part is stacked.
+    A single part has no path. stack: number of rows that the network sees at once; then each part is stacked. named:
+    the keys are the names of the parts, for a custom module.
     """
 
-    def __init__(self, spec: PackedSpec, stack: int) -> None:
+    def __init__(self, spec: PackedSpec, stack: int, *, named: bool = False) -> None:
         super().__init__()
         self._stack = stack
-        self._parts = tuple((part.name, _slice(part), InputArray(part.shape, part.dtype)) for part in spec.parts)
+        self._parts = tuple((part.name if named else part_key(part), _slice(part), part) for part in spec.parts)
 
-    def forward(self, numbers: Tensor, whole: Tensor) -> Tensor | Mapping[str, Tensor]:
-        parts = {}
+    def forward(self, numbers: Tensor, whole: Tensor) -> Tensor | Mapping[InputName, Tensor]:
+        parts: dict[InputName, Tensor] = {}
         for name, where, spec in self._parts:
             columns = (numbers if spec.dtype == "float32" else whole)[..., where]
             part = columns.reshape(*columns.shape[:-1], *spec.shape)
@@ -102,21 +103,28 @@ class Parts(nn.Module):
         return parts if len(parts) > 1 else next(iter(parts.values()))
 
 
+def part_key(part: PackedPart) -> InputName:
+    """Return the path of a part, which addresses it among the inputs of a network."""
+    path: InputName = getattr(part, "path", (part.name,))
+    return path
+
+
 class PackedNetwork(nn.Module):
-    """Takes rows apart, calls `network` with a mapping from the names of parts to tensors, and applies the mask.
+    """Takes rows apart, calls `network` with a mapping from the paths of parts to tensors, and applies the mask.
 
     Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalised. With one part
     the network gets this part alone, as it does for an observation that is not packed. A recurrent network gets its
     other inputs beside the parts. Of stacked rows [N, k, bytes] each part is stacked, and the newest mask counts.
     """
 
-    def __init__(self, spec: PackedSpec, network: nn.Module) -> None:
+    def __init__(self, spec: PackedSpec, network: nn.Module, *, named: bool = False) -> None:
+        """named: as for `Parts`."""
         super().__init__()
         self.network = network
         self.state_width = state_width_of(network)
         self._floats = spec.floats
         self._stack = spec.stack
-        self._parts = Parts(spec, spec.stack)
+        self._parts = Parts(spec, spec.stack, named=named)
         mask = spec.mask
         self._mask = None if mask is None else slice(mask.offset, mask.offset + sum(mask.choices))
 
@@ -131,8 +139,8 @@ class PackedNetwork(nn.Module):
             forbidden = forbidden.unsqueeze(-1)
         return (outputs[0].masked_fill(forbidden, FORBIDDEN), *outputs[1:])
 
-    def _unpacked(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[str, Tensor]:
-        parts: Tensor | Mapping[str, Tensor] = self._parts(*views_of(rows, self._floats))
+    def _unpacked(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[InputName, Tensor]:
+        parts: Tensor | Mapping[InputName, Tensor] = self._parts(*views_of(rows, self._floats))
         return parts
 
 

@@ -172,7 +172,8 @@ class NetworkParameters(CheckedFields):
         the loss, once, independent of the number of heads; biases and vectors are excluded.
     learning_rate, learning_rate_decay_rate, learning_rate_decay_steps: see `learning_rate_at`.
     input_embedders_parameters: input name -> embedder, used in order of the names; empty: all inputs, with
-        defaults. Names are those of the spaces' observations, and `action` for a critic of states and actions.
+        defaults. Names are those of the spaces' observations, of parts of the only observation (or their paths), and
+        `action` for a critic of states and actions; `observation` alone is the embedder of all parts.
     embedding_merger_type: how several embeddings become one.
     middleware_parameters: the layers between embedders and heads; None: `MiddlewareParameters()`.
     heads_parameters: the heads, in the order of the outputs; empty: a policy and a value.
@@ -257,7 +258,7 @@ class NetworkParameters(CheckedFields):
     learning_rate: float = 0.00025
     learning_rate_decay_rate: float = 0
     learning_rate_decay_steps: int = 0
-    input_embedders_parameters: dict[str, InputEmbedderParameters] = field(default_factory=dict)
+    input_embedders_parameters: dict[Any, InputEmbedderParameters] = field(default_factory=dict)
     embedding_merger_type: EmbeddingMergerType = EmbeddingMergerType.Concat
     middleware_parameters: MiddlewareParameters | None = None
     heads_parameters: list[HeadParameters] = field(default_factory=list)

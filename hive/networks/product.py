@@ -24,8 +24,10 @@ from torch import Tensor
 from hive.errors import NetworkError
 from hive.networks.distributions import ActionDistribution, Categorical, DiagonalGaussian, Floats, MultiCategorical
 from hive.networks.gsde import StateDependentGaussian
+from hive.networks.scaled import scaled_actions
 from hive.networks.spaces import (
     ActionSpec,
+    BoundedAction,
     BoxAction,
     CompositeAction,
     DiscreteAction,
@@ -133,7 +135,8 @@ def distribution_for(
 ) -> ActionDistribution:
     """Returns the distribution of an action.
 
-    box: the distribution of box actions: "gaussian", "squashed" into their bounds by tanh, or "gsde". features,
+    box: the distribution of box actions: "gaussian", "squashed" into their bounds by tanh, or "gsde". The first and the
+    last act in the scale of the bounds if the action has `scaled` set (hive.networks.scaled). features,
     noise_steps: those of a StateDependentGaussian, for "gsde". Raises NetworkError for an action of no known kind, and
     for bounds that "squashed" cannot use.
     """
@@ -151,9 +154,12 @@ def distribution_for(
     if isinstance(action, BoxAction):
         if box == "squashed":
             return squashed_distribution_for(action)
-        if box == "gsde":
-            return StateDependentGaussian(tuple(action.shape), features, noise_steps)
-        return DiagonalGaussian(tuple(action.shape))
+        shape = tuple(action.shape)
+        gsde = box == "gsde"
+        found = StateDependentGaussian(shape, features, noise_steps) if gsde else DiagonalGaussian(shape)
+        if getattr(action, "scaled", False) and isinstance(action, BoundedAction):
+            return scaled_actions(found, action.low, action.high)
+        return found
     raise NetworkError(
         f"no action distribution for {action!r}",
         hint="an action is discrete (`n`), multi-discrete (`nvec`), a box (`shape`) or composite (`parts`)",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from hive.declared import PIXELS, Bounds, channels_of
 
 __all__ = [
     "ActionSpec",
@@ -20,12 +22,18 @@ __all__ = [
     "InputSpec",
     "MultiDiscreteAction",
     "Spaces",
+    "bounds_of",
+    "channels_at",
+    "counts_of",
     "simple_actions",
 ]
 
 
 class InputSpec(Protocol):
-    """One named input of the network, without its batch axis."""
+    """One named input of the network, without its batch axis.
+
+    `bounds_of`, `channels_at` and `counts_of` read what else it may have.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -37,10 +45,38 @@ class InputSpec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputArray:
-    """An input other than an observation, such as the action: an array of this shape and dtype, without batch axis."""
+    """An input other than an observation, such as the action: an array of this shape and dtype, without batch axis.
+
+    low, high, channels: as in hive.declared; None, None and "": by the rules of that module. counts: of numbers in
+    bytes, uint8 [..., elements, 4], the number of values of each element; empty for other arrays.
+    """
 
     shape: tuple[int, ...]
     dtype: str
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
+    channels: str = ""
+    counts: tuple[int, ...] = ()
+
+
+def bounds_of(spec: InputSpec) -> Bounds:
+    """Return the numbers that a network scales to 0 and 1; bytes that declare none are pixels."""
+    low, high = getattr(spec, "low", None), getattr(spec, "high", None)
+    if low is None or high is None:
+        return PIXELS if spec.dtype == "uint8" and not counts_of(spec) else ((), ())
+    return low, high
+
+
+def channels_at(spec: InputSpec) -> str:
+    """Return where an input has the channels of an image; NO_IMAGE for any other array."""
+    found: str = getattr(spec, "channels", "")
+    return found or channels_of(spec.shape, bounds_of(spec))
+
+
+def counts_of(spec: InputSpec) -> tuple[int, ...]:
+    """Return the number of values of each element if an input has numbers in bytes; () for any other input."""
+    counts: Any = getattr(spec, "counts", ())
+    return tuple(counts) if spec.dtype == "uint8" else ()
 
 
 @runtime_checkable
@@ -100,5 +136,5 @@ def simple_actions(action: ActionSpec) -> list[ActionSpec]:
 class Spaces:
     """The named observations of an agent, for example `{"observation": ...}`, and its action."""
 
-    observations: Mapping[str, InputSpec]
+    observations: Mapping[Any, InputSpec]  # by names, inside the network of a row of parts by their paths
     action: ActionSpec

@@ -5,21 +5,23 @@ Rollouts store each observation once, and rows [N, k, *shape] are put together w
 
     images [H, W]                     [N, k, H, W]        the frames are the channels
     images [C, H, W]                  [N, k * C, H, W]
-    images [H, W, C]                  [N, H, W, k * C]    the channel axis is found as in hive.networks.embedders
+    images [H, W, C]                  [N, H, W, k * C]    hive.declared says where the channels are
+    numbers in bytes                  [N, k, *shape]
     anything else                     [N, k * elements]
 """
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
-from hive.networks.convolutions import ImageInput
-from hive.networks.embedders import is_image
+from hive.declared import ABSENT, FIRST, LAST, NO_IMAGE
 from hive.networks.inputs import state_width_of, with_observation
-from hive.networks.spaces import InputArray, InputSpec
+from hive.networks.spaces import InputArray, InputSpec, bounds_of, channels_at, counts_of
 
 __all__ = ["StackedNetwork", "join_frames", "joined", "seen_shape"]
 
@@ -32,24 +34,37 @@ def seen_shape(spec: InputSpec) -> tuple[int, ...]:
 
 def joined(spec: InputSpec, stack: int) -> InputSpec:
     """Return the input of the network that `stack` frames of this spec become."""
-    shape = tuple(spec.shape)
+    shape, channels = tuple(spec.shape), channels_at(spec)
     if stack == 1:
         return spec
-    if not is_image(spec):
-        return InputArray((stack * prod(shape),), spec.dtype)
-    if len(shape) == 2:
-        return InputArray((stack, *shape), spec.dtype)
-    if ImageInput(shape).channels_last:
-        return InputArray((*shape[:2], stack * shape[2]), spec.dtype)
-    return InputArray((stack * shape[0], *shape[1:]), spec.dtype)
+    if counts := counts_of(spec):
+        return InputArray((stack, *shape), spec.dtype, (), (), NO_IMAGE, counts)
+    low, high = (_repeated(bound, shape, channels, stack) for bound in bounds_of(spec))
+    array = partial(InputArray, dtype=spec.dtype, low=low, high=high)
+    if channels == NO_IMAGE:
+        return array((stack * prod(shape),), channels=NO_IMAGE)
+    if channels == ABSENT:
+        return array((stack, *shape), channels=FIRST)
+    if channels == LAST:
+        return array((*shape[:2], stack * shape[2]), channels=LAST)
+    return array((stack * shape[0], *shape[1:]), channels=FIRST)
 
 
 def join_frames(frames: Tensor, spec: InputSpec, stack: int) -> Tensor:
     """Return frames [N, stack, *shape] as the input that `joined` describes."""
     shape = joined(spec, stack).shape
-    if is_image(spec) and len(spec.shape) == 3 and ImageInput(tuple(spec.shape)).channels_last:
+    if channels_at(spec) == LAST:
         frames = frames.permute(0, 2, 3, 1, 4)
     return frames.reshape(frames.shape[0], *shape)  # `len` would be a constant in an export
+
+
+def _repeated(bound: tuple[float, ...], shape: tuple[int, ...], channels: str, stack: int) -> tuple[float, ...]:
+    """Return the bounds of all frames, in the order of their elements."""
+    if len(bound) <= 1:
+        return bound
+    frames = np.broadcast_to(np.array(bound).reshape(shape), (stack, *shape))
+    ordered = frames.transpose(1, 2, 0, 3) if channels == LAST else frames
+    return tuple(ordered.ravel().tolist())
 
 
 class StackedNetwork(nn.Module):
@@ -59,7 +74,7 @@ class StackedNetwork(nn.Module):
         super().__init__()
         self.network = network
         self.state_width = state_width_of(network)
-        self._spec = InputArray(tuple(spec.shape), spec.dtype)
+        self._spec = spec
         self._stack = int(getattr(spec, "stack", 1))
 
     def forward(self, inputs: Any) -> tuple[Tensor, ...]:

@@ -39,13 +39,14 @@ from hive.networks.clipping import clip_gradient
 from hive.networks.embedders import network_inputs
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import make_head
+from hive.networks.inputs import dotted
 from hive.networks.layers import seeded
 from hive.networks.losses import as_array, l2_loss, weighted_losses
 from hive.networks.network import Observations, build_network, compute_natively, heads_of
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
 from hive.networks.parallel import predict_in_parallel
 from hive.networks.polyak import polyak_step
-from hive.networks.spaces import Spaces
+from hive.networks.spaces import InputSpec, Spaces
 
 __all__ = ["TorchArchitecture"]
 
@@ -291,8 +292,9 @@ class TorchArchitecture(Architecture):
 
     def _observations(self, inputs: Inputs, *, training: bool = False) -> tuple[Observations, int]:
         """Returns the module's argument and the number of samples; raises NetworkError for inputs that do not fit."""
-        needed = list(self.network_parameters.input_embedders_parameters or self.inputs)
-        return checked_inputs(inputs, self.inputs, needed, self.heads, self.state_width, self.name, training=training)
+        given: dict[str, InputSpec] = {dotted(name): spec for name, spec in self.inputs.items()}
+        needed = list(self.network_parameters.input_embedders_parameters or given)
+        return checked_inputs(inputs, given, needed, self.heads, self.state_width, self.name, training=training)
 
     def _take(self, gradients: Sequence[Array]) -> None:
         """Copies `gradients` into the gradient block."""

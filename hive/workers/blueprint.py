@@ -21,12 +21,14 @@ from hive.algorithms import (
     ReplayAlgorithm,
     SeeksNovelty,
     describe_policy,
+    described_spaces,
     heads_of_algorithm,
     make_algorithm,
     warmup_rounds,
 )
 from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
+from hive.envs.meaning import kept_meaning, kept_scale
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
@@ -69,7 +71,7 @@ class Blueprint:
         self.config = config
         self.resume = resume
         collection = config.collection
-        self.environment: EnvironmentSpec = configured_spec(config.env)
+        self.environment = self._as_trained(configured_spec(config.env))
         check_evaluation(config, self.environment)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
         self.collectors = config.collectors
@@ -102,6 +104,21 @@ class Blueprint:
             state=self.state_width,
             stack=observation.stack,
             errors=getattr(config.algorithm, "initial_errors", False),
+        )
+
+    def _as_trained(self, environment: EnvironmentSpec) -> EnvironmentSpec:
+        """Return the spec with the meaning of spaces that weights were trained with, if the run begins with some."""
+        place = self.config.run.init_from
+        if self.resume is None and place is None:
+            return environment
+        checkpoint = self.resume or checkpoint_at(str(place))
+        if (spaces := described_spaces(checkpoint)) is None:
+            return environment
+        observation, action = spaces
+        return dataclasses.replace(
+            environment,
+            observation=kept_meaning(environment.observation, observation),
+            action=kept_scale(environment.action, action),
         )
 
     def _generator(self) -> torch.Generator:

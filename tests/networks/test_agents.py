@@ -92,8 +92,6 @@ def test_critics_see_observations_of_every_kind_and_the_action(kind: str) -> Non
 def test_what_critics_cannot_take_is_refused() -> None:
     with pytest.raises(NetworkError, match="critics need a box action with bounds or a discrete one"):
         agent(VECTOR, MultiDiscrete((2, 3)), "policy")
-    with pytest.raises(NetworkError, match="a part of the observation is named `action`"):
-        agent(packed({"action": PARTS["speed"], "speed": PARTS["speed"]}))
     with pytest.raises(NetworkError, match="a memory cannot be combined with critics"):
         agent(VECTOR, middleware_parameters=LSTMMiddlewareParameters())
     with pytest.raises(NetworkError, match="normalize_observations cannot be combined with critics"):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.declared import ABSENT, FIRST, LAST
 from hive.envs.observation import ObservationSpec
 from hive.networks import InputEmbedderParameters
 from hive.networks.convolutions import Convolution, ImageInput
@@ -69,7 +70,7 @@ def test_images_may_be_floats_and_have_dense_layers_of_their_own() -> None:
 
 
 def test_channels_are_found_and_moved_to_the_front() -> None:
-    last, first, gray = ImageInput((6, 5, 3)), ImageInput((3, 6, 5)), ImageInput((6, 5))
+    last, first, gray = ImageInput((6, 5, 3), LAST), ImageInput((3, 6, 5), FIRST), ImageInput((6, 5), ABSENT)
     for image, channels in ((last, 3), (first, 3), (gray, 1)):
         assert (image.channels, image.height, image.width) == (channels, 6, 5)
     pixels = torch.arange(90.0).reshape(1, 3, 6, 5)

@@ -66,7 +66,7 @@ def test_the_outputs_are_those_of_the_parts(separate: bool) -> None:
     network = built(spec, use_separate_networks_per_head=separate)
     assert isinstance(network, PackedNetwork)
     rows = some_rows(spec, 7)
-    parts = {part.name: torch.from_numpy(part.view(rows.numpy())) for part in spec.parts}
+    parts = {part.path: torch.from_numpy(part.view(rows.numpy())) for part in spec.parts}
     for given, expected in zip(network(rows), network.network(parts), strict=True):
         torch.testing.assert_close(given, expected, rtol=0, atol=0)
     assert len(heads_of(network) or ()) == 2
@@ -81,11 +81,11 @@ def test_numbers_are_normalised_and_bytes_are_not() -> None:
     moments = np.zeros(observed_elements((spec.floats,)))
     moments_of(spec.numbers(rows.numpy()), moments)
     merge([moments], {name: buffer.numpy() for name, buffer in network.named_buffers()})
-    parts = {part.name: torch.from_numpy(part.view(rows.numpy())) for part in spec.parts}
+    parts = {part.path: torch.from_numpy(part.view(rows.numpy())) for part in spec.parts}
     assert network.normalizer is not None
     shift, scale = network.normalizer.shift, network.normalizer.scale
     for name, columns in (("gear", slice(0, 4)), ("speed", slice(4, 7))):
-        parts[name] = ((parts[name] - shift[columns]) * scale[columns]).clamp(-10, 10)
+        parts[name,] = ((parts[name,] - shift[columns]) * scale[columns]).clamp(-10, 10)
     torch.testing.assert_close(network(rows)[0], plain.network(parts)[0], rtol=1e-6, atol=1e-6)
 
 

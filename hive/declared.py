@@ -1,0 +1,108 @@
+"""What a declared space means to a network: the scale of its numbers, and which of its arrays are images.
+
+Bounds decide, not dtypes or sizes. Integers with declared bounds are scaled: `low` becomes 0 and `high` becomes 1.
+Bounds that are the limits of the dtype declare nothing, except 0 to 255 of bytes, which are the usual form of pixels.
+Floats stay as they are.
+
+An image is an array of three axes, or one of two axes whose declared bounds are 0 and 255. Of three axes, the first or
+the last has the channels: the one without which the two others are more alike.
+
+    8 x 8 x 111     last      84 x 96 x 3     last      7 x 7 x 7     last, as both leave a square
+    111 x 8 x 8     first     4 x 84 x 84     first
+
+`hive check` prints the result for each part, and env.images and env.scale_observations replace these rules. Runs of
+hive before these rules have `env.rules = 1`: see `earlier_channels` and `earlier_bounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+__all__ = [
+    "ABSENT",
+    "FIRST",
+    "LAST",
+    "NO_IMAGE",
+    "NUMBER_BYTES",
+    "PIXELS",
+    "RULES",
+    "Bounds",
+    "channels_of",
+    "declared_bounds",
+    "earlier_bounds",
+    "earlier_channels",
+    "is_bound",
+]
+
+RULES = 2
+"""The newest rules, those above: the value of env.rules in new runs."""
+
+FIRST, LAST, ABSENT, NO_IMAGE = "first", "last", "absent", "none"
+"""Where an array has the channels of an image: its first axis, its last, no axis (one channel); or it is no image."""
+
+LARGEST_FLOAT = 3.4028234663852886e38
+"""The limit of float32, which some environments give in the place of infinity."""
+
+Bounds: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+"""Numbers that become 0 and 1: one for all elements or one for each, flat; both empty: numbers stay as they are."""
+
+PIXELS: Bounds = (0.0,), (255.0,)
+
+NUMBER_BYTES = 4
+"""Bytes of a discrete value that is stored as a number, lowest byte first."""
+
+
+def channels_of(shape: Sequence[int], bounds: Bounds) -> str:
+    """Return FIRST, LAST or ABSENT for an image of this shape, NO_IMAGE for any other array."""
+    if len(shape) == 2:
+        return ABSENT if bounds == PIXELS else NO_IMAGE
+    if len(shape) != 3:
+        return NO_IMAGE
+    first, middle, last = shape
+    # The ratios of the sides that remain, compared without a division.
+    if max(first, middle) * min(middle, last) <= max(middle, last) * min(first, middle):
+        return LAST
+    return FIRST
+
+
+def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[float, float], *, bytes: bool) -> Bounds:
+    """Return the bounds that integers are scaled by; both empty if no element declares any.
+
+    low, high: those of each element, flat. limits: those of the dtype. bytes: whether it is uint8. An element that
+    declares nothing gets 0 and 1, which leave it as it is. One that is constant becomes 0.
+    """
+    least, most = limits
+    elements = {
+        # 0 is the limit of unsigned integers, and a bound all the same.
+        pair: (0.0, 1.0) if not bytes and (pair[0] <= least < 0 or pair[1] >= most) else _range(*pair)
+        for pair in set(zip(low, high, strict=True))
+    }
+    if all(found == (0.0, 1.0) for found in elements.values()):
+        return (), ()
+    if len(elements) == 1:
+        ((first, second),) = elements.values()
+        return (first,), (second,)
+    found = [elements[pair] for pair in zip(low, high, strict=True)]
+    return tuple(first for first, _ in found), tuple(second for _, second in found)
+
+
+def is_bound(value: float) -> bool:
+    """Whether a bound of floats declares anything: it is neither infinite nor a limit of the dtype."""
+    return abs(value) < LARGEST_FLOAT
+
+
+def earlier_channels(shape: Sequence[int], dtype: str) -> str:
+    """Return what `channels_of` was with env.rules = 1: the smaller one of first and last axis has the channels."""
+    if len(shape) == 3:
+        return LAST if shape[2] <= shape[0] else FIRST
+    return ABSENT if len(shape) == 2 and dtype == "uint8" else NO_IMAGE
+
+
+def earlier_bounds(dtype: str) -> Bounds:
+    """Return what `declared_bounds` was with env.rules = 1: bytes are divided by 255, whatever their bounds are."""
+    return PIXELS if dtype == "uint8" else ((), ())
+
+
+def _range(low: float, high: float) -> tuple[float, float]:
+    return (float(low), float(high)) if high > low else (float(low), float(low) + 1.0)
