@@ -37,6 +37,7 @@ from hive.config import Config, load_config
 from hive.config.values import toml_text
 from hive.errors import ActorFailed, HiveError, UsageError
 from hive.records import Summary, read_jsonl
+from hive.runtime import Topology
 from hive.runtime.actor.error_location import place_in
 from hive.runtime.process.limits import check_limits
 from hive.runtime.topology.plan import Plan
@@ -114,9 +115,10 @@ def run_check(options: argparse.Namespace) -> int:
     if not options.json:
         for name in config.automatic:
             print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
-        print(
-            "\n".join([*lines_of(plan), *([] if lags is None else [*lag_lines(lags, config), *memory_lines(config)])])
-        )
+        about = []
+        if lags is not None:  # the built-in trainer
+            about = [*lag_lines(lags, config), *memory_lines(config), *meaning_lines(topology)]
+        print("\n".join([*lines_of(plan), *about]))
         for line in host_lines(config):
             print(line)
     tried = None
@@ -153,6 +155,14 @@ def _tune(config: Config, options: argparse.Namespace) -> int:
     print("\n".join([*table_lines(found), "", textwrap.fill(found.choice.reasons, REASON_WIDTH), ""]))
     print("\n".join(toml_lines(found.choice.values) or ["nothing to change: the config has the fastest placement"]))
     return 0
+
+
+def meaning_lines(topology: Topology) -> list[str]:
+    """Return lines about what the environment's spaces mean to the networks; none for other topologies."""
+    from hive.envs.meaning import explained
+    from hive.schemes import blueprint_of
+
+    return [f"{name}: {text}" for name, text in explained(blueprint_of(topology).environment)]
 
 
 def memory_lines(config: Config) -> list[str]:

@@ -35,7 +35,13 @@ LIMIT_S = 5.0  # maximum duration of each of the two
 DEFAULT_SCHEME = "ppo"  # that of `hive init` for an environment without tuned settings
 TUNED = "tuned: "  # begins the origin of tuned settings, which suit the environment's rewards
 LARGE_REWARD = 10.0  # values of this size and more slow down learning where rewards are not normalised
-LAYERS = {"Convolution": "convolutions", "Linear": "dense layers", "LSTM": "LSTM", "GRU": "GRU"}
+LAYERS = {
+    "Embedding": "embedding tables",
+    "Convolution": "convolutions",
+    "Linear": "dense layers",
+    "LSTM": "LSTM",
+    "GRU": "GRU",
+}
 NUMBER_BYTES = {"float32": 4, "uint8": 1}
 
 
@@ -119,7 +125,17 @@ def _spaces(spec: EnvironmentSpec) -> dict[str, str]:
 
     observed, _, acted = described(spec).partition(" observed, ")
     kind = f"{spec.observation.dtype} {list(spec.observation.shape)}"
-    return {"observations": f"{observed}, stored as {kind}", "actions": acted}
+    return {"observations": f"{observed}, stored as {kind}", "actions": acted, **_meanings(spec)}
+
+
+def _meanings(spec: EnvironmentSpec) -> dict[str, str]:
+    """Return the lines about what parts of the spaces mean to a network."""
+    from hive.envs.meaning import explained
+
+    return {
+        f"{name}, as seen" if not name.startswith("action") else name + ", scaled": text
+        for name, text in explained(spec)
+    }
 
 
 def _played(done: Examination, spec: EnvironmentSpec) -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, ReplayConfig, Setting
+from hive.declared import NO_IMAGE, PIXELS
 from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
 from hive.envs.observation import MASK_KEY, ArraySpec, ObservationPart
 from hive.envs.spec import EnvironmentSpec
@@ -106,7 +107,8 @@ def _called(one: ArraySpec) -> str:
 
 
 def _shows_image(one: ArraySpec) -> bool:
-    return one.dtype == "uint8" and len(one.shape) > 1
+    """Whether it is an image of pixels; planes of a board are none."""
+    return one.channels != NO_IMAGE and (one.low, one.high) == PIXELS
 
 
 def _is_image(spec: EnvironmentSpec) -> bool:
@@ -144,8 +146,8 @@ def _network(spec: EnvironmentSpec) -> list[Setting]:
     elements = sum(prod(one.shape) for one in inputs)
     if not _is_image(spec) and elements > MANY_ELEMENTS:
         settings.append(Setting("network.middleware", (256, 256), f"{elements} elements to combine"))
-    # Bytes are scaled already, and one-hot vectors need not be.
-    if any(one.dtype == "float32" and not one.counts for one in inputs):
+    # Integers with bounds are scaled already, and one-hot vectors need not be.
+    if any(one.dtype == "float32" and not one.counts and not one.low for one in inputs):
         reason = "the scales of this environment's observations are unknown"
         settings.append(Setting("network.normalize_observations", True, reason))
     settings.append(Setting("network.normalize_rewards", True, "the scale of this environment's rewards is unknown"))

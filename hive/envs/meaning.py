@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from math import prod
 from typing import Any, TypeVar
 
 from hive.config import EnvConfig
@@ -73,9 +72,11 @@ def kept_scale(mine: ActionSpec, its: ActionSpec) -> ActionSpec:
 def explained(spec: EnvironmentSpec) -> list[tuple[str, str]]:
     """Return (input, meaning) for each observation, part of one, and box action whose meaning is not its shape alone.
 
-    For example ("board uint8 8 x 8 x 3", "image, channels last; 0 to 2 become 0 to 1").
+    For example ("board uint8 8 x 8 x 3", "image, channels last (env.images); 0 to 2 become 0 to 1"). Imports torch.
     """
     lines = [(_named(one), text) for one in spec.observation.inputs if (text := _meaning(one))]
+    if spec.observation.seen:
+        lines.append((f"`{spec.observation.seen}`", "the only part that networks see (env.rules = 1)"))
     return lines + [("actions" if name == "" else f"action {name}", text) for name, text in _action_lines(spec.action)]
 
 
@@ -113,8 +114,10 @@ def _named(one: ArraySpec) -> str:
 
 def _meaning(one: ArraySpec) -> str:
     if one.numbered:
-        return f"{prod(one.shape[:-1])} of up to {max(one.counts):,} values: looked up in an embedding table"
+        numbers = "a number" if len(one.counts) == 1 else f"{len(one.counts):,} numbers"
+        return f"{numbers} of up to {max(one.counts):,} values, looked up in an embedding table"
     where = {FIRST: "image, channels first", LAST: "image, channels last", ABSENT: "image, one channel", NO_IMAGE: ""}
+    image = f"{where[one.channels]} (env.images)" if one.channels != NO_IMAGE else ""
     assert one.low is not None
     assert one.high is not None
     scale = ""
@@ -122,7 +125,18 @@ def _meaning(one: ArraySpec) -> str:
         scale = f"{one.low[0]:g} to {one.high[0]:g} become 0 to 1"
     elif one.low:
         scale = "the bounds of each element become 0 and 1"
-    return "; ".join(filter(None, [where[one.channels], scale]))
+    return "; ".join(filter(None, [image, _unseen(one), scale]))
+
+
+def _unseen(one: ArraySpec) -> str:
+    """Return how much of an image its convolutions do not reach."""
+    if one.channels == NO_IMAGE:
+        return ""
+    from hive.networks.embedders import unseen
+
+    counts = zip(unseen(one), ("rows", "columns"), strict=True)
+    left = [f"the last {count} {what}" for count, what in counts if count]
+    return f"convolutions do not reach {' and '.join(left)}" if left else ""
 
 
 def _action_lines(action: ActionSpec, name: str = "") -> list[tuple[str, str]]:
