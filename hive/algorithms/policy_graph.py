@@ -278,9 +278,10 @@ def _stored(spec: ArraySpec, given: Tensor) -> Tensor:
     if not spec.counts:
         return given
     if spec.numbered:
-        numbers = given.reshape(given.shape[0], *spec.shape[:-1], 1) - torch.tensor(spec.firsts).reshape(
-            *spec.shape[:-1], 1
-        )
+        counted = (*spec.shape[:-1], 1)
+        numbers = given.reshape(given.shape[0], *counted) - torch.tensor(spec.firsts).reshape(counted)
+        most = torch.tensor(spec.counts).reshape(counted) - 1
+        numbers = torch.minimum(numbers.clamp(min=0), most)  # what the space does not hold has no row in the table
         shares = torch.tensor([1 << 8 * byte for byte in range(spec.shape[-1])])
         return (torch.div(numbers, shares, rounding_mode="floor") % 256).to(torch.uint8)
     element = [number for number, count in enumerate(spec.counts) for _ in range(count)]

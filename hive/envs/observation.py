@@ -127,7 +127,7 @@ class ObservationPart(ArraySpec):
     def view(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
         """Return this part of rows uint8 [..., bytes] as an array [..., *shape], without copying."""
         part = rows[..., self.offset : self.offset + self.bytes]
-        return part.view(self.dtype).reshape(*rows.shape[:-1], *self.shape)
+        return part.view(self.dtype).reshape((*rows.shape[:-1], *self.shape))
 
 
 @dataclass(frozen=True)
