@@ -35,6 +35,7 @@ REASONS: Mapping[str, str] = {
     **ALWAYS,
     "env.preset": "the usual preprocessing: 4 frames a step, 84 x 84 grey pixels, signs of rewards",
     "env.frame_stack": "several frames show what moves, and where to",
+    "env.scale_actions": "the source's policy acts in the units of the environment",
     "network.separate_networks": "policy and value share the convolutions",
     "collection.envs": "environments side by side",
     "collection.rollout": "steps of each environment in a round, {samples:,} together",

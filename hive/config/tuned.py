@@ -566,7 +566,21 @@ ATARI: Mapping[str, Tuned] = {
 }
 """Scheme -> settings of every id that begins with `ALE/`."""
 
-TUNED: Mapping[str, Mapping[str, Tuned]] = {**CLASSIC, **BOX2D, **MUJOCO}
+IN_THEIR_UNITS = ("Pendulum-v1", "Humanoid-v5", "HumanoidStandup-v5", "InvertedPendulum-v5", "Pusher-v5")
+"""Environments with other bounds than -1 and 1. The Gaussian policies of the sources do not act in their scale."""
+
+
+def _with_scale(env_id: str, schemes: Mapping[str, Tuned]) -> Mapping[str, Tuned]:
+    keys = {"env.scale_actions": env_id not in IN_THEIR_UNITS}
+    return {
+        name: Tuned(one.source, {**one.keys, **keys}) if name in ("ppo", "a2c") else one
+        for name, one in schemes.items()
+    }
+
+
+GIVEN: Mapping[str, Mapping[str, Tuned]] = {**CLASSIC, **BOX2D, **MUJOCO}
+
+TUNED: Mapping[str, Mapping[str, Tuned]] = {env_id: _with_scale(env_id, schemes) for env_id, schemes in GIVEN.items()}
 """Newest id of an environment -> scheme -> its tuned settings. `hive init` takes the first scheme."""
 
 BY_NAME = {VERSION.sub("", env_id): schemes for env_id, schemes in TUNED.items()}

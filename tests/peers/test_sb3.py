@@ -48,6 +48,7 @@ def trainer_of(algorithm: str, env: str, **options: Any) -> Trainer:
         "run__scheme": f'"{algorithm}"',
         "run__steps": BUDGET,
         "env__options": OPTIONS.get(env, "{}"),
+        "env__scale_actions": "false",  # Stable-Baselines3's policies act in the environment's units
         "collection__envs": ENVS,
         "collection__rollout": STEPS,
         "network__middleware": [64, 64],
