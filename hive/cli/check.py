@@ -299,4 +299,5 @@ def _as_data(plan: Plan) -> dict[str, Any]:
             for c in plan.channels
         ],
         "bytes": plan.bytes,
+        "most_bytes": plan.most_bytes,
     }

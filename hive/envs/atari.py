@@ -84,6 +84,8 @@ class Games(gymnasium.vector.VectorWrapper):
     game's ROM is missing.
     """
 
+    runs_python = False
+
     def __init__(self, game: str, count: int, options: AtariOptions, *, screen: bool = False) -> None:
         super().__init__(_vector(game, count, options, screen=screen))
         frame = self.env.single_observation_space
@@ -183,6 +185,7 @@ class AtariVector:
         self, vector: NativeVector | PythonVector, games: Games | Sequence[Any], options: AtariOptions
     ) -> None:
         self.count = vector.count
+        self.runs_python = isinstance(vector, PythonVector) or vector.runs_python
         self._vector = vector
         self._games = games
         self._clips = options.clip_rewards

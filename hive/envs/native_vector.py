@@ -52,6 +52,7 @@ class NativeVector:
         if mode not in ("NextStep", "SameStep"):
             raise ConfigError(f"the vectorised class of `{id}` does not reset itself", hint='set env.vector = "python"')
         self.count = vector.num_envs
+        self.runs_python = bool(getattr(vector, "runs_python", True))  # not of EnvPool and ale_py
         self._vector = vector
         self._resets_in_next_step = mode == "NextStep"
         self._checks = Checks(id, observation_spec(id, vector.single_observation_space))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hive.envs.make import make_environment
+from hive.envs.seeding import seed_globals
 from hive.envs.wrappers import WrapperConfig
 from hive.runtime.actor.error_location import named
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["unrepeatable"]
 
 SEED = 1
-REMEDY = "draw all random numbers from `self.np_random`, which `super().reset(seed=seed)` seeds, and reset all state"
+REMEDY = (
+    "draw all random numbers from `self.np_random`, which `super().reset(seed=seed)` seeds, not from a generator "
+    "without a seed such as `np.random.default_rng()`, and reset all state"
+)
 
 
 def unrepeatable(
@@ -38,7 +42,7 @@ def unrepeatable(
     errors of `make_environment`.
     """
     end_s = time.monotonic() + limit_s
-    one, other = (make_environment(id, options, wrappers, preset) for _ in range(2))
+    one, other = (_built(id, options, wrappers, preset) for _ in range(2))
     try:
         first = _play(one, steps, time.monotonic() + limit_s / 3)
         for environment, who in ((one, "a second reset"), (other, "a second environment")):
@@ -53,11 +57,19 @@ def unrepeatable(
     return ""
 
 
+def _built(
+    id: str, options: Mapping[str, Any], wrappers: Sequence[WrapperConfig], preset: str
+) -> gymnasium.Env[Any, Any]:
+    seed_globals(SEED)  # as before every construction in a run
+    return make_environment(id, options, wrappers, preset)
+
+
 def _play(environment: gymnasium.Env[Any, Any], steps: int, end_s: float) -> list[tuple[Any, ...]]:
     """Return (observation, reward, terminated, truncated) of the reset and of each step."""
     from hive.envs.masks import random_action  # its import takes that of gymnasium
 
     environment.action_space.seed(SEED)
+    seed_globals(SEED)  # as before every reset with a seed in a run
     played: list[tuple[Any, ...]] = [(environment.reset(seed=SEED)[0], 0.0, False, False)]
     while len(played) <= steps and time.monotonic() < end_s:
         observation, reward, terminated, truncated, _ = environment.step(random_action(environment, played[-1][0]))
