@@ -20,9 +20,9 @@ from hive.envs.make import describe, make_environment, preset_for, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
-from hive.envs.seeding import seed_globals
+from hive.envs.seeding import runs_python, seed_globals
 from hive.envs.spec import EnvironmentSpec
-from hive.envs.vector import VectorEnvironment, make_vector, runs_python
+from hive.envs.vector import VectorEnvironment, make_vector
 from hive.envs.wrappers import needed_wrappers
 from hive.native import include_folder
 

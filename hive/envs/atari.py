@@ -33,6 +33,7 @@ from hive.envs.loading import call
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.envs.rows import StepRow
+from hive.envs.seeding import runs_python
 from hive.errors import ConfigError, EnvironmentMissing
 
 __all__ = ["AtariGame", "AtariOptions", "AtariVector", "Games", "game_of"]
@@ -185,7 +186,7 @@ class AtariVector:
         self, vector: NativeVector | PythonVector, games: Games | Sequence[Any], options: AtariOptions
     ) -> None:
         self.count = vector.count
-        self.runs_python = isinstance(vector, PythonVector) or vector.runs_python
+        self.runs_python = runs_python(vector)
         self._vector = vector
         self._games = games
         self._clips = options.clip_rewards

@@ -9,9 +9,17 @@ import random
 
 import numpy as np
 
-__all__ = ["seed_globals"]
+__all__ = ["runs_python", "seed_globals"]
 
 NUMPY_SEEDS = 1 << 32  # number of seeds that NumPy's global generator accepts
+
+
+def runs_python(vector: object) -> bool:
+    """Return whether a step of a vector runs Python code of an environment, which may draw from global generators.
+
+    Vectors of compiled environments have `runs_python = False`; any other one is assumed to.
+    """
+    return bool(getattr(vector, "runs_python", True))
 
 
 def seed_globals(seed: int) -> None:

@@ -21,7 +21,7 @@ from hive.envs.python_vector import PythonVector
 from hive.envs.rows import StepRow
 from hive.envs.wrappers import WrapperConfig, with_names
 
-__all__ = ["VectorEnvironment", "make_vector", "runs_python"]
+__all__ = ["VectorEnvironment", "make_vector"]
 
 
 class VectorEnvironment(Protocol):
@@ -45,14 +45,6 @@ class VectorEnvironment(Protocol):
 
     def close(self) -> None:
         """Close the environments, which frees their resources."""
-
-
-def runs_python(vector: VectorEnvironment) -> bool:
-    """Return whether a step of `vector` runs an environment's Python code, which may draw from global generators.
-
-    Vectors of compiled environments say that theirs does not; any other one is assumed to.
-    """
-    return bool(getattr(vector, "runs_python", True))
 
 
 def make_vector(

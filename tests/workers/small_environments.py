@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import gymnasium
@@ -58,6 +59,29 @@ class Small(gymnasium.Env[Any, Any]):
 
 class OneState(Small):
     """One state and a reward of 1 for each step: worth 1 / (1 - discount) if it never ends."""
+
+
+class Drawing(Small):
+    """Observes what it draws from the global generators of NumPy, Python and torch, and what it drew when it was built.
+
+    A step cuts its episode short with probability 1/4.
+    """
+
+    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float32)
+
+    def __init__(self, **ends: int) -> None:
+        super().__init__(**ends)
+        self.built = self.draw().sum()
+
+    def draw(self) -> Any:
+        return np.array([np.random.rand(), random.random(), float(torch.rand(()))], np.float32)  # noqa: NPY002
+
+    def observation(self) -> Any:
+        return np.array([*self.draw(), self.built], np.float32)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, random.random() < 0.25, info
 
 
 class Succeeds(Small):
