@@ -6,6 +6,7 @@ has played before, and two environments with one seed must agree, so that a rest
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -57,10 +58,17 @@ def unrepeatable(
     return ""
 
 
+def _seed_globals() -> None:
+    """Seed the global generators, as a run does before it builds environments and resets them with seeds."""
+    seed_globals(SEED)
+    if (torch := sys.modules.get("torch")) is not None:  # this layer does not import torch itself
+        torch.default_generator.manual_seed(SEED)
+
+
 def _built(
     id: str, options: Mapping[str, Any], wrappers: Sequence[WrapperConfig], preset: str
 ) -> gymnasium.Env[Any, Any]:
-    seed_globals(SEED)  # as before every construction in a run
+    _seed_globals()
     return make_environment(id, options, wrappers, preset)
 
 
@@ -69,7 +77,7 @@ def _play(environment: gymnasium.Env[Any, Any], steps: int, end_s: float) -> lis
     from hive.envs.masks import random_action  # its import takes that of gymnasium
 
     environment.action_space.seed(SEED)
-    seed_globals(SEED)  # as before every reset with a seed in a run
+    _seed_globals()
     played: list[tuple[Any, ...]] = [(environment.reset(seed=SEED)[0], 0.0, False, False)]
     while len(played) <= steps and time.monotonic() < end_s:
         observation, reward, terminated, truncated, _ = environment.step(random_action(environment, played[-1][0]))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from fake_environments import Counting, Walk
 
 from hive.envs import unrepeatable
@@ -65,7 +66,7 @@ class Seeded(Walk):
 
     def step(self, action: Any) -> Any:
         observation, _, *rest = super().step(action)
-        return observation, self.built + self.drawn + np.random.rand(), *rest  # noqa: NPY002
+        return observation, self.built + self.drawn + np.random.rand() + torch.rand(()).item(), *rest  # noqa: NPY002
 
 
 class Raises(Counting):
