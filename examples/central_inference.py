@@ -87,7 +87,7 @@ class Stepper(hive.Actor):
             await self.behaviour.pin(number)
             rollout["observations"][0], finals = self.current, FinalObservations(rollout["final_observations"])
             noise, length = self.noise(number, rollout["rewards"].shape), 0
-            while length < len(noise) and finals.room >= self.vector.count:
+            while length < len(noise):
                 observations, row = rollout["observations"][length : length + 2], {k: rollout[k][length] for k in ROW}
                 outputs = np.frombuffer(await self.player.act(observations[0].tobytes()), np.float32)
                 actions = self.policy.sample_numpy(outputs.reshape(self.vector.count, -1), noise[length])

@@ -58,7 +58,7 @@ class FileSender(SlotSender):
     def commit(self, slot: Slot) -> int:
         final = self.carrier.file(self.position, slot.sequence)
         unfinished = final.with_suffix(".tmp.npy")
-        np.save(unfinished, np.concatenate([array.reshape(-1).view(np.uint8) for array in slot.arrays.values()]))
+        np.save(unfinished, slot.contents)
         unfinished.replace(final)  # at once: no consumer reads half a file
         return super().commit(slot)
 
@@ -71,10 +71,8 @@ class FileReceiver(SlotReceiver):
     def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
         slot = super().claim_nowait(producer, sequence)
         if slot is not None:
-            contents, at = np.load(self.carrier.file(slot.producer, slot.sequence), allow_pickle=False), 0
-            for array in slot.arrays.values():
-                array.reshape(-1).view(np.uint8)[:] = contents[at : at + array.nbytes]
-                at += array.nbytes
+            contents = np.load(self.carrier.file(slot.producer, slot.sequence), allow_pickle=False)
+            slot.block[: len(contents)] = contents
         return slot
 
 

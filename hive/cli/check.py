@@ -295,7 +295,7 @@ def _give_up(thread: int, folder: str) -> None:
 
 
 def _as_data(plan: Plan) -> dict[str, Any]:
-    sizes = {s.name: s.plan.bytes for s in plan.segments}
+    sizes = {s.name: s.plan.bytes - s.sparse_bytes for s in plan.segments}
     return {
         "processes": {name: [plan.actors[n].name for n in numbers] for name, numbers in plan.processes.items()},
         "channels": [
@@ -309,4 +309,5 @@ def _as_data(plan: Plan) -> dict[str, Any]:
             for c in plan.channels
         ],
         "bytes": plan.bytes,
+        "most_bytes": plan.most_bytes,
     }

@@ -221,10 +221,11 @@ def _use(config: Config, origin: str, spec: EnvironmentSpec) -> dict[str, str]:
     differing = [name for name in config.differences(plain) if name.partition(".")[0] not in ("run", "env")]
     changed = ", ".join(f"{name} = {toml_text(config.value(name))}" for name in differing)
     heads = " and ".join(head if isinstance(head, str) else head.name for head in blueprint.heads)
+    layout = blueprint.rollout_layout
     return {
         "settings": f"scheme {config.run.scheme}, {origin}" + (f": {changed}" if changed else ""),
-        "storage": f"{_size(observation)} an observation, {_size(blueprint.rollout_layout.bytes)} a rollout of "
-        f"{collection.rollout:,} x {collection.envs:,} steps",
+        "storage": f"{_size(observation)} an observation, {_size(layout.bytes - layout.sparse_bytes)} a rollout of "
+        f"{collection.rollout:,} x {collection.envs:,} steps ({_size(layout.bytes)} if each truncates an episode)",
         "network": f"{layers}, heads {heads}, {parameters:,} parameters",
     }
 

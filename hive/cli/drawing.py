@@ -30,9 +30,9 @@ BOX_W, BOX_H, GAP_X, GAP_Y, EDGE, LANE = 190, 58, 190, 44, 30, 30  # pixels
 
 def lines_of(plan: Plan) -> list[str]:
     """Return lines of text: processes with their actors, then channels with their carriers and sizes."""
-    lines = [
-        f"{len(plan.actors)} actors in {len(plan.processes)} processes, {plan.bytes / 2**20:.1f} MiB of shared memory"
-    ]
+    size, most = (f"{count / 2**20:.1f} MiB" for count in (plan.bytes, plan.most_bytes))
+    memory = f"{size} of shared memory" + (f", {most} if every step truncates an episode" if most != size else "")
+    lines = [f"{len(plan.actors)} actors in {len(plan.processes)} processes, {memory}"]
     for process, numbers in plan.processes.items():
         lines.append(f"  {process:<20} {', '.join(plan.actors[n].name for n in numbers)}")
     for channel in plan.channels:
@@ -46,7 +46,9 @@ def _detail(plan: Plan, channel: PlanChannel) -> str:
     if not channel.segments:
         return channel.carrier
     segment, carrier = plan.segment[channel.segments[0]], channel.description
-    unit, size = ("slots", carrier.layout.bytes) if isinstance(carrier, Slots) else ("blocks", segment.item_bytes)
+    unit, size = "blocks", segment.item_bytes
+    if isinstance(carrier, Slots):
+        unit, size = "slots", carrier.layout.bytes - carrier.layout.sparse_bytes
     return f"{channel.carrier}, {len(channel.producers)} x {segment.count} {unit} of {size / 1024:.1f} KiB"
 
 

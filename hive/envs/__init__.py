@@ -20,6 +20,7 @@ from hive.envs.make import describe, make_environment, preset_for, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
+from hive.envs.seeding import runs_python, seed_globals
 from hive.envs.spec import EnvironmentSpec
 from hive.envs.vector import VectorEnvironment, make_vector
 from hive.envs.wrappers import needed_wrappers
@@ -54,6 +55,8 @@ __all__ = [
     "make_vector",
     "needed_wrappers",
     "preset_for",
+    "runs_python",
+    "seed_globals",
     "settings_by_spaces",
     "takes_native",
     "unrepeatable",

@@ -33,6 +33,7 @@ from hive.envs.loading import call
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.envs.rows import StepRow
+from hive.envs.seeding import runs_python
 from hive.errors import ConfigError, EnvironmentMissing
 
 __all__ = ["AtariGame", "AtariOptions", "AtariVector", "Games", "game_of"]
@@ -83,6 +84,8 @@ class Games(gymnasium.vector.VectorWrapper):
     pictures for people, [count, *SCREEN, 3], instead of those that `options` defines. Raises EnvironmentMissing if the
     game's ROM is missing.
     """
+
+    runs_python = False
 
     def __init__(self, game: str, count: int, options: AtariOptions, *, screen: bool = False) -> None:
         super().__init__(_vector(game, count, options, screen=screen))
@@ -183,6 +186,7 @@ class AtariVector:
         self, vector: NativeVector | PythonVector, games: Games | Sequence[Any], options: AtariOptions
     ) -> None:
         self.count = vector.count
+        self.runs_python = runs_python(vector)
         self._vector = vector
         self._games = games
         self._clips = options.clip_rewards

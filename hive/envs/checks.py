@@ -65,7 +65,7 @@ class Checks:
             self.observations(each, out)  # names the one at fault
 
     def final(self, index: int, observation: Any, finals: FinalObservations) -> int:
-        """Add the last observation of environment `index` to `finals`; return its index there, or -1 if it is full."""
+        """Add the last observation of environment `index` to `finals`; return its index there."""
         self._observation(index, observation)
         return finals.add(self._one[0])
 

@@ -44,6 +44,8 @@ class CompiledVector:
         self._checks = Checks(id, observation)
         self._dtype = dtype
 
+    runs_python = False
+
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment, environment b with `seeds[b]`; write `observations` [B, ...]."""
         if not self._vector.reset(np.array([int(seed) for seed in seeds], np.uint64), observations):

@@ -28,6 +28,7 @@ from hive.envs.episodes import Episodes
 from hive.envs.infos import Infos
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
+from hive.envs.seeding import runs_python
 from hive.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class NativeVector:
         if mode not in ("NextStep", "SameStep"):
             raise ConfigError(f"the vectorised class of `{id}` does not reset itself", hint='set env.vector = "python"')
         self.count = vector.num_envs
+        self.runs_python = runs_python(vector)
         self._vector = vector
         self._resets_in_next_step = mode == "NextStep"
         self._checks = Checks(id, observation_spec(id, vector.single_observation_space, rules))

@@ -44,6 +44,8 @@ def pool_spec(id: str, name: str, envpool: ModuleType) -> EnvSpec:
 class Pool(VectorEnv[Any, Any, Any]):
     """`num_envs` environments of one pool. options: arguments of `envpool.make_gymnasium`."""
 
+    runs_python = False
+
     def __init__(self, envpool: ModuleType, name: str, num_envs: int, options: dict[str, Any]) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self._envpool = envpool

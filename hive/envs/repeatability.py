@@ -6,11 +6,13 @@ has played before, and two environments with one seed must agree, so that a rest
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hive.envs.make import make_environment
+from hive.envs.seeding import seed_globals
 from hive.envs.wrappers import WrapperConfig
 from hive.runtime.actor.error_location import named
 
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["unrepeatable"]
 
 SEED = 1
-REMEDY = "draw all random numbers from `self.np_random`, which `super().reset(seed=seed)` seeds, and reset all state"
+REMEDY = (
+    "draw all random numbers from `self.np_random`, which `super().reset(seed=seed)` seeds, not from a generator "
+    "without a seed such as `np.random.default_rng()`, and reset all state"
+)
 
 
 def unrepeatable(
@@ -38,7 +43,7 @@ def unrepeatable(
     errors of `make_environment`.
     """
     end_s = time.monotonic() + limit_s
-    one, other = (make_environment(id, options, wrappers, preset) for _ in range(2))
+    one, other = (_built(id, options, wrappers, preset) for _ in range(2))
     try:
         first = _play(one, steps, time.monotonic() + limit_s / 3)
         for environment, who in ((one, "a second reset"), (other, "a second environment")):
@@ -53,11 +58,26 @@ def unrepeatable(
     return ""
 
 
+def _seed_globals() -> None:
+    """Seed the global generators, as a run does before it builds environments and resets them with seeds."""
+    seed_globals(SEED)
+    if (torch := sys.modules.get("torch")) is not None:  # this layer does not import torch itself
+        torch.default_generator.manual_seed(SEED)
+
+
+def _built(
+    id: str, options: Mapping[str, Any], wrappers: Sequence[WrapperConfig], preset: str
+) -> gymnasium.Env[Any, Any]:
+    _seed_globals()
+    return make_environment(id, options, wrappers, preset)
+
+
 def _play(environment: gymnasium.Env[Any, Any], steps: int, end_s: float) -> list[tuple[Any, ...]]:
     """Return (observation, reward, terminated, truncated) of the reset and of each step."""
     from hive.envs.masks import random_action  # its import takes that of gymnasium
 
     environment.action_space.seed(SEED)
+    _seed_globals()
     played: list[tuple[Any, ...]] = [(environment.reset(seed=SEED)[0], 0.0, False, False)]
     while len(played) <= steps and time.monotonic() < end_s:
         observation, reward, terminated, truncated, _ = environment.step(random_action(environment, played[-1][0]))

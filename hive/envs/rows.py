@@ -6,7 +6,7 @@ Step t of a rollout of T steps writes into arrays that the caller owns, such as 
     rewards, terminated, truncated, valid, episode_returns, episode_lengths, final_index
                     [T, B]          step t writes row t
     infos           [T, B, K]       step t writes row t
-    finals          [F, ...]        true last observations of truncated episodes, in the order in which they ended
+    finals          [T B, ...]      true last observations of truncated episodes, in the order in which they ended
 
 A `StepRow` holds the views of one t. It is built once per slot, so that a step creates no views and the native pass
 that writes most of them (`hive.envs.episodes`) need not check them again. `hive.envs.checks` checks the values.
@@ -29,8 +29,8 @@ __all__ = ["FinalObservations", "StepRow"]
 class FinalObservations:
     """The last observations of truncated episodes: the first `count` of `observations` [F, ...] are written.
 
-    One step adds at most one per environment. A collector ends its rollout early if `room` is smaller than the number
-    of environments; short rollouts are allowed. An observation for which there is no room is left out.
+    One step adds at most one per environment, so a rollout has room for one of every step. The caller of single steps
+    sets `count` back before each.
     """
 
     __slots__ = ("count", "observations")
@@ -39,16 +39,9 @@ class FinalObservations:
         self.observations = observations
         self.count = 0
 
-    @property
-    def room(self) -> int:
-        """Number of observations that can still be added."""
-        return len(self.observations) - self.count
-
     def add(self, observation: NDArray[Any]) -> int:
-        """Copy one observation [...] and return its index; -1 if there is no room."""
+        """Copy one observation [...] and return its index. Raises IndexError if there is no room."""
         index = self.count
-        if index == len(self.observations):
-            return -1
         self.observations[index] = observation
         self.count = index + 1
         return index

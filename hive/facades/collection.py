@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hive.algorithms import update_parameter
@@ -352,8 +351,8 @@ class _RoundReceiver(Actor):
     def _copy(self, slot: Slot, seconds: float) -> CollectedRollout:
         memory = aligned_block(self.layout.bytes)
         arrays: dict[str, NDArray[Any]] = self.layout.views(memory)
-        for name, array in slot.arrays.items():
-            np.copyto(arrays[name], array)
+        for name, array in slot.arrays_in_use.items():
+            arrays[name][: len(array)] = array
         rollout = Rollout(arrays)
         return CollectedRollout(
             arrays,

@@ -55,7 +55,7 @@ from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.links import SOCKETS, KeyPair, Links, ServerEnd
 from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
-from hive.storage import samples_in
+from hive.storage import check_finals, samples_in
 from hive.workers import Blueprint
 from hive.workers.best_policy import BestPolicy
 from hive.workers.messages import Evaluation, EvaluationDue, RolloutReady, Weights
@@ -107,7 +107,7 @@ class HostLink:
         self.links = links
         self.blueprint = blueprint
         self.config: Config = blueprint.config
-        self.rollout_bytes = blueprint.rollout_layout.bytes
+        self.rollout_layout = blueprint.rollout_layout
         self.collectors = collectors
         self.evaluators = evaluators
         self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
@@ -170,7 +170,7 @@ class HostLink:
     def _listen(self, keys: HeadKeys, address: str) -> None:
         hosts, self.keys = self.config.hosts, keys
         self.incarnation = 1 + int(1e9 * self.clock.wall())  # grows over restarts and resumed runs
-        largest = max(self.blueprint.state.bytes, self.rollout_bytes)
+        largest = max(self.blueprint.state.bytes, self.rollout_layout.bytes)
         limit = 2 * largest + (1 << 20)
         self.server = self.links.server(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
         self.server.report = lambda text: self.note("refused", text)
@@ -290,8 +290,8 @@ class HostLink:
         incoming = self.incoming.get(message.collector)
         if incoming is None:
             raise WireError(f"a rollout of collector {message.collector}, which is not on this host")
-        if len(frames) != 1 or len(frames[0]) != self.rollout_bytes:
-            raise WireError(f"rollout {message.sequence} does not have {self.rollout_bytes} bytes")
+        if len(frames) != 1 or not self._fits(frames[0]):
+            raise WireError(f"rollout {message.sequence} does not have the bytes that its layout and its header demand")
         if message.sequence == incoming.following:
             incoming.queue.append(frames[0])
             incoming.wanted.set()
@@ -299,6 +299,14 @@ class HostLink:
             raise WireError(
                 f"rollout {message.sequence} of collector {message.collector}: {incoming.following} is next"
             )
+
+    def _fits(self, frame: Frame) -> bool:
+        """Return whether these are the bytes in use of a rollout, which end with its last final observation."""
+        layout, block = self.rollout_layout, np.frombuffer(frame, np.uint8)
+        if not layout.dense_bytes <= len(block) <= layout.bytes:
+            return False
+        arrays = layout.views(block)
+        return layout.bytes_in_use(arrays) == len(block) and check_finals(arrays)
 
     def _holds(self, client: bytes, message: Holds, frames: Frames) -> None:
         self.holds = max(self.holds, message.version)
@@ -599,7 +607,7 @@ class RemoteCollector(Actor):
             self.status.enter(self.waiting)
             frame = await self.link.rollout(self.index)
             slot = await self.rollouts.reserve()
-            slot.block[:] = np.frombuffer(frame, np.uint8)
+            slot.block[: len(frame)] = np.frombuffer(frame, np.uint8)
             self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
             self.link.taken(self.index)

@@ -137,7 +137,7 @@ class RunLink:
         while self.attached and self.unsent:
             slot = self.unsent[0]
             collector = self.facts.collectors[0] + slot.producer
-            if not self.send(RolloutSent(self.facts.incarnation, collector, slot.sequence), slot.block.data):
+            if not self.send(RolloutSent(self.facts.incarnation, collector, slot.sequence), slot.contents.data):
                 return
             self.unsent.popleft()
 

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 RUN_ENDED = "the run has ended on the head"  # the reason of an End after which there is nothing to join
-PROTOCOL = 1  # version of these messages; increased with every change that another version would misread
+PROTOCOL = 2  # version of these messages; increased with every change that another version would misread
 
 
 class Join(Message):

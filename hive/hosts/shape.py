@@ -19,7 +19,7 @@ def without_hosts(config: Config) -> Config:
 
 def shape_of(blueprint: Blueprint) -> str:
     """Return a text that is equal on two machines if their rollouts and policies have the same bytes."""
-    fields = [f"{name}: {kind}" for name, kind in blueprint.rollout_layout.as_data().items()]
+    fields = [f"{name}: {kind}" for name, kind in blueprint.rollout_layout.as_data()["fields"].items()]
     flat = blueprint.flat
     parameters = [f"{name}: {list(shape)}" for name, shape in zip(flat.names, flat.shapes, strict=True)]
     return "\n".join([*fields, *parameters, f"policy: {flat.block_bytes} bytes"])

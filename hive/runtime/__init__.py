@@ -42,6 +42,7 @@ __all__ = [
     "Message",
     "Messages",
     "Outlet",
+    "Packed",
     "Plan",
     "PortRef",
     "Publication",
@@ -75,6 +76,7 @@ _HOMES = {
     "Inlet": "hive.runtime.actor.ports",
     "CachedViews": "hive.runtime.memory.segments",
     "Layout": "hive.runtime.memory.segments",
+    "Packed": "hive.runtime.memory.segments",
     "Line": "hive.runtime.carriers.carrier",
     "Message": "hive.runtime.wire.messages",
     "Messages": "hive.runtime.carriers.messages",
@@ -121,7 +123,7 @@ if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers an
     from hive.runtime.carriers.shared import Shared
     from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots, SlotSender
     from hive.runtime.carriers.zmq import Zmq
-    from hive.runtime.memory.segments import Bytes, CachedViews, Layout
+    from hive.runtime.memory.segments import Bytes, CachedViews, Layout, Packed
     from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
     from hive.runtime.topology.groups import Group, PortRef
     from hive.runtime.topology.plan import Plan

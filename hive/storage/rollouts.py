@@ -9,7 +9,6 @@
     truncated           [T, B] uint8          the episode was interrupted: bootstrap from its final observation
     valid               [T, B] uint8          0: a step that only reset the environment; no loss, no return, no count
     final_index         [T, B] int32          where truncated: index into `final_observations`, else -1
-    final_observations  [F, ...]
     episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
     episode_lengths     [T, B] int32          its number of steps, else 0
     infos               [T, B, K] float32     chosen values of `info` where an episode ended, else NaN; only if K > 0
@@ -19,10 +18,14 @@
     errors              [T, B] float32        with algorithm.initial_errors: absolute TD errors by the behaviour policy;
                                               NaN where the rollout does not contain what they require
     state               [B, S] float32        state of a recurrent policy before row 0; zeros where an episode begins
+    final_observations  [T B, ...]            the true last observations of truncated episodes: the first `finals` rows
 
 The header holds the version of the behaviour policy, the collector (`source`), the rollout's number (`sequence`) and
-whether the environments were reset just before it (`begins`), so that row 0 does not continue the rollout before. A
-rollout is shorter than T (`length`) when its F final observations are used up, or when its round was cut short.
+whether the environments were reset just before it (`begins`), so that row 0 does not continue the rollout before.
+
+A rollout is shorter than T (`length`) only when its round was cut short (`collection.fraction_workers` below 1). Every
+step may truncate every episode. Few do, so final observations are packed from the front and lie last: pages behind the
+most that a slot ever held are never touched and take no memory (`hive.runtime.memory.segments`, *packed*).
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.runtime import Layout
+from hive.runtime import Layout, Packed
 
 __all__ = [
     "BEGINS",
@@ -45,7 +48,8 @@ __all__ = [
     "SOURCE",
     "VERSION",
     "Rollout",
-    "final_capacity",
+    "check_finals",
+    "expected_finals",
     "rollout_layout",
     "samples_in",
 ]
@@ -55,13 +59,13 @@ VERSION, LENGTH, FINALS, SOURCE, SEQUENCE, BEGINS = range(len(HEADER))
 HEADER_WORDS = 8
 
 
-def final_capacity(steps: int, envs: int, max_episode_steps: int | None) -> int:
-    """Return F, the number of truncations that a rollout has room for: one step more than the time limit can cause.
+def expected_finals(steps: int, envs: int, max_episode_steps: int | None) -> int:
+    """Return the number of truncations that a rollout is expected to have at most: what the time limit can cause.
 
-    Without a declared time limit F is two per environment. A rollout that needs more ends early.
+    Without a declared time limit it is one per environment.
     """
     per_env = -(-steps // max_episode_steps) if max_episode_steps else 1
-    return envs * (per_env + 1)
+    return envs * min(per_env, steps)
 
 
 def rollout_layout(
@@ -69,18 +73,19 @@ def rollout_layout(
     envs: int,
     observation: tuple[tuple[int, ...], str],
     action: tuple[tuple[int, ...], str],
-    finals: int,
+    finals: int = 0,
     discounted: bool = False,
     infos: int = 0,
     state: int = 0,
     stack: int = 1,
     errors: bool = False,
 ) -> Layout:
-    """Return the layout of rollouts of `steps` steps (T) of `envs` environments (B) with `finals` final observations
-    (F).
+    """Return the layout of rollouts of `steps` steps (T) of `envs` environments (B).
 
-    `observation` and `action` are the (shape, dtype) of one environment. `infos` is the number K of values of `info`,
-    `state` the width S of a recurrent state, 0 for none, and `stack` the number k of observations that the policy sees.
+    `observation` and `action` are the (shape, dtype) of one environment. `finals` is the number of final observations
+    that is expected (`expected_finals`); there is room for one of every step. `infos` is the number K of values of
+    `info`, `state` the width S of a recurrent state, 0 for none, and `stack` the number k of observations that the
+    policy sees.
     """
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
     per_step = (steps, envs)
@@ -95,7 +100,6 @@ def rollout_layout(
             "truncated": ("uint8", per_step),
             "valid": ("uint8", per_step),
             "final_index": ("int32", per_step),
-            "final_observations": (observation_dtype, (finals, *observation_shape)),
             "episode_returns": ("float32", per_step),
             "episode_lengths": ("int32", per_step),
             **({"infos": ("float32", (*per_step, infos))} if infos else {}),
@@ -103,8 +107,21 @@ def rollout_layout(
             **({"discounted": ("float64", per_step)} if discounted else {}),
             **({"history": (observation_dtype, (stack - 1, envs, *observation_shape))} if stack > 1 else {}),
             **({"state": ("float32", (envs, state))} if state else {}),
-        }
+            "final_observations": (observation_dtype, (steps * envs, *observation_shape)),
+        },
+        Packed("header", FINALS, finals),
     )
+
+
+def check_finals(arrays: Mapping[str, NDArray[Any]]) -> bool:
+    """Return whether the final observations are as many as the header and `final_index` say, and no index is beyond."""
+    header = arrays["header"]
+    length, finals = header.item(LENGTH), header.item(FINALS)
+    index = arrays["final_index"]
+    if not 0 <= length <= len(index):
+        return False
+    stored = index[:length][index[:length] >= 0]
+    return finals == len(stored) == len(arrays["final_observations"]) and bool((stored < finals).all())
 
 
 def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:

@@ -111,7 +111,7 @@ class _Sink(Actor):
                 self.received.append(await port.receive())
             else:
                 slot = await port.claim()
-                self.received.append({name: array.copy() for name, array in slot.arrays.items()})
+                self.received.append({name: array.copy() for name, array in slot.arrays_in_use.items()})
                 port.retire(slot)
 
 

@@ -39,9 +39,11 @@ from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.runtime import Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
-from hive.storage import Rollout, samples_in
+from hive.storage import Purpose, Rollout, samples_in
 from hive.workers.blueprint import Blueprint
+from hive.workers.collector import occasion_of
 from hive.workers.g_worker import GWorker
+from hive.workers.global_generators import seed_all_globals
 from hive.workers.messages import Gradient, OptimizerState, RolloutReady, Weights
 from hive.workers.numerics import Finding
 from hive.workers.replica import Replica
@@ -63,19 +65,25 @@ class CollectorActor(Actor):
         config = blueprint.config
         self.blueprint = blueprint
         self.schedule = blueprint.schedule()
-        self.reset_round = 0  # round of the resume barrier that the environments were last reset at
+        # The round of the resume barrier that the environments were last built and reset at.
+        self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
-        source = first_source + self.index
-        self.collector = blueprint.collector(source, self.incarnation, self.status, self.vector())
+        self.source_number = first_source + self.index
+        vector = self._new_vector()
+        self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
 
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
         return self.blueprint.vector()
 
+    def _new_vector(self) -> VectorEnvironment:
+        occasion = occasion_of(self.reset_round, self.incarnation)
+        seed_all_globals(self.blueprint.config.run.seed, Purpose.building, self.source_number, occasion)
+        return self.vector()
+
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
-        self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
         self.collector.reset(self.reset_round)
 
     async def run(self) -> None:
@@ -95,7 +103,7 @@ class CollectorActor(Actor):
         barrier = self.schedule.barriers.last(sequence)
         if barrier != self.reset_round:
             self.reset_round = barrier
-            self.collector.rebuild(self.vector(), barrier)
+            self.collector.rebuild(self._new_vector(), barrier)
 
     def _collect(self, slot: Slot, version: int) -> None:
         try:

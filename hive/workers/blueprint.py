@@ -27,7 +27,14 @@ from hive.algorithms import (
     warmup_rounds,
 )
 from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
-from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
+from hive.envs import (
+    EnvironmentSpec,
+    VectorEnvironment,
+    check_evaluation,
+    configured_spec,
+    configured_vector,
+    seed_globals,
+)
 from hive.envs.meaning import kept_meaning, kept_scale
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
@@ -43,9 +50,10 @@ from hive.networks.wrapper import NetworkWrapper
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
-from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
+from hive.storage import Purpose, expected_finals, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.evaluator import ENDLESS, Evaluator
+from hive.workers.global_generators import seed_all_globals
 from hive.workers.learner import Count, Learner, optimizer_state_layout
 from hive.workers.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
 from hive.workers.replica import Replica
@@ -71,6 +79,8 @@ class Blueprint:
         self.config = config
         self.resume = resume
         collection = config.collection
+        # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
+        seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
         self.environment = self._as_trained(configured_spec(config.env))
         check_evaluation(config, self.environment)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
@@ -98,7 +108,7 @@ class Blueprint:
             collection.envs,
             (observation.shape, observation.dtype),
             (action.shape, action.dtype),
-            final_capacity(collection.rollout, collection.envs, self.environment.max_episode_steps),
+            expected_finals(collection.rollout, collection.envs, self.environment.max_episode_steps),
             discounted=config.network.normalize_rewards,
             infos=len(config.env.info),
             state=self.state_width,
@@ -366,8 +376,11 @@ class Blueprint:
     ) -> Collector:
         """Make collector number `source` of the run, with its own network, and with `vector` or new environments."""
         envs = self.config.collection.envs
+        if vector is None:
+            seed_all_globals(self.config.run.seed, Purpose.building, source, incarnation)
+            vector = self.vector()
         return Collector(
-            self.vector() if vector is None else vector,
+            vector,
             self.environment.observation,
             self.wrapper(),
             self.distribution.for_collector(source * envs, envs, self.collectors * envs),
@@ -383,6 +396,7 @@ class Blueprint:
     def evaluator(self, status: Status | None = None) -> Evaluator:
         """Make the evaluator of the run, with its own environments and network."""
         evaluation, env = self.config.evaluation, self.config.evaluation_env
+        seed_all_globals(self.config.run.seed, Purpose.evaluation_building, 0, 0)
         return Evaluator(
             configured_vector(env, evaluation.envs),
             self.environment.observation,

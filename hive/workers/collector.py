@@ -6,7 +6,8 @@
 
 The collector is a synchronous object without ports: the caller provides weights and memory, and takes the rollout. The
 environments write directly into the rollout's rows, so no array is stacked afterwards. Noise comes from a stream of the
-rollout's number, so a rollout that another process repeats is bit-identical if the environments are deterministic.
+rollout's number, so a rollout that another process repeats is bit-identical if the environments are deterministic. The
+seeds of global generators, from which an environment may draw, follow from it too (hive.workers.global_generators).
 
 The state of a recurrent policy is carried from step to step and from rollout to rollout, and is zeros where an episode
 begins. The rollout stores the state before its row 0.
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.algorithms.initial_errors import n_step_errors
-from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment
+from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment, runs_python, seed_globals
 from hive.networks.dense import Dense
 from hive.networks.distributions import ActionDistribution
 from hive.networks.exploration import EpsilonGreedy
@@ -33,12 +34,24 @@ from hive.networks.network import acting_alone
 from hive.networks.noisy import acting
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
-from hive.storage import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seed, stream_seeds
+from hive.storage import (
+    BEGINS,
+    FINALS,
+    LENGTH,
+    SEQUENCE,
+    SOURCE,
+    VERSION,
+    Purpose,
+    stream,
+    stream_seed,
+    stream_seeds,
+)
 from hive.workers.frame_stack import FrameStack
+from hive.workers.global_generators import seed_all_globals
 
-__all__ = ["Collector"]
+__all__ = ["Collector", "occasion_of"]
 
-MAX_INCARNATIONS = 1 << 20  # stride between the reset seeds of two rounds; no collector restarts this often
+MAX_INCARNATIONS = 1 << 20  # stride between the streams of two rounds; no collector restarts this often
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -55,6 +68,11 @@ class _Prepared:
     finals: FinalObservations
     rows: list[StepRow]
     observations: list[torch.Tensor]
+
+
+def occasion_of(start: int, incarnation: int) -> int:
+    """Return the sequence of the streams that a reset uses: `start` is the round of its resume barrier."""
+    return start * MAX_INCARNATIONS + incarnation
 
 
 class Collector:
@@ -83,6 +101,7 @@ class Collector:
         status: Status | None = None,
     ) -> None:
         self.vector = vector
+        self.runs_python = runs_python(vector)
         self.network = network
         self.policy = acting_alone(acting(network.online_network.module))
         self.distribution = distribution
@@ -108,8 +127,8 @@ class Collector:
     def reset(self, start: int = 0) -> None:
         """Start an episode in every environment, before the first rollout and at a resume barrier.
 
-        `start` is the round of the barrier. It determines the environments' seeds, together with the run's seed, the
-        number of the environment and the incarnation. Raises EnvironmentFailed.
+        `start` is the round of the barrier. It determines the environments' seeds and those of the global generators,
+        together with the run's seed, the number of the environment and the incarnation. Raises EnvironmentFailed.
         """
         if self.status:
             self.status.enter(self.phases[1])
@@ -118,10 +137,11 @@ class Collector:
         self.begins = True
         self.memory = Memory.of(self.policy, envs)
         self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
-        occasion = start * MAX_INCARNATIONS + self.incarnation
-        self.vector.reset(
-            stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion), self.current
-        )
+        occasion = occasion_of(start, self.incarnation)
+        seeds = stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion)
+        if self.runs_python:
+            seed_all_globals(self.seed, Purpose.resetting, self.source, occasion)
+        self.vector.reset(seeds, self.current)
         self.stack = FrameStack.of(self.observation, self.current)
         if self.status:
             self.status.enter(self.status.runtime)
@@ -129,13 +149,13 @@ class Collector:
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
         """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
         self.vector.close()
-        self.vector = vector
+        self.vector, self.runs_python = vector, runs_python(vector)
         self.reset(start)
 
     def collect(
         self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
     ) -> None:
-        """Fill one rollout (layout: hive.storage.rollouts). It ends early if its rows for final observations are full.
+        """Fill one rollout (layout: hive.storage.rollouts).
 
         sequence: number of the rollout. version: behaviour version of the bound weights. enough: called after every
         step with the number of steps so far; the rollout ends when it returns True.
@@ -154,6 +174,8 @@ class Collector:
         distribution = self.distribution.for_rollout(sequence)
         noise = self._noise(sequence, (steps, envs))
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
+        if self.runs_python:
+            seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
         observations[0] = self.current
         memory, stack = self.memory, self.stack
         self._store_remembered(rollout)
@@ -162,9 +184,6 @@ class Collector:
         sample, step = distribution.sample_numpy, self.vector.step
         with torch.inference_mode():
             for t in range(steps):
-                if finals.room < envs:
-                    length = t
-                    break
                 enter(policy_phase)
                 outputs = self._outputs(prepared, t)
                 actions[t] = sample(outputs, noise[t])

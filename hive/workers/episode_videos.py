@@ -39,8 +39,10 @@ from hive.records.drawing_marks import DrawingMarks
 from hive.records.videos import VideoWriter, evaluation_video, surplus_videos, video_suffix, video_writer
 from hive.runtime import RUNTIME, Actor
 from hive.runtime.actor.error_location import named
+from hive.storage import Purpose
 from hive.workers.blueprint import Blueprint
 from hive.workers.evaluator import Evaluator
+from hive.workers.global_generators import seed_all_globals
 from hive.workers.messages import EvaluationDue
 
 __all__ = ["EpisodeVideos"]
@@ -184,6 +186,7 @@ class EpisodeVideos:
         suffix = video_suffix()
         prepare_drawing(window=False)
         await asyncio.to_thread(choose_renderer)  # the trials take seconds
+        seed_all_globals(self.blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
         rendered = rendered_environment(self.blueprint.config.evaluation_env)
         return _Player(rendered, self.blueprint.replaying_evaluator(rendered.vector), suffix)
 

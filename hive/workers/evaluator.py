@@ -25,13 +25,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.envs import ObservationSpec, StepRow, VectorEnvironment
+from hive.envs import ObservationSpec, StepRow, VectorEnvironment, runs_python, seed_globals
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters
 from hive.networks.memory import Memory
 from hive.runtime import Status
 from hive.storage import Purpose, stream, stream_seed, stream_seeds
 from hive.workers.frame_stack import FrameStack
+from hive.workers.global_generators import seed_all_globals
 from hive.workers.messages import Evaluation, EvaluationDue
 from hive.workers.turn_metrics import info_means
 
@@ -66,6 +67,7 @@ class Evaluator:
         if episodes < vector.count:
             raise ValueError(f"{episodes} episodes are fewer than the {vector.count} environments")
         self.vector = vector
+        self.runs_python = runs_python(vector)
         self.observation = observation
         self.policy = policy
         self.flat = FlatParameters(policy)
@@ -109,8 +111,11 @@ class Evaluator:
         self._steps = 0
         self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, due.turn)
         self._memory = Memory.of(self.policy, count)
+        self._code = stream_seed(self.seed, Purpose.evaluation_stepping, first, due.turn)
         self._noise = stream(self.seed, Purpose.evaluation_action, 0, due.turn)
         seeds = stream_seeds(self.seed, Purpose.evaluation, first, count, due.turn)
+        if self.runs_python:
+            seed_all_globals(self.seed, Purpose.evaluation_stepping, first, due.turn)
         self.vector.reset(seeds, self.row.observations)
         self._stack = FrameStack.of(self.observation, self.row.observations)
         self._leave()
@@ -123,8 +128,10 @@ class Evaluator:
         if self._due is None:
             raise RuntimeError("no evaluation has begun")
         self._enter(self.phases[0])
-        # Seed before every step, because actors that share a process also share torch's generator.
+        # Seed before every step, because actors that share a process also share global generators.
         torch.default_generator.manual_seed((self._forward + self._steps) % TORCH_SEEDS)
+        if self.runs_python:
+            seed_globals((self._code + 1 + self._steps) % TORCH_SEEDS)
         with torch.inference_mode():
             seen = self.observations if self._stack is None else self._stack.seen
             actions = self._actions((self._memory or self.policy)(seen)[0])

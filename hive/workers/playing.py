@@ -18,7 +18,9 @@ from hive.algorithms import Policy
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, difference
 from hive.errors import UsageError
+from hive.storage import Purpose
 from hive.workers.evaluator import Evaluator
+from hive.workers.global_generators import preserved_globals, seed_all_globals
 from hive.workers.messages import Evaluation, EvaluationDue
 
 __all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined"]
@@ -45,16 +47,18 @@ def evaluate(
     those of the environment, and EnvironmentFailed.
     """
     env = config.evaluation_env
-    check_spaces(policy, env.id, configured_spec(env))
-    vector = configured_vector(env, min(envs, episodes))
-    try:
-        evaluator = evaluator_of(policy, vector, seed=seed, episodes=episodes, sample=sample, info=env.info)
-        evaluator.begin(due_of(policy))
-        while (evaluation := evaluator.step()) is None:
-            progress(evaluator.done)
-        return evaluation
-    finally:
-        vector.close()
+    with preserved_globals():
+        check_spaces(policy, env.id, configured_spec(env))
+        seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
+        vector = configured_vector(env, min(envs, episodes))
+        try:
+            evaluator = evaluator_of(policy, vector, seed=seed, episodes=episodes, sample=sample, info=env.info)
+            evaluator.begin(due_of(policy))
+            while (evaluation := evaluator.step()) is None:
+                progress(evaluator.done)
+            return evaluation
+        finally:
+            vector.close()
 
 
 def joined(played: Sequence[Evaluation]) -> Evaluation:

@@ -19,7 +19,9 @@ from hive.config import Config
 from hive.envs.rendering import RenderedEnvironment, prepare_drawing, rendered_environment, rendered_spec
 from hive.envs.window import Window
 from hive.records.videos import check_video_file, video_writer
+from hive.storage import Purpose
 from hive.workers.evaluator import ENDLESS, Evaluator
+from hive.workers.global_generators import preserved_globals, seed_all_globals
 from hive.workers.messages import EvaluationDue
 from hive.workers.playing import check_spaces, due_of, evaluator_of
 
@@ -78,8 +80,21 @@ def record(
     cannot be written; then there is no file.
     """
     check_video_file(path)
+    with preserved_globals():
+        return _record(policy, config, path, episodes, seed, sample, progress)
+
+
+def _record(
+    policy: Policy,
+    config: Config,
+    path: Path,
+    episodes: int,
+    seed: int,
+    sample: bool,
+    progress: Callable[[int], object],
+) -> Recording:
     prepare_drawing(window=False)
-    rendered = _rendered(policy, config, window=False)
+    rendered = _rendered(policy, config, seed, window=False)
     done: list[Episode] = []
     try:
         evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample)
@@ -111,7 +126,7 @@ def show(
     ended: called with each. Raises UsageError if no window can be opened, and what `record` raises.
     """
     prepare_drawing(window=True)
-    rendered = _rendered(policy, config, window=True)
+    rendered = _rendered(policy, config, seed, window=True)
     window = Window(title, rendered.fps)
     done: list[Episode] = []
     try:
@@ -131,7 +146,8 @@ def show(
     return done
 
 
-def _rendered(policy: Policy, config: Config, *, window: bool) -> RenderedEnvironment:
+def _rendered(policy: Policy, config: Config, seed: int, *, window: bool) -> RenderedEnvironment:
     env = config.evaluation_env
     check_spaces(policy, env.id, rendered_spec(env))
+    seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
     return rendered_environment(env, window=window)

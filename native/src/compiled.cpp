@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include "hive/finite.hpp"
@@ -232,14 +233,13 @@ const void* CompiledVector::checked(const void* actions) {
   return actions;
 }
 
-// Keeps the last observation of a truncated episode, if there is room, and starts the next one.
+// Keeps the last observation of a truncated episode and starts the next one. Throws std::length_error without room.
 bool CompiledVector::end(std::size_t b, const Row& row, char* observation, Finals& finals) {
   if (row.truncated[b]) {
     if (!finite(observation)) return fail(Fault::final_observation, static_cast<std::ptrdiff_t>(b));
-    if (finals.count < finals.capacity) {
-      std::memcpy(finals.data + finals.count * observation_bytes_, observation, observation_bytes_);
-      row.final_index[b] = static_cast<std::int32_t>(finals.count++);
-    }
+    if (finals.count >= finals.capacity) throw std::length_error("no room for another final observation");
+    std::memcpy(finals.data + finals.count * observation_bytes_, observation, observation_bytes_);
+    row.final_index[b] = static_cast<std::int32_t>(finals.count++);
   }
   return reset_one(b, nullptr, observation);
 }

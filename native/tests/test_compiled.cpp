@@ -1,5 +1,5 @@
-// Compiled environments: the rows of every number of environments are those of single ones, with any stride and any room
-// for final observations; every fault is found. Vector sines have the bits of the C library's.
+// Compiled environments: the rows of every number of environments are those of single ones, with any stride, and
+// a step without room for its final observations throws; every fault is found. Vector sines have the bits of the C library's.
 #include "hive/compiled.hpp"
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,7 +69,7 @@ hive::Options limited(double steps) {
 // A vector of `envs` environments, and as many vectors of one, get the same seeds and actions.
 void check_batches(const char* name, std::size_t envs, std::size_t gap) {
   const hive_environment& environment = *hive::classic_control(name);
-  Played all(environment, limited(17), envs, gap, 2);
+  Played all(environment, limited(17), envs, gap, envs);
   const std::size_t bytes = all.vector.observation_bytes();
   std::vector<std::uint64_t> seeds(envs);
   for (std::size_t b = 0; b < envs; ++b) seeds[b] = b * b * 0x100000001ULL;
@@ -97,12 +98,28 @@ void check_batches(const char* name, std::size_t envs, std::size_t gap) {
       CHECK(all.arrays.terminated[b] == one.arrays.terminated[0]);
       CHECK(all.arrays.truncated[b] == one.arrays.truncated[0]);
       CHECK(all.arrays.returns[b] == one.arrays.returns[0] && all.arrays.lengths[b] == one.arrays.lengths[0]);
-      const bool stored = one.arrays.truncated[0] && truncated++ < 2;
-      CHECK((all.arrays.final_index[b] >= 0) == stored);
-      if (stored) CHECK(!std::memcmp(&all.kept[(truncated - 1) * bytes], one.kept.data(), bytes));
+      CHECK((all.arrays.final_index[b] >= 0) == (one.arrays.truncated[0] != 0));
+      if (!one.arrays.truncated[0]) continue;
+      CHECK(!std::memcmp(&all.kept[truncated * bytes], one.kept.data(), bytes));
+      ++truncated;
     }
-    CHECK(all.finals.count == std::min<std::size_t>(truncated, 2));
+    CHECK(all.finals.count == truncated);
   }
+}
+
+void check_room() {
+  Played played(*hive::classic_control("CartPoleEnv"), limited(1), 1, 0, 1);
+  const std::uint64_t seed = 3;
+  const std::int64_t action = 0;
+  CHECK(played.vector.reset(&seed, played.where()));
+  CHECK(played.step(&action) && played.finals.count == 1);
+  bool refused = false;
+  try {
+    played.step(&action);
+  } catch (const std::length_error&) {
+    refused = true;
+  }
+  CHECK(refused && played.finals.count == 1);
 }
 
 void check_sines() {
@@ -179,6 +196,7 @@ int main() {
     }
   }
   CHECK(!hive::classic_control("LunarLander"));
+  check_room();
   check_sines();
   check_fault("reward", hive::Fault::reward, "");
   check_fault("observation", hive::Fault::final_observation, "");

@@ -50,7 +50,6 @@ __all__ = ["Schedule", "run", "schedule"]
 ROUNDS = 7  # of full rollouts
 EXACT = 0.6  # share of schedules that change no byte
 CONTINUOUS = 0.25  # share of schedules with continuous actions, of algorithms that may make two gradients of a batch
-SHORT = 0.2  # share of rollouts that are shorter
 # Chance that a process that is to be killed within an operation is killed in the next change of rows or leaves. It is
 # small, because one rollout makes dozens of changes before its ledger is published.
 KILLED_IN_CHANGE = 0.05
@@ -283,10 +282,9 @@ class _Collector:
         self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
     ) -> None:
         chance = random.Random(sequence * 64 + self.source)
-        most, envs = rollout["rewards"].shape
-        length = chance.randint(1, most) if chance.random() < SHORT else most
+        length, envs = rollout["rewards"].shape
         observations, header = rollout["observations"], rollout["header"]
-        numbers = sequence * (most + 2) + np.arange(most + 1, dtype=np.float32)
+        numbers = sequence * (length + 2) + np.arange(length + 1, dtype=np.float32)
         observations[:, :, 0] = self.source * envs + np.arange(envs)
         observations[:, :, 1] = numbers[:, None]
         observations[:, :, 2] = 0.1 * (numbers[:, None] % 7)
@@ -308,8 +306,6 @@ class _Collector:
 
     def _write(self, rollout: Arrays, t: int, env: int, chance: random.Random) -> None:
         kind, header = chance.choice(KINDS), rollout["header"]
-        if kind == "truncated" and header[FINALS] == len(rollout["final_observations"]):
-            kind = "terminated"
         rollout["valid"][t, env] = kind != "reset"
         rollout["actions"][t, env] = chance.randrange(2)
         rollout["rewards"][t, env] = (chance.random() + self.policy) * (kind != "reset")

@@ -140,7 +140,7 @@ class _Collector:
         self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
     ) -> None:
         rollout["header"][ROLLOUT_VERSION], rollout["header"][LENGTH] = version, 1
-        rollout["valid"][:] = 1
+        rollout["valid"][:], rollout["final_index"][:] = 1, -1
         if enough is not None:
             enough(1)
         rollout["episode_returns"][:] = self.source * PER_COLLECTOR + sequence

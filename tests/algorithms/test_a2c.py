@@ -113,7 +113,7 @@ def concatenated(kind: str, one: Arrays, other: Arrays) -> Arrays:
     whole["header"][[LENGTH, FINALS]] = first.length, finals
     for name in layout.fields.keys() - {"header", "final_observations"}:
         whole[name][:] = np.concatenate([getattr(first, name), getattr(second, name)], axis=1)
-    whole["final_observations"][:] = np.concatenate([first.final_observations, second.final_observations])
+    whole["final_observations"][:finals] = np.concatenate([first.final_observations, second.final_observations])
     moved = whole["final_index"][:, first.rewards.shape[1] :]
     moved[moved >= 0] += len(first.final_observations)
     return whole

@@ -244,9 +244,9 @@ def test_check_as_json_is_the_plan(place: Place, scheme: str, processes: dict[st
     assert (done.code, done.err) == (0, "")
     shown = json.loads(done.out)
     plan = hive.schemes.build(load_config(path, [f"run.scheme={scheme}"]), place.folder).plan()
-    assert list(shown) == ["processes", "channels", "bytes", "lag"]
+    assert list(shown) == ["processes", "channels", "bytes", "most_bytes", "lag"]
     assert shown["processes"] == processes
-    assert shown["bytes"] == plan.bytes
+    assert (shown["bytes"], shown["most_bytes"]) == (plan.bytes, plan.most_bytes)
     assert all(list(c) == ["name", "carrier", "source", "targets", "bytes"] for c in shown["channels"])
     assert [(c["name"], c["carrier"], c["source"], tuple(c["targets"])) for c in shown["channels"]] == [
         (c.name, c.carrier, c.source, c.targets) for c in plan.channels
@@ -262,8 +262,9 @@ def test_check_draws_the_same(place: Place, scheme: str, processes: dict[str, li
     plan, drawn = json.loads(place.hive(*words, "--json").out), place.hive(*words)
     assert (drawn.code, drawn.err) == (0, "")
     first, *lines = drawn.out.splitlines()
-    size = plan["bytes"] / 2**20
-    assert first == f"4 actors in {len(processes)} processes, {size:.1f} MiB of shared memory"
+    size, most = (f"{plan[name] / 2**20:.1f} MiB" for name in ("bytes", "most_bytes"))
+    more = f", {most} if every step truncates an episode" if most != size else ""
+    assert first == f"4 actors in {len(processes)} processes, {size} of shared memory{more}"
     rows = [re.split(r" {2,}", line.strip()) for line in lines[: len(processes)]]
     assert {name: actors.split(", ") for name, actors in rows} == processes
     channels = lines[len(processes) : len(processes) + len(plan["channels"])]

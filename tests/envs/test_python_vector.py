@@ -97,11 +97,10 @@ def test_episodes_of_one_step() -> None:
     assert row.finals.observations[:6, 0].tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_no_room_for_finals_leaves_them_out() -> None:
+def test_finals_without_room_are_refused() -> None:
     vector, row = started(fakes(Counting, 2, truncates=1), room=1)
-    rows = stepped(vector, row, 1)
-    assert rows["final_index"].tolist() == [[0, -1]]
-    assert rows["truncated"].tolist() == [[1, 1]]
+    with pytest.raises(IndexError):
+        stepped(vector, row, 1)
 
 
 def test_an_environment_that_writes_over_its_observation() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from fake_environments import Counting, Walk
 
 from hive.envs import unrepeatable
@@ -39,6 +41,34 @@ class Global(Walk):
         return observation, float(self.own), *rest
 
 
+class Unseeded(Walk):
+    """Draws from a generator that nothing can seed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = np.random.default_rng()
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(self.own.random()), *rest
+
+
+class Seeded(Walk):
+    """Draws from global generators, which a run seeds, when it is built, reset and stepped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.built = np.random.rand()  # noqa: NPY002
+
+    def reset(self, **given: Any) -> Any:
+        self.drawn = random.random()
+        return super().reset(**given)
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, self.built + self.drawn + np.random.rand() + torch.rand(()).item(), *rest  # noqa: NPY002
+
+
 class Raises(Counting):
     """Can be reset with a seed only once."""
 
@@ -66,6 +96,11 @@ class Tree(Walk):
         ("repeated_here:Tree", ""),
         ("repeated_here:Remembers", "a second reset with the same seed gave another observation in step "),
         ("repeated_here:Global", "a second environment with the same seed gave another reward in step 1; draw all"),
+        (
+            "repeated_here:Unseeded",
+            "a second reset with the same seed gave another reward in step 1; draw all random numb",
+        ),
+        ("repeated_here:Seeded", ""),
         ("repeated_here:Raises", "it raised AssertionError: already reset"),
     ],
 )

@@ -12,21 +12,21 @@ from hive.envs.rows import FinalObservations, StepRow
 def test_finals_are_copied_in_order() -> None:
     finals = FinalObservations(np.zeros((3, 2), np.float32))
     observation = np.array([1.0, 2.0], np.float32)
-    assert finals.room == 3
     assert finals.add(observation) == 0
     observation[:] = 9.0
     assert finals.add(observation) == 1
-    assert (finals.count, finals.room) == (2, 1)
+    assert finals.count == 2
     assert finals.observations.tolist() == [[1.0, 2.0], [9.0, 9.0], [0.0, 0.0]]
 
 
-def test_finals_without_room_leave_out() -> None:
+def test_finals_without_room_are_refused() -> None:
+    """Left out, the observation that begins the next episode would count as what followed."""
     finals = FinalObservations(np.zeros((1, 2), np.float32))
     assert finals.add(np.ones(2, np.float32)) == 0
-    assert finals.add(np.full(2, 5.0, np.float32)) == -1
-    assert (finals.count, finals.room) == (1, 0)
+    with pytest.raises(IndexError):
+        finals.add(np.full(2, 5.0, np.float32))
+    assert finals.count == 1
     assert finals.observations.tolist() == [[1.0, 1.0]]
-    assert FinalObservations(np.zeros((0, 2))).add(np.zeros(2)) == -1
 
 
 def test_finals_are_used_again_after_their_count_is_set_back() -> None:
@@ -55,7 +55,7 @@ def test_a_row_of_its_own_memory() -> None:
         assert array.shape == (4,), name
         assert array.dtype == dtype, name
     assert row.final_index.tolist() == [-1] * 4
-    assert row.finals.room == 4
+    assert len(row.finals.observations) == 4
     assert row.finals.observations.dtype == np.uint8
 
 

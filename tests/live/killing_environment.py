@@ -7,6 +7,7 @@ since its start. At that step the environment waits for a file `kill_now` and fo
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import TimeLimit
@@ -22,6 +24,7 @@ from hive.records import RunDirectory, read_run_facts
 
 MAX_STEPS = 500  # as in CartPole-v1
 POLL_S = 0.002
+CUT = 0.1  # probability that a step cuts an episode of `Drawing` short
 
 steps = 0  # of all environments of this process
 
@@ -61,6 +64,23 @@ class InParts(gymnasium.ObservationWrapper[dict[str, Any], Any, Any]):
         image[0, int(np.clip(observation[2] * 16 + 4, 0, 7))] = 255
         speed = observation[1]
         return {"numbers": observation, "image": image, "action_mask": np.array([speed > -1, speed < 1], np.int8)}
+
+
+class Drawing(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Draws from all global generators where environments do: when built, reset and stepped. It cuts episodes short."""
+
+    def __init__(self, environment: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(environment)
+        self.gain = 1.0 + 0.1 * np.random.rand()  # noqa: NPY002
+
+    def reset(self, **given: Any) -> Any:
+        self.bias = random.random() + float(torch.rand(()))
+        return super().reset(**given)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        reward = self.gain * float(reward) + self.bias + np.random.normal() + float(torch.randn(()))  # noqa: NPY002
+        return observation, reward, terminated, random.random() < CUT, info
 
 
 def environment(render_mode: str | None = None) -> TimeLimit[Any, Any, Any, Any]:

@@ -33,7 +33,8 @@ MODES = {
         *("network.novelty_weight=0.5", "collection.workers=2", "gradients.workers=2"),
         *("collection.communication=pipelined", "gradients.communication=synchronous"),
     ],
-    "ppo pipelined, 2 x 2, normalised, decentralised": [
+    "ppo pipelined, 2 x 2, normalised, decentralised, global generators": [
+        'env.wrappers=["killing_environment:Drawing"]',
         *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2", "gradients.decentralised=true"),
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
         *("collection.workers=2", "gradients.workers=2"),
@@ -70,7 +71,7 @@ STEPS_OF_A_ROUND = 64  # of one collector
 KILLS = 2
 KILLED_AFTER = 35  # rounds, at least, before the first kill: there must be a checkpoint to resume from
 KILLED_BEFORE = 80  # rounds, all incarnations together
-EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralised"
+EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralised, global generators"
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100", "exact")
 SAME_LINES = ("steps", "episodes", "return/mean_100", "learner/learning_rate", "learner/skipped")
 LEAST_LINES = 10  # a run writes at least so many lines of metrics

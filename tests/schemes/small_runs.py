@@ -69,7 +69,7 @@ def train(
 ) -> Run:
     """Trains by the scheme; `change` may replace parts of the topology."""
     small = {"run__scheme": f'"{scheme}"', "run__steps": STEPS, "algorithm__learning_rate": 0.05, **values}
-    config = config_of(f"small_environments:{env}", **small)
+    config = config_of(env if ":" in env else f"small_environments:{env}", **small)
     directory = RunDirectory.create(folder, "test")
     topology = build(config, directory.path)
     if change is not None:

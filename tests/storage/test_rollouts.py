@@ -1,4 +1,4 @@
-"""Rollouts: where everything lies, what a reader sees of a partial one, and how much room finals need."""
+"""Rollouts: where everything lies, what a reader sees of a partial one, and how many finals are expected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hive.runtime import Layout
-from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout, final_capacity, rollout_layout, samples_in
+from hive.storage import (
+    FINALS,
+    LENGTH,
+    SEQUENCE,
+    SOURCE,
+    VERSION,
+    Rollout,
+    check_finals,
+    expected_finals,
+    rollout_layout,
+    samples_in,
+)
 from hive.storage.rollouts import HEADER
 
 STEPS, ENVS, ROOM = 5, 3, 4
@@ -43,10 +54,43 @@ def test_a_layout_has_the_fields_that_the_module_draws() -> None:
         "truncated": ("uint8", (5, 3)),
         "valid": ("uint8", (5, 3)),
         "final_index": ("int32", (5, 3)),
-        "final_observations": ("uint8", (7, 4, 2)),
         "episode_returns": ("float32", (5, 3)),
         "episode_lengths": ("int32", (5, 3)),
+        "final_observations": ("uint8", (5 * 3, 4, 2)),
     }
+    assert made.sparse_bytes == (5 * 3 - 7) * 4 * 2
+
+
+@given(st.booleans(), st.booleans(), st.integers(0, 3), st.integers(0, 3), st.integers(1, 4))
+def test_final_observations_lie_last(discounted: bool, errors: bool, infos: int, state: int, stack: int) -> None:
+    """Whatever else a rollout has: pages of finals that no rollout needed are never touched."""
+    options: dict[str, Any] = {"discounted": discounted, "errors": errors, "infos": infos, "state": state}
+    made = rollout_layout(4, 2, ((3,), "float32"), ((), "int64"), stack=stack, **options)
+    assert [*made.fields][-1] == "final_observations"
+    assert made.dense_bytes == made.offsets["final_observations"]
+
+
+@given(st.integers(0, STEPS), st.data())
+def test_only_as_many_final_observations_as_the_indices_name_are_accepted(length: int, data: st.DataObject) -> None:
+    arrays = filled(length)
+    ended = data.draw(st.lists(st.booleans(), min_size=length * ENVS, max_size=length * ENVS))
+    index = np.where(ended, np.cumsum(ended) - 1, -1)
+    arrays["final_index"][:length] = index.reshape(length, ENVS)
+    finals = sum(ended)
+
+    def accepted(header: int = finals, rows: int = finals) -> bool:
+        arrays["header"][FINALS] = header
+        return check_finals({**arrays, "final_observations": arrays["final_observations"][:rows]})
+
+    assert accepted()
+    assert not accepted(header=finals + 1)
+    assert not accepted(rows=finals + 1)
+    if finals:
+        assert not accepted(header=finals - 1, rows=finals - 1)
+        arrays["final_index"][:length][arrays["final_index"][:length] == 0] = finals
+        assert not accepted()
+    arrays["header"][LENGTH] = STEPS + 1
+    assert not accepted()
 
 
 @given(
@@ -58,7 +102,7 @@ def test_a_layout_has_the_fields_that_the_module_draws() -> None:
 def test_fields_are_aligned_and_apart(
     steps: int, envs: int, observation: tuple[tuple[int, ...], str], action: tuple[tuple[int, ...], str]
 ) -> None:
-    made = rollout_layout(steps, envs, observation, action, final_capacity(steps, envs, None))
+    made = rollout_layout(steps, envs, observation, action)
     assert all(offset % 64 == 0 for offset in made.offsets.values())
     views = made.views(np.zeros(made.bytes, np.uint8))
     for number, array in enumerate(views.values(), start=1):
@@ -158,12 +202,10 @@ def most_ends(steps: int, limit: int) -> int:
 
 
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 70))
-def test_a_declared_limit_never_ends_a_rollout_early(steps: int, envs: int, limit: int) -> None:
-    """A collector goes on while one end of every environment has room."""
-    before_the_last_step = envs * most_ends(steps - 1, limit) if steps > 1 else 0
-    assert final_capacity(steps, envs, limit) - before_the_last_step >= envs
+def test_no_more_finals_are_expected_than_a_declared_limit_can_cause(steps: int, envs: int, limit: int) -> None:
+    assert expected_finals(steps, envs, limit) == envs * most_ends(steps, limit)
 
 
-@pytest.mark.parametrize(("limit", "capacity"), [(None, 8), (500, 8), (32, 8), (16, 12), (10, 20), (1, 132)])
-def test_capacity(limit: int | None, capacity: int) -> None:
-    assert final_capacity(32, 4, limit) == capacity
+@pytest.mark.parametrize(("limit", "count"), [(None, 4), (500, 4), (32, 4), (16, 8), (10, 16), (1, 128)])
+def test_expected_finals(limit: int | None, count: int) -> None:
+    assert expected_finals(32, 4, limit) == count

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -58,6 +61,75 @@ class Small(gymnasium.Env[Any, Any]):
 
 class OneState(Small):
     """One state and a reward of 1 for each step: worth 1 / (1 - discount) if it never ends."""
+
+
+class Drawing(Small):
+    """Observes what it draws from the global generators of NumPy, Python and torch, and what it drew when it was built.
+
+    A step cuts its episode short with probability 1/4.
+    """
+
+    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float32)
+
+    def __init__(self, **ends: int) -> None:
+        super().__init__(**ends)
+        self.built = self.draw().sum()
+
+    def draw(self) -> Any:
+        return np.array([np.random.rand(), random.random(), float(torch.rand(()))], np.float32)  # noqa: NPY002
+
+    def observation(self) -> Any:
+        return np.array([*self.draw(), self.built], np.float32)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, random.random() < 0.25, info
+
+
+def ended(code: int) -> tuple[bool, bool]:
+    """Whether a step terminates and truncates its episode: 0 neither, 1 the former, 2 the latter, 3 both."""
+    return code in (1, 3), code in (2, 3)
+
+
+class Ending(Small):
+    """Ends its episodes by `ends`, the codes of its steps, repeated for ever. It declares no limit."""
+
+    def __init__(self, ends: Sequence[int], actions: str = "discrete") -> None:
+        super().__init__()
+        self.action_space = ACTIONS[actions]
+        self.codes = itertools.cycle(ends)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, *ended(next(self.codes)), info
+
+
+class EndingTogether(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """As `Ending`, as a vectorised class that resets an environment in the step after an end."""
+
+    metadata: Any = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012  # as in Gymnasium
+
+    def __init__(self, ends: Sequence[int], actions: str = "discrete", num_envs: int = 1) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space, self.single_action_space = Small.observation_space, ACTIONS[actions]
+        self.codes = [itertools.cycle(ends) for _ in range(num_envs)]
+        self.resets = np.zeros(num_envs, bool)  # in the next step
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self.resets[:] = False
+        return np.ones((self.num_envs, 1), np.float32), {}
+
+    def step(self, actions: Any) -> Any:
+        flags = [
+            (False, False) if reset else ended(next(codes))
+            for reset, codes in zip(self.resets, self.codes, strict=True)
+        ]
+        terminated, truncated = np.array(flags).T
+        self.resets = terminated | truncated
+        return np.ones((self.num_envs, 1), np.float32), np.ones(self.num_envs), terminated, truncated, {}
+
+
+gymnasium.register("EndingTogether-v0", vector_entry_point=EndingTogether)
 
 
 class Succeeds(Small):

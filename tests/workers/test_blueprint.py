@@ -91,7 +91,7 @@ def test_layouts_follow_the_config() -> None:
     fields = blueprint.rollout_layout.fields
     assert fields["observations"] == (np.uint8, (6, 3, 36, 36, 1))
     assert fields["actions"] == (np.int64, (5, 3))
-    assert fields["final_observations"] == (np.uint8, (6, 36, 36, 1))
+    assert fields["final_observations"] == (np.uint8, (5 * 3, 36, 36, 1))
     gradient = blueprint.gradient_layout(4).fields
     assert gradient["gradient"][1] == (blueprint.flat.parameter_elements,)
     assert gradient["mask"][1] == (len(blueprint.flat.parameters),)
@@ -99,10 +99,11 @@ def test_layouts_follow_the_config() -> None:
     assert gradient["statistics"][1] == (len(blueprint.algorithm().statistics),)
 
 
-def test_a_declared_limit_makes_room_for_its_finals() -> None:
+def test_every_step_has_room_for_its_finals_and_those_of_a_declared_limit_are_expected() -> None:
     blueprint = Blueprint(config_of("CartPole-v1", collection__rollout=1200))
     assert blueprint.environment.max_episode_steps == 500
-    assert blueprint.rollout_layout.fields["final_observations"][1] == (2 * (3 + 1), 4)
+    assert blueprint.rollout_layout.fields["final_observations"][1] == (2 * 1200, 4)
+    assert blueprint.rollout_layout.sparse_bytes == 2 * (1200 - 3) * 4 * 4
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from small_trainer import Arrays, Page, allocate, collector_of, config_of, same_
 from hive.envs import ObservationSpec, StepRow
 from hive.errors import EnvironmentFailed
 from hive.networks import Categorical
+from hive.runtime.memory.segments import PAGE, Segment
 from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.runtime.supervise.diagnostics import ENVIRONMENT
 from hive.storage import FINALS, LENGTH, VERSION, Purpose, Rollout, stream, stream_seeds
@@ -108,7 +110,7 @@ def test_memory_that_is_used_again_changes_nothing() -> None:
 def test_the_header() -> None:
     blueprint = blueprint_of("OneState", env__options="{truncates=3}")
     arrays = collected(collector_of(blueprint), blueprint, [6])[0]
-    assert arrays["header"][[VERSION, LENGTH, FINALS]].tolist() == [3, 6, 4]
+    assert arrays["header"][[VERSION, LENGTH, FINALS]].tolist() == [3, STEPS, 4]
 
 
 def test_rows_hold_the_environments_transitions() -> None:
@@ -134,19 +136,37 @@ def test_episodes_go_on_over_the_ends_of_rollouts() -> None:
     assert ends == [[], [], [(3, 20.0, 20)] * 2, [], [(7, 20.0, 20)] * 2]
 
 
-def test_a_rollout_ends_early_when_no_more_finals_fit() -> None:
-    """Every step truncates both environments, and there is room for two such steps."""
+def test_a_rollout_has_its_length_though_every_step_truncates_every_episode() -> None:
     blueprint = blueprint_of(env__options="{truncates=1}")
-    assert blueprint.rollout_layout.fields["final_observations"][1] == (2 * ENVS, 3)
+    assert blueprint.environment.max_episode_steps is None
     made = [Rollout(arrays) for arrays in collected(collector_of(blueprint), blueprint, range(3))]
-    assert [rollout.length for rollout in made] == [2, 2, 2]
+    assert [rollout.length for rollout in made] == [STEPS] * 3
     for before, after in itertools.pairwise(made):
-        assert np.array_equal(before.observations[2], after.observations[0])
+        assert np.array_equal(before.observations[STEPS], after.observations[0])
     for rollout in made:
         kept = (rollout.truncated == 1) & (rollout.terminated == 0)
         assert (rollout.final_index >= 0).tolist() == kept.tolist()
         assert sorted(rollout.final_index[kept]) == list(range(len(rollout.final_observations)))
-        assert rollout.samples == 2 * ENVS
+        assert rollout.samples == STEPS * ENVS
+
+
+@pytest.mark.parametrize(("truncates", "most"), [(10**9, 0), (1000, 2 * 4), (1, 2 * 4000)])
+def test_pages_behind_the_most_finals_of_a_rollout_are_never_touched(truncates: int, most: int) -> None:
+    blueprint = blueprint_of("OneState", env__options=f"{{truncates={truncates}}}", collection__rollout=4000)
+    layout = blueprint.rollout_layout
+    segment = Segment.create("rollout", layout.bytes)
+    try:
+        rollout = layout.views(segment.memory)
+        collector = collector_of(blueprint)
+        for sequence in range(2):
+            collector.collect(rollout, sequence=sequence, version=0)
+        finals = Rollout(rollout).final_observations
+        assert len(finals) == most
+        touched = os.fstat(segment.fd).st_blocks * 512
+        assert touched <= layout.dense_bytes + finals.nbytes + 2 * PAGE
+        assert layout.bytes >= layout.dense_bytes + 7 * PAGE
+    finally:
+        segment.close()
 
 
 def test_the_true_last_observation_of_a_truncated_episode_is_kept() -> None:

@@ -87,9 +87,10 @@ class Slots(Carrier):
 
     def segments(self, channel: str, producers: Sequence[str], consumers: int) -> list[PlanSegment]:
         size = self.layout.bytes if self.in_segment else 0
+        sparse = self.slots * self.layout.sparse_bytes if self.in_segment else 0
         numbers = [self.first] * len(producers) if isinstance(self.first, int) else self.first
         return [
-            PlanSegment(f"{channel}:{name}", "slab", self.slots, size, 0, 0, "", first)
+            PlanSegment(f"{channel}:{name}", "slab", self.slots, size, 0, 0, "", first, sparse)
             for name, first in zip(producers, numbers, strict=True)
         ]
 
@@ -159,6 +160,16 @@ class Slot:
     def block(self) -> Bytes:
         """The bytes that `arrays` lie in, those between two fields included."""
         return self.view.slots.block(self.index)
+
+    @property
+    def contents(self) -> Bytes:
+        """The bytes of `block` that are in use: all but the last rows of a packed field."""
+        return self.block[: self.view.slots.layout.bytes_in_use(self.arrays)]
+
+    @property
+    def arrays_in_use(self) -> Arrays:
+        """`arrays`, of which a packed field has only the rows that are in use. To copy a slot, copy these."""
+        return self.view.slots.layout.in_use(self.arrays)
 
 
 class SlotSender(Line):
@@ -374,7 +385,7 @@ class SlotReceiver(Line):
 
     def _copy(self, slot: Slot) -> Message:
         message = self.message(
-            **{name: array.copy() if array.ndim else array.item() for name, array in slot.arrays.items()}
+            **{name: array.copy() if array.ndim else array.item() for name, array in slot.arrays_in_use.items()}
         )
         self.retire(slot)
         return message

@@ -45,7 +45,7 @@ from hive.errors import TopologyError, WireError
 from hive.runtime.carriers.carrier import Account, End, Line, PlanChannel, PlanSegment, RunMemory
 from hive.runtime.carriers.slots import FULL, Slot, SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import RESCAN_S
-from hive.runtime.memory.segments import PAGE, REASONS, Bytes, SlabView, aligned, slot_stride
+from hive.runtime.memory.segments import PAGE, REASONS, Arrays, Bytes, SlabView, aligned, slot_stride
 from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.protocol import Fetch, Payload
@@ -76,7 +76,8 @@ class Zmq(Slots):
         for consumer in range(consumers):
             count = len(self._sources(consumer, len(producers), consumers))
             size = self._marks_bytes(count) + count * self.slots * slot_stride(self.layout)
-            made.append(PlanSegment(f"{channel}:contents-{consumer}", "buffer", 0, size, 0, 0, ""))
+            sparse = count * self.slots * self.layout.sparse_bytes
+            made.append(PlanSegment(f"{channel}:contents-{consumer}", "buffer", 0, size, 0, 0, "", 0, sparse))
         return made
 
     def _sources(self, consumer: int, producers: int, consumers: int) -> list[int]:
@@ -153,7 +154,7 @@ class ZmqSender(SlotSender):
 
     def __init__(self, end: End, carrier: Zmq, view: SlabView) -> None:
         super().__init__(end, carrier, view)
-        channel = end.channel
+        channel, self.layout = end.channel, carrier.layout
         self.takers = [channel.consumers[p] for p in carrier.takers(channel, channel.producers.index(end.actor))]
         self.sent_to: dict[int, int] = {}  # slot -> the consumer that its contents were sent to last
         self.sent_bytes = self.waiter.status.counter(f"{channel.name}:sent_bytes")
@@ -178,7 +179,8 @@ class ZmqSender(SlotSender):
 
     def _send(self, index: int, sequence: int, consumer: int) -> None:
         self.sent_to[index] = consumer
-        frames: list[Frame] = [array.reshape(-1).view(np.uint8).data for array in self.view.slots[index].values()]
+        arrays = self.layout.in_use(self.view.slots[index])
+        frames: list[Frame] = [array.reshape(-1).view(np.uint8).data for array in arrays.values()]
         payload = Payload(self.end.number, *self.me, consumer, index, sequence)
         local = self.end.host.target(self.end.number, consumer)
         if local is not None:
@@ -232,6 +234,7 @@ class ZmqReceiver(SlotReceiver):
     def __init__(self, end: End, carrier: Zmq, views: Mapping[int, SlabView], marks: NDArray[np.int64]) -> None:
         super().__init__(end, carrier, views)
         self.marks = dict(zip(views, marks, strict=True))
+        self.layout = carrier.layout
         self.competed = carrier.competed(end.channel)
         self.positions = {end.channel.producers[p]: p for p in self.producers}
         # What this incarnation has received or found, by producer, then by slot.
@@ -250,7 +253,7 @@ class ZmqReceiver(SlotReceiver):
         if position < 0 or not 0 <= message.slot < self.views[position].words.slots:
             raise WireError(f"a Payload for slot {message.slot} of actor {message.producer}")
         arrays = self.views[position].slots[message.slot]
-        if [len(frame) for frame in frames] != [array.nbytes for array in arrays.values()]:
+        if len(frames) != len(arrays) or (in_use := self._in_use(arrays, frames)) is None:
             raise WireError(
                 f"a Payload of {len(frames)} frames that do not fit the layout of `{self.end.channel.name}`"
             )
@@ -258,11 +261,21 @@ class ZmqReceiver(SlotReceiver):
         if self._current(position, message.slot, held) and self.held[position].get(message.slot) != held:
             mark = self.marks[position][message.slot]
             mark[0] = 0  # a consumer that is killed while it copies leaves no mark
-            for array, frame in zip(arrays.values(), frames, strict=True):
+            for array, frame in zip(in_use.values(), frames, strict=True):
                 array.reshape(-1).view(np.uint8)[:] = np.frombuffer(frame, np.uint8)
             mark[1], mark[0] = held.incarnation, held.sequence + 1
             self.held[position][message.slot] = held
             self.waiter.wake()
+
+    def _in_use(self, arrays: Arrays, frames: Frames) -> Arrays | None:
+        """Return the arrays that the frames fill, of a packed one the rows that they say are in use; None: no fit."""
+        packed, parts = self.layout.packed, dict(zip(arrays, frames, strict=True))
+        if packed is not None:
+            field = arrays[packed.count]
+            if len(parts[packed.count]) != field.nbytes:
+                return None
+            arrays = self.layout.in_use(arrays, {packed.count: np.frombuffer(parts[packed.count], field.dtype)})
+        return arrays if all(len(parts[name]) == array.nbytes for name, array in arrays.items()) else None
 
     def _current(self, position: int, index: int, held: _Held) -> bool:
         """Return whether these contents are those of the full slot that the word describes now."""

@@ -10,7 +10,9 @@ A *layout* places named arrays one after another:
     0                    64 k                        64 m                  bytes (a multiple of 64)
     | observations       | actions          |pad 0   | rewards     |pad 0  |
 
-Every field starts at a multiple of 64 bytes, because alignment changes the bits of a matrix product.
+Every field starts at a multiple of 64 bytes, because alignment changes the bits of a matrix product. The last field may
+be *packed*: only its first rows are in use, and a number in another field counts them. No code reads or writes the rows
+behind them, so the pages of rows that no message ever used take no memory.
 
     slab segment     | control: slot words (native) | slot 0 | slot 1 | ...   each one layout, 4096-aligned
     board segment    | control: versions and pins   | block 0 | block 1 | ... each one layout, 4096-aligned
@@ -27,7 +29,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
@@ -48,6 +50,7 @@ __all__ = [
     "BufferPlan",
     "Bytes",
     "Layout",
+    "Packed",
     "Segment",
     "SegmentPlan",
     "SlabPlan",
@@ -80,16 +83,39 @@ def _kind_of(hint: Any) -> ArrayKind:
     return array_kind(hint) or ArrayKind(None, Shape() if hint in NUMBERS else None)
 
 
-class Layout:
-    """Named arrays in one block of `bytes` bytes. `fields` maps names to (dtype, shape), in the order of the block."""
+@dataclass(frozen=True)
+class Packed:
+    """How many rows of a layout's last field are in use: element `index` of the field `count` says it.
 
-    def __init__(self, fields: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
+    expected: rows that are in use at most, as far as is known; the machine need not have room for more.
+    """
+
+    count: str
+    index: int
+    expected: int
+
+
+class Layout:
+    """Named arrays in one block of `bytes` bytes. `fields` maps names to (dtype, shape), in the order of the block.
+
+    packed: how many rows of the last field are in use; None: every field is used as a whole.
+    """
+
+    def __init__(self, fields: Mapping[str, tuple[str, tuple[int, ...]]], packed: Packed | None = None) -> None:
         self.fields = {name: (np.dtype(dtype), tuple(shape)) for name, (dtype, shape) in fields.items()}
+        self.packed = packed
         self.offsets: dict[str, int] = {}
         self.bytes = 0
         for name, (dtype, shape) in self.fields.items():
             self.offsets[name] = self.bytes
             self.bytes = aligned(self.bytes + dtype.itemsize * prod(shape))
+        self.dense_bytes = self.bytes  # without the packed field
+        self.sparse_bytes = 0  # of the packed field, not expected to be written
+        if packed is not None:
+            name, (dtype, shape) = [*self.fields.items()][-1]
+            self._last, self._rows, self._row_bytes = name, shape[0], dtype.itemsize * prod(shape[1:])
+            self.dense_bytes = self.offsets[name]
+            self.sparse_bytes = max(0, self._rows - packed.expected) * self._row_bytes
 
     @classmethod
     def of(cls, message: type[Message], **sizes: int) -> Layout:
@@ -130,19 +156,45 @@ class Layout:
         name = min(missing)
         return f"`{name}` is in the {'message' if name in declared else 'layout'} only"
 
-    def as_data(self) -> dict[str, list[Any]]:
-        """Return the fields as a message carries them: name -> [dtype, size, size, ...]."""
-        return {name: [dtype.name, *shape] for name, (dtype, shape) in self.fields.items()}
+    def as_data(self) -> dict[str, Any]:
+        """Return the layout as a message carries it: "fields" {name: [dtype, size, size, ...]}, "packed" [...]."""
+        fields = {name: [dtype.name, *shape] for name, (dtype, shape) in self.fields.items()}
+        return {"fields": fields, "packed": list(astuple(self.packed)) if self.packed else []}
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Sequence[Any]]) -> Layout:
+    def of_data(cls, data: Mapping[str, Any]) -> Layout:
         """Return the layout that `as_data` was called on."""
-        return cls({name: (dtype, tuple(shape)) for name, (dtype, *shape) in data.items()})
+        fields = {name: (dtype, tuple(shape)) for name, (dtype, *shape) in data["fields"].items()}
+        return cls(fields, Packed(*data["packed"]) if data["packed"] else None)
 
     def views(self, block: Bytes) -> Arrays:
-        """Return the fields as arrays that share the memory of `block`."""
-        offsets = self.offsets
-        return {name: np.ndarray(shape, dtype, block, offsets[name]) for name, (dtype, shape) in self.fields.items()}
+        """Return the fields as arrays that share the memory of `block`, which may end after the rows in use."""
+        offsets, fields = self.offsets, self.fields
+        if self.packed is not None and len(block) < self.bytes:
+            dtype, shape = fields[self._last]
+            rows = min(self._rows, (len(block) - self.dense_bytes) // (self._row_bytes or 1))
+            fields = {**fields, self._last: (dtype, (rows, *shape[1:]))}
+        return {name: np.ndarray(shape, dtype, block, offsets[name]) for name, (dtype, shape) in fields.items()}
+
+    def rows_in_use(self, arrays: Arrays) -> int:
+        """Return how many rows of the packed field are in use; 0 without one."""
+        if self.packed is None:
+            return 0
+        counted: int = arrays[self.packed.count].item(self.packed.index)
+        return min(max(0, counted), self._rows)
+
+    def bytes_in_use(self, arrays: Arrays) -> int:
+        """Return the bytes of a block up to the last row in use."""
+        return self.dense_bytes + self.rows_in_use(arrays) * self._row_bytes if self.packed else self.bytes
+
+    def in_use(self, arrays: Arrays, counted: Arrays | None = None) -> Arrays:
+        """Return the arrays, of which the packed one has only the rows in use. Nothing is copied.
+
+        counted: arrays that say how many these are, if not `arrays`.
+        """
+        if self.packed is None:
+            return arrays
+        return {**arrays, self._last: arrays[self._last][: self.rows_in_use(counted or arrays)]}
 
 
 class CachedViews:
@@ -292,7 +344,7 @@ class SlotArrays(Sequence[Arrays]):
     """
 
     def __init__(self, memory: Bytes, count: int, stride: int, layout: Layout) -> None:
-        self._memory, self._count, self._stride, self._layout = memory, count, stride, layout
+        self._memory, self._count, self._stride, self.layout = memory, count, stride, layout
         self._made: dict[int, Arrays] = {}
 
     def __len__(self) -> int:
@@ -307,12 +359,12 @@ class SlotArrays(Sequence[Arrays]):
             return [self[i] for i in range(len(self))[index]]
         arrays = self._made.get(index)
         if arrays is None:
-            arrays = self._made[index] = self._layout.views(self.block(index))
+            arrays = self._made[index] = self.layout.views(self.block(index))
         return arrays
 
     def block(self, index: int) -> Bytes:
         """Return the bytes of a slot, without the padding behind its last field."""
-        return self._memory[range(len(self))[index] * self._stride :][: self._layout.bytes]
+        return self._memory[range(len(self))[index] * self._stride :][: self.layout.bytes]
 
 
 def slot_stride(layout: Layout) -> int:

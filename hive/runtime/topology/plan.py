@@ -72,7 +72,12 @@ class Plan(Message):
     @property
     def bytes(self) -> int:
         """Size of all segments in memory, without what is not expected to be written."""
-        return sum(s.plan.bytes - s.sparse_bytes for s in self.segments if not s.folder)
+        return self.most_bytes - sum(s.sparse_bytes for s in self.segments if not s.folder)
+
+    @property
+    def most_bytes(self) -> int:
+        """Size of all segments in memory, if every byte is written."""
+        return sum(s.plan.bytes for s in self.segments if not s.folder)
 
 
 def check_cycles(plan: Plan) -> None:

@@ -14,7 +14,7 @@ from hive.runtime import Layout, Message, Slots, Zmq
 from hive.runtime.carriers.slots import SlotReceiver, SlotSender
 from hive.runtime.carriers.waiting import RESCAN_S, Waiter
 from hive.runtime.carriers.zmq import ZmqReceiver, ZmqSender
-from hive.runtime.memory.segments import REASONS, Bytes, Segment, SlabPlan, SlabView
+from hive.runtime.memory.segments import REASONS, Bytes, Packed, Segment, SlabPlan, SlabView
 from hive.runtime.memory.status import PAGE_BYTES, Status
 from hive.runtime.wire.protocol import Fetch, Notify, Payload
 from hive.testing.fakes import LocalHost
@@ -38,9 +38,9 @@ def memory(size: int) -> Bytes:
 class Channel:
     """Producers 0 to P - 1 and the consumers after them, each in a process of its own: messages travel by `carry`."""
 
-    def __init__(self, producers: int = 1, consumers: int = 1, by_share: bool = False) -> None:
+    def __init__(self, producers: int = 1, consumers: int = 1, by_share: bool = False, layout: Layout = LAYOUT) -> None:
         self.names = range(producers), range(producers, producers + consumers)
-        self.carrier = Zmq(LAYOUT, slots=SLOTS, by_share=by_share, on_death="reoffer")
+        self.carrier = Zmq(layout, slots=SLOTS, by_share=by_share, on_death="reoffer")
         self.segments: dict[str, Any] = {}
         for planned in self.carrier.segments("rollouts", [f"p-{p}" for p in self.names[0]], consumers):
             segment = memory(planned.plan.bytes)
@@ -410,6 +410,41 @@ async def test_contents_that_do_not_fit_are_refused(change: dict[str, int], fram
     assert channel.claim() is None
     channel.carry()
     assert channel.claim() == 0
+
+
+PACKED = Layout({"number": ("int64", ()), "rewards": ("float32", (6, 2))}, Packed("number", 0, 1))
+
+
+async def committed(channel: Channel, rows: int) -> None:
+    slot = await channel.sender().reserve()
+    slot.arrays["number"][...] = rows
+    slot.arrays["rewards"][:] = 100 + rows
+    channel.sender().commit(slot)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 6])
+async def test_only_rows_in_use_of_a_packed_field_travel(rows: int) -> None:
+    channel = Channel(layout=PACKED)
+    await committed(channel, rows)
+    assert [len(frame) for frame in channel.hosts[0].sent[0][2]] == [8, rows * 8]
+    channel.carry()
+    slot = channel.receiver().claim_nowait()
+    assert slot is not None
+    assert slot.arrays_in_use["rewards"].tolist() == [[100 + rows] * 2] * rows
+    assert not slot.arrays["rewards"][rows:].any(), "the rest of the consumer's memory is untouched"
+    words, contents = channel.carrier.segments("rollouts", ["p-0"], 1)
+    assert (words.sparse_bytes, contents.sparse_bytes) == (0, SLOTS * 5 * 8)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 6, 7])
+async def test_another_number_of_rows_than_the_message_counts_is_refused(rows: int) -> None:
+    channel = Channel(layout=PACKED)
+    await committed(channel, 2)
+    ((_, payload, (number, rewards)),) = channel.hosts[0].sent
+    for bad in ([number, b"\0" * 8 * rows], [number, bytes(rewards)[:-1]], [b"\2", rewards]):
+        with pytest.raises(WireError):
+            channel.receiver().received(payload, bad)
+    assert channel.claim() is None
 
 
 @pytest.mark.parametrize("fetch", [Fetch(0, 0, 1, SLOTS, 0), Fetch(0, 0, 9, 0, 0), Notify(0)])

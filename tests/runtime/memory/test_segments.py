@@ -24,6 +24,7 @@ from hive.runtime.memory.segments import (
     BoardView,
     Bytes,
     Layout,
+    Packed,
     Segment,
     SlabPlan,
     SlabView,
@@ -101,6 +102,60 @@ def test_views_share_the_block() -> None:
     FIELDS.views(block)["step"][...] = -4
     assert FIELDS.views(block)["reward"].sum() == 1.5
     assert FIELDS.views(block)["step"] == -4
+
+
+PACKED = Layout(
+    {"numbers": ("int64", (3,)), "rewards": ("float32", (5,)), "rows": ("float32", (6, 2))}, Packed("numbers", 1, 4)
+)
+
+
+def packed(rows: int, block: Bytes | None = None) -> tuple[Bytes, dict[str, np.ndarray[Any, Any]]]:
+    """A block of PACKED of which `rows` rows are in use."""
+    block = np.full(PACKED.bytes, 7, np.uint8) if block is None else block
+    arrays = PACKED.views(block)
+    arrays["numbers"][:] = 0, rows, 9
+    return block, arrays
+
+
+@pytest.mark.parametrize(("counted", "rows"), [(0, 0), (1, 1), (6, 6), (7, 6), (1 << 40, 6), (-1, 0)])
+def test_of_a_packed_field_only_the_rows_that_are_counted_are_in_use(counted: int, rows: int) -> None:
+    block, arrays = packed(counted)
+    in_use = PACKED.in_use(arrays)
+    assert {name: array.shape for name, array in in_use.items()} == {
+        "numbers": (3,),
+        "rewards": (5,),
+        "rows": (rows, 2),
+    }
+    assert all(np.shares_memory(array, block) for array in in_use.values() if array.size)
+    assert PACKED.bytes_in_use(arrays) == PACKED.offsets["rows"] + 8 * rows
+    assert PACKED.sparse_bytes == (6 - 4) * 8
+
+
+@pytest.mark.parametrize("rows", range(7))
+def test_a_block_that_ends_after_the_rows_in_use_has_the_same_arrays(rows: int) -> None:
+    block, arrays = packed(rows)
+    cut = PACKED.views(block[: PACKED.bytes_in_use(arrays)])
+    assert {name: array.tolist() for name, array in cut.items()} == {
+        name: array.tolist() for name, array in PACKED.in_use(arrays).items()
+    }
+
+
+def test_a_layout_without_a_packed_field_is_in_use_as_a_whole() -> None:
+    arrays = FIELDS.views(np.zeros(FIELDS.bytes, np.uint8))
+    assert FIELDS.in_use(arrays) is arrays
+    assert FIELDS.bytes_in_use(arrays) == FIELDS.dense_bytes == FIELDS.bytes
+    assert FIELDS.sparse_bytes == 0
+
+
+@pytest.mark.parametrize("layout", [FIELDS, PACKED])
+def test_a_layout_as_data(layout: Layout) -> None:
+    again = Layout.of_data(layout.as_data())
+    assert (again.fields, again.offsets, again.packed, again.bytes) == (
+        layout.fields,
+        layout.offsets,
+        layout.packed,
+        layout.bytes,
+    )
 
 
 # Segments
