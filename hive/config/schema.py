@@ -597,7 +597,15 @@ class Config:
     @property
     def exact(self) -> bool:
         """Whether two runs of this config are bit-identical: no decision depends on a clock."""
-        return not self.asynchronous and self.collection.fraction_workers == 1.0
+        return not self.inexact
+
+    @property
+    def inexact(self) -> list[str]:
+        """Why two runs of this config may differ, one text for each key; [] if they are bit-identical."""
+        modes = {"collection": self.collection.communication, "gradients": self.gradients.communication}
+        causes = [f'{table}.communication = "{mode}"' for table, mode in modes.items() if mode == "asynchronous"]
+        fraction = self.collection.fraction_workers
+        return [*causes, *([f"collection.fraction_workers = {fraction:g}"] if fraction < 1.0 else ())]
 
     def value(self, name: str) -> Any:
         """Return the value of a key by its full name, such as `collection.envs`.

@@ -61,6 +61,7 @@ __all__ = [
     "best_of",
     "best_policy",
     "checkpoint_at",
+    "checkpoint_folders",
     "held",
     "list_checkpoints",
     "newest_checkpoint",
@@ -219,11 +220,12 @@ def checkpoint_at(place: str, which: str = "latest") -> Checkpoint:
     if which not in WHICH:
         raise UsageError(f'invalid `which` {which!r}: expected "{WHICH[0]}" or "{WHICH[1]}"')
     folder = Path(place)
-    if (folder / DONE).exists():
+    of_run = (folder / "checkpoints").is_dir()  # also for what `hive resume --exact` has set aside
+    if not of_run and (folder / DONE).exists():
         if which == "best":
             raise UsageError(f"`{place}` is a checkpoint", hint='which="best" needs the folder or the name of a run')
         return _open(folder, verify=True)
-    run = folder if (folder / "checkpoints").is_dir() else resolve_run(home_folder(), place).path
+    run = folder if of_run else resolve_run(home_folder(), place).path
     if which == "best":
         return best_of(RunDirectory(run))
     root = run / "checkpoints"
@@ -318,7 +320,7 @@ def surplus(root: Path, keep_last: int, keep_best: int) -> list[Checkpoint]:
     return [checkpoint for checkpoint in found if checkpoint not in kept]
 
 
-def _folders(root: Path) -> list[Path]:
+def checkpoint_folders(root: Path) -> list[Path]:
     """Return the folders in `root` with the name of a checkpoint, valid or not, sorted by update.
 
     Raises RecordError if `root` cannot be read.
@@ -397,7 +399,7 @@ def replace_best(
     if folder.exists():
         remove_folder(folder, files)
     write_checkpoint(root, update, tensors=tensors, parts={}, state=state, files=files)
-    for other in _folders(root):
+    for other in checkpoint_folders(root):
         if other != folder:
             remove_folder(other, files)
     return folder
@@ -406,7 +408,7 @@ def replace_best(
 def _newest_first(
     root: Path, verify: bool, replay: bool = False, refused: Callable[[str], object] = lambda cause: None
 ) -> Iterator[Checkpoint]:
-    for folder in reversed(_folders(root)):
+    for folder in reversed(checkpoint_folders(root)):
         try:
             yield _open(folder, verify, replay)
         except RecordError as error:
@@ -419,8 +421,10 @@ def _open(folder: Path, verify: bool, replay: bool = False) -> Checkpoint:
     verify: compare checksums; `replay`: also those of the rows of a replay memory.
     """
     check_folder(folder, checksums=verify, unread="" if replay else ROWS_SUFFIX)
-    update, state = int(folder.name), read_object(folder / STATE_FILE)
-    if state.get("update") != update:
+    state = read_object(folder / STATE_FILE)
+    own_name = NAME.fullmatch(folder.name) is None  # of a copy that its user has named
+    update = state.get("update") if own_name else int(folder.name)
+    if state.get("update") != update or type(update) is not int:
         raise RecordError(f"`{folder}` holds a checkpoint of update {state.get('update')!r}")
     written = state.get("checkpoint_format", 1)
     if type(written) is not int or not 1 <= written <= FORMAT:

@@ -2,6 +2,8 @@
 
     update     the number of the checkpoint
     exact      whether the run is so far what an undisturbed run would have done
+    why        why it is not; "" if it is
+    changed    the keys that were changed since the run began, so that it is never exact again
 
 The command that resumes a run writes it, and so does a run that is scaled. The topology is built from it.
 """
@@ -9,7 +11,8 @@ The command that resumes a run writes it, and so does a run that is scaled. The 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from hive.errors import RecordError
 from hive.records.atomic import write_json
@@ -25,6 +28,8 @@ class ResumePoint:
 
     update: int
     exact: bool
+    why: str = ""
+    changed: list[str] = field(default_factory=list)
 
 
 def read_resume_point(directory: RunDirectory) -> ResumePoint | None:
@@ -39,6 +44,6 @@ def read_resume_point(directory: RunDirectory) -> ResumePoint | None:
         raise
 
 
-def write_resume_point(directory: RunDirectory, update: int, *, exact: bool) -> None:
-    """Write resume.json. Raises RecordError."""
-    write_json(directory.resume_file, dataclasses.asdict(ResumePoint(update, exact)))
+def write_resume_point(directory: RunDirectory, update: int, *, why: str = "", changed: Iterable[str] = ()) -> None:
+    """Write resume.json. why: why the run is not exact, "" if it is. Raises RecordError."""
+    write_json(directory.resume_file, dataclasses.asdict(ResumePoint(update, not why, why, [*changed])))

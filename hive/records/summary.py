@@ -71,6 +71,7 @@ class Summary:
     first_steps: int = 0  # steps in the updates at the beginning of train_s; 0 if they were made in that time
     frames: int | None = None  # frames of the game; None for an environment that declares no frame skip
     error: str | None = None
+    inexact: list[str] = field(default_factory=list)  # why it is not exact; [] if it is
     best: dict[str, Any] | None = None  # None if there is no best policy
     # {kind, text, advice, first_steps, last_steps} of each warning; last_steps is None if it held at the end
     warnings: list[dict[str, Any]] = field(default_factory=list)

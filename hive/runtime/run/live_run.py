@@ -76,6 +76,7 @@ __all__ = ["LiveRun"]
 
 # Signal that ends the run -> the `stop_reason` of its summary.
 STOPPING_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+SCALED_RUN = "`hive scale` changed it"  # why a run with stages is not exact
 HOST_ANSWER_S = 3.0  # deadline of an answer of another host: below that of a view (hive.runtime.run.control)
 LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events
 
@@ -103,6 +104,8 @@ class LiveRun:
         self.next_config: Config | None = None  # config of the next stage
         self.previous_config: Config | None = None  # config of the previous stage
         self.refused = ""  # error of the last change that failed
+        self.inexact_plan: Sequence[str] = ()  # why the topology of this stage is not exact
+        self.was_set = False  # whether `hive set` has changed a key
         self.concluded = False  # whether the run ends, so that its socket folder is needed no more
         self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
         self.kept = KeptDirectory(directory)
@@ -271,6 +274,7 @@ class LiveRun:
                     hint=f"its topology has no actor with an endpoint `{CHANGE}`",
                 )
         self.event("set", description(self.config, changed))
+        self.was_set = True
         self.config = changed
         write_bytes(self.directory.resolved_file, content)
         self.kept.remember()
@@ -317,7 +321,9 @@ class LiveRun:
         self._write_config(self.next_config)
         newest = newest_checkpoint(self.directory.checkpoints, refused=self.log.warning)
         if newest is not None:  # None if the stage ended before its first turn
-            write_resume_point(self.directory, newest.update, exact=False)
+            assert self.previous_config is not None
+            changed = self.previous_config.differences(self.next_config)
+            write_resume_point(self.directory, newest.update, why=SCALED_RUN, changed=changed)
         self.stage += 1
         self.supervisor = None
 
@@ -379,6 +385,7 @@ class LiveRun:
         )
         journal = Journal(self.event, self.crash)
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
+        self.inexact_plan = plan.inexact
         if self.requested is not None:
             self.supervisor.request(self.requested[0], at_once=self.at_once)
         watching = asyncio.ensure_future(self.watch_folders())
@@ -392,7 +399,7 @@ class LiveRun:
         self.concluded = True
         self.keep_folders()
         self.end_warnings()
-        results, run = outcome.results, self.config.run
+        results, run, inexact = outcome.results, self.config.run, self.why_inexact(outcome)
         steps = int(results.get("env_steps", 0))
         frames = int(results.get("frames", steps))
         mean_return = results.get("mean_return_100", math.nan)
@@ -402,7 +409,8 @@ class LiveRun:
             state=outcome.state,
             stop_reason=outcome.reason,
             seed=run.seed,
-            exact=outcome.exact and outcome.state == "finished" and self.exact_so_far(),
+            exact=not inexact,
+            inexact=inexact,
             env_steps=steps,
             frames=frames if frames != steps else None,
             updates=int(results.get("updates", 0)),
@@ -435,13 +443,23 @@ class LiveRun:
         lines += [f"`hive resume {self.directory.name}` continues from update {saved[-1].update:,}"] if saved else []
         return "; ".join(lines)
 
-    def exact_so_far(self) -> bool:
-        """Return whether the run's modes are deterministic and any checkpoint it was resumed from was exact."""
+    def why_inexact(self, outcome: Outcome) -> list[str]:
+        """Return why a run with the same seed may end with other weights, one text for each cause; [] if none can."""
+        causes = [*self.config.inexact, *self.inexact_plan]
         try:
             resumed = read_resume_point(self.directory)
-        except RecordError:
-            return False  # it cannot be known, and the summary must still be written
-        return self.config.exact and (resumed is None or resumed.exact)
+            causes += [resumed.why or "it was resumed"] if resumed and not resumed.exact else []
+        except RecordError as error:
+            causes.append(str(error))  # it cannot be known, and the summary must still be written
+        if restarted := [name for name, n in outcome.restarts.items() if n]:
+            causes.append(f"restarted: {', '.join(restarted)}")
+        causes += [SCALED_RUN] if self.stage and SCALED_RUN not in causes else []
+        causes += ["`hive set` changed it"] if self.was_set else []
+        if outcome.state != "finished":
+            causes.append(f"it has not reached its goal: {outcome.state}")
+        elif not outcome.exact and not causes:
+            causes.append("its goal was judged at a time, not at an update")
+        return causes
 
     @contextmanager
     def signals(self) -> Iterator[None]:
