@@ -19,6 +19,7 @@ from hive.records import (
     RunDirectory,
     Summary,
     best_facts,
+    earlier_wall_s,
     find_runs,
     home_folder,
     last_training_line,
@@ -140,7 +141,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
         facts = read_run_facts(run)
         row["started"] = facts.started
         if row["state"] == "running":
-            row["wall_s"] = time.time() - facts.started
+            row["wall_s"] = time.time() - facts.started + earlier_wall_s(run)
             from hive.monitor import snapshot_of
 
             now = snapshot_of(_status(run))

@@ -30,6 +30,7 @@ from hive.records import (
     read_jsonl,
     read_resume_point,
     run_state,
+    wall_s_so_far,
     write_bytes,
     write_resume_point,
 )
@@ -92,7 +93,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     # Everything has been read by now: from here on the directory changes. The config is written last: if this process
     # is killed before, the next `resume` still finds that the keys change, and marks the run as not exact.
     back = _go_back_to(directory, chosen, exact)
-    write_resume_point(directory, chosen.update, why=why, changed=changed)
+    write_resume_point(directory, chosen.update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
     if changes:
         write_bytes(directory.resolved_file, resolved(after))
     print(f"resuming {directory.name} from {where}, update {chosen.update:,}", file=sys.stderr)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from hive.config.algorithms import AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
+from hive.cores import cores
 
 __all__ = [
     "CUSTOM",
@@ -420,6 +420,11 @@ class EvaluationConfig:
     workers: int = key(
         1, "evaluator processes; an evaluation that falls due while all of them play is skipped", minimum=1
     )
+    wait: bool = key(
+        False,
+        "wait for a free evaluator instead of skipping, and for the last evaluations: the same seed gives the same "
+        "evaluations and best policy; the run is slower where evaluations take longer than their interval",
+    )
     hosts: tuple[str, ...] = key((), "hosts that the evaluators run on, as collection.hosts; []: all run here")
     episodes: int = key(10, "episodes per evaluation", minimum=1)
     env: Mapping[str, Any] = key({}, "keys of [env] with other values in evaluations; options are added to those there")
@@ -567,8 +572,8 @@ class Config:
         """Divide actors among hosts: one each, and the others in proportion to the cores, by the largest remainder."""
         if not names:
             return {}
-        cores = [self.hosts.cores.get(name) or len(os.sched_getaffinity(0)) for name in names]
-        shares = [1 + (actors - len(names)) * each / sum(cores) for each in cores]
+        each_has = [self.hosts.cores.get(name) or cores() for name in names]
+        shares = [1 + (actors - len(names)) * each / sum(each_has) for each in each_has]
         counts = [int(share) for share in shares]
         by_remainder = sorted(range(len(names)), key=lambda i: counts[i] - shares[i])
         for i in by_remainder[: actors - sum(counts)]:

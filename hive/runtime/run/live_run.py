@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from hive.records import (
     RunFacts,
     Summary,
     best_facts,
+    earlier_wall_s,
     list_checkpoints,
     newest_checkpoint,
     open_log,
@@ -44,6 +45,9 @@ from hive.records import (
     write_resume_point,
     write_run_facts,
 )
+from hive.records.checkpoints import Checkpoint
+from hive.records.crash import write_failure
+from hive.records.documents import parse_object
 from hive.records.regular import read_regular
 from hive.records.run_warnings import (
     DIRECTORY_REMOVED,
@@ -92,6 +96,7 @@ class LiveRun:
         self.config: Config = load_config(directory.resolved_file)
         self.clock = RealClock()
         self.started = time.time()
+        self.earlier_s = earlier_wall_s(directory)
         self.events = JsonlWriter(directory.events_file)
         self.log = open_log(directory.log_file("supervisor"), "supervisor", self.config.record.log_level.upper())
         self.socket_folder = make_socket_folder(directory.path)
@@ -323,7 +328,7 @@ class LiveRun:
         if newest is not None:  # None if the stage ended before its first turn
             assert self.previous_config is not None
             changed = self.previous_config.differences(self.next_config)
-            write_resume_point(self.directory, newest.update, why=SCALED_RUN, changed=changed)
+            write_resume_point(self.directory, newest.update, why=SCALED_RUN, changed=changed, wall_s=self.earlier_s)
         self.stage += 1
         self.supervisor = None
 
@@ -356,7 +361,7 @@ class LiveRun:
             "refused": self.refused,
             "run": self.directory.name,
             "pid": os.getpid(),
-            "started": self.started,
+            "started": self.started - self.earlier_s,  # views show the time since then
             "steps": self.config.run.steps,
             "pausing": self._pausing(),
             "warnings": [warning.data for warning in self.warnings.values()],
@@ -396,10 +401,12 @@ class LiveRun:
 
     def conclude(self, outcome: Outcome) -> None:
         """Log the end of the run, then write summary.json as the last file."""
+        if self.restores(outcome):
+            return
         self.concluded = True
         self.keep_folders()
         self.end_warnings()
-        results, run, inexact = outcome.results, self.config.run, self.why_inexact(outcome)
+        results, run, inexact = self._results(outcome), self.config.run, self.why_inexact(outcome)
         steps = int(results.get("env_steps", 0))
         frames = int(results.get("frames", steps))
         mean_return = results.get("mean_return_100", math.nan)
@@ -417,7 +424,8 @@ class LiveRun:
             episodes=int(results.get("episodes", 0)),
             mean_return_100=mean_return if math.isfinite(mean_return) else None,
             started=self.started,
-            wall_s=time.time() - self.started,
+            wall_s=time.time() - self.started + self.earlier_s,
+            earlier_s=self.earlier_s,
             train_s=results.get("train_s", 0.0),
             first_steps=int(results.get("first_steps", 0)),
             weights_sha256=outcome.digest,
@@ -434,6 +442,43 @@ class LiveRun:
         self.directory.release()
         self.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})
         summary.write(self.directory.summary_file)
+
+    def _results(self, outcome: Outcome) -> Mapping[str, float]:
+        """Return the counters of the run: those of its checkpoint if it failed before its actors could report any."""
+        resumed = self._resumed()
+        if resumed is None or outcome.results.get("updates"):
+            return outcome.results
+        state, mean = resumed.state, resumed.mean_return
+        counters = {"env_steps": state.get("env_steps", 0), "updates": state.get("updates", resumed.update)}
+        return {**outcome.results, **counters, **({} if mean is None else {"mean_return_100": mean})}
+
+    def _resumed(self) -> Checkpoint | None:
+        """Return the checkpoint that this run was resumed from; None for a new run, and if it is gone."""
+        with contextlib.suppress(RecordError):
+            if (point := read_resume_point(self.directory)) is not None:
+                saved = list_checkpoints(self.directory.checkpoints)
+                return next((one for one in saved if one.update == point.update), None)
+        return None
+
+    def restores(self, outcome: Outcome) -> bool:
+        """Write the previous summary again, and the error to failure.json, if a resumed run failed without an update.
+
+        The result of the run is then still the previous one. Return whether that is so.
+        """
+        before, resumed = parse_object(self.previous_summary), self._resumed()
+        if outcome.state != "failed" or self.stage or before is None or resumed is None:
+            return False
+        updates = resumed.state.get("updates", resumed.update)
+        if before.get("updates") != updates or outcome.results.get("updates", 0) > updates:
+            return False
+        self.concluded = True
+        error = HiveError(f"{outcome.error}\n{outcome.frames}".rstrip(), hint=self.failure_hint(outcome))
+        with contextlib.suppress(HiveError):  # a full disk must not prevent the summary
+            write_failure(self.directory, error)
+        self.event("ended", f"{outcome.state}: {outcome.reason}; the summary is that from before", {})
+        self.directory.release()
+        write_bytes(self.directory.summary_file, self.previous_summary)
+        return True
 
     def failure_hint(self, outcome: Outcome) -> str:
         """Return the hint for a failed run: the actor's own hint, where the report is, and how to resume."""
