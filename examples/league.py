@@ -76,8 +76,8 @@ class League(hive.Actor):
             right = (table[piles].argmax(1) == piles % 4 - 1)[piles % 4 > 0]
             if right.sum() >= self.goal:
                 self.end_run(f"{right.sum()} right moves of {right.size}, against {len(tables)} members")
-            if report.values["return/mean_100"] > BETTER and len(tables) < MEMBERS:
-                tables.append(table)
+            if report.values["return/mean_100"] > BETTER:
+                tables = [*tables[-MEMBERS + 1 :], table]  # a full league loses its oldest: only good ones punish errors
                 self.note("joined", f"member {len(tables)} of the league: {right.sum()} right moves of {right.size}")
             await self.opponents.send(Opponents(np.stack(tables)))
 

@@ -36,6 +36,7 @@ __all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
 
 HEAD_NAME = "head"  # hive.config.HEAD, without the import of all keys
 FOLLOW_S = 0.2  # interval between two reads of `logs -f`
+MOST_LINES = 1_000_000_000  # `hive logs -n`: more than the logs of a run have, and a length that Python allows
 FOLLOW_LINES = 1000  # lines per read: more than are logged in one interval
 
 PS_KEYS = (
@@ -90,9 +91,10 @@ def add_logs(commands: Any) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number of lines, got `{text}`")
-    return int(text)
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected a number of lines from 0 on, got `{text}`")
+    digits = text.lstrip("0")
+    return int(digits or 0) if len(digits) < len(str(MOST_LINES)) else MOST_LINES
 
 
 def run_ls(options: argparse.Namespace) -> int:
