@@ -31,11 +31,17 @@ def why_inexact(groups: Mapping[str, Group], channels: Mapping[str, Channel], di
         return (NO_LEARNER,)
     upstream = _upstream(channels, channels[digest].source.group)
     timed = [
-        f"`{channel.source}` sends to `{target.group.key}` when its own code decides"
+        (channel.source, target)
         for channel in channels.values()
         if not isinstance(channel.carrier, Slots)
         for target in channel.targets
         if target.group.key in upstream and (_of_user(channel.source) or _of_user(target))
+    ]
+    named = {source.group.key for source, _ in timed}  # what these read at a time is no cause of its own
+    sent = [
+        f"`{source}` reaches `{target.group.key}` at a time, not at an update"
+        for source, target in timed
+        if target.group.key not in named
     ]
     calls = [
         f"`{group.key}` can call `{name}` at any time"
@@ -46,7 +52,7 @@ def why_inexact(groups: Mapping[str, Group], channels: Mapping[str, Channel], di
         for called, kind in [target_of(handle)]
         if endpoints_of(kind) and (name := _group_of(groups, called)) in upstream
     ]
-    return tuple(dict.fromkeys([*timed, *calls]))
+    return tuple(dict.fromkeys([*sent, *calls]))
 
 
 def _upstream(channels: Mapping[str, Channel], learner: Group) -> set[str]:
