@@ -421,9 +421,7 @@ class EvaluationConfig:
         1, "evaluator processes; an evaluation that falls due while all of them play is skipped", minimum=1
     )
     wait: bool = key(
-        False,
-        "wait for a free evaluator instead of skipping, and for the last evaluations: the same seed gives the same "
-        "evaluations and best policy; the run is slower where evaluations take longer than their interval",
+        False, "wait for a free evaluator instead of skipping: the same seed gives the same best policy, but later"
     )
     hosts: tuple[str, ...] = key((), "hosts that the evaluators run on, as collection.hosts; []: all run here")
     episodes: int = key(10, "episodes per evaluation", minimum=1)
