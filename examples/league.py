@@ -6,7 +6,7 @@ The game is Nim: two players take one, two or three of up to 21 stones in turn, 
 wins. A policy that beats the league joins it, as the table of its choices. Playing against all earlier policies keeps
 the learner from going in circles. Perfect play is known (leave a multiple of four), so the league can end the run.
 
-    python examples/league.py      the right move in all 16 positions that can be won, in 23 s
+    python examples/league.py      the right move in all 16 positions that can be won, in 10 to 40 s
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class League(hive.Actor):
             right = (table[piles].argmax(1) == piles % 4 - 1)[piles % 4 > 0]
             if right.sum() >= self.goal:
                 self.end_run(f"{right.sum()} right moves of {right.size}, against {len(tables)} members")
-            if report.values["return/mean_100"] > BETTER and len(tables) < MEMBERS:
-                tables.append(table)
+            if report.values["return/mean_100"] > BETTER:
+                tables = [*tables[-MEMBERS + 1 :], table]  # a full league loses its oldest, which punish few errors
                 self.note("joined", f"member {len(tables)} of the league: {right.sum()} right moves of {right.size}")
             await self.opponents.send(Opponents(np.stack(tables)))
 
@@ -111,7 +111,7 @@ CONFIG = {
     "run": {"steps": 20_000_000},
     "env": {"id": "league:Nim"},
     "collection": {"workers": 2, "envs": 16, "rollout": 16},
-    "algorithm": {"learning_rate": 3e-3, "entropy_weight": 0.01, "discount": 1.0},
+    "algorithm": {"learning_rate": 3e-3, "entropy_weight": 0.05, "discount": 1.0},
     "record": {"every_s": 0.2},
 }
 

@@ -70,6 +70,8 @@ class FeatureNetwork(Approximation):
         `reinforce` in style "detached". Other arguments: as for Approximation, without a GradScaler, because the heads
         have theirs.
 
+    A model without parameters and buffers needs no `device`.
+
     Raises NetworkError for an unknown style, a GradScaler, and style "detached" in a run.
     """
 
@@ -93,6 +95,8 @@ class FeatureNetwork(Approximation):
             )
         if kwargs.get("scaler") is not None:
             raise NetworkError(f"`{name}` takes no scaler: the heads scale the gradient of its features")
+        if kwargs.get("device") is None and not any(True for _ in (*model.parameters(), *model.buffers())):
+            kwargs["device"] = torch.get_default_device()  # nothing of it lies anywhere: features are where states are
         super().__init__(FeatureModule(model), optimizer, name=name, **kwargs)
         self.style = style
         self.cache_size = cache_size

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from hive import __version__
 from hive.errors import HiveError, PlatformError, UsageError
+from hive.paths import check_current_folder, current_folder
 from hive.printable import printable_output
 
 __all__ = ["main", "parser"]
@@ -56,6 +57,9 @@ COMMANDS = {
 
 # Old name of a command -> its new name. An old name still works for one release and prints a note.
 RENAMED = {"story": "history"}
+
+# Commands that start processes, or whose arguments are files; the others only need the folder of runs.
+IN_A_FOLDER = ("init", "check", "config", "up", "join", "resume", "eval", "export", "play", "compare", "plot")
 
 EXAMPLES = """examples:
   hive init CartPole-v1 -o cartpole.toml     write a config
@@ -144,10 +148,14 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
                 f"hive runs on Linux only, and this platform is {sys.platform}",
                 hint="use a container or a virtual machine with Linux",
             )
-        if os.getcwd() not in sys.path:
-            # For custom "package.module:Class". The current folder comes last, so that it cannot hide other modules.
-            sys.path.append(os.getcwd())
         words = _renamed(sys.argv[1:] if arguments is None else arguments)
+        folder = current_folder()
+        if folder is not None and str(folder) not in sys.path:
+            # For custom "package.module:Class". The current folder comes last, so that it cannot hide other modules.
+            sys.path.append(str(folder))
+        elsewhere = os.environ.get("HIVE_HOME", "").startswith(("/", "~"))
+        if folder is None and words[:1] != ["--version"] and (not elsewhere or not words or words[0] in IN_A_FOLDER):
+            check_current_folder()
         if words[:1] == ["up"]:
             from hive.cli import early_start
 

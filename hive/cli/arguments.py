@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
+
+from hive.paths import user_path
 
 __all__ = [
     "ONLY_LIVE_RUN",
@@ -51,7 +52,7 @@ def add_which(command: argparse.ArgumentParser, every: bool = False) -> None:
 
 
 def add_config_file(command: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    command.add_argument("config", type=Path, nargs=nargs, help="a TOML file; `hive init ENV` writes one")
+    command.add_argument("config", type=user_path, nargs=nargs, help="a TOML file; `hive init ENV` writes one")
 
 
 def add_topology(command: argparse.ArgumentParser) -> None:

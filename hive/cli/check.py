@@ -36,6 +36,7 @@ from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
 from hive.errors import ActorFailed, HiveError, UsageError
+from hive.paths import user_path
 from hive.records import Summary, read_jsonl
 from hive.runtime import Topology
 from hive.runtime.actor.error_location import place_in
@@ -45,7 +46,7 @@ from hive.runtime.topology.plan import Plan
 if TYPE_CHECKING:  # imports NumPy and Gymnasium
     from hive.envs import Examination
 
-__all__ = ["add_check", "memory_lines"]
+__all__ = ["add_check", "exact_lines", "memory_lines"]
 
 STEPS = 200  # environment steps of a trial: enough for every actor to do its work once
 NO_VIDEOS = ("evaluation.videos=0",)  # a renderer that crashes would take this process with it
@@ -72,7 +73,7 @@ def add_check(commands: Any) -> None:
         "--env", metavar="ID", help="examine only this environment, with the config's other keys if given"
     )
     add_topology(check)
-    check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
+    check.add_argument("--svg", type=user_path, metavar="FILE", help="also draw the topology as an SVG picture")
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
     check.add_argument(
         "--round-trip",
@@ -119,7 +120,7 @@ def run_check(options: argparse.Namespace) -> int:
         if lags is not None:  # the built-in trainer
             about = [*lag_lines(lags, config), *memory_lines(config), *meaning_lines(topology)]
         print("\n".join([*lines_of(plan), *about]))
-        for line in host_lines(config):
+        for line in [*host_lines(config), *exact_lines(config, plan)]:
             print(line)
     tried = None
     if not options.draw:
@@ -132,7 +133,8 @@ def run_check(options: argparse.Namespace) -> int:
     if options.json:
         lag = {"lag": None if lags is None else lag_data(lags)}
         videos = {"evaluation.videos": unrecorded} if unrecorded else {}
-        print(json.dumps(_as_data(plan) | lag | _trial_data(tried, examined, config.env.id) | videos, indent=2))
+        exact = {"inexact": [*config.inexact, *plan.inexact]}
+        print(json.dumps(_as_data(plan) | exact | lag | _trial_data(tried, examined, config.env.id) | videos, indent=2))
         return 0
     if unrecorded:
         print(f"warning: evaluation.videos: {unrecorded}")
@@ -173,6 +175,14 @@ def memory_lines(config: Config) -> list[str]:
     cells = f"{network.memory} of {network.memory_size:,} cells"
     which = f"one {cells} for the policy and one for the value" if network.separate_networks else f"one {cells}"
     return [f"memory: {which}; gradients flow back through a rollout of {config.collection.rollout} steps"]
+
+
+def exact_lines(config: Config, plan: Plan) -> list[str]:
+    """Return whether two runs with the same seed are bit-identical, and why not, one line for each cause."""
+    causes = [*config.inexact, *plan.inexact]
+    if not causes:
+        return ["exact: the same seed gives bit-identical weights, also after a pause or `hive resume --exact`"]
+    return [f"not exact: {cause}" for cause in causes]
 
 
 def _print_trial(

@@ -20,6 +20,7 @@ from hive.cli.suggest import did_you_mean, listed
 from hive.cli.tables import markdown_table, print_table
 from hive.errors import UsageError
 from hive.monitor.series import AXES, RETURN
+from hive.paths import user_path
 from hive.records import find_runs, home_folder
 from hive.records.documents import json_text
 
@@ -74,7 +75,7 @@ def add_compare(commands: Any) -> None:
     compare.add_argument(
         "-o",
         "--png",
-        type=Path,
+        type=user_path,
         dest="output",
         metavar="FILE",
         help="also write a picture, .png or .svg: the curves, and the final values with their intervals",
@@ -91,7 +92,9 @@ def add_plot(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     plot.add_argument("runs", nargs="*", metavar="RUN", help=f"see below; default: {DEFAULT_RUN}")
-    plot.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="file to write: .png or .svg")
+    plot.add_argument(
+        "-o", "--output", type=user_path, required=True, metavar="FILE", help="file to write: .png or .svg"
+    )
     plot.add_argument("--x", choices=AXES, default=AXES[0], help=f"horizontal axis (default {AXES[0]})")
     plot.add_argument("--metric", default=RETURN, metavar="NAME", help=f"metric to draw (default {RETURN})")
     plot.add_argument(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_json, add_run
 from hive.cli.select_run import named_run
+from hive.cores import cores, cpu_quota
 from hive.errors import HiveError, PlatformError
 from hive.native import check_native
 from hive.records import (
@@ -112,12 +113,13 @@ def machine_findings() -> Iterator[Finding]:
 def _system() -> Iterator[Finding]:
     yield Finding(OK, "system", f"{platform.system()} {platform.release()}, {platform.machine()}")
     yield Finding(OK, "python", f"{platform.python_version()} in {sys.executable}")
-    cores = len(os.sched_getaffinity(0))
+    usable, quota = cores(), cpu_quota()
+    limit = "" if quota is None else f", by a CPU quota of {quota:g} cores"
     yield Finding(
-        OK if cores > 1 else WARN,
+        OK if usable > 1 else WARN,
         "cores",
-        f"{cores} of {os.cpu_count()}; every actor computes with one thread unless its group requests more",
-        "" if cores > 1 else "all actors share one core: `--scheme single` is most efficient there",
+        f"{usable} of {os.cpu_count()}{limit}; every actor computes with one thread unless its group requests more",
+        "" if usable > 1 else "all actors share one core: collection.workers = 0 and gradients.workers = 0 are fastest",
     )
 
 

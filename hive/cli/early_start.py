@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from hive.paths import user_path
 from hive.runtime.process.command import supervisor_command, supervisor_environment
 from hive.runtime.process.spawning import EARLY, modules_to_preload
 
@@ -30,9 +31,9 @@ def begin(words: Sequence[str]) -> None:
     """Start a supervisor if these words of a command line will probably need one."""
     if words[:1] != ["up"] or any(word in OTHER_USES for word in words):
         return
-    configs = [Path(word) for word in words[1:] if word.endswith(".toml")]
+    configs = [user_path(word) for word in words[1:] if word.endswith(".toml")]
     replaced = any(key in word for word in words for key in MODULE_KEYS)
-    modules = () if replaced or not configs else modules_to_preload(configs[0])
+    modules = () if replaced or not configs or not configs[0].is_file() else modules_to_preload(configs[0])
     try:
         process = subprocess.Popen(
             supervisor_command(EARLY, *modules),

@@ -27,6 +27,7 @@ from hive.cli.select_run import chosen_run
 from hive.cli.suggest import listed
 from hive.cli.tables import print_table
 from hive.errors import UsageError
+from hive.paths import user_path
 from hive.printable import obeyed, printable
 from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, run_state
 
@@ -70,7 +71,9 @@ def add_eval(commands: Any) -> None:
     )
     evaluate.add_argument("--seeds", metavar="SEEDS", help="several seeds, as 0..4 or 1,2,7, whose episodes are joined")
     add_player(evaluate)
-    evaluate.add_argument("--video", type=Path, metavar="FILE", help="record the first episodes to FILE.mp4 or .gif")
+    evaluate.add_argument(
+        "--video", type=user_path, metavar="FILE", help="record the first episodes to FILE.mp4 or .gif"
+    )
     evaluate.add_argument(
         "--video-episodes",
         type=whole_number("number of episodes", 1, MOST_VIDEO_EPISODES),

@@ -19,6 +19,7 @@ from hive.cli.arguments import add_json, add_run, add_which
 from hive.cli.evaluate import checkpoints_of
 from hive.cli.select_run import chosen_run
 from hive.errors import UsageError
+from hive.paths import user_path
 from hive.printable import printable
 from hive.records.export_files import check_export_file
 
@@ -40,7 +41,7 @@ def add_export(commands: Any) -> None:
     export.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=user_path,
         metavar="FILE",
         help="file to write, FILE.onnx or FILE.safetensors; an existing file is never overwritten (default: RUN.onnx)",
     )

@@ -14,6 +14,7 @@ from hive.cli.tables import print_table
 from hive.config import ATARI, SCHEMES, TUNED, load_config, reasoned, render, template, tuned
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
+from hive.paths import user_path
 
 __all__ = ["add_config", "add_init"]
 
@@ -45,7 +46,7 @@ def add_init(commands: Any) -> None:
     init.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=user_path,
         metavar="FILE",
         help="file to write; an existing file is never overwritten (default: the environment's name, as cartpole.toml)",
     )

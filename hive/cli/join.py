@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
 from typing import Any
 
 from hive.cli.control import print_to_stderr
 from hive.errors import UsageError
+from hive.paths import user_path
 
 __all__ = ["add_join"]
 
@@ -23,7 +23,7 @@ def add_join(commands: Any) -> None:
         "and joins again after the connection was lost.",
         epilog="example: hive join runs/pong-1/hosts/left.join",
     )
-    join.add_argument("file", type=Path, metavar="FILE", help="the join file of this host")
+    join.add_argument("file", type=user_path, metavar="FILE", help="the join file of this host")
     join.add_argument(
         "--wait",
         type=float,

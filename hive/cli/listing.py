@@ -19,6 +19,7 @@ from hive.records import (
     RunDirectory,
     Summary,
     best_facts,
+    earlier_wall_s,
     find_runs,
     home_folder,
     last_training_line,
@@ -35,6 +36,7 @@ __all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
 
 HEAD_NAME = "head"  # hive.config.HEAD, without the import of all keys
 FOLLOW_S = 0.2  # interval between two reads of `logs -f`
+MOST_LINES = 1_000_000_000  # `hive logs -n`: more than the logs of a run have, and a length that Python allows
 FOLLOW_LINES = 1000  # lines per read: more than are logged in one interval
 
 PS_KEYS = (
@@ -89,9 +91,10 @@ def add_logs(commands: Any) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number of lines, got `{text}`")
-    return int(text)
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected a number of lines from 0 on, got `{text}`")
+    digits = text.lstrip("0")
+    return int(digits or 0) if len(digits) < len(str(MOST_LINES)) else MOST_LINES
 
 
 def run_ls(options: argparse.Namespace) -> int:
@@ -140,7 +143,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
         facts = read_run_facts(run)
         row["started"] = facts.started
         if row["state"] == "running":
-            row["wall_s"] = time.time() - facts.started
+            row["wall_s"] = time.time() - facts.started + earlier_wall_s(run)
             from hive.monitor import snapshot_of
 
             now = snapshot_of(_status(run))

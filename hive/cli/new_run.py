@@ -13,9 +13,10 @@ from pathlib import Path
 from hive.cli.control import print_to_stderr
 from hive.cli.starting import discard
 from hive.cli.tune import decide, write_choice
-from hive.config import AUTO, Config, absolute, load_config, resolved
+from hive.config import AUTO, Config, absolute, load_config, resolved, syntax
 from hive.errors import HiveError, RecordError
 from hive.native import check_native
+from hive.paths import user_path
 from hive.records import RunDirectory, home_folder, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
@@ -49,10 +50,10 @@ def new_run(
         more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
         if given is None and config.origin("run.name") == "default":
             more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
-    if config.run.init_from is not None and Path(config.run.init_from).exists():
-        more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
+    if config.run.init_from is not None and user_path(config.run.init_from).exists():
+        more.append(f"run.init_from={json.dumps(str(user_path(config.run.init_from).resolve()))}")
     if config.run.replay_folder is not None:
-        more.append(f"run.replay_folder={json.dumps(str(Path(config.run.replay_folder).resolve()))}")
+        more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
     config = load(more) if more else config
     check_native()
     check_socket_paths()
@@ -63,7 +64,7 @@ def new_run(
         config = load(more)
     directory = RunDirectory.create(home_folder(), config.run.name)
     try:
-        write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
+        write_bytes(directory.config_file, syntax.read(given, str(given)) if given is not None else content.encode())
         if source is not None:
             write_bytes(directory.session_file, source.encode())
             place = f"{directory.session_file.resolve()}:{str(config.run.topology).partition(':')[2]}"

@@ -18,6 +18,7 @@ from hive.cli.arguments import add_run, add_which, whole_number
 from hive.cli.evaluate import add_player, checkpoint_name, described, held_checkpoints, policy_and_config, recorded
 from hive.cli.select_run import chosen_run, say_default
 from hive.errors import UsageError
+from hive.paths import user_path
 from hive.records import Checkpoint, RunDirectory
 from hive.records.documents import failure
 
@@ -38,7 +39,7 @@ def add_play(commands: Any) -> None:
         type=whole_number("number of episodes", 1),
         help="number of episodes (default: until the window is closed; in a video 1)",
     )
-    play.add_argument("-o", "--output", type=Path, metavar="FILE", help="record to FILE.mp4 or .gif instead")
+    play.add_argument("-o", "--output", type=user_path, metavar="FILE", help="record to FILE.mp4 or .gif instead")
     add_player(play)
     play.set_defaults(run=run_play)
 

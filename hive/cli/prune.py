@@ -43,6 +43,9 @@ def add_prune(commands: Any) -> None:
     prune.add_argument(
         "--older-than", type=_days, default=0.0, metavar="DAYS", help="only of runs that ended so many days ago"
     )
+    prune.add_argument(
+        "--ahead", action="store_true", help="also delete newer state that `hive resume --exact` has set aside"
+    )
     prune.add_argument("--yes", action="store_true", help="delete without a question")
     add_json(prune, "one JSON array of what is listed")
     prune.set_defaults(run=run_prune)
@@ -50,7 +53,7 @@ def add_prune(commands: Any) -> None:
 
 def run_prune(options: argparse.Namespace) -> int:
     runs = _named(options.runs) if options.runs else find_runs(home_folder())
-    items = list(prunable(runs, options.keep, options.older_than * DAY_S, options.keep_videos))
+    items = list(prunable(runs, options.keep, options.older_than * DAY_S, options.keep_videos, ahead=options.ahead))
     sizes = freed_bytes(items)
     if options.json:
         rows = zip(items, sizes, strict=True)

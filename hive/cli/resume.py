@@ -1,7 +1,8 @@
-"""Prepares an ended run to be resumed: selects the checkpoint and removes records of updates after it.
+"""Prepares an ended run to be resumed: selects the checkpoint and goes back to it.
 
 A run continues in its own directory, under its own name and in the same curves. Metrics of updates that will be
-repeated are removed, and so are checkpoints later than the selected one. A finished run needs a new goal.
+repeated are cut. Checkpoints later than the selected one are set aside, never deleted (hive.records.set_aside); with
+`--exact` so are all lines and a best policy after it. A finished run needs a new goal.
 """
 
 from __future__ import annotations
@@ -28,17 +29,23 @@ from hive.records import (
     newest_checkpoint,
     read_jsonl,
     read_resume_point,
-    remove_folder,
     run_state,
+    wall_s_so_far,
     write_bytes,
     write_resume_point,
 )
-from hive.records.jsonl import kept_lines
+from hive.records.jsonl import tail_jsonl
+from hive.records.set_aside import Origin, finish_set_aside, set_aside
 from hive.runtime.run.folders import check_socket_paths
 
 __all__ = ["prepare"]
 
-DISTURBING_EVENTS = ("died", "scaled", "set")  # events after which a run is not bit-identical to an undisturbed one
+# Events after which a run is not bit-identical to an undisturbed one -> why.
+DISTURBING_EVENTS = {
+    "died": "an actor was restarted",
+    "scaled": "`hive scale` changed it",
+    "set": "`hive set` changed it",
+}
 # Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
 HARMLESS_KEYS = (
     *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
@@ -58,7 +65,8 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
 
     Raises UsageError if the run is live, has reached its goal or has no checkpoint, or if its state or `exact` forbids
     a change. Raises ConfigError for an invalid config, and PlatformError if processes cannot run on this machine.
-    After an error the directory is unchanged.
+    After an error the directory is unchanged, except that an earlier command that was killed is completed first. A
+    RecordError, as on a full disk, may leave newer state set aside, which the next `resume` completes.
     """
     check_native()
     check_socket_paths()
@@ -67,6 +75,8 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     if state == "running":
         raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
     directory.check()
+    for folder in finish_set_aside(directory):
+        print(f"completed an interrupted `hive resume`: newer state lies in {folder}", file=sys.stderr)
     chosen = _chosen(directory, exact)
     before = load_config(directory.resolved_file)
     name = f"run.name={json.dumps(before.run.name)}"
@@ -78,18 +88,19 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
         _check_replay(directory, chosen, before, after)
     if state == "finished":
         _check_goal(directory, chosen, after, changes)
-    same = chosen.scheduled and not breaking and _is_undisturbed(directory, chosen)
-    lines = [path for path in (directory.metrics_file, directory.evaluations_file) if path.exists()]
-    kept = {path: _lines_before(path, chosen) for path in lines}
-    # Everything has been read by now: from here on the directory changes.
+    why, changed = _why_inexact(directory, chosen, breaking)
+    where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
+    # Everything has been read by now: from here on the directory changes. The config is written last: if this process
+    # is killed before, the next `resume` still finds that the keys change, and marks the run as not exact.
+    back = _go_back_to(directory, chosen, exact)
+    write_resume_point(directory, chosen.update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
     if changes:
         write_bytes(directory.resolved_file, resolved(after))
-    _go_back_to(directory, chosen, kept)
-    write_resume_point(directory, chosen.update, exact=same)
-    where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
     print(f"resuming {directory.name} from {where}, update {chosen.update:,}", file=sys.stderr)
     for key, change in changes.items():
         print(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""), file=sys.stderr)
+    if back:
+        print(f"  {back}", file=sys.stderr)
     return directory
 
 
@@ -122,13 +133,27 @@ def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint:
     raise UsageError(f"{directory.name} has no {what}checkpoint to resume from", hint=hint)
 
 
-def _go_back_to(directory: RunDirectory, chosen: Checkpoint, kept: Mapping[Path, bytes]) -> None:
-    """Remove checkpoints after this one, and all lines that are not `kept`; the resumed run will write them again."""
-    for later in list_checkpoints(directory.checkpoints):
-        if later.update > chosen.update:
-            remove_folder(later.path)
-    for path, lines in kept.items():
-        write_bytes(path, lines)
+def _go_back_to(directory: RunDirectory, chosen: Checkpoint, exact: bool) -> str:
+    """Cut the lines after a checkpoint, set newer checkpoints aside, and return how far that is and where they lie."""
+    origin, last = Origin.of(chosen), _newest(directory)
+    folder = set_aside(directory, origin, best=exact)
+    if folder is None:
+        return ""
+    back = [f"{last.updates - origin.updates:,} updates"] if last.updates > origin.updates else []
+    if origin.env_steps is not None and last.env_steps is not None and last.env_steps > origin.env_steps:
+        back.append(f"{last.env_steps - origin.env_steps:,} steps")
+    return (
+        f"it goes back{f' {listed(back)}' if back else ''}; its newer state lies in {folder}: "
+        f"`hive eval {folder}` plays it, `hive prune --ahead` deletes it"
+    )
+
+
+def _newest(directory: RunDirectory) -> Origin:
+    """Return how far the run has come, by its checkpoints and metrics."""
+    reached = [Origin.of(saved) for saved in list_checkpoints(directory.checkpoints)[-1:]]
+    for line in tail_jsonl(directory.metrics_file, 1):
+        reached.append(Origin(0, int(line.get("updates", 0)), int(line.get("steps", 0))))
+    return Origin(0, max(each.updates for each in reached), max(each.env_steps or 0 for each in reached))
 
 
 def _check_goal(directory: RunDirectory, chosen: Checkpoint, after: Config, changes: Mapping[str, str]) -> None:
@@ -198,24 +223,27 @@ def _is_of(key: str, names: Sequence[str]) -> bool:
     return key in names or key.partition(".")[0] in names
 
 
-def _is_undisturbed(directory: RunDirectory, chosen: Checkpoint) -> bool:
-    """Whether the run up to this checkpoint is what an undisturbed run would have done."""
+def _why_inexact(directory: RunDirectory, chosen: Checkpoint, breaking: Sequence[str]) -> tuple[str, list[str]]:
+    """Return why the run from this checkpoint on is not what an undisturbed run would do, and all keys changed so far.
+
+    The text is "" if it is; `breaking` are the keys that change now.
+    """
     try:
         before = read_resume_point(directory)
     except RecordError as error:
         _warn(f"{error}; the run is marked as not exact")
-        return False
-    broken = before is not None and not before.exact and before.update < chosen.update
-    return not broken and not any(event.get("kind") in DISTURBING_EVENTS for event in read_jsonl(directory.events_file))
+        return str(error), [*breaking]
+    changed = list(dict.fromkeys([*(before.changed if before else ()), *breaking]))
+    kinds = {event.get("kind") for event in read_jsonl(directory.events_file)}
+    causes = [why for kind, why in DISTURBING_EVENTS.items() if kind in kinds]
+    if changed:
+        causes.insert(0, f"`hive resume` changed {listed(changed)}")
+    if before is not None and not before.exact and before.update < chosen.update:
+        causes.append(before.why or "it was resumed from a state that was not exact")
+    if not chosen.scheduled:
+        causes.append(f"it was resumed from update {chosen.update:,}, which is no resume barrier")
+    return "; ".join(dict.fromkeys(causes)), changed
 
 
 def _warn(why: str) -> None:
     print(f"warning: {why}", file=sys.stderr)
-
-
-def _lines_before(path: Path, chosen: Checkpoint) -> bytes:
-    """Return a file without lines that will be written again: of later updates, and of a round not complete."""
-    updates, steps = chosen.state.get("updates", chosen.update), chosen.state.get("env_steps")
-    return kept_lines(
-        path, lambda line: line.get("updates", 0) <= updates and (steps is None or line.get("steps", 0) <= steps)
-    )

@@ -145,7 +145,7 @@ def _end(run: RunDirectory) -> str:
             ended, steps = line["t"], line["steps"]
         else:
             summary = Summary.read(run.summary_file)
-            ended, steps = summary.started + summary.wall_s, summary.env_steps
+            ended, steps = summary.ended, summary.env_steps
     except (HiveError, LookupError):
         return state  # the run never began
     return f"{state} {_age(time.time() - ended)} ago at {steps:,} steps"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from typing import Any
 from hive.cli.starting import connect, start
 from hive.config import SCHEMES, Config, load_config, render, resolved
 from hive.config.values import toml_text
+from hive.cores import cores as available_cores
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.records import RunDirectory, read_jsonl, read_object, write_bytes, write_json
 from hive.runtime.process.command import supervisor_environment
@@ -86,7 +86,7 @@ def tune(config: Config, automatic: tuple[str, ...], report: Report, *, lossy: b
             "a custom topology or scheme cannot be measured: only the parts of hive's own trainer are known",
             hint=f'give numbers of workers instead of "auto": {", ".join(f"{key} = 1" for key in automatic)}',
         )
-    cores = len(os.sched_getaffinity(0))
+    cores = available_cores()
     config = _without_side_effects(config)
     with tempfile.TemporaryDirectory(prefix="hive-tune-") as name:
         folder = Path(name)

@@ -348,6 +348,8 @@ def _inline(directory: RunDirectory, line: StatusLine, events: NewEvents, lines:
         viewer.join()
         line.erase()
     events.show(line)
+    if not began(directory):
+        raise_failure(directory, code, os.getpid())
     if lines is not None:
         lines.draw(poll_once(directory), last=True)
     return _report(directory, code, line.say)

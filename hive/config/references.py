@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from hive.errors import TopologyError
+from hive.paths import user_path
 
 __all__ = ["absolute", "load_reference"]
 
@@ -23,7 +24,7 @@ __all__ = ["absolute", "load_reference"]
 def absolute(text: str) -> str:
     """Return a reference that does not depend on the current folder: a file gets its absolute path."""
     place, colon, name = text.partition(":")
-    return f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else text
+    return f"{user_path(place).resolve()}{colon}{name}" if place.endswith(".py") else text
 
 
 def load_reference(text: str, default: str = "") -> Any:
@@ -33,7 +34,7 @@ def load_reference(text: str, default: str = "") -> Any:
     """
     place, _, name = text.partition(":")
     name = name or default
-    module = _file(Path(place)) if place.endswith(".py") else _module(place)
+    module = _file(user_path(place)) if place.endswith(".py") else _module(place)
     if not hasattr(module, name):
         there = ", ".join(key for key, value in vars(module).items() if callable(value) and key[0] != "_") or "nothing"
         raise TopologyError(f"`{place}` has no `{name}`", hint=f"it has: {there}")

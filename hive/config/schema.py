@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from hive.config.algorithms import AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
+from hive.cores import cores
 from hive.declared import RULES
 
 __all__ = [
@@ -438,6 +438,9 @@ class EvaluationConfig:
     workers: int = key(
         1, "evaluator processes; an evaluation that falls due while all of them play is skipped", minimum=1
     )
+    wait: bool = key(
+        False, "wait for a free evaluator instead of skipping: the same seed gives the same best policy, but later"
+    )
     hosts: tuple[str, ...] = key((), "hosts that the evaluators run on, as collection.hosts; []: all run here")
     episodes: int = key(10, "episodes per evaluation", minimum=1)
     env: Mapping[str, Any] = key({}, "keys of [env] with other values in evaluations; options are added to those there")
@@ -585,8 +588,8 @@ class Config:
         """Divide actors among hosts: one each, and the others in proportion to the cores, by the largest remainder."""
         if not names:
             return {}
-        cores = [self.hosts.cores.get(name) or len(os.sched_getaffinity(0)) for name in names]
-        shares = [1 + (actors - len(names)) * each / sum(cores) for each in cores]
+        each_has = [self.hosts.cores.get(name) or cores() for name in names]
+        shares = [1 + (actors - len(names)) * each / sum(each_has) for each in each_has]
         counts = [int(share) for share in shares]
         by_remainder = sorted(range(len(names)), key=lambda i: counts[i] - shares[i])
         for i in by_remainder[: actors - sum(counts)]:
@@ -615,7 +618,15 @@ class Config:
     @property
     def exact(self) -> bool:
         """Whether two runs of this config are bit-identical: no decision depends on a clock."""
-        return not self.asynchronous and self.collection.fraction_workers == 1.0
+        return not self.inexact
+
+    @property
+    def inexact(self) -> list[str]:
+        """Why two runs of this config may differ, one text for each key; [] if they are bit-identical."""
+        modes = {"collection": self.collection.communication, "gradients": self.gradients.communication}
+        causes = [f'{table}.communication = "{mode}"' for table, mode in modes.items() if mode == "asynchronous"]
+        fraction = self.collection.fraction_workers
+        return [*causes, *([f"collection.fraction_workers = {fraction:g}"] if fraction < 1.0 else ())]
 
     def value(self, name: str) -> Any:
         """Return the value of a key by its full name, such as `collection.envs`.

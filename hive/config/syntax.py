@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from bisect import bisect_left
 from pathlib import Path
@@ -32,14 +33,23 @@ TOPOLOGY_FUNCTION = re.compile(rb"^def topology\(", re.MULTILINE)
 LOCATED = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
+_streams: dict[str, bytes] = {}  # path of a pipe, or of another file that can be read only once -> its content
+
+
 def read(path: str | os.PathLike[str], name: str) -> bytes:
     """Return the first CONFIG_BYTES + 1 bytes of the file, enough to see that it is too large.
 
+    A pipe, as in `hive check <(...)` or `/dev/stdin`, is read once in this process, and then has the same content.
+
     Raises ConfigError if the file does not exist, cannot be read or is a Python file.
     """
+    if (known_content := _streams.get(os.fspath(path))) is not None:
+        return known_content
     try:
         with Path(path).open("rb") as file:
             content = file.read(CONFIG_BYTES + 1)
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                _streams[os.fspath(path)] = content
     except FileNotFoundError:
         known = f"`hive init {name}` writes a config for this environment" if ENVIRONMENT.fullmatch(name) else HINT
         raise ConfigError(f"no such file: `{name}`", hint=known) from None

@@ -19,14 +19,14 @@ Into = nn.Module | Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]
 Targets = list[tuple[str, Tensor, bool]]  # name, parameter, whether any round had a gradient for it
 
 
-def block_for(out: MapOfTensors | None, rounds: Rounds, held: Sequence[Block]) -> Block:
+def block_for(out: Mapping[str, Tensor] | None, rounds: Rounds, held: Sequence[Block]) -> Block:
     """Returns the block of `out` if it is one of `rounds`, otherwise a new one that copy_into copies from.
 
     Raises ValueError for an `out` of other names, shapes or dtypes, and for one that shares memory with a held round.
     """
     if out is None:
         return rounds.new_block()
-    block = out.block
+    block = _block_of(out)
     if isinstance(block, Block):
         if any(one is block for one in held):
             raise ValueError("out is a round of this accumulator, which a reduction must not overwrite")
@@ -48,11 +48,16 @@ def _check_foreign(tensors: Sequence[Tensor], held: Sequence[Block]) -> None:
         raise ValueError("out has tensors of a round of this accumulator, which a reduction must not overwrite")
 
 
-def copy_into(out: MapOfTensors, block: Block) -> None:
+def copy_into(out: Mapping[str, Tensor], block: Block) -> None:
     """Copies a result to `out`, unless `out` is the map of that block."""
-    if out.block is not block:
+    if _block_of(out) is not block:
         with torch.no_grad():
             torch._foreach_copy_([out[field.name] for field in block.owner.fields], list(block.tensors))
+
+
+def _block_of(out: Mapping[str, Tensor]) -> object:
+    """Returns the block that the tensors of a MapOfTensors are views of; None for another mapping."""
+    return out.block if isinstance(out, MapOfTensors) else None
 
 
 def targets_in(into: Into, fields: Sequence[Field], counts: Mapping[str, int]) -> Targets:
@@ -61,7 +66,7 @@ def targets_in(into: Into, fields: Sequence[Field], counts: Mapping[str, int]) -
     counts: parameter name -> number of rounds with a gradient for it.
 
     Raises ValueError for a parameter that its gradient does not fit, and if a parameter with a gradient is missing;
-    TypeError for plain tensors.
+    TypeError for plain tensors, and for those computed from others, whose `.grad` nothing reads.
     """
     given = _named(into)
     targets: Targets = []
@@ -70,6 +75,8 @@ def targets_in(into: Into, fields: Sequence[Field], counts: Mapping[str, int]) -
         if parameter is None:
             if counts[field.name]:
                 raise ValueError(f"into has no parameter `{field.name}`, and there is a gradient for it")
+        elif parameter.requires_grad and not parameter.is_leaf:
+            raise TypeError(f"`{field.name}` of into is computed from other tensors: pass the parameters themselves")
         elif parameter.requires_grad:
             _check_fits(field, parameter)
             targets.append((field.name, parameter, counts[field.name] > 0))

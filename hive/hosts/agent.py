@@ -32,6 +32,7 @@ import uvloop
 
 from hive import __version__
 from hive.clock import Clock, RealClock
+from hive.cores import cores
 from hive.errors import HiveError, HostLost, UsageError, WireError
 from hive.hosts.files import HostFacts, JoinFile, host_facts
 from hive.hosts.messages import (
@@ -173,8 +174,7 @@ class Agent:
         return self.client.send(encode(message))
 
     def _ask(self) -> None:
-        cores = len(os.sched_getaffinity(0))
-        self._send(Join(PROTOCOL, __version__, self.incarnation, platform.node(), os.getpid(), cores))
+        self._send(Join(PROTOCOL, __version__, self.incarnation, platform.node(), os.getpid(), cores()))
 
     def _received(self, frames: Frames) -> None:
         self.heard_s = self._now_s()

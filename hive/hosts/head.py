@@ -50,16 +50,15 @@ from hive.hosts.shape import shape_of, without_hosts
 from hive.printable import printable
 from hive.records import RunDirectory, open_log
 from hive.records.documents import json_text
-from hive.runtime import Actor, Bytes, Inlet, Outlet, SlotOutlet, Subscription, endpoint
+from hive.runtime import Actor, Bytes, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.links import SOCKETS, KeyPair, Links, ServerEnd
 from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
 from hive.storage import check_finals, samples_in
 from hive.workers import Blueprint
-from hive.workers.best_policy import BestPolicy
+from hive.workers.evaluator_actor import EvaluatingActor
 from hive.workers.messages import Evaluation, EvaluationDue, RolloutReady, Weights
-from hive.workers.pinned_blocks import held_block, next_due
 from hive.workers.schedule import LATEST
 
 __all__ = ["HostActor", "HostLink", "RemoteCollector", "RemoteEvaluator"]
@@ -613,42 +612,13 @@ class RemoteCollector(Actor):
             self.link.taken(self.index)
 
 
-class RemoteEvaluator(Actor):
+class RemoteEvaluator(EvaluatingActor):
     """Stands for an evaluator on another host: sends it the held weights, and passes its result on."""
 
-    role = "evaluator"
-    due = Inlet(EvaluationDue)
-    weights = Subscription(Weights)
-    evaluations = Outlet(Evaluation, pattern="broadcast")
-
     def __init__(self, link: HostLink) -> None:
+        super().__init__(link.blueprint, link.directory)
         self.link = link
-        self.best = BestPolicy(link.blueprint, RunDirectory.open(link.directory), self.log)
-        self.made = self.status.counter("evaluations")
 
-    async def run(self) -> None:
-        while True:
-            due = await next_due(self.due, self.weights, mine=lambda due: due.evaluator == self.index)
-            try:
-                await self._evaluate(due)
-            except VersionGone as error:
-                self.note("lost", f"evaluation {due.turn} was not made: {error}")
-            self.weights.unpin()
-
-    async def _evaluate(self, due: EvaluationDue) -> None:
-        weights = held_block(self.weights, due.turn)
+    async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
         with self.status(f"wait {self.link.name}"[:23], WAIT_IN):
-            made = await self.link.evaluate(due, weights)
-        self.status.add(self.made, 1)
-        self.best.offer(
-            weights,
-            due.turn,
-            updates=due.updates,
-            env_steps=due.env_steps,
-            mean_return=made.mean_return,
-            episodes=made.episodes,
-        )
-        await self.evaluations.send(made)
-
-    async def teardown(self) -> None:
-        self.weights.unpin()
+            return await self.link.evaluate(due, weights)

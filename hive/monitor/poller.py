@@ -134,7 +134,7 @@ class Poller:
             processes,
             tuple(thinned(self._returns())),
             tuple(self.events),
-            len(self.processes.cores),
+            self.processes.cores,
             self.processes.cores_busy(),
         )
 

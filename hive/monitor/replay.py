@@ -17,7 +17,7 @@ from hive.monitor.bound_by import bound_by
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow, helper_row
 from hive.monitor.snapshot import Extras, Snapshot
-from hive.records import RunDirectory, Summary, last_training_line, read_run_facts, run_state
+from hive.records import RunDirectory, Summary, earlier_wall_s, last_training_line, read_run_facts, run_state
 from hive.records.jsonl import last_lines, read_jsonl
 from hive.records.logs import HEADER
 from hive.records.run_warnings import RunWarning, warnings_of
@@ -102,8 +102,8 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
                 name: ChannelRow(a["produced"], a["consumed"], a["dropped"], a["in_flight"])
                 for name, a in summary.channels.items()
             },
-            t=summary.started + summary.wall_s,
-            started=summary.started,
+            t=summary.ended,
+            started=summary.started - summary.earlier_s,
             steps_per_s=whole,
             helpers=(helper_row("supervisor", 0, summary.state, None),),
             returns=extras.returns,
@@ -119,7 +119,7 @@ def _unsummarised(directory: RunDirectory, extras: Extras, goal_steps: int) -> S
     last = last_training_line(directory)
     since = _last_write(directory)
     try:
-        started = read_run_facts(directory).started
+        started = read_run_facts(directory).started - earlier_wall_s(directory)
     except RecordError:
         started = 0.0
     clock = time.strftime("%H:%M:%S", time.localtime(since))

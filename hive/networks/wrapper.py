@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hive.errors import NetworkError
+from hive.errors import NetworkError, UpdateNotFinite
 from hive.gradients import GradAccumulator, MapOfTensors
 from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import common_rows, merged_inputs, refuse_misfits
@@ -236,7 +236,7 @@ class NetworkWrapper:
                 finite = shared.apply(gradients, norm=norm, step=step, learning_rate=rate)
             if not finite:
                 number = max((one.step for one in groups), default=step)
-                raise NetworkError(f"update {number} of network `{self.name}` is not finite; it was not applied")
+                raise UpdateNotFinite(f"update {number} of network `{self.name}` is not finite; it was not applied")
             return
         own = self.online_network.accumulated_gradients if gradients is None else cast("Sequence[Array]", gradients)
         if self.network_parameters.async_training or self.group.workers == 1:

@@ -34,6 +34,7 @@ from hive.records.checkpoints import (
     best_policy,
     checkpoint_at,
     held,
+    keep_until_pruned,
     list_checkpoints,
     newest_checkpoint,
     only_writer,
@@ -48,7 +49,7 @@ from hive.records.documents import JSON, read_document, read_object
 from hive.records.jsonl import JsonlWriter, read_jsonl, tail_jsonl
 from hive.records.logs import close_log, merge_logs, open_log
 from hive.records.nan_dumps import read_nan_dump, write_nan_dump
-from hive.records.resume_point import read_resume_point, write_resume_point
+from hive.records.resume_point import earlier_wall_s, read_resume_point, wall_s_so_far, write_resume_point
 from hive.records.runs import (
     RunFacts,
     find_runs,
@@ -84,10 +85,12 @@ __all__ = [
     "check_folder",
     "checkpoint_at",
     "close_log",
+    "earlier_wall_s",
     "find_runs",
     "held",
     "home_folder",
     "is_alive",
+    "keep_until_pruned",
     "last_training_line",
     "list_checkpoints",
     "merge_logs",
@@ -108,6 +111,7 @@ __all__ = [
     "retain",
     "run_state",
     "tail_jsonl",
+    "wall_s_so_far",
     "write_bytes",
     "write_checkpoint",
     "write_crash",

@@ -8,6 +8,7 @@
         <part>.bin               raw bytes: a block of the learner's state in its memory layout
         replay/                  the rows of a replay memory, if it has one (hive.records.replay_chunks)
         DONE                     size and SHA-256 of each of these files, written last
+        KEEP                     exists if a user has saved it (`hive save`): only `hive prune` removes it
 
 A checkpoint appears and disappears completely (`atomic_folder`, `remove_folder`). There are three levels of checks.
 Listing compares sizes, which detects truncated files. `newest_checkpoint` and `retain` compare every byte, so that a
@@ -43,6 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.errors import RecordError, UsageError
+from hive.paths import user_path
 from hive.records.atomic import DONE, FILES, Facts, Files, atomic_folder, check_folder, remove_folder
 from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX, STATE_FILE, RunDirectory, home_folder
 from hive.records.documents import JSON, failure, is_number, read_object
@@ -61,7 +63,9 @@ __all__ = [
     "best_of",
     "best_policy",
     "checkpoint_at",
+    "checkpoint_folders",
     "held",
+    "keep_until_pruned",
     "list_checkpoints",
     "newest_checkpoint",
     "only_writer",
@@ -81,6 +85,8 @@ NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
 
 # Keys of state.json that readers rely on, if they exist: whole numbers of at least this value.
 COUNTERS = {"env_steps": 0, "updates": 0, "gradient_workers": 1, "per_version": 1}
+
+KEEP = "KEEP"
 
 MOST_FINDS = 5  # a checkpoint takes longer to write than to read: a second attempt is rare
 
@@ -218,12 +224,13 @@ def checkpoint_at(place: str, which: str = "latest") -> Checkpoint:
     """
     if which not in WHICH:
         raise UsageError(f'invalid `which` {which!r}: expected "{WHICH[0]}" or "{WHICH[1]}"')
-    folder = Path(place)
-    if (folder / DONE).exists():
+    folder = user_path(place)
+    of_run = (folder / "checkpoints").is_dir()  # also for what `hive resume --exact` has set aside
+    if not of_run and (folder / DONE).exists():
         if which == "best":
             raise UsageError(f"`{place}` is a checkpoint", hint='which="best" needs the folder or the name of a run')
         return _open(folder, verify=True)
-    run = folder if (folder / "checkpoints").is_dir() else resolve_run(home_folder(), place).path
+    run = folder if of_run else resolve_run(home_folder(), place).path
     if which == "best":
         return best_of(RunDirectory(run))
     root = run / "checkpoints"
@@ -300,25 +307,39 @@ def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
 def retain(root: Path, keep_last: int, keep_best: int = 1, files: Files = FILES) -> list[Path]:
     """Remove all but the `keep_last` newest, the `keep_best` by mean return and the newest scheduled checkpoint.
 
-    Of equal returns, the earlier checkpoint counts as better. The newest is always kept. Damaged checkpoints are not
-    counted and not removed. Returns the paths of removed checkpoints, oldest first. Raises RecordError if `root` cannot
-    be read or a checkpoint cannot be removed; later ones are then not removed either.
+    Those with `KEEP` are neither counted nor removed. Of equal returns, the earlier checkpoint counts as better. The
+    newest is always kept. Damaged checkpoints are not counted and not removed. Returns the paths of removed
+    checkpoints, oldest first. Raises RecordError if `root` cannot be read or a checkpoint cannot be removed; later ones
+    are then not removed either.
     """
-    removed = [checkpoint.path for checkpoint in surplus(root, keep_last, keep_best)]
+    removed = [checkpoint.path for checkpoint in surplus(root, keep_last, keep_best, by_hand=False)]
     for path in removed:
         remove_folder(path, files)
     return removed
 
 
-def surplus(root: Path, keep_last: int, keep_best: int) -> list[Checkpoint]:
-    """Return the checkpoints that `retain` removes, oldest first. Raises RecordError if `root` cannot be read."""
-    found = list_checkpoints(root, verify=True)
+def surplus(root: Path, keep_last: int, keep_best: int, *, by_hand: bool = True) -> list[Checkpoint]:
+    """Return all checkpoints but those that `retain` keeps, oldest first. Raises RecordError if `root` cannot be read.
+
+    by_hand: whether those that a user has saved are among them, as any other.
+    """
+    folders = [folder for folder in checkpoint_folders(root) if by_hand or not (folder / KEEP).exists()]
+    found = [*_valid(folders, verify=True)]
     scheduled = [checkpoint for checkpoint in found if checkpoint.scheduled]
     kept = [*found[-max(keep_last, 1) :], *best_first(found)[:keep_best], *scheduled[-1:]]
     return [checkpoint for checkpoint in found if checkpoint not in kept]
 
 
-def _folders(root: Path) -> list[Path]:
+def keep_until_pruned(folder: Path, files: Files = FILES) -> None:
+    """Mark a checkpoint so that only `hive prune` removes it. Raises RecordError."""
+    try:
+        files.write(folder / KEEP, b"")
+        files.sync(folder)
+    except OSError as error:
+        raise failure("write", folder / KEEP, error) from error
+
+
+def checkpoint_folders(root: Path) -> list[Path]:
     """Return the folders in `root` with the name of a checkpoint, valid or not, sorted by update.
 
     Raises RecordError if `root` cannot be read.
@@ -397,7 +418,7 @@ def replace_best(
     if folder.exists():
         remove_folder(folder, files)
     write_checkpoint(root, update, tensors=tensors, parts={}, state=state, files=files)
-    for other in _folders(root):
+    for other in checkpoint_folders(root):
         if other != folder:
             remove_folder(other, files)
     return folder
@@ -406,7 +427,16 @@ def replace_best(
 def _newest_first(
     root: Path, verify: bool, replay: bool = False, refused: Callable[[str], object] = lambda cause: None
 ) -> Iterator[Checkpoint]:
-    for folder in reversed(_folders(root)):
+    yield from _valid(reversed(checkpoint_folders(root)), verify, replay, refused)
+
+
+def _valid(
+    folders: Iterable[Path],
+    verify: bool,
+    replay: bool = False,
+    refused: Callable[[str], object] = lambda cause: None,
+) -> Iterator[Checkpoint]:
+    for folder in folders:
         try:
             yield _open(folder, verify, replay)
         except RecordError as error:
@@ -419,8 +449,10 @@ def _open(folder: Path, verify: bool, replay: bool = False) -> Checkpoint:
     verify: compare checksums; `replay`: also those of the rows of a replay memory.
     """
     check_folder(folder, checksums=verify, unread="" if replay else ROWS_SUFFIX)
-    update, state = int(folder.name), read_object(folder / STATE_FILE)
-    if state.get("update") != update:
+    state = read_object(folder / STATE_FILE)
+    own_name = NAME.fullmatch(folder.name) is None  # of a copy that its user has named
+    update = state.get("update") if own_name else int(folder.name)
+    if state.get("update") != update or type(update) is not int:
         raise RecordError(f"`{folder}` holds a checkpoint of update {state.get('update')!r}")
     written = state.get("checkpoint_format", 1)
     if type(written) is not int or not 1 <= written <= FORMAT:

@@ -11,14 +11,17 @@ The terminal output about a crash comes from the callers, not from this module.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hive.errors import HiveError
+from hive.records.atomic import write_json
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
 
-__all__ = ["StartFailure", "write_crash"]
+__all__ = ["StartFailure", "write_crash", "write_failure"]
 
 # Maximum reports of one actor. After that many they hardly differ, so the last one is overwritten.
 REPORTS = 100
@@ -35,6 +38,12 @@ class StartFailure:
     hint: str
     exit_code: int
     traceback: str  # of a failed build of the topology, else ""
+
+
+def write_failure(directory: RunDirectory, error: HiveError, traceback: str = "") -> None:
+    """Write failure.json. Raises RecordError."""
+    found = StartFailure(str(error), error.hint, error.exit_code, traceback)
+    write_json(directory.failure_file, dataclasses.asdict(found))
 
 
 def write_crash(

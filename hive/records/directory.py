@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hive.errors import RecordError, UsageError
+from hive.paths import user_path
 from hive.records.documents import failure
 from hive.records.regular import foreign
 
@@ -50,8 +51,8 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def home_folder() -> Path:
-    """Return the folder of all runs: $HIVE_HOME, or ./runs."""
-    return Path(os.environ.get("HIVE_HOME") or "runs")
+    """Return the folder of all runs: $HIVE_HOME, or ./runs. Raises UsageError for a `~` that has no folder."""
+    return user_path(os.environ.get("HIVE_HOME") or "runs")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 from hive.records.documents import failure, is_number, json_text, parse_object
 from hive.records.regular import open_regular
 
-__all__ = ["LINE_BYTES", "JsonlWriter", "kept_lines", "last_lines", "parse_line", "read_jsonl", "tail_jsonl"]
+__all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "parse_line", "read_jsonl", "split_lines", "tail_jsonl"]
 
 # Maximum bytes of a line: enough for thousands of metrics, and the limit of a single read.
 LINE_BYTES = 1 << 20
@@ -111,9 +111,16 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     yield from (value for _, value in _raw_and_parsed(path))
 
 
-def kept_lines(path: Path, keep: Callable[[Mapping[str, Any]], bool]) -> bytes:
-    """Return the lines of a file for which `keep` is true, byte for byte, without invalid ones. Raises RecordError."""
-    return b"".join(raw for raw, value in _raw_and_parsed(path) if keep(value))
+def split_lines(path: Path, keep: Callable[[Mapping[str, Any]], bool]) -> tuple[bytes, bytes]:
+    """Return the lines of a file for which `keep` is true, and the others, byte for byte, without invalid ones.
+
+    Raises RecordError.
+    """
+    kept: list[bytes] = []
+    rest: list[bytes] = []
+    for raw, value in _raw_and_parsed(path):
+        (kept if keep(value) else rest).append(raw)
+    return b"".join(kept), b"".join(rest)
 
 
 def _raw_and_parsed(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:

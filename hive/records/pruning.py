@@ -4,6 +4,7 @@
     never began   a whole run that failed before its first metrics, without checkpoints, best policy or videos
     video         of an evaluation (evaluation.videos): all but the newest ones
     checkpoint    all but the newest ones, which stay, as does the newest scheduled one, for `hive resume --exact`
+    newer state   that `hive resume --exact` has set aside (hive.records.set_aside)
 
 Live runs and best policies are never among them; in a run without a best policy, the checkpoint with the highest mean
 return stays. A file with several names (rows of replay memories, which checkpoints share) frees its space only with
@@ -27,6 +28,7 @@ from hive.records.directory import RunDirectory
 from hive.records.documents import failure
 from hive.records.drawing_marks import marks_in
 from hive.records.runs import run_state
+from hive.records.set_aside import is_cut, sets_aside
 from hive.records.videos import surplus_videos
 
 __all__ = ["Item", "delete", "ended_at", "freed_bytes", "prunable"]
@@ -46,13 +48,18 @@ class Item:
 
 
 def prunable(
-    runs: Iterable[RunDirectory], keep: int | None, older_s: float = 0.0, keep_videos: int | None = None
+    runs: Iterable[RunDirectory],
+    keep: int | None,
+    older_s: float = 0.0,
+    keep_videos: int | None = None,
+    *,
+    ahead: bool = False,
 ) -> Iterator[Item]:
     """Yield what can be deleted of runs that are not live.
 
     keep: number of newest checkpoints that stay, at least 1; None: all. keep_videos: the same for videos of
-    evaluations, at least 0; those of `hive play` stay. older_s: only of runs whose last write is at
-    least this number of seconds old. Raises RecordError if a folder cannot be read.
+    evaluations, at least 0; those of `hive play` stay. older_s: only of runs whose last write is at least this number
+    of seconds old. ahead: also what `hive resume --exact` has set aside. Raises RecordError if a folder cannot be read.
     """
     for run in runs:
         state, age_s = run_state(run), time.time() - ended_at(run)
@@ -68,6 +75,9 @@ def prunable(
             keep_best = 0 if best_policy(run.best, verify=False) else 1
             for checkpoint in surplus(run.checkpoints, keep, keep_best):
                 yield Item(run, f"checkpoint of update {checkpoint.update:,}", checkpoint.path)
+        if ahead:
+            complete = [folder for folder in sets_aside(run) if is_cut(folder)]  # else its originals are still there
+            yield from (Item(run, "newer state set aside", folder) for folder in complete)
         if keep_videos is not None:
             yield from (Item(run, "video of an evaluation", path) for path in surplus_videos(run.videos, keep_videos))
 
@@ -96,7 +106,7 @@ def freed_bytes(items: Sequence[Item]) -> list[int]:
 
 def delete(item: Item) -> None:
     """Delete an item. Raises RecordError if the run is live by now, or the item cannot be deleted."""
-    if run_state(item.run) == "running":
+    if run_state(item.run) == "running" or run_state(RunDirectory(item.path)) == "running":
         raise RecordError(f"{item.run.name} is running: nothing of it is deleted")
     if item.path == item.run.path:
         item.run.remove()

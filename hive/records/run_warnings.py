@@ -19,6 +19,7 @@ __all__ = [
     "NOT_SAVED",
     "OF_SUPERVISOR",
     "RECOVERED",
+    "SINK_FAILED",
     "SOCKETS_REMOVED",
     "WARNING",
     "RunWarning",
@@ -32,6 +33,7 @@ DIRECTORY_REMOVED = "run directory removed"  # it ends when the directory has a 
 SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next look
 OF_SUPERVISOR = (DIRECTORY_REMOVED, SOCKETS_REMOVED)  # warnings of the supervisor
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
+SINK_FAILED = "sink failed"  # a warning of the recorder; it ends when a new recorder makes the sinks again
 RECOVERED = "recovered"  # kind of the event with which it ends
 
 

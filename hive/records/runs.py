@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.errors import RecordError, UsageError
+from hive.paths import user_path
 from hive.records.atomic import write_json
 from hive.records.directory import LATEST, RunDirectory
 from hive.records.documents import failure, read_document
@@ -147,7 +148,7 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
     if text in named:
         return named[text]
     try:
-        return RunDirectory.open(Path(text))
+        return RunDirectory.open(user_path(text))
     except RecordError:
         pass  # not a path either: try prefixes
     matches = [run for run in runs if run.name.startswith(text)]

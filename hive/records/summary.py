@@ -63,7 +63,7 @@ class Summary:
     episodes: int
     mean_return_100: float | None  # mean return of the last 100 training episodes; None before the first
     started: float
-    wall_s: float
+    wall_s: float  # of all parts of the run, if it was resumed
     train_s: float  # time from the first to the last update
     weights_sha256: str
     channels: dict[str, dict[str, Any]]  # name -> {produced, consumed, dropped: {reason: n}, in_flight}
@@ -71,6 +71,8 @@ class Summary:
     first_steps: int = 0  # steps in the updates at the beginning of train_s; 0 if they were made in that time
     frames: int | None = None  # frames of the game; None for an environment that declares no frame skip
     error: str | None = None
+    earlier_s: float = 0.0  # the part of wall_s before `started`, which is that of the last part
+    inexact: list[str] = field(default_factory=list)  # why it is not exact; [] if it is
     best: dict[str, Any] | None = None  # None if there is no best policy
     # {kind, text, advice, first_steps, last_steps} of each warning; last_steps is None if it held at the end
     warnings: list[dict[str, Any]] = field(default_factory=list)
@@ -79,6 +81,11 @@ class Summary:
     def steps_per_s(self) -> float | None:
         """Environment steps per second of training; None if nothing was trained."""
         return (self.env_steps - self.first_steps) / self.train_s if self.train_s > 0 else None
+
+    @property
+    def ended(self) -> float:
+        """The time of its end, in seconds since 1970."""
+        return self.started + self.wall_s - self.earlier_s
 
     @property
     def ending(self) -> str:

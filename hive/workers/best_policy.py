@@ -40,17 +40,20 @@ class BestPolicy:
     def _read(self) -> None:
         best = best_policy(self.root)
         self.mean_return = -math.inf if best is None or best.mean_return is None else best.mean_return
+        self.turn = 0 if best is None else best.update
 
     def offer(
         self, weights: NDArray[np.uint8], turn: int, *, updates: int, env_steps: int, mean_return: float, episodes: int
     ) -> None:
-        """Keep the weights if `mean_return` is finite and higher than that of the best policy; the first of equal ones.
+        """Keep the weights if `mean_return` is finite and higher than that of the best policy.
+
+        Of equal ones that of the earliest turn is kept: several evaluators finish in any order.
 
         weights: uint8 [block_bytes or more], those of `turn`. episodes: number of episodes in `mean_return`.
 
         An error of writing is logged, and the best policy is then still the previous one.
         """
-        if not self.mean_return < mean_return < math.inf:  # also false for NaN
+        if not self._is_better(mean_return, turn):
             return
         state = {
             "mean_return": mean_return,
@@ -65,11 +68,15 @@ class BestPolicy:
         try:
             with only_writer(self.root.parent):
                 self._read()  # another evaluator may have written a better one since
-                if not self.mean_return < mean_return:
+                if not self._is_better(mean_return, turn):
                     return
                 replace_best(self.root, turn, tensors=flat.arrays(weights[: flat.block_bytes]), state=state)
         except RecordError as error:  # the run continues, e.g. on a full disk
             self.log.warning("the best policy was not kept: %s", error)
             return
-        self.mean_return = mean_return
+        self.mean_return, self.turn = mean_return, turn
         self.log.info("the best policy is that of update %d: mean return %.1f", turn, mean_return)
+
+    def _is_better(self, mean_return: float, turn: int) -> bool:
+        higher = self.mean_return < mean_return < math.inf  # false for NaN
+        return higher or (mean_return == self.mean_return and turn < self.turn)

@@ -6,32 +6,34 @@
                                          best/ of the run
 
 Training continues meanwhile. Evaluations that fall due while one is running are skipped and counted
-(hive.workers.pinned_blocks). With `evaluation.workers` = N that happens only while N are running: the first evaluator
-that is free makes the next one. The result does not depend on which evaluator makes it. An evaluation in progress is
-lost when the evaluator is killed or the run ends.
+(hive.workers.pinned_blocks); with `evaluation.wait` the learner waits for a free evaluator instead. With
+`evaluation.workers` = N that happens only while N are running: the first evaluator that is free makes the next one. The
+result does not depend on which evaluator makes it. An evaluation in progress is lost when the evaluator is killed or
+the run ends; with `evaluation.wait` a run that reaches its goal, or a checkpoint, waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from hive.errors import VersionGone
 from hive.records import RunDirectory
-from hive.runtime import Actor, Inlet, Outlet, Subscription
+from hive.runtime import Actor, Bytes, Inlet, Outlet, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
 from hive.workers.episode_videos import EpisodeVideos
 from hive.workers.messages import Evaluation, EvaluationDue, Weights
 from hive.workers.pinned_blocks import held_block, next_due
 
-__all__ = ["EvaluatorActor"]
+__all__ = ["EvaluatingActor", "EvaluatorActor"]
 
 
-class EvaluatorActor(Actor):
-    """Makes one evaluation after another. `evaluations` is a broadcast, which custom actors can subscribe to.
+class EvaluatingActor(Actor, ABC):
+    """Has one evaluation after another played, wherever `_play` plays it.
 
-    directory: that of the run.
+    `evaluations` is a broadcast, which custom actors can subscribe to. directory: that of the run.
     """
 
     role = "evaluator"
@@ -42,22 +44,20 @@ class EvaluatorActor(Actor):
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
         self.best = BestPolicy(blueprint, RunDirectory.open(directory), self.log)
-        self.evaluator = blueprint.evaluator(self.status)
-        self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
         self.made = self.status.counter("evaluations")
 
     async def run(self) -> None:
-        await asyncio.gather(self._evaluate_what_is_due(), self.videos.run())
-
-    async def _evaluate_what_is_due(self) -> None:
         while True:
             due = await next_due(self.due, self.weights, mine=lambda due: due.evaluator == self.index)
             try:
-                with self.videos.evaluating():
-                    await self._evaluate(due)
+                await self._evaluate(due)
             except VersionGone as error:
                 self.note("lost", f"evaluation {due.turn} was not made: {error}")
             self.weights.unpin()
+
+    @abstractmethod
+    async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
+        """Return the evaluation of these weights. Raises VersionGone if it was lost."""
 
     async def _evaluate(self, due: EvaluationDue) -> None:
         """Evaluate the held weights, keep them if they are the best, and send the result.
@@ -66,11 +66,7 @@ class EvaluatorActor(Actor):
         VersionGone if the turn has been overwritten.
         """
         weights = held_block(self.weights, due.turn)
-        self.evaluator.bind(weights)
-        self.evaluator.begin(due)
-        while (evaluation := self.evaluator.step()) is None:
-            self.status.show_version(due.turn, self.weights.latest - due.turn)
-            await asyncio.sleep(0)  # let the loop receive messages between two steps, a request to stop among them
+        evaluation = await self._play(due, weights)
         self.status.add(self.made, 1)
         self.best.offer(
             weights,
@@ -81,9 +77,36 @@ class EvaluatorActor(Actor):
             episodes=evaluation.episodes,
         )
         await self.evaluations.send(evaluation)
-        self.videos.offer(due, weights)
 
     async def teardown(self) -> None:
         self.weights.unpin()
+
+
+class EvaluatorActor(EvaluatingActor):
+    """Plays the evaluations in its own process."""
+
+    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
+        super().__init__(blueprint, directory)
+        self.evaluator = blueprint.evaluator(self.status)
+        self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
+
+    async def run(self) -> None:
+        await asyncio.gather(super().run(), self.videos.run())
+
+    async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
+        self.evaluator.bind(weights)
+        self.evaluator.begin(due)
+        while (evaluation := self.evaluator.step()) is None:
+            self.status.show_version(due.turn, self.weights.latest - due.turn)
+            await asyncio.sleep(0)  # let the loop receive messages between two steps, a request to stop among them
+        return evaluation
+
+    async def _evaluate(self, due: EvaluationDue) -> None:
+        with self.videos.evaluating():
+            await super()._evaluate(due)
+            self.videos.offer(due, held_block(self.weights, due.turn))
+
+    async def teardown(self) -> None:
+        await super().teardown()
         self.evaluator.close()
         self.videos.close()

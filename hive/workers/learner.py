@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.algorithms.schedules import scheduled
 from hive.config import AlgorithmConfig, TargetConfig
-from hive.errors import NetworkError
+from hive.errors import NetworkError, UpdateNotFinite
 from hive.gradients import (
     CAUSE,
     CAUSES,
@@ -308,7 +308,7 @@ class Learner:
             self.network.apply_gradients_to_global_network(
                 self.gradient, norm=norm, step=step, learning_rate=learning_rate, groups=groups
             )
-        except NetworkError:
+        except UpdateNotFinite:
             return "update"
         return ""
 

@@ -20,6 +20,7 @@ from hive.config import load_reference
 from hive.errors import NotFinite
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
+from hive.runtime.memory.status import WAIT_IN
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import RETURNS_KEPT, Count, LearnerStep, mean_return
@@ -32,6 +33,10 @@ Arrays = Mapping[str, NDArray[Any]]
 __all__ = ["RESULTS", "LearnerActor", "info_counters"]
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
+# Seconds between two looks for an evaluator that has released its weights, which nothing announces: short beside any
+# evaluation, and a thousandth of a core.
+EVALUATION_POLL_S = 0.005
+EVALUATION_PHASE = "wait evaluation"
 MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
 NOT_FINITE_HINT = (
     "lower algorithm.learning_rate, set algorithm.clip_gradients, or network.normalize_rewards = true for large "
@@ -72,6 +77,7 @@ class LearnerActor(Actor):
         self.mean_return, self.averaged = math.nan, 0  # of the latest episodes; episodes when it was computed
         self.report = TurnMetrics(self.algorithm.statistics, 4 * blueprint.flat.parameter_elements)
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
+        self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.skipped = 0  # consecutive turns that were not finite
         self.last_cause = ""  # `cause` of the last skipped turn
@@ -109,6 +115,7 @@ class LearnerActor(Actor):
             # gradient may have been the last of its round.
             self._publish_behaviour(claimed)
         self._check_updates()
+        await self._evaluations_done()
         self.end_run(stop_reason)
 
     async def _retire_applied(self) -> None:
@@ -144,8 +151,8 @@ class LearnerActor(Actor):
 
     async def _hand_over(self, *, force: bool) -> None:
         """Hand the turn to the recorder and the evaluator where it is due, before the next turn can overwrite it."""
+        await self._evaluate()  # before the checkpoint, which a resumed run continues after this turn's evaluation
         await self._checkpoint()
-        await self._evaluate()
         if self.schedule.gradients.may_end(self.turn):
             await self._offer_best()
         await self._report(force=force)
@@ -256,12 +263,13 @@ class LearnerActor(Actor):
     async def _checkpoint(self) -> None:
         """Hold this turn's blocks for the recorder if a checkpoint is due, unless it still writes the previous one."""
         if self.saves.due(self.turn):
+            await self._evaluations_done()
             if not await self._hold(scheduled=self.exact):
                 self.note("skipped", f"checkpoint {self.turn} was skipped: the previous one is still being written")
         elif self.saves.overdue(self.turn):
             await self._hold(scheduled=False)
 
-    async def _hold(self, *, scheduled: bool) -> bool:
+    async def _hold(self, *, scheduled: bool, by_hand: bool = False) -> bool:
         """Hold this turn's blocks for the recorder and notify it. Return False while it still writes another turn."""
         reader = len(self.gradients.producers)  # the recorder is the first reader after the workers
         # The weights first: their pin is the one that the recorder releases last, so it covers both blocks.
@@ -271,9 +279,8 @@ class LearnerActor(Actor):
         self.optimizer_state.board.hold(0, self.turn)
         ledger = self._hold_more()
         totals = self.totals
-        await self.checkpoints.send(
-            CheckpointDue(self.turn, scheduled, int(totals["env_steps"]), float(totals["mean_return_100"]), ledger)
-        )
+        counts = int(totals["env_steps"]), float(totals["mean_return_100"])
+        await self.checkpoints.send(CheckpointDue(self.turn, scheduled, *counts, ledger, by_hand))
         return True
 
     def _hold_more(self) -> int:
@@ -287,8 +294,8 @@ class LearnerActor(Actor):
 
     @endpoint
     async def save(self) -> None:
-        """Save a checkpoint of the last committed turn, without any effect on training."""
-        while not await self._hold(scheduled=False):
+        """Save a checkpoint of the last committed turn, which is kept, without any effect on training."""
+        while not await self._hold(scheduled=False, by_hand=True):
             await asyncio.sleep(SAVE_AGAIN_S)
 
     async def _offer_best(self) -> None:
@@ -304,12 +311,19 @@ class LearnerActor(Actor):
             await self.improved.send(Improved(self.turn, *counts, mean, weights))
 
     async def _evaluate(self) -> None:
-        """Hold this turn's weights for the first free evaluator if an evaluation is due, unless all of them play."""
+        """Hold this turn's weights for the first free evaluator if an evaluation is due.
+
+        While all of them play, it is skipped, or with `evaluation.wait` awaits one.
+        """
         if not self.evaluation_interval or self.turn % self.evaluation_interval:
             return
-        first = len(self.gradients.producers) + 1  # the evaluators are the next readers after the recorder
-        evaluators = range(self.blueprint.config.evaluation.workers)
-        free = next((e for e in evaluators if self.weights.board.hold(first + e, self.turn)), None)
+        evaluators, board = self._evaluators(), self.weights.board
+        free = next((e for e, reader in enumerate(evaluators) if board.hold(reader, self.turn)), None)
+        if free is None and self.evaluation_wait:
+            with self.status(EVALUATION_PHASE, WAIT_IN):
+                while free is None:
+                    await asyncio.sleep(EVALUATION_POLL_S)
+                    free = next((e for e, reader in enumerate(evaluators) if board.hold(reader, self.turn)), None)
         if free is not None:
             self.evaluation_skipped = False
             updates, env_steps = int(self.totals["updates"]), int(self.totals["env_steps"])
@@ -320,6 +334,20 @@ class LearnerActor(Actor):
             still = "the previous one is" if len(evaluators) == 1 else f"the previous {len(evaluators)} are"
             self.note("skipped", f"evaluation {self.turn} was skipped: {still} still running")
         self.evaluation_skipped = True
+
+    def _evaluators(self) -> range:
+        """Return the evaluators as readers of the weights: the next ones after the recorder."""
+        first = len(self.gradients.producers) + 1
+        return range(first, first + self.blueprint.config.evaluation.workers)
+
+    async def _evaluations_done(self) -> None:
+        """With `evaluation.wait`, wait until no evaluator plays."""
+        if not self.evaluation_wait:
+            return
+        words = self.weights.board.view.words
+        while any(words.pinned(reader) for reader in self._evaluators()):
+            with self.status(EVALUATION_PHASE, WAIT_IN):
+                await asyncio.sleep(EVALUATION_POLL_S)
 
     def _publish_behaviour(self, claimed: list[Slot]) -> None:
         """Publish the newest behaviour version that is due, if it is not published yet.

@@ -11,6 +11,7 @@ all other actors, when all metrics have arrived.
 from __future__ import annotations
 
 import asyncio
+import queue
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +25,7 @@ from hive.records import (
     JsonlWriter,
     MetricsRecord,
     RunDirectory,
+    keep_until_pruned,
     list_checkpoints,
     read_jsonl,
     remove_unfinished,
@@ -31,7 +33,16 @@ from hive.records import (
     writing_checkpoint,
 )
 from hive.records.replay_chunks import RowsToSave
-from hive.records.run_warnings import NOT_SAVED, OF_SUPERVISOR, RECOVERED, WARNING, RunWarning, active, warnings_of
+from hive.records.run_warnings import (
+    NOT_SAVED,
+    OF_SUPERVISOR,
+    RECOVERED,
+    SINK_FAILED,
+    WARNING,
+    RunWarning,
+    active,
+    warnings_of,
+)
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
@@ -58,7 +69,7 @@ class Recorder(Actor):
     """Writes metrics to the sinks of [record], `checkpoints/<turn>/`, `evaluations.jsonl` and, if `improved` is
     connected, `best/<turn>/`.
 
-    directory: that of the run. A sink that fails costs a line in the log (hive.workers.run_sinks).
+    directory: that of the run. A sink that fails is dropped with a warning (hive.workers.run_sinks).
     """
 
     role = "recorder"
@@ -77,7 +88,10 @@ class Recorder(Actor):
         self.blueprint = blueprint
         self.directory = RunDirectory.open(directory)
         remove_unfinished(self.directory.checkpoints)  # left by an incarnation that was killed
-        self.sinks = RunSinks(blueprint.config, self.directory, self.log.warning)
+        self.sink_faults: list[str] = []
+        self.new_sink_faults: queue.SimpleQueue[str] = queue.SimpleQueue()  # also from the threads of the sinks
+        self.sinks = RunSinks(blueprint.config, self.directory, self.new_sink_faults.put)
+        self.env_steps = 0  # of the last record
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
         self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
@@ -96,6 +110,8 @@ class Recorder(Actor):
         logged -= {NOT_SAVED, *OF_SUPERVISOR}  # not the ones that metrics tell
         held = self.health.active
         self._log_warnings([held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), steps)
+        self.env_steps = steps
+        self._log_sink_faults()
 
     async def run(self) -> None:
         await asyncio.gather(
@@ -140,6 +156,20 @@ class Recorder(Actor):
         began, ended = self.health.judge(message.env_steps, message.updates, message.seconds, message.values)
         self._log_warnings(began, [warning.kind for warning in ended], message.env_steps)
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
+        self.env_steps = message.env_steps
+        self._log_sink_faults()
+
+    def _log_sink_faults(self) -> None:
+        """Log what has failed since the last call, with what failed before: a warning has one text."""
+        known = len(self.sink_faults)
+        while not self.new_sink_faults.empty():
+            self.sink_faults.append(self.new_sink_faults.get_nowait())
+        if len(self.sink_faults) == known:
+            return
+        for fault in self.sink_faults[known:]:
+            self.log.warning("%s", fault)
+        advice = "metrics.jsonl has all metrics; a resumed run makes the sinks again"
+        self._log_warnings([RunWarning(SINK_FAILED, "; ".join(self.sink_faults), advice, self.env_steps)], [], 0)
 
     def _log_warnings(self, began: Iterable[RunWarning], ended: Iterable[str], steps: int) -> None:
         for kind in ended:
@@ -258,6 +288,8 @@ class Recorder(Actor):
         }
         try:
             if (root / name).exists():  # the same turn was requested twice
+                if due.by_hand:
+                    keep_until_pruned(root / name)
                 self.note("saved", f"checkpoint {name} already exists", path=str(root / name))
                 return None
             weights, optimizer_state = held_block(self.weights, due.turn), held_block(self.optimizer_state, due.turn)
@@ -272,6 +304,8 @@ class Recorder(Actor):
             for floor in writing:
                 self.floor.memory.view(np.int64)[:] = (due.ledger, *floor)
                 await asyncio.sleep(0)  # metrics of a busy run do not wait for gigabytes
+            if due.by_hand:
+                keep_until_pruned(root / name)
             retain(root, blueprint.config.checkpoint.keep, keep_best=0)
             self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
             self._log_warnings([], [NOT_SAVED] if self.unsaved else [], env_steps)
@@ -307,5 +341,6 @@ class Recorder(Actor):
 
     async def teardown(self) -> None:
         self.sinks.close()
+        self._log_sink_faults()
         if self.evaluated is not None:
             self.evaluated.close()

@@ -6,10 +6,10 @@ divides sums among its threads, which changes their last bits: with "auto" it ha
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from hive.config import Config, ReplayConfig
+from hive.cores import cores
 
 __all__ = ["ONE_THREAD", "Threads", "threads_of"]
 
@@ -44,5 +44,5 @@ def threads_of(config: Config) -> Threads:
     spin_us = SPIN_REPLAY_US if isinstance(config.algorithm, ReplayConfig) else Threads.spin_us
     if given := config.gradients.threads:
         return Threads(given, given, spin_us)
-    share = len(os.sched_getaffinity(0)) // max(1, config.gradients.workers)
+    share = cores() // max(1, config.gradients.workers)
     return Threads(1, min(max(1, share), MOST_CHOSEN), spin_us)

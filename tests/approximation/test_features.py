@@ -289,3 +289,16 @@ def test_its_settings_are_checked() -> None:
     with pytest.raises(NetworkError, match="the heads scale the gradient"):
         family(scaler=torch.amp.GradScaler("cpu"))
     assert isinstance(family(target=FixedTarget(2))[0].target_network, FixedTarget)
+
+
+@pytest.mark.parametrize("model", [nn.Identity(), nn.Flatten(), nn.Sequential(nn.ReLU())])
+@pytest.mark.parametrize("style", ["detached", "shared"])
+def test_a_model_without_parameters_needs_no_device(model: nn.Module, style: Any) -> None:
+    features, head = FeatureNetwork(model, style=style), nn.Linear(4, 1)
+    values = VNetwork(head, torch.optim.SGD(head.parameters(), 0.1))
+    before = head.weight.clone()
+    values.reinforce(values(features(torch.ones(3, 4))).sum())
+    if style == "detached":
+        features.reinforce()
+    assert not torch.equal(head.weight, before)
+    assert features.updates == 0

@@ -252,3 +252,14 @@ def test_a_lost_run(place: Place) -> None:
     assert findings(place)["state"].level == BAD
     shutil.rmtree(place.runs / "cartpole-1")
     assert place.hive("doctor", "cartpole-1").code == 2
+
+
+@pytest.mark.parametrize(("quota", "text"), [(None, "4 of "), (0.5, "by a CPU quota of 0.5 cores; every actor")])
+def test_a_quota_is_named_and_so_are_keys_that_exist(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, text: str
+) -> None:
+    monkeypatch.setattr(doctor, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(doctor, "cores", lambda: 4 if quota is None else 1)
+    found = machine("cores")
+    assert text in found.text
+    assert ("collection.workers = 0" in found.hint) is (quota is not None)

@@ -244,7 +244,7 @@ def test_check_as_json_is_the_plan(place: Place, scheme: str, processes: dict[st
     assert (done.code, done.err) == (0, "")
     shown = json.loads(done.out)
     plan = hive.schemes.build(load_config(path, [f"run.scheme={scheme}"]), place.folder).plan()
-    assert list(shown) == ["processes", "channels", "bytes", "most_bytes", "lag"]
+    assert list(shown) == ["processes", "channels", "bytes", "most_bytes", "inexact", "lag"]
     assert shown["processes"] == processes
     assert (shown["bytes"], shown["most_bytes"]) == (plan.bytes, plan.most_bytes)
     assert all(list(c) == ["name", "carrier", "source", "targets", "bytes"] for c in shown["channels"])
@@ -320,6 +320,7 @@ def test_check_of_a_custom_topology(place: Place) -> None:
         "  reader-0             reader-0",
         "  writers.notes ──> reader.notes   messages",
         "  reader.memory ▒▒> (its successor)   board, 1 x 2 blocks of 16.0 KiB",
+        "not exact: its topology has no learner of hive",
     ]
 
 

@@ -431,7 +431,14 @@ def test_following_may_be_left(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_number_of_lines() -> None:
-    assert listing._count("007") == 7
-    for wrong in ("", "-1", "1.5", "many"):
-        with pytest.raises(argparse.ArgumentTypeError, match="expected a number of lines, got"):
+    assert [listing._count(text) for text in ("007", "0", "000")] == [7, 0, 0]
+    assert listing._count("9" * 20) == listing._count("9" * 5000) == listing.MOST_LINES
+    for wrong in ("", "-1", "1.5", "many", "٣"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected a number of lines from 0 on, got"):
             listing._count(wrong)
+
+
+def test_any_number_of_lines_is_shown(place: Place, talk: RunDirectory) -> None:
+    every = place.hive("logs", talk.name, "-n", 1000).out
+    assert place.hive("logs", talk.name, "-n", "9" * 20).out == every
+    assert place.hive("logs", talk.name, "-n", 0).out == ""

@@ -56,8 +56,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
 
 
 def chosen(run: RunDirectory) -> dict[str, object]:
+    """The checkpoint in resume.json, and whether the run is exact from there."""
     loaded: dict[str, object] = json.loads(run.resume_file.read_text())
-    return loaded
+    assert bool(loaded["why"]) is not loaded["exact"]
+    return {key: loaded[key] for key in ("update", "exact")}
 
 
 def updates(run: RunDirectory) -> list[int]:
@@ -76,7 +78,49 @@ def test_the_last_cut(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> 
     assert chosen(run) == {"update": 100, "exact": True}
     assert updates(run) == [50, 100]
     assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [100]
-    assert "from its last scheduled checkpoint, update 100" in capsys.readouterr().err
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "resuming cart-1 from its last scheduled checkpoint, update 100"
+    (ahead,) = run.path.glob("ahead-*")
+    assert f"it goes back 70 updates, 5,000 steps; its newer state lies in {ahead}" in second
+    assert [saved.update for saved in list_checkpoints(ahead / "checkpoints", verify=True)] == [150]
+    assert [json.loads(line)["updates"] for line in (ahead / "metrics.jsonl").read_text().splitlines()] == [
+        120,
+        150,
+        170,
+    ]
+    assert RunDirectory.open(ahead).resolved_file.read_bytes() == run.resolved_file.read_bytes()
+    prepare("cart", exact=True)
+    assert [*run.path.glob("ahead-*")] == [ahead]  # there is nothing newer now
+    assert capsys.readouterr().err.splitlines() == [first]
+
+
+def test_a_best_policy_that_is_newer_is_set_aside_too(run: RunDirectory) -> None:
+    replace_best(run.best, 90, tensors={}, state={"mean_return": 1.0})
+    prepare("cart", exact=True)
+    assert (run.best / "000090").exists()
+    replace_best(run.best, 140, tensors={}, state={"mean_return": 2.0})
+    prepare("cart", exact=False)  # without --exact a run keeps the best policy that it has
+    assert (run.best / "000140").exists()
+    prepare("cart", exact=True)
+    ahead = sorted(run.path.glob("ahead-*"))[-1]
+    assert [*run.best.iterdir()] == []
+    assert (ahead / "best" / "000140" / "DONE").exists()
+
+
+def test_a_set_aside_that_was_killed_is_completed_by_the_next_resume(
+    run: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare("cart", exact=True)
+    (ahead,) = run.path.glob("ahead-*")
+    (ahead / "CUT").unlink()  # as if it had been killed before the originals were removed
+    (ahead / "checkpoints" / "000150").rename(run.checkpoints / "000150")
+    (ahead / "checkpoints" / "000150").mkdir()
+    for file in (run.checkpoints / "000150").iterdir():
+        os.link(file, ahead / "checkpoints" / "000150" / file.name)
+    capsys.readouterr()
+    prepare("cart", exact=False)
+    assert chosen(run) == {"update": 100, "exact": True}
+    assert f"completed an interrupted `hive resume`: newer state lies in {ahead}" in capsys.readouterr().err
 
 
 def test_a_run_that_lost_an_actor_is_not_exact(run: RunDirectory) -> None:
@@ -181,7 +225,8 @@ def test_changes_that_do_not_affect_training_stay_exact(
     assert chosen(run) == {"update": 100, "exact": True}
     assert str(config_of(run).value(key)) == value
     shown = "none" if before is None else str(before)
-    assert capsys.readouterr().err.splitlines()[1].replace("_", "") == f"  {key}: {shown} -> {value}".replace("_", "")
+    lines = capsys.readouterr().err.replace("_", "").splitlines()
+    assert f"  {key}: {shown} -> {value}".replace("_", "") in lines
 
 
 @pytest.mark.parametrize(
@@ -267,7 +312,14 @@ def test_a_config_of_another_name_is_the_same_run_with_its_values(run: RunDirect
 def test_the_same_config_changes_nothing(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
     prepare("cart-1", exact=True, sets=["run.seed=1"])
     assert chosen(run)["exact"] is True
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert "->" not in capsys.readouterr().err
+
+
+def test_a_changed_key_is_remembered_by_later_resumes(run: RunDirectory) -> None:
+    prepare("cart-1", exact=False, sets=["algorithm.learning_rate=0.1"])
+    prepare("cart-1", exact=True)  # from a barrier before the change, but with the key as it was changed
+    assert chosen(run) == {"update": 100, "exact": False}
+    assert json.loads(run.resume_file.read_text())["changed"] == ["algorithm.learning_rate"]
 
 
 def test_a_bad_value_is_a_config_error(run: RunDirectory) -> None:

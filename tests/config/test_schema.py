@@ -107,6 +107,7 @@ DEFAULTS = {
     "record.log_level": "info",
     "evaluation.every": {},
     "evaluation.workers": 1,
+    "evaluation.wait": False,
     "evaluation.episodes": 10,
     "evaluation.env": {},
     "evaluation.envs": 10,

@@ -61,6 +61,7 @@ def test_a_module_a_mapping_and_pairs_get_the_same(into: Callable[[nn.Linear], A
     ("into", "message"),
     [
         ({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)}, "`weight` of into is not a parameter: pass a module"),
+        ({"weight": layer().weight * 1, "bias": layer().bias * 1}, "`weight` of into is computed from other tensors"),
         ({"weight": 1, "bias": 2}, "`weight` of into must be a parameter, not int"),
     ],
 )
@@ -89,3 +90,11 @@ def test_zeros_are_a_result_to_write_to() -> None:
     assert out["bias"].tolist() == [1.0, 1.0]
     with pytest.raises(ValueError, match=r"unknown before the first accumulate\(\)"):
         GradAccumulator(None, 1).zeros()
+
+
+def test_a_plain_dict_is_a_result_to_write_to() -> None:
+    out = {"weight": torch.zeros(2, 3), "bias": torch.zeros(2)}
+    assert accumulated().mean_reduce(out=out) is out
+    assert out["bias"].tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match="out has no tensor `bias`"):
+        accumulated().mean_reduce(out={"weight": torch.zeros(2, 3)})

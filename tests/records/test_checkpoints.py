@@ -25,6 +25,7 @@ from hive.records import (
     best_facts,
     best_policy,
     checkpoint_at,
+    keep_until_pruned,
     list_checkpoints,
     newest_checkpoint,
     remove_folder,
@@ -34,6 +35,7 @@ from hive.records import (
     retain,
     write_checkpoint,
 )
+from hive.records.checkpoints import surplus
 from hive.records.replay_chunks import RowsToSave
 
 FILE_NAMES = ["DONE", "ledger.bin", "state.json", "weights.bin", "weights.safetensors"]
@@ -423,6 +425,26 @@ def test_what_is_kept(tmp_path: Path, keep_last: int, keep_best: int, left: list
     assert newest_update(tmp_path) == 6
     assert hidden(tmp_path) == []
     assert retain(tmp_path, keep_last, keep_best) == []
+
+
+def test_what_a_user_has_saved_is_neither_counted_nor_removed_but_by_prune(tmp_path: Path) -> None:
+    for update in range(1, 7):
+        save(tmp_path, update, scheduled=False)
+    for update in (1, 5, 6):
+        keep_until_pruned(tmp_path / f"{update:06d}")
+    retain(tmp_path, 1, 0)
+    assert updates(tmp_path) == [1, 4, 5, 6]
+    assert [checkpoint.update for checkpoint in list_checkpoints(tmp_path, verify=True)] == [1, 4, 5, 6]
+    assert [checkpoint.update for checkpoint in surplus(tmp_path, 1, 0)] == [1, 4, 5]
+
+
+def test_a_copy_of_any_name_is_read_and_one_of_another_number_is_not(tmp_path: Path) -> None:
+    save(tmp_path, 7)
+    shutil.copytree(tmp_path / "000007", tmp_path / "my favourite")
+    shutil.copytree(tmp_path / "000007", tmp_path / "000009")
+    assert checkpoint_at(str(tmp_path / "my favourite")).update == 7
+    with pytest.raises(RecordError, match="holds a checkpoint of update 7"):
+        checkpoint_at(str(tmp_path / "000009"))
 
 
 def test_nothing_is_removed_in_favour_of_a_damaged_one(tmp_path: Path) -> None:

@@ -193,3 +193,16 @@ def test_no_policy_is_kept_by_training_return_where_no_checkpoint_is_scheduled(m
     assert [best_by(**EVALUATED), best_by(**EVALUATED, **never)] == ["evaluation"] * 2
     monkeypatch.setattr(blueprint, "MAX_ARRAY_BYTES", 100)  # more than one message can hold
     assert best_by() is None
+
+
+def test_of_equal_returns_the_earliest_turn_is_kept_in_whatever_order_they_arrive(tmp_path: Path) -> None:
+    made = Blueprint(config_of("small_environments:Bandit"))
+    weights, log = weights_of(made), logging.getLogger("test")
+    for order in ((5, 9), (9, 5)):
+        directory = RunDirectory.create(tmp_path, "test")
+        writers = [BestPolicy(made, directory, log) for _ in order]  # each evaluator has its own
+        for writer, turn in zip(writers, order, strict=True):
+            writer.offer(weights, turn, updates=turn, env_steps=turn, mean_return=3.0, episodes=4)
+        kept = best_policy(directory.best)
+        assert kept is not None
+        assert kept.update == 5

@@ -13,14 +13,14 @@ import pytest
 from small_trainer import LIMIT_S, config_of, weights_of
 
 from hive.config import Config
-from hive.records import RunDirectory, list_checkpoints, read_jsonl
-from hive.runtime import Actor, Inlet, Topology
+from hive.records import RunDirectory, best_policy, list_checkpoints, read_jsonl
+from hive.runtime import Actor, Bytes, Inlet, Topology
 from hive.runtime.memory.status import read_status
 from hive.runtime.supervise.accounting import holds
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.schemes import build
 from hive.testing import run_inline
-from hive.workers import Blueprint, Evaluation, EvaluationDue, LearnerActor
+from hive.workers import Blueprint, Evaluation, EvaluationDue, EvaluatorActor, LearnerActor
 
 EVERY_FOUR = {"evaluation__every": "{updates=4}", "evaluation__episodes": 3, "evaluation__envs": 2}
 NEVER_ENDS: dict[str, Any] = {"env": "OneState", "run__steps": 512, **EVERY_FOUR}
@@ -107,7 +107,7 @@ def until_recorded(file: str) -> Callable[[Topology], None]:
 
 
 def test_turns_are_evaluated_at_the_configured_interval(tmp_path: Path) -> None:
-    run = train(tmp_path, change=patiently, **EVERY_FOUR)
+    run = train(tmp_path, evaluation__wait="true", **EVERY_FOUR)
     lines = run.evaluations()
     assert [(line["turn"], line["updates"], line["steps"]) for line in lines] == [
         (turn, turn, 16 * turn) for turn in (4, 8, 12, 16)
@@ -120,8 +120,44 @@ def test_turns_are_evaluated_at_the_configured_interval(tmp_path: Path) -> None:
     assert "evaluations_skipped" not in run.counters("learner-0")
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_run_that_waits_makes_every_evaluation_and_the_same_ones(tmp_path: Path, workers: int) -> None:
+    """The evaluators are slowed down until the run would have skipped most of them; the weights stay the same."""
+    values = {**EVERY_FOUR, "evaluation__every": "{updates=1}", "evaluation__wait": "true"}
+
+    class Slow(EvaluatorActor):
+        async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
+            for _ in range(100 * (due.turn % 3)):  # later ones end before earlier ones
+                await asyncio.sleep(0)
+            return await super()._play(due, weights)
+
+    def slowly(topology: Topology) -> None:
+        topology["evaluator"].cls = Slow
+
+    fast, slow = train(tmp_path, **values), train(tmp_path, change=slowly, evaluation__workers=workers, **values)
+    found = [{line["turn"]: line["mean_return"] for line in run.evaluations()} for run in (fast, slow)]
+    assert found[0] == found[1]
+    assert list(found[0]) == list(range(1, 17))
+    best = [best_policy(run.directory.best) for run in (fast, slow)]
+    assert best[0] is not None
+    assert best[1] is not None
+    assert best[0].update == best[1].update == max(found[0], key=lambda turn: (found[0][turn], -turn))
+    assert fast.outcome.digest == slow.outcome.digest
+    assert "evaluations_skipped" not in slow.counters("learner-0")
+
+
+def test_a_checkpoint_waits_for_the_evaluations_before_it(tmp_path: Path) -> None:
+    """So that a run resumed from it lacks none of them."""
+    run = train(tmp_path, evaluation__wait="true", evaluation__workers=2, checkpoint__every="{updates=8}", **EVERY_FOUR)
+    texts = [text for kind, text in run.events if kind == "saved"]
+    assert [text.split()[1] for text in texts] == ["000008", "000016"]
+    saved = {c.update: (c.path / "DONE").stat().st_mtime for c in list_checkpoints(run.directory.checkpoints)}
+    made = {line["turn"]: line["t"] for line in run.evaluations()}
+    assert max(made[4], made[8]) <= saved[8] + 0.001
+
+
 def test_they_are_metrics_too(tmp_path: Path) -> None:
-    run = train(tmp_path, change=patiently, **EVERY_FOUR)
+    run = train(tmp_path, evaluation__wait="true", **EVERY_FOUR)
     names = {f"evaluation/{name}" for name in RESULT}
     found = [line for line in read_jsonl(run.directory.metrics_file) if names & line.keys()]
     assert [line["steps"] for line in found] == [64, 128, 192, 256]
@@ -136,7 +172,7 @@ def test_the_weights_are_those_of_the_turn(tmp_path: Path, workers: int) -> None
     """An evaluation of the checkpoint of the same turn, with the turn's number, gives the same result."""
     run = train(
         tmp_path,
-        change=patiently,
+        evaluation__wait="true",
         checkpoint__every="{updates=4}",
         checkpoint__keep=9,
         gradients__workers=workers,

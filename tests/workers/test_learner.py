@@ -596,3 +596,15 @@ def test_each_group_has_its_own_learning_rate_and_norm() -> None:
     steps = before - state.parameters
     np.testing.assert_allclose(steps[ACTOR], 0.1 * 2 / 4, rtol=1e-3)
     np.testing.assert_allclose(steps[CRITIC], 0.01 * 2 / 12, rtol=1e-3)
+
+
+def test_only_an_update_that_is_not_finite_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other error of the network is a mistake in a program, which must not train nothing for hours."""
+    state = State(A2CConfig())
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise NetworkError("clipped by another method")
+
+    monkeypatch.setattr(state.learner.network, "apply_gradients_to_global_network", refuse)
+    with pytest.raises(NetworkError, match="clipped by another method"):
+        state.turn(gradient(4, 1))

@@ -15,6 +15,7 @@ from small_trainer import LIMIT_S, config_of
 from hive.errors import RecordError
 from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl, writing_checkpoint
 from hive.records.atomic import check_folder
+from hive.records.run_warnings import warnings_of
 from hive.records.weights import load_weights
 from hive.runtime import Actor, Board, Outlet, Publication, Topology
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
@@ -193,6 +194,77 @@ def test_messages_left_at_the_end_are_written(tmp_path: Path) -> None:
     fixture = RecorderFixture(tmp_path)
     fixture.run([0, 1, 2, 3], Slow, virtual=True)  # the source waits for its last acknowledgements
     assert [line["updates"] for line in read_jsonl(fixture.directory.metrics_file)] == [0, 1, 2, 3]
+
+
+class ByHand(Source):
+    """Requests turn 1 as a checkpoint, then again as `hive save` does, then turns 2 to 4 as checkpoints."""
+
+    async def run(self) -> None:
+        for version, by_hand in ((1, False), (1, True), (2, False), (3, False), (4, False)):
+            if self.weights.latest < version:
+                self.publish(version)
+            while not self.weights.board.hold(0, version):
+                await asyncio.sleep(0)
+            self.optimizer_state.board.hold(0, version)
+            await self.checkpoints.send(CheckpointDue(version, False, 10, 1.0, by_hand=by_hand))
+        while not self.weights.board.hold(0, 4):
+            await asyncio.sleep(0)
+        self.end_run("all is said")
+
+
+def test_a_checkpoint_that_was_saved_by_hand_outlives_newer_ones(tmp_path: Path) -> None:
+    fixture = RecorderFixture(tmp_path, checkpoint__keep=1)
+    fixture.run([], source_of=ByHand)
+    assert fixture.checkpoints() == ["000001", "000004"]
+    assert (fixture.directory.checkpoints / "000001" / "KEEP").exists()
+
+
+class Breaking:
+    """A sink that fails at its first record."""
+
+    def __init__(self, folder: Path) -> None:
+        pass
+
+    def write(self, record: object) -> None:
+        raise OSError("its disk is gone")
+
+    def close(self) -> None:
+        pass
+
+
+class Unclosable(Breaking):
+    def write(self, record: object) -> None:
+        pass
+
+    def close(self) -> None:
+        raise ValueError("not now")
+
+
+@pytest.mark.parametrize(
+    ("sink", "fault"),
+    [
+        ("test_recorder:Breaking", "is dropped: OSError: its disk is gone"),
+        ("test_recorder:Unclosable", "did not close: ValueError: not now"),
+        ("no_such_module:Sink", "is dropped: there is no module `no_such_module`"),
+    ],
+)
+def test_a_sink_that_fails_is_a_warning_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, fault: str
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    events: list[dict[str, Any]] = []
+
+    def listen(supervisor: Supervisor) -> None:
+        supervisor.effects.journal = Journal(
+            lambda kind, text, fields: events.append({"kind": kind, **fields}), lambda *of: ""
+        )
+
+    fixture = RecorderFixture(tmp_path, record__sinks=["jsonl", "csv", sink])
+    assert fixture.run([1, 2, 3], watch=listen).state == "finished"
+    (warning,) = warnings_of(events).values()
+    assert (warning.kind, warning.last_steps) == ("sink failed", None)
+    assert warning.text.startswith(f"the sink `{sink}` {fault}")
+    assert len([*read_jsonl(fixture.directory.metrics_file)]) == 3
 
 
 class Insistent(Source):

@@ -32,7 +32,7 @@ from hive.runtime.actor.ports import InPort, OutPort, ports_of
 from hive.runtime.memory.status import PROGRESS_SCORE, PROGRESS_STEPS, WAIT_IN, Status
 from hive.runtime.wire.messages import Tree
 
-__all__ = ["Actor", "ActorContext", "Handle", "endpoint", "endpoints_of"]
+__all__ = ["Actor", "ActorContext", "Handle", "endpoint", "endpoints_of", "target_of"]
 
 ENDPOINT = "__hive_endpoint__"  # the attribute that `endpoint` sets on a method
 CALL_DEADLINE_S = 5.0  # default deadline of a call: longer than a healthy endpoint takes, short enough to notice a hang
@@ -200,3 +200,8 @@ class Handle:
             known = ", ".join(sorted(endpoints_of(self._cls))) or "none"
             raise AttributeError(f"`{self._name}` has no endpoint `{method}`; it has: {known}")
         return lambda *arguments, **options: self.call(method, *arguments, **options)
+
+
+def target_of(handle: Handle) -> tuple[str, type[Actor]]:
+    """Return the name and the class of the actor that a handle refers to."""
+    return handle._name, handle._cls

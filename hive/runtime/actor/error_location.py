@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from hive.paths import current_folder
+
 __all__ = [
     "HIVE",
     "describe",
@@ -112,8 +114,8 @@ def _last_foreign(lines: Sequence[tuple[str, int]]) -> str:
     file, line = max(reversed(lines), key=lambda at: _foreign(at[0]), default=("", 0))
     if not _foreign(file):
         return ""
-    path, here = Path(file), Path.cwd()
-    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
+    path, here = Path(file), current_folder()
+    return f"{path.relative_to(here) if here and path.is_relative_to(here) else path}:{line}"
 
 
 def _foreign(file: str) -> int:

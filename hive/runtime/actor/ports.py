@@ -55,7 +55,7 @@ P = TypeVar("P", bound="Port[Any]")
 class Port(Generic[M]):
     """Base of all ports. `message` is the message type; `line` is the bound end of the channel, None before.
 
-    `carriers`: the carriers that its channel may have.
+    `carriers`: the carriers that its channel may have. `module`: that of the class which declares it.
 
     Raises TopologyError for a type that is not a Message.
     """
@@ -68,11 +68,11 @@ class Port(Generic[M]):
             raise TopologyError(f"a port carries a hive.Message class, not {message!r}")
         self.message = message
         self.optional = optional
-        self.name = ""
+        self.name = self.module = ""
         self.line: Any = None
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        self.name, self.module = name, owner.__module__
 
     def bind(self: P, line: Any) -> P:
         """Return a copy of this declaration that sends or receives through `line`."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import importlib
 import logging
 import os
@@ -23,12 +22,8 @@ from typing import Any
 import uvloop
 
 from hive.errors import HiveError
-from hive.records import (
-    RunDirectory,
-    open_log,
-    write_json,
-)
-from hive.records.crash import StartFailure
+from hive.records import RunDirectory, open_log
+from hive.records.crash import write_failure
 from hive.runtime.actor.error_location import describe
 from hive.runtime.process.fork_server import Build
 from hive.runtime.process.forked import BuildError, ForkedProcesses
@@ -140,11 +135,6 @@ async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Out
         await control.close()
 
 
-def _write_failure(directory: RunDirectory, error: HiveError, traceback: str = "") -> None:
-    failure = StartFailure(str(error), error.hint, error.exit_code, traceback)
-    write_json(directory.failure_file, dataclasses.asdict(failure))
-
-
 def _conclude_failed(run: LiveRun, error: Exception) -> int:
     """Conclude a run that could not start, or whose supervisor raised an error; return the exit code."""
     trace, run.concluded = error.traceback if isinstance(error, BuildError) else "", True
@@ -154,7 +144,7 @@ def _conclude_failed(run: LiveRun, error: Exception) -> int:
         error = HiveError(f"the supervisor failed: {kind}: {text}", hint=f"the report is in {report}" if report else "")
     run.event("failed", str(error))
     with contextlib.suppress(HiveError):  # a full disk must not prevent the summary, for which room is reserved
-        _write_failure(run.directory, error, trace)
+        write_failure(run.directory, error, trace)
     run.conclude_unstarted(error)
     return error.exit_code
 
@@ -168,7 +158,7 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
         run = LiveRun(directory)
     except HiveError as error:
         with contextlib.suppress(HiveError):  # a full disk
-            _write_failure(directory, error)
+            write_failure(directory, error)
         return error.exit_code
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

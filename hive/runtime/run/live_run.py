@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from hive.records import (
     RunFacts,
     Summary,
     best_facts,
+    earlier_wall_s,
     list_checkpoints,
     newest_checkpoint,
     open_log,
@@ -44,6 +45,9 @@ from hive.records import (
     write_resume_point,
     write_run_facts,
 )
+from hive.records.checkpoints import Checkpoint
+from hive.records.crash import write_failure
+from hive.records.documents import parse_object
 from hive.records.regular import read_regular
 from hive.records.run_warnings import (
     DIRECTORY_REMOVED,
@@ -76,6 +80,7 @@ __all__ = ["LiveRun"]
 
 # Signal that ends the run -> the `stop_reason` of its summary.
 STOPPING_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+SCALED_RUN = "`hive scale` changed it"  # why a run with stages is not exact
 HOST_ANSWER_S = 3.0  # deadline of an answer of another host: below that of a view (hive.runtime.run.control)
 LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events
 
@@ -91,6 +96,7 @@ class LiveRun:
         self.config: Config = load_config(directory.resolved_file)
         self.clock = RealClock()
         self.started = time.time()
+        self.earlier_s = earlier_wall_s(directory)
         self.events = JsonlWriter(directory.events_file)
         self.log = open_log(directory.log_file("supervisor"), "supervisor", self.config.record.log_level.upper())
         self.socket_folder = make_socket_folder(directory.path)
@@ -103,6 +109,8 @@ class LiveRun:
         self.next_config: Config | None = None  # config of the next stage
         self.previous_config: Config | None = None  # config of the previous stage
         self.refused = ""  # error of the last change that failed
+        self.inexact_plan: Sequence[str] = ()  # why the topology of this stage is not exact
+        self.was_set = False  # whether `hive set` has changed a key
         self.concluded = False  # whether the run ends, so that its socket folder is needed no more
         self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
         self.kept = KeptDirectory(directory)
@@ -271,6 +279,7 @@ class LiveRun:
                     hint=f"its topology has no actor with an endpoint `{CHANGE}`",
                 )
         self.event("set", description(self.config, changed))
+        self.was_set = True
         self.config = changed
         write_bytes(self.directory.resolved_file, content)
         self.kept.remember()
@@ -317,7 +326,9 @@ class LiveRun:
         self._write_config(self.next_config)
         newest = newest_checkpoint(self.directory.checkpoints, refused=self.log.warning)
         if newest is not None:  # None if the stage ended before its first turn
-            write_resume_point(self.directory, newest.update, exact=False)
+            assert self.previous_config is not None
+            changed = self.previous_config.differences(self.next_config)
+            write_resume_point(self.directory, newest.update, why=SCALED_RUN, changed=changed, wall_s=self.earlier_s)
         self.stage += 1
         self.supervisor = None
 
@@ -350,7 +361,7 @@ class LiveRun:
             "refused": self.refused,
             "run": self.directory.name,
             "pid": os.getpid(),
-            "started": self.started,
+            "started": self.started - self.earlier_s,  # views show the time since then
             "steps": self.config.run.steps,
             "pausing": self._pausing(),
             "warnings": [warning.data for warning in self.warnings.values()],
@@ -379,6 +390,7 @@ class LiveRun:
         )
         journal = Journal(self.event, self.crash)
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
+        self.inexact_plan = plan.inexact
         if self.requested is not None:
             self.supervisor.request(self.requested[0], at_once=self.at_once)
         watching = asyncio.ensure_future(self.watch_folders())
@@ -389,10 +401,12 @@ class LiveRun:
 
     def conclude(self, outcome: Outcome) -> None:
         """Log the end of the run, then write summary.json as the last file."""
+        if self.restores(outcome):
+            return
         self.concluded = True
         self.keep_folders()
         self.end_warnings()
-        results, run = outcome.results, self.config.run
+        results, run, inexact = self._results(outcome), self.config.run, self.why_inexact(outcome)
         steps = int(results.get("env_steps", 0))
         frames = int(results.get("frames", steps))
         mean_return = results.get("mean_return_100", math.nan)
@@ -402,14 +416,16 @@ class LiveRun:
             state=outcome.state,
             stop_reason=outcome.reason,
             seed=run.seed,
-            exact=outcome.exact and outcome.state == "finished" and self.exact_so_far(),
+            exact=not inexact,
+            inexact=inexact,
             env_steps=steps,
             frames=frames if frames != steps else None,
             updates=int(results.get("updates", 0)),
             episodes=int(results.get("episodes", 0)),
             mean_return_100=mean_return if math.isfinite(mean_return) else None,
             started=self.started,
-            wall_s=time.time() - self.started,
+            wall_s=time.time() - self.started + self.earlier_s,
+            earlier_s=self.earlier_s,
             train_s=results.get("train_s", 0.0),
             first_steps=int(results.get("first_steps", 0)),
             weights_sha256=outcome.digest,
@@ -427,6 +443,43 @@ class LiveRun:
         self.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})
         summary.write(self.directory.summary_file)
 
+    def _results(self, outcome: Outcome) -> Mapping[str, float]:
+        """Return the counters of the run: those of its checkpoint if it failed before its actors could report any."""
+        resumed = self._resumed()
+        if resumed is None or outcome.results.get("updates"):
+            return outcome.results
+        state, mean = resumed.state, resumed.mean_return
+        counters = {"env_steps": state.get("env_steps", 0), "updates": state.get("updates", resumed.update)}
+        return {**outcome.results, **counters, **({} if mean is None else {"mean_return_100": mean})}
+
+    def _resumed(self) -> Checkpoint | None:
+        """Return the checkpoint that this run was resumed from; None for a new run, and if it is gone."""
+        with contextlib.suppress(RecordError):
+            if (point := read_resume_point(self.directory)) is not None:
+                saved = list_checkpoints(self.directory.checkpoints)
+                return next((one for one in saved if one.update == point.update), None)
+        return None
+
+    def restores(self, outcome: Outcome) -> bool:
+        """Write the previous summary again, and the error to failure.json, if a resumed run failed without an update.
+
+        The result of the run is then still the previous one. Return whether that is so.
+        """
+        before, resumed = parse_object(self.previous_summary), self._resumed()
+        if outcome.state != "failed" or self.stage or before is None or resumed is None:
+            return False
+        updates = resumed.state.get("updates", resumed.update)
+        if before.get("updates") != updates or outcome.results.get("updates", 0) > updates:
+            return False
+        self.concluded = True
+        error = HiveError(f"{outcome.error}\n{outcome.frames}".rstrip(), hint=self.failure_hint(outcome))
+        with contextlib.suppress(HiveError):  # a full disk must not prevent the summary
+            write_failure(self.directory, error)
+        self.event("ended", f"{outcome.state}: {outcome.reason}; the summary is that from before", {})
+        self.directory.release()
+        write_bytes(self.directory.summary_file, self.previous_summary)
+        return True
+
     def failure_hint(self, outcome: Outcome) -> str:
         """Return the hint for a failed run: the actor's own hint, where the report is, and how to resume."""
         saved = list_checkpoints(self.directory.checkpoints)
@@ -435,13 +488,23 @@ class LiveRun:
         lines += [f"`hive resume {self.directory.name}` continues from update {saved[-1].update:,}"] if saved else []
         return "; ".join(lines)
 
-    def exact_so_far(self) -> bool:
-        """Return whether the run's modes are deterministic and any checkpoint it was resumed from was exact."""
+    def why_inexact(self, outcome: Outcome) -> list[str]:
+        """Return why a run with the same seed may end with other weights, one text for each cause; [] if none can."""
+        causes = [*self.config.inexact, *self.inexact_plan]
         try:
             resumed = read_resume_point(self.directory)
-        except RecordError:
-            return False  # it cannot be known, and the summary must still be written
-        return self.config.exact and (resumed is None or resumed.exact)
+            causes += [resumed.why or "it was resumed"] if resumed and not resumed.exact else []
+        except RecordError as error:
+            causes.append(str(error))  # it cannot be known, and the summary must still be written
+        if restarted := [name for name, n in outcome.restarts.items() if n]:
+            causes.append(f"restarted: {', '.join(restarted)}")
+        causes += [SCALED_RUN] if self.stage and SCALED_RUN not in causes else []
+        causes += ["`hive set` changed it"] if self.was_set else []
+        if outcome.state != "finished":
+            causes.append(f"it has not reached its goal: {outcome.state}")
+        elif not outcome.exact and not causes:
+            causes.append("its goal was judged at a time, not at an update")
+        return causes
 
     @contextmanager
     def signals(self) -> Iterator[None]:

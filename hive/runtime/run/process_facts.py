@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hive.cores import cores
+
 __all__ = ["ProcessFacts", "ProcessPoller"]
 
 TICKS = os.sysconf("SC_CLK_TCK")  # clock ticks per second, the unit of times in /proc
@@ -32,22 +34,28 @@ class ProcessPoller:
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self.proc = proc
         self.before: dict[int, tuple[float, int, int]] = {}  # pid -> (t, start time, ticks used)
-        self.cores = os.sched_getaffinity(0)
+        self.affinity = os.sched_getaffinity(0)
+        self.cores = cores()
         self.idle: tuple[int, int] | None = None  # ticks of these cores: (idle, total)
 
     def cores_busy(self) -> float | None:
-        """Return how many of the cores available to this process were busy since the last call; None at the first."""
+        """Return how many of the cores available to this process were busy since the last call; None at the first.
+
+        Also None under a CPU quota, which is used up by the programs in the same control group alone.
+        """
+        if self.cores < len(self.affinity):
+            return None
         try:
             lines = (self.proc / "stat").read_text().splitlines()
         except OSError:
             return None
-        ours = {f"cpu{core}" for core in self.cores}
+        ours = {f"cpu{core}" for core in self.affinity}
         times = [[int(n) for n in words[1:9]] for words in map(str.split, lines) if words and words[0] in ours]
         idle, total = sum(ticks[3] + ticks[4] for ticks in times), sum(map(sum, times))
         before, self.idle = self.idle, (idle, total)
         if before is None or total <= before[1]:
             return None
-        return len(self.cores) * (1 - (idle - before[0]) / (total - before[1]))
+        return self.cores * (1 - (idle - before[0]) / (total - before[1]))
 
     def facts(self, pids: Iterable[int], t: float) -> dict[int, ProcessFacts]:
         """Return the facts of those processes that exist, by pid. `t` is the time now, in seconds of any clock."""

@@ -35,7 +35,7 @@ class Plan(Message):
     """A topology as data.
 
     The summary shows the counters `results` of the actor `results_actor`, and the sha256 of the first `digest_bytes` of
-    the board `digest_segment`; either name may be "".
+    the board `digest_segment`; either name may be "". `inexact`: why two runs with the same seed may differ.
     """
 
     actors: tuple[PlanActor, ...]
@@ -45,6 +45,7 @@ class Plan(Message):
     results: tuple[str, ...]
     digest_segment: str
     digest_bytes: int
+    inexact: tuple[str, ...] = ()
 
     @functools.cached_property
     def processes(self) -> dict[str, list[int]]:

@@ -14,6 +14,7 @@ from hive.runtime.actor.actor import endpoints_of
 from hive.runtime.actor.ports import ports_of
 from hive.runtime.carriers.boards import Board
 from hive.runtime.carriers.carrier import PlanChannel, PlanSegment
+from hive.runtime.topology.exactness import why_inexact
 from hive.runtime.topology.groups import Channel, Group
 from hive.runtime.topology.plan import Plan, PlanActor, check_cycles
 from hive.runtime.wire.messages import type_set
@@ -60,7 +61,9 @@ def make_plan(
     numbers = {actor.name: number for number, actor in enumerate(actors)}
     planned = [_plan_channel(channel, channels, numbers) for channel in channels.values()]
     segments = tuple(segment for _, needs in planned for segment in needs)
-    plan = Plan(actors, tuple(made for made, _ in planned), segments, *results, *_digest_segment(channels, *digest))
+    summary = *results, *_digest_segment(channels, *digest)
+    inexact = why_inexact(groups, channels, digest[0])
+    plan = Plan(actors, tuple(made for made, _ in planned), segments, *summary, inexact)
     check_cycles(plan)
     return plan
 

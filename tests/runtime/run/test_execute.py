@@ -59,6 +59,6 @@ def test_a_full_disk_does_not_prevent_the_summary(directory: RunDirectory, monke
     def full(*arguments: Any) -> None:
         raise RecordError("no space left")
 
-    monkeypatch.setattr(execute, "write_json", full)
+    monkeypatch.setattr(execute, "write_failure", full)
     assert execute.run_forked(directory, None) == 1  # type: ignore[arg-type]
     assert run_state(directory) == "failed"

@@ -47,7 +47,7 @@ def test_a_process_that_is_gone_is_forgotten(tmp_path: Path) -> None:
 
 def test_only_available_cores_are_counted(tmp_path: Path) -> None:
     poller = ProcessPoller(tmp_path)
-    poller.cores = {0, 2}
+    poller.affinity, poller.cores = {0, 2}, 2
     idle = "cpu{} 0 0 0 {} 0 0 0 0 0 0\n"
     (tmp_path / "stat").write_text("cpu 9 9 9 9 9 9 9 9\n" + "".join(idle.format(n, 0) for n in range(3)))
     assert poller.cores_busy() is None
@@ -55,6 +55,8 @@ def test_only_available_cores_are_counted(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text(lines)
     assert poller.cores_busy() == 1.5
     assert poller.cores_busy() is None  # no time has gone by
+    poller.cores = 1  # a quota, which only the programs of its control group use up
+    assert poller.cores_busy() is None
 
 
 def test_without_a_proc_nothing_is_known(tmp_path: Path) -> None:

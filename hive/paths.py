@@ -1,0 +1,35 @@
+"""Paths as users write them: `~` where no shell has replaced it, and relative ones in a folder that was deleted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hive.errors import UsageError
+
+__all__ = ["check_current_folder", "current_folder", "user_path"]
+
+
+def user_path(text: str | os.PathLike[str]) -> Path:
+    """Return a path that a user has written, with `~` and `~name` replaced, as units of systemd and Dockerfiles need.
+
+    Raises UsageError if there is no such user or no home folder.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"`{text}`: {str(error).rstrip('.').lower()}", hint="write the whole path") from None
+
+
+def current_folder() -> Path | None:
+    """Return the current folder; None if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
+
+
+def check_current_folder() -> None:
+    """Raise UsageError if the current folder was deleted: relative paths lead nowhere, and no process can start."""
+    if current_folder() is None:
+        raise UsageError("the current folder was deleted", hint="change to another folder, then repeat the command")
