@@ -16,7 +16,19 @@ TESTS = ROOT / "tests"
 
 # A package may import only from those to its left. `testing` has the runtime's rank, but production must not use it.
 ORDER = (
-    *("printable", "errors", "native", "clock", "declared", "cores", "paths", "config", "records", "runtime", "testing"),
+    *(
+        "printable",
+        "errors",
+        "native",
+        "clock",
+        "declared",
+        "cores",
+        "paths",
+        "config",
+        "records",
+        "runtime",
+        "testing",
+    ),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
     *("algorithms", "workers", "hosts", "tuning", "schemes", "facades", "monitor", "web", "comparison", "cli"),
 )
