@@ -183,6 +183,7 @@ class AtariVector:
         self, vector: NativeVector | PythonVector, games: Games | Sequence[Any], options: AtariOptions
     ) -> None:
         self.count = vector.count
+        self.environments = vector.environments
         self._vector = vector
         self._games = games
         self._clips = options.clip_rewards

@@ -27,6 +27,7 @@ from hive.envs.episodes import Episodes
 from hive.envs.infos import Infos
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
+from hive.envs.spaces import spaces_of
 from hive.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,11 +53,14 @@ class NativeVector:
         if mode not in ("NextStep", "SameStep"):
             raise ConfigError(f"the vectorised class of `{id}` does not reset itself", hint='set env.vector = "python"')
         self.count = vector.num_envs
+        self.environments = [vector]
         self._vector = vector
         self._resets_in_next_step = mode == "NextStep"
-        self._checks = Checks(id, observation_spec(id, vector.single_observation_space))
+        observations, actions = spaces_of(id, vector, "single_")
+        self.observation, self.action = observation_spec(id, observations), action_spec(id, actions)
+        self._checks = Checks(id, self.observation)
         self._infos = Infos(self._checks, info)
-        self._convert = action_converter(action_spec(id, vector.single_action_space))
+        self._convert = action_converter(self.action)
         self._episodes = Episodes(self._checks, self.count, resets_in_next_step=self._resets_in_next_step)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
