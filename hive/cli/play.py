@@ -20,6 +20,7 @@ from hive.cli.select_run import chosen_run, say_default
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory
 from hive.records.documents import failure
+from hive.records.return_text import return_text
 
 __all__ = ["add_play"]
 
@@ -69,7 +70,7 @@ def run_play(options: argparse.Namespace) -> int:
     def ended(episode: Episode) -> None:
         nonlocal number
         number += 1
-        print(f"episode {number}: return {episode.episode_return:.1f}, {episode.length:,} steps", flush=True)
+        print(f"episode {number}: return {return_text(episode.episode_return)}, {episode.length:,} steps", flush=True)
 
     title = f"hive play {run.name} {checkpoint_name(run, checkpoint)}"
     how = {"episodes": options.episodes, "seed": seed, "sample": options.sample}

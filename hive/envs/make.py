@@ -106,7 +106,11 @@ def make_environment(
         environment = call("environment", id, f"`{id}`", lambda: found(**options))
     if not isinstance(environment, gymnasium.Env):
         raise _no_environment(id, environment)
-    return wrapped(id, environment, wrappers)
+    try:
+        return wrapped(id, environment, wrappers)
+    except EnvironmentFailed:
+        spaces_of(id, environment)  # a space that is missing inside explains more
+        raise
 
 
 def _no_environment(id: str, built: Any) -> EnvironmentFailed:

@@ -55,13 +55,7 @@ def wrapped(
         name, arguments = (wrapper, {}) if isinstance(wrapper, str) else (wrapper["name"], _arguments(wrapper))
         what = f"`{id}` with the wrapper `{name}`"
         constructor = functools.partial(_find(name), environment, **arguments)
-        try:
-            result = call("wrapper", name, what, constructor, ARGUMENTS)
-        except EnvironmentFailed:
-            from hive.envs.spaces import spaces_of  # imports this module
-
-            spaces_of(id, environment)  # a space that is missing inside explains more
-            raise
+        result = call("wrapper", name, what, constructor, ARGUMENTS)
         if not isinstance(result, gymnasium.Env):
             kind = type(result).__name__
             raise EnvironmentFailed(

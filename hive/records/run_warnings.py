@@ -19,6 +19,7 @@ __all__ = [
     "NOT_SAVED",
     "OF_SUPERVISOR",
     "RECOVERED",
+    "RUNNING_STATISTICS",
     "SOCKETS_REMOVED",
     "WARNING",
     "RunWarning",
@@ -31,6 +32,7 @@ WARNING = "warning"  # kind of the event with which a warning begins
 DIRECTORY_REMOVED = "run directory removed"  # it ends when the directory has a checkpoint again, if it had one before
 SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next look
 OF_SUPERVISOR = (DIRECTORY_REMOVED, SOCKETS_REMOVED)  # warnings of the supervisor
+RUNNING_STATISTICS = "statistics in environments"  # a warning of a collector; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 RECOVERED = "recovered"  # kind of the event with which it ends
 

@@ -31,7 +31,16 @@ from hive.records import (
     writing_checkpoint,
 )
 from hive.records.replay_chunks import RowsToSave
-from hive.records.run_warnings import NOT_SAVED, OF_SUPERVISOR, RECOVERED, WARNING, RunWarning, active, warnings_of
+from hive.records.run_warnings import (
+    NOT_SAVED,
+    OF_SUPERVISOR,
+    RECOVERED,
+    RUNNING_STATISTICS,
+    WARNING,
+    RunWarning,
+    active,
+    warnings_of,
+)
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
@@ -80,22 +89,24 @@ class Recorder(Actor):
         self.sinks = RunSinks(blueprint.config, self.directory, self.log.warning)
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
+        self.judged_steps = 0  # environment steps of the last line of metrics
         self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
         self.unsaved = False  # whether the last checkpoint could not be written
         self.writing = asyncio.Lock()  # one checkpoint at a time: that with a replay memory lets other tasks run
 
     async def setup(self) -> None:
         """Judge the metrics of earlier incarnations and of the run that is resumed."""
-        steps = 0
         for line in read_jsonl(self.directory.metrics_file):
             if {"steps", "updates", "seconds"} <= line.keys():  # else the line is damaged
-                steps = line["steps"]
-                self.health.judge(steps, line["updates"], line["seconds"], line)
+                self.judged_steps = line["steps"]
+                self.health.judge(self.judged_steps, line["updates"], line["seconds"], line)
         logged = {warning.kind for warning in active(warnings_of(read_jsonl(self.directory.events_file)).values())}
         self.unsaved = NOT_SAVED in logged
-        logged -= {NOT_SAVED, *OF_SUPERVISOR}  # not the ones that metrics tell
+        logged -= {NOT_SAVED, RUNNING_STATISTICS, *OF_SUPERVISOR}  # not the ones that metrics tell
         held = self.health.active
-        self._log_warnings([held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), steps)
+        self._log_warnings(
+            [held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), self.judged_steps
+        )
 
     async def run(self) -> None:
         await asyncio.gather(
@@ -138,6 +149,7 @@ class Recorder(Actor):
 
     def _write(self, message: Metrics) -> None:
         began, ended = self.health.judge(message.env_steps, message.updates, message.seconds, message.values)
+        self.judged_steps = message.env_steps
         self._log_warnings(began, [warning.kind for warning in ended], message.env_steps)
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
 
@@ -184,6 +196,7 @@ class Recorder(Actor):
             await self._checkpoint(due)
         if self.best is not None:
             self._compare(self.best)
+        self._log_warnings(self.health.at_end(self.judged_steps), [], self.judged_steps)
         await self._save()
         await super().drain()
 
