@@ -184,7 +184,7 @@ def _reward_warnings(done: Examination, config: Config, origin: str) -> list[str
         size = f"{np.abs(rewards).max():g}"
         remedy = "set network.normalize_rewards = true"
         if config.replay_shape is not None:  # its steps would be normalised by statistics of another time
-            remedy = "scale them in a wrapper, for example gymnasium.wrappers.TransformReward"
+            remedy = "scale them in a custom wrapper (env.wrappers)"
         found.append(f"`{config.env.id}`: rewards up to {size} are large; {remedy}")
     return found
 

@@ -76,18 +76,14 @@ class Examination:
 def statistics_text(found: RunningStatistics, normalizes: bool) -> tuple[str, str]:
     """Return what is wrong with a running mean in an environment, and what to do instead."""
     values = found.of or "observations or rewards"
-    harm = {
-        "rewards": "so the mean return is that of scaled rewards, and differs from the returns of evaluations",
-    }.get(found.of, "so a loaded policy and evaluations see other numbers than the policy in training")
+    harm = "so a loaded policy and evaluations see other numbers than the policy in training"
+    if found.of == "rewards":
+        harm = "so the mean return is that of scaled rewards, and each environment and evaluation has another scale"
     cause = f"`{found.layer}` keeps a running mean of {values} in each environment, which no checkpoint has, {harm}"
     keys = [KEYS[found.of]] if found.of else [*KEYS.values()]
     if normalizes:
         return cause, f"leave it out and set {' or '.join(f'{key} = true' for key in keys)}"
-    return cause, f"scale {values} by constants instead, for example with gymnasium.wrappers.Transform{_class(found)}"
-
-
-def _class(found: RunningStatistics) -> str:
-    return "Reward" if found.of == "rewards" else "Observation"
+    return cause, f"scale {values} by constants instead, in a custom wrapper (env.wrappers)"
 
 
 def examine(

@@ -215,7 +215,7 @@ def test_what_a_replay_memory_refuses_is_not_advised(place: Place) -> None:
     done = place.hive("check", "--env", "large_in_check:Env", "-s", "run.scheme=dqn")
     assert done.code == 0
     assert "network.normalize_rewards" not in done.out
-    assert "rewards up to 1000 are large; scale them in a wrapper" in done.out
+    assert "rewards up to 1000 are large; scale them in a custom wrapper" in done.out
 
 
 def test_a_topology_needs_no_config(place: Place) -> None:
