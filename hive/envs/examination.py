@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.checks import as_array
+from hive.envs.loading import close
 from hive.envs.make import limit_advice, limit_of_class, make_environment, make_native, takes_native
 from hive.envs.native_vector import NativeVector
 from hive.envs.observation import at_path, leaves_of
@@ -47,6 +48,7 @@ class Examination:
     episodes: int = 0
     problems: dict[str, int] = field(default_factory=dict)
     failure: EnvironmentFailed | None = None  # what ended it, and would end a run
+    close_error: str = ""  # what `close` raised
     declared_limit: int | None = None  # max_episode_steps
     limit_advice: str = ""  # how to limit episodes
     frame_skip: int = 1  # frames per step
@@ -65,6 +67,11 @@ class Examination:
         """
         found = [f"`{id}`: {count:,} of {self.observations:,} {text}" for text, count in self.problems.items()]
         found += [f"`{id}`: {'; '.join(statistics_text(one, normalizes))}" for one in self.statistics]
+        if self.close_error:
+            found.append(
+                f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "
+                "ports, may remain"
+            )
         if self.failure is None and not self.episodes and (self.declared_limit or 0) <= self.steps:
             found.append(
                 f"`{id}`: no episode ended in {self.steps:,} steps of random actions, and without an end there is no "
@@ -112,8 +119,7 @@ def examine(
     except EnvironmentFailed as error:
         done.failure = error
     finally:
-        with contextlib.suppress(Exception):
-            vector.close()
+        done.close_error = next(filter(None, map(close, vector.environments)), "")
     return done
 
 
@@ -140,7 +146,7 @@ def vector_of_one(
     try:
         return _JudgedVector(with_names(id, wrappers), environment, info, done)
     except BaseException:
-        environment.close()
+        close(environment)
         raise
 
 

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hive.envs.actions import action_spec
-from hive.envs.loading import call, import_module
+from hive.envs.loading import call, close, import_module
 from hive.envs.observation import observation_spec
 from hive.envs.spaces import OLD_PACKAGE, is_old, spaces_of
 from hive.envs.spec import EnvironmentSpec
@@ -222,7 +222,7 @@ def describe(
         observations, actions = spaces_of(id, environment, prefix)
         return EnvironmentSpec(id, observation_spec(id, observations), action_spec(id, actions), limit, skip)
     finally:
-        environment.close()
+        close(environment)
 
 
 def limit_advice(id: str, wrappers: Sequence[WrapperConfig] = (), preset: str = "none", kind: str = "auto") -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hive.envs.actions import action_spec, choices_of
+from hive.envs.loading import close
 from hive.envs.make import NO_OPTIONS, make_environment, takes_native
 from hive.envs.observation import BESIDE_MASK, MASK_KEY, Path
 from hive.errors import EnvironmentFailed
@@ -105,7 +106,7 @@ def info_has_mask(id: str, options: Mapping[str, Any] = NO_OPTIONS) -> bool:
             mask = environment.reset(seed=0)[1].get(MASK_KEY)
             return mask is not None and np.size(mask) == sum(choices)
     finally:
-        environment.close()
+        close(environment)
     return False
 
 

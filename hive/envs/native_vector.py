@@ -25,6 +25,7 @@ from hive.envs.actions import action_converter, action_spec
 from hive.envs.checks import Checks, at
 from hive.envs.episodes import Episodes
 from hive.envs.infos import Infos
+from hive.envs.loading import close
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
 from hive.envs.spaces import spaces_of
@@ -96,7 +97,7 @@ class NativeVector:
 
     def close(self) -> None:
         """Close the environment."""
-        self._vector.close()
+        close(self._vector)
 
     def _last_observations(self, info: Any) -> Any:
         if "final_obs" not in info:

@@ -20,6 +20,7 @@ from hive.envs.actions import action_converter, action_spec, each_action
 from hive.envs.checks import Checks
 from hive.envs.episodes import Episodes
 from hive.envs.infos import Infos
+from hive.envs.loading import close
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
 from hive.envs.spaces import spaces_of
@@ -71,7 +72,7 @@ class PythonVector:
     def close(self) -> None:
         """Close every environment."""
         for environment in self.environments:
-            environment.close()
+            close(environment)
 
     def _step_each(self, actions: NDArray[Any]) -> list[Any]:
         """Call every `step` and return what they returned."""

@@ -53,7 +53,7 @@ def unrepeatable(
         vectors = []
         for _ in range(2):
             vectors.append(vector_of_one(*asked, done=Examination()))
-            stack.callback(_close, vectors[-1])
+            stack.callback(vectors[-1].close)
         one, other = vectors
         try:
             first = _play(one, steps, time.monotonic() + limit_s / 3)
@@ -64,11 +64,6 @@ def unrepeatable(
         except EnvironmentFailed as error:
             return f"it failed when it was reset with a seed that had been used before: {error}"
     return ""
-
-
-def _close(vector: NativeVector | PythonVector) -> None:
-    with contextlib.suppress(Exception):  # its results do not depend on it
-        vector.close()
 
 
 def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list[Step]:

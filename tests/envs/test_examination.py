@@ -232,6 +232,18 @@ def test_a_reset_without_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "def reset(self, *, seed=None, options=None)" in failure.hint
 
 
+def test_an_environment_that_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stays(Says):
+        def close(self) -> None:
+            raise AttributeError("viewer")
+
+    done = examined(monkeypatch, Stays(GOOD, terminates=4))
+    assert done.failure is None
+    (warning,) = done.warnings("mine:Env")
+    assert warning.startswith("`mine:Env`: its close raised AttributeError: viewer ")
+    PythonVector("mine:Env", [Stays(GOOD)]).close()  # a run goes on
+
+
 def test_actions_are_independent_of_the_environments_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     class Guess(Says):
         action_space = spaces.Discrete(9)
