@@ -37,6 +37,8 @@ OLD_RESULT = (
     "the old package gym had other results: return (observation, {}) from reset, and divide `done` of step into "
     "`terminated`, at the goal or a failure, and `truncated`, at a time limit"
 )
+ONE_REWARD = "return float(reward) from step"
+SEVERAL_REWARDS = "combine its parts into one number, for example in a custom wrapper (env.wrappers)"
 NO_SEED = "define `def reset(self, *, seed=None, options=None)` and begin it with `super().reset(seed=seed)`"
 SHOWN_LENGTH = 60  # maximum characters of a reward in an error
 
@@ -88,7 +90,8 @@ class Checks:
             for index, reward in enumerate(rewards):
                 if not _store_rewards([reward], np.zeros(1, np.float32)):
                     number = isinstance(reward, (float, np.floating))  # any other type is wrong in every step
-                    hint = "look for a division by zero" if number else "return float(reward) from step"
+                    hint = "look for a division by zero" if number else ONE_REWARD
+                    hint = SEVERAL_REWARDS if as_array(reward).size > 1 else hint
                     what = f"the reward {short(reward)}, expected a finite number"
                     raise self.violation(what, index, not_finite=number, hint=hint)
             raise self.violation(f"{len(rewards)} rewards, expected {len(out)}")
