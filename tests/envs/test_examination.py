@@ -204,6 +204,7 @@ def test_an_examination_fails_where_a_collector_fails(monkeypatch: pytest.Monkey
     ("result", "text", "hint"),
     [
         ((GOOD, np.array([1.0]), False, False, {}), "the reward array([1.]), expected a finite num", "float(reward)"),
+        ((GOOD, np.zeros(3), False, False, {}), "the reward array([0., 0., 0.]), expected a finite", "into one number"),
         (
             (GOOD, 1.0, False, {}),
             "4 values from step, expected (observation, reward, terminated, tru",
