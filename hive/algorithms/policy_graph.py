@@ -257,7 +257,8 @@ def _free(name: str, taken: set[str]) -> str:
 def _observed(spec: ArraySpec, taken: set[str]) -> Port:
     """Return the input for an observation or a part of it, as the environment returns it."""
     part = spec if isinstance(spec, ObservationPart) else None
-    name, path = _free(part.name if part and part.path else "observation", taken), part.path if part else ()
+    # ONNX has no input without a name: a part that is called "" gets that of a whole observation.
+    name, path = _free((part.name if part else "") or "observation", taken), part.path if part else ()
     if spec.counts:
         shape = () if len(spec.counts) == 1 else (len(spec.counts),)
         return Port(name, shape, "int64", "observation", path)

@@ -37,6 +37,7 @@ from hive.config import Config, load_config
 from hive.config.values import toml_text
 from hive.errors import ActorFailed, HiveError, UsageError
 from hive.paths import user_path
+from hive.printable import printable
 from hive.records import Summary, read_jsonl
 from hive.runtime import Topology
 from hive.runtime.actor.error_location import place_in
@@ -134,14 +135,14 @@ def run_check(options: argparse.Namespace) -> int:
         lag = {"lag": None if lags is None else lag_data(lags)}
         videos = {"evaluation.videos": unrecorded} if unrecorded else {}
         exact = {"inexact": [*config.inexact, *plan.inexact]}
-        print(json.dumps(_as_data(plan) | exact | lag | _trial_data(tried, examined, config.env.id) | videos, indent=2))
-        return 0
+        print(json.dumps(_as_data(plan) | exact | lag | _trial_data(tried, examined, config) | videos, indent=2))
+        return 0 if examined is None or examined.failure is None else examined.failure.exit_code
     if unrecorded:
         print(f"warning: evaluation.videos: {unrecorded}")
     if tried is not None and options.round_trip is not None:
         print(hidden_line(config, options.round_trip / 1e3, tried["updates"], tried["train_s"]))
     if tried is not None:
-        _print_trial(tried, examined, options, config.env.id, config.run.steps)
+        _print_trial(tried, examined, options, config)
     return 0
 
 
@@ -186,48 +187,51 @@ def exact_lines(config: Config, plan: Plan) -> list[str]:
 
 
 def _print_trial(
-    tried: Mapping[str, Any], examined: Examination | None, options: argparse.Namespace, environment: str, goal: int
+    tried: Mapping[str, Any], examined: Examination | None, options: argparse.Namespace, config: Config
 ) -> None:
     """Print the results of the trial and of the environment's examination, and the command that starts the run.
 
-    goal: run.steps.
+    Raises EnvironmentFailed for what the environment did that would end the run.
     """
+    environment = config.env.id
     done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
     print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")
     if examined is not None:
         ended = f"{examined.episodes:,} episode{'s' * (examined.episodes != 1)} ended"
         print(f"random actions in `{environment}`: {examined.steps:,} steps, {ended}")
         if examined.frame_skip > 1:
-            print(frames_text(examined.frame_skip, goal))
-        for warning in examined.warnings(environment):
-            print(f"warning: {warning}")
+            print(frames_text(examined.frame_skip, config.run.steps))
+        for warning in examined.warnings(environment, normalizes=config.replay_shape is None):
+            print(f"warning: {printable(warning)}")
+        if examined.failure is not None:
+            raise examined.failure
     words = ["hive", "up", *([str(options.config)] if options.config else [])]
     words += ["--topology", options.topology] if options.topology else []
     words += [word for text in options.set for word in ("-s", text)]
     print(f"next: {shlex.join(words)}")
 
 
-def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, environment: str) -> dict[str, Any]:
+def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, config: Config) -> dict[str, Any]:
     """Return the results for JSON. It has no entry for parts of the check that were not made."""
     data: dict[str, Any] = {} if tried is None else {"tried": tried}
     if examined is not None:
-        warnings = examined.warnings(environment)
+        warnings = examined.warnings(config.env.id, normalizes=config.replay_shape is None)
         counts = {"steps": examined.steps, "episodes": examined.episodes, "frame_skip": examined.frame_skip}
-        data["environment"] = {**counts, "warnings": warnings}
+        error = {} if examined.failure is None else {"error": str(examined.failure)}
+        data["environment"] = {**counts, "warnings": warnings, **error}
     return data
 
 
-def _examine(config: Config) -> Examination | None:
-    """Play one environment of the config with random actions; None for a class that only steps many at once."""
-    from hive.envs import examine, takes_native, wrappers_of
+def _examine(config: Config) -> Examination:
+    """Play one environment of the config with random actions."""
+    from hive.envs import examine, wrappers_of
 
     env = config.env
-    if env.preset == "none" and takes_native(env.id, env.vector, wrappers_of(env), options=env.options):
-        return None
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
-        return examine(env.id, env.options, wrappers_of(env), env.preset, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
+        asked = env.id, env.options, wrappers_of(env), env.preset
+        return examine(*asked, kind=env.vector, info=env.info, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
     finally:
         limit.cancel()
 

@@ -52,7 +52,6 @@ def check_environment(options: argparse.Namespace) -> int:
         examine,
         needed_wrappers,
         preset_for,
-        takes_native,
         unrepeatable,
         wrappers_of,
     )
@@ -65,31 +64,31 @@ def check_environment(options: argparse.Namespace) -> int:
     env, spec = given.env, configured_spec(given.env)
     config, origin = (given, str(options.config)) if options.config else _chosen(spec, options.env, sets)
     facts: dict[str, Any] = _spaces(spec)
-    warnings: list[str] = []
-    if env.preset == "none" and takes_native(env.id, env.vector, wrappers_of(env), options=env.options):
-        warnings.append(f"`{env.id}` is only stepped as a vectorised class, so its episodes were not examined")
-    else:
-        asked = env.id, env.options, wrappers_of(env), env.preset
-        done = examine(*asked, steps=STEPS, limit_s=LIMIT_S)
-        facts |= _played(done, spec)
-        warnings += done.warnings(env.id) + _reward_warnings(done, config, origin)
-        if not done.failure:
-            facts |= _compiled(env, spec)
-            differs = unrepeatable(*asked, steps=REPEATED_STEPS, limit_s=LIMIT_S)
-            facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
-            warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
+    asked = env.id, env.options, wrappers_of(env), env.preset
+    done = examine(*asked, kind=env.vector, info=env.info, steps=STEPS, limit_s=LIMIT_S)
+    facts |= _played(done, spec)
+    normalizes = config.replay_shape is None
+    warnings = done.warnings(env.id, normalizes=normalizes) + _reward_warnings(done, config, origin)
+    if done.failure is None:
+        facts |= _compiled(env, spec)
+        differs = unrepeatable(*asked, kind=env.vector, steps=REPEATED_STEPS, limit_s=LIMIT_S)
+        facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
+        warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
     if spec.frame_skip > 1:
         facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
     facts |= _use(config, origin, spec)
     if options.json:
-        print(json.dumps({"environment": env.id, "facts": facts, "warnings": warnings}, indent=2))
-        return 0
+        error = {} if done.failure is None else {"error": str(done.failure), "hint": done.failure.hint}
+        print(json.dumps({"environment": env.id, "facts": facts, "warnings": warnings, **error}, indent=2))
+        return 0 if done.failure is None else done.failure.exit_code
     print(f"environment `{printable(env.id)}`")
     width = max(map(len, facts)) + 2
     for name, text in facts.items():
         print(f"  {name:<{width}}{printable(text)}")
     for warning in warnings:
-        print(f"warning: {warning}")
+        print(f"warning: {printable(warning)}")
+    if done.failure is not None:  # what would end a run
+        raise done.failure
     if options.config or not options.set:  # `hive init` takes no overrides
         following = ["hive", "check", str(options.config)] if options.config else ["hive", "init", options.env]
         print(f"next: {shlex.join(following)}")
@@ -114,7 +113,9 @@ def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, st
     if scheme in schemes:
         settings, origin = reasoned(schemes[scheme].keys, id, scheme), f"{TUNED}{schemes[scheme].source}"
     else:
-        settings = settings_by_spaces(spec, scheme, plain.env.preset, info_has_mask=info_has_mask(id))
+        settings = settings_by_spaces(
+            spec, scheme, plain.env.preset, info_has_mask=info_has_mask(id, plain.env.options)
+        )
         origin = "chosen by the spaces"
     chosen = [f"{setting.name}={toml_text(setting.value)}" for setting in settings]
     return load_config("run.toml", [f"run.scheme={scheme}", *chosen, *sets], text=""), origin
@@ -197,7 +198,10 @@ def _reward_warnings(done: Examination, config: Config, origin: str) -> list[str
     scaled = config.network.normalize_rewards or (config.env.preset == "atari" and _clips(config.env.options))
     if len(rewards) and np.abs(rewards).max() > LARGE_REWARD and not scaled and not origin.startswith(TUNED):
         size = f"{np.abs(rewards).max():g}"
-        found.append(f"`{config.env.id}`: rewards up to {size} are large; set network.normalize_rewards = true")
+        remedy = "set network.normalize_rewards = true"
+        if config.replay_shape is not None:  # its steps would be normalised by statistics of another time
+            remedy = "scale them in a custom wrapper (env.wrappers)"
+        found.append(f"`{config.env.id}`: rewards up to {size} are large; {remedy}")
     return found
 
 

@@ -30,6 +30,7 @@ from hive.errors import UsageError
 from hive.paths import user_path
 from hive.printable import obeyed, printable
 from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, run_state
+from hive.records.return_text import return_text
 
 if TYPE_CHECKING:
     from hive.algorithms import Policy
@@ -213,7 +214,7 @@ def recorded(
 def described(video: Recording) -> str:
     """Return one line about a video: `pole.mp4: 10.0 s, 1 episode, return 500.0`."""
     count = len(video.episodes)
-    returns = ", ".join(f"{episode.episode_return:.1f}" for episode in video.episodes)
+    returns = ", ".join(return_text(episode.episode_return) for episode in video.episodes)
     what = f"{count} episode{'s' * (count != 1)}" + (f", return{'s' * (count != 1)} {returns}" if count else "")
     cut = "" if video.whole else "; it ends at its limit of pictures, in the middle of an episode"
     return f"{video.path}: {video.pictures / video.fps:.1f} s, {what}{cut}"
@@ -245,14 +246,15 @@ def checkpoint_name(run: RunDirectory, checkpoint: Checkpoint) -> str:
 
 def _cells(run: RunDirectory, checkpoint: Checkpoint, results: tuple[Evaluation, list[Evaluation]]) -> list[str]:
     played, _ = results
-    interval = "" if math.isnan(played.interval) else f" ± {played.interval:.1f}"
+    interval = "" if math.isnan(played.interval) else f" ± {return_text(played.interval)}"
     return [
         run.name,
         checkpoint_name(run, checkpoint),
         f"{played.env_steps:,}",
         str(played.episodes),
-        f"{played.mean_return:.1f}{interval}",
-        *(f"{value:.1f}" for value in (played.deviation, played.min, played.max, played.mean_length)),
+        f"{return_text(played.mean_return)}{interval}",
+        *map(return_text, (played.deviation, played.min, played.max)),
+        f"{played.mean_length:.1f}",
     ]
 
 

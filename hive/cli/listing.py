@@ -29,6 +29,7 @@ from hive.records import (
     run_state,
 )
 from hive.records.documents import json_text
+from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
 from hive.runtime.run.control import OtherProtocol, open_run
 
@@ -118,8 +119,8 @@ def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> Non
                 row["name"],
                 row["state"],
                 f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
-                _number(row["mean_return_100"]),
-                _number(row["best"] and row["best"]["mean_return"]),
+                return_text(row["mean_return_100"]),
+                return_text(row["best"] and row["best"]["mean_return"]),
                 _seconds(row["wall_s"]),
                 *([str(Path(row["path"]).parent)] if where else []),
             )

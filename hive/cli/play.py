@@ -21,6 +21,7 @@ from hive.errors import UsageError
 from hive.paths import user_path
 from hive.records import Checkpoint, RunDirectory
 from hive.records.documents import failure
+from hive.records.return_text import return_text
 
 __all__ = ["add_play"]
 
@@ -70,7 +71,7 @@ def run_play(options: argparse.Namespace) -> int:
     def ended(episode: Episode) -> None:
         nonlocal number
         number += 1
-        print(f"episode {number}: return {episode.episode_return:.1f}, {episode.length:,} steps", flush=True)
+        print(f"episode {number}: return {return_text(episode.episode_return)}, {episode.length:,} steps", flush=True)
 
     title = f"hive play {run.name} {checkpoint_name(run, checkpoint)}"
     how = {"episodes": options.episodes, "seed": seed, "sample": options.sample}

@@ -36,7 +36,7 @@ from hive.cli.session_source import source_of
 from hive.cli.starting import RETRY_S, run_quietly
 from hive.cli.up import launch
 from hive.config import Config, render
-from hive.config.values import toml_key, toml_text
+from hive.config.values import toml_key, toml_setting
 from hive.errors import ActorFailed, HiveError, TopologyError
 from hive.records import RunDirectory, Summary
 from hive.runtime.run.control import open_run
@@ -179,19 +179,30 @@ def _no_report(text: str) -> None:
 
 
 def _toml(tables: Mapping[str, Any], above: str = "") -> str:
-    """Return a mapping of tables as TOML. Values are not checked here but when the text is loaded."""
+    """Return a mapping of tables as TOML; the values are checked when the text is loaded.
+
+    Raises ConfigError for values that TOML cannot hold.
+    """
     lines: list[str] = []
     for key, value in tables.items():
         name = f"{above}{toml_key(key)}"
         if isinstance(value, Mapping) and (not above or any(isinstance(item, Mapping) for item in value.values())):
             plain = {k: v for k, v in value.items() if not isinstance(v, Mapping)}
-            lines += [f"[{name}]", *(f"{toml_key(k)} = {toml_text(v)}" for k, v in plain.items())]
+            lines += [f"[{name}]", *(_line(name, k, v) for k, v in plain.items())]
             inner = {k: v for k, v in value.items() if isinstance(v, Mapping)}
             for k, v in inner.items():
-                lines += [f"[{name}.{toml_key(k)}]", *(f"{toml_key(a)} = {toml_text(b)}" for a, b in v.items())]
+                table = f"{name}.{toml_key(k)}"
+                lines += [f"[{table}]", *(_line(table, a, b) for a, b in v.items())]
         else:
-            lines.append(f"{name} = {toml_text(value)}")
+            lines.append(f"{name} = {toml_setting(name, value)}")
     return "\n".join(lines)
+
+
+def _line(table: str, key: Any, value: Any) -> str:
+    """Return one line of a table. Raises ConfigError for a key that is no string, and as `toml_setting`."""
+    if not isinstance(key, str):
+        toml_setting(table, {key: value})
+    return f"{toml_key(key)} = {toml_setting(f'{table}.{toml_key(key)}', value)}"
 
 
 def _reference(function: Callable[..., Any], inline: bool) -> tuple[str, str | None]:

@@ -18,6 +18,7 @@ from hive.cli.starting import run_quietly
 from hive.cli.tune import recorded_sets
 from hive.errors import UsageError
 from hive.records import Summary
+from hive.records.return_text import return_text
 
 __all__ = ["run_seeds", "seeds_of"]
 
@@ -56,7 +57,7 @@ def run_seeds(given: Path | None, overrides: list[str], seeds: list[int]) -> int
             break
     if len(done) > 1:
         returns = [s.mean_return_100 for s in done if s.mean_return_100 is not None]
-        mean = f"{statistics.median(returns):.1f}" if returns else "–"
+        mean = return_text(statistics.median(returns) if returns else None)
         steps = statistics.median(summary.env_steps for summary in done)
         seconds = statistics.median(summary.wall_s for summary in done)
         print(ROW.format("", "median", "", f"{steps:,.0f}", "", mean, f"{seconds:.1f}"))
@@ -64,6 +65,6 @@ def run_seeds(given: Path | None, overrides: list[str], seeds: list[int]) -> int
 
 
 def _row(seed: str, name: str, summary: Summary) -> str:
-    mean = "–" if summary.mean_return_100 is None else f"{summary.mean_return_100:.1f}"
+    mean = return_text(summary.mean_return_100)
     counts = f"{summary.env_steps:,}", f"{summary.updates:,}"
     return ROW.format(seed, name, summary.state, *counts, mean, f"{summary.wall_s:.1f}")

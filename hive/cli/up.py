@@ -53,6 +53,7 @@ from hive.records import (
     list_checkpoints,
     run_state,
 )
+from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning
 from hive.runtime.actor.error_location import signal_name
 from hive.runtime.run.control import ControlClient, open_run
@@ -388,7 +389,7 @@ def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:
         return f"{summary.ending} · {summary.wall_s:.1f} s"
     rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
     updates = f", {summary.updates:,} updates" if summary.updates else ""
-    mean = "–" if summary.mean_return_100 is None else f"{summary.mean_return_100:.1f}"
+    mean = return_text(summary.mean_return_100)
     return f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s, {rate}"
 
 
@@ -404,4 +405,4 @@ def _best_line(best: Mapping[str, Any], name: str) -> str:
     by = "an evaluation" if best["by"] == "evaluation" else "100 training episodes"
     at = "" if best["steps"] is None else f", at {best['steps']:,} steps"
     measure = f"to measure it: hive eval {name} --which best"
-    return f"best policy: mean return {best['mean_return']:.1f} of {by}{at} · {measure}"
+    return f"best policy: mean return {return_text(best['mean_return'])} of {by}{at} · {measure}"

@@ -30,6 +30,7 @@ from hive.comparison.statistics import (
 )
 from hive.errors import UsageError
 from hive.monitor.series import RETURN
+from hive.records.return_text import return_text
 
 __all__ = [
     "Comparison",
@@ -290,8 +291,8 @@ def _cells(comparison: Comparison, index: int) -> list[str]:
         _listed(seeds),
         f"{_median([c.steps[-1] for c in curves]):,.0f}" if curves else NONE,
         f"{_median([c.seconds[-1] for c in curves]):,.1f}" if curves else NONE,
-        _listed([number(value) for value in row.finals]) or NONE,
-        NONE if row.iqm is None else number(row.iqm.value),
+        _listed([return_text(value) for value in row.finals]) or NONE,
+        NONE if row.iqm is None else return_text(row.iqm.value),
         NONE if row.iqm is None else ends(row.iqm),
     ]
     if len(comparison.rows) > 1:
@@ -316,16 +317,11 @@ def config_rows(comparison: Comparison) -> tuple[Sequence[str], list[list[str]]]
     return head, [[key, *map(value_text, values)] for key, values in comparison.differences.items()]
 
 
-def number(value: float) -> str:
-    """Return a value with as many decimals as its size needs."""
-    return f"{value:,.1f}" if abs(value) >= 10.0 or value == int(value) else f"{value:.3g}"
-
-
 def ends(interval: Interval, decimals: int | None = None) -> str:
     """Return "low to high", or a dash for an interval without ends."""
     if not math.isfinite(interval.low):
         return NONE
-    low, high = (number(v) if decimals is None else f"{v:.{decimals}f}" for v in (interval.low, interval.high))
+    low, high = (return_text(v) if decimals is None else f"{v:.{decimals}f}" for v in (interval.low, interval.high))
     return f"{low} to {high}"
 
 

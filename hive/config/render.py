@@ -12,7 +12,7 @@ from typing import Any
 from hive.config.keys import AUTO
 from hive.config.schema import Config
 from hive.config.syntax import CONFIG_BYTES
-from hive.config.values import toml_key, toml_text
+from hive.config.values import toml_key, toml_setting
 from hive.errors import ConfigError
 
 __all__ = ["render", "resolved", "sections"]
@@ -50,6 +50,6 @@ def sections(rows: Iterable[tuple[str, Any, str]]) -> str:
         if section != open_section:
             lines += [""] * bool(lines) + [f"[{section}]"]
             open_section = section
-        setting = f"# {name} is not set" if value is None else f"{toml_key(name)} = {toml_text(value)}"
+        setting = f"# {name} is not set" if value is None else f"{toml_key(name)} = {toml_setting(name, value)}"
         lines.append(f"{setting:<{COMMENT_COLUMN - 1}} # {comment}")
     return "\n".join(lines) + "\n"

@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from hive.errors import ConfigError
 from hive.printable import printable
 
-__all__ = ["closest", "free_fault", "is_integer", "is_number", "shown", "toml_key", "toml_text"]
+__all__ = ["closest", "free_fault", "is_integer", "is_number", "shown", "toml_key", "toml_setting", "toml_text"]
 
 INTEGER_BITS = 64  # size of integers that every TOML parser supports; Python's accepts any number of digits
 VALUE_DEPTH = 8  # maximum nesting in a free table: deeper nesting is a mistake, and recursion needs a limit
@@ -57,12 +58,57 @@ def toml_text(value: Any) -> str:
         case int():
             return f"{value:_}"
         case float():
-            return repr(value)
+            return repr(float(value))  # of NumPy's subclass too
         case list() | tuple():
             return f"[{', '.join(map(toml_text, value))}]"
         case dict():
-            return f"{{{', '.join(f'{toml_key(key)} = {toml_text(item)}' for key, item in value.items())}}}"
+            if all(isinstance(key, str) for key in value):
+                return f"{{{', '.join(f'{toml_key(key)} = {toml_text(item)}' for key, item in value.items())}}}"
     raise TypeError(f"no TOML for {type(value).__name__}")
+
+
+def toml_setting(name: str, value: Any) -> str:
+    """Return the value of the key `name` as TOML. Raises ConfigError, which names the part that TOML cannot hold."""
+    try:
+        return toml_text(value)
+    except TypeError:
+        place, part = _unwritable(name, value)
+    kind = part.__name__ if isinstance(part, type) else type(part).__name__
+    what = "None" if part is None else f"the class {kind}" if isinstance(part, type) else f"a value of type {kind}"
+    raise ConfigError(
+        f"{printable(place)}: {what} cannot be written into a config, which every run keeps", hint=_instead(part)
+    )
+
+
+def _unwritable(name: str, value: Any) -> tuple[str, Any]:
+    """Return the first part of `value` that TOML cannot hold, and its name below `name`."""
+    parts: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                return f"{name}, its key {key!r}", key
+        parts = ((f"{name}.{toml_key(key)}", item) for key, item in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((f"{name}[{number}]", item) for number, item in enumerate(value))
+    for place, item in parts:
+        try:
+            toml_text(item)
+        except TypeError:
+            return _unwritable(place, item)
+    return name, value
+
+
+def _instead(part: Any) -> str:
+    """Return what to give instead of a value that TOML cannot hold."""
+    if part is None:
+        return "leave the key out: the default of the constructor is used"
+    if callable(part):
+        return 'give its name, such as "package.module:Class", and import it where it is used'
+    if hasattr(part, "tolist"):  # arrays and numbers of NumPy and torch
+        return "give value.tolist(), and convert it where it is used"
+    return (
+        "give strings, finite numbers, booleans, lists and dictionaries with string keys, and build it where it is used"
+    )
 
 
 def toml_key(key: str) -> str:

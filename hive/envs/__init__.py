@@ -15,13 +15,14 @@ from hive.envs.actions import (
 )
 from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
-from hive.envs.examination import Examination, examine
-from hive.envs.make import describe, make_environment, preset_for, takes_native
+from hive.envs.examination import Examination, examine, statistics_text
+from hive.envs.make import describe, limit_advice, make_environment, preset_for, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.seeding import runs_python, seed_globals
 from hive.envs.spec import EnvironmentSpec
+from hive.envs.statistics import Watched
 from hive.envs.vector import VectorEnvironment, make_vector
 from hive.envs.wrappers import needed_wrappers
 from hive.native import include_folder
@@ -40,6 +41,7 @@ __all__ = [
     "ObservationSpec",
     "StepRow",
     "VectorEnvironment",
+    "Watched",
     "action_converter",
     "check_evaluation",
     "choices_of",
@@ -51,6 +53,7 @@ __all__ = [
     "each_action",
     "examine",
     "include_folder",
+    "limit_advice",
     "make_environment",
     "make_vector",
     "needed_wrappers",
@@ -58,6 +61,7 @@ __all__ = [
     "runs_python",
     "seed_globals",
     "settings_by_spaces",
+    "statistics_text",
     "takes_native",
     "unrepeatable",
     "wrappers_of",

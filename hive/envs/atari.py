@@ -187,6 +187,7 @@ class AtariVector:
     ) -> None:
         self.count = vector.count
         self.runs_python = runs_python(vector)
+        self.environments = vector.environments
         self._vector = vector
         self._games = games
         self._clips = options.clip_rewards

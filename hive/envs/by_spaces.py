@@ -103,7 +103,8 @@ def _seen(one: ArraySpec) -> str:
 
 
 def _called(one: ArraySpec) -> str:
-    return f" (`{one.name}`)" if isinstance(one, ObservationPart) and one.path else ""
+    name = one.name or '""' if isinstance(one, ObservationPart) and one.path else ""
+    return f" (`{name}`)" if name else ""
 
 
 def _shows_image(one: ArraySpec) -> bool:

@@ -2,12 +2,14 @@
 
 The fast path handles a whole row at once: one native pass copies arrays of the usual types and checks their shapes and
 that every number is finite. If it refuses a row, NumPy converts the values and the same checks follow. Only if these
-fail too, the row is searched for the environment at fault, so that the error names it:
+fail too, the observations are stored one by one, so that none depends on its neighbours and the error names the
+environment at fault:
 `CartPole-v1 returned an observation of shape (5,), expected (4,) (env 3, step 1,204 of this collector)`.
 
-The checks of observations include the shape, finiteness and the kind of number (a float for a uint8 is refused, a
-float64 for a float32 is converted). They do not include the bounds of the observation space, because many environments
-exceed theirs.
+The checks of observations include the shape, finiteness and the kind of number: a float64 for a float32 is converted; a
+float, and an integer beyond 255, is refused for a uint8. Every element of a discrete space is accepted, whatever its
+type: True for Discrete(2). The checks do not include the bounds of other spaces, because many environments exceed
+theirs.
 """
 
 from __future__ import annotations
@@ -23,12 +25,22 @@ from hive import _native
 from hive.envs.observation import ArraySpec, MaskPart, ObservationPart, ObservationSpec
 from hive.envs.rows import FinalObservations
 from hive.errors import EnvironmentFailed
+from hive.printable import printable
 from hive.runtime.actor.error_location import is_interrupt, named
 
-__all__ = ["RESULTS", "Checks", "at", "fault_of", "store"]
+__all__ = ["RESULTS", "Checks", "as_array", "at", "fault_of", "short", "store"]
 
 RESULTS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
 """Method of a Gymnasium environment -> the tuple that it returns."""
+
+OLD_RESULT = (
+    "the old package gym had other results: return (observation, {}) from reset, and divide `done` of step into "
+    "`terminated`, at the goal or a failure, and `truncated`, at a time limit"
+)
+ONE_REWARD = "return float(reward) from step"
+SEVERAL_REWARDS = "combine its parts into one number, for example in a custom wrapper (env.wrappers)"
+NO_SEED = "define `def reset(self, *, seed=None, options=None)` and begin it with `super().reset(seed=seed)`"
+SHOWN_LENGTH = 60  # maximum characters of a reward in an error
 
 
 class Checks:
@@ -47,9 +59,12 @@ class Checks:
 
     def observations(self, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> None:
         """Write B observations into `out` [B, ...], of the spec's dtype. Raises EnvironmentFailed."""
-        if not store(self._spec, observations, out):
-            for index, observation in enumerate(observations):
-                self._observation(index, observation)
+        if store(self._spec, observations, out):
+            return
+        for index, observation in enumerate(observations):
+            self._observation(index, observation)
+            out[index % len(out)] = self._one[0]
+        if len(observations) != len(out):
             raise self.violation(f"{len(observations)} observations, expected {len(out)}")
 
     def batches(self, observations: Any, out: NDArray[Any]) -> None:
@@ -75,13 +90,18 @@ class Checks:
             for index, reward in enumerate(rewards):
                 if not _store_rewards([reward], np.zeros(1, np.float32)):
                     number = isinstance(reward, (float, np.floating))  # any other type is wrong in every step
-                    raise self.violation(f"the reward {reward!r}, expected a finite number", index, not_finite=number)
+                    hint = "look for a division by zero" if number else ONE_REWARD
+                    hint = SEVERAL_REWARDS if as_array(reward).size > 1 else hint
+                    what = f"the reward {short(reward)}, expected a finite number"
+                    raise self.violation(what, index, not_finite=number, hint=hint)
             raise self.violation(f"{len(rewards)} rewards, expected {len(out)}")
 
-    def violation(self, what: str, index: int | None = None, *, not_finite: bool = False) -> EnvironmentFailed:
+    def violation(
+        self, what: str, index: int | None = None, *, not_finite: bool = False, hint: str = ""
+    ) -> EnvironmentFailed:
         """Return the error for an environment that returned `what`, against its spaces or Gymnasium's interface."""
         text = f"{self._id} returned {what} {self._place(index)}"
-        return EnvironmentFailed(text, permanent=True, not_finite=not_finite)
+        return EnvironmentFailed(text, hint=hint, permanent=True, not_finite=not_finite)
 
     def raised(self, error: BaseException, method: str, index: int | None = None) -> EnvironmentFailed:
         """Return the error for an environment that raised `error` in `method`; the caller raises it from `error`.
@@ -93,7 +113,9 @@ class Checks:
             raise error
         if isinstance(error, EnvironmentFailed):  # hive's own wrappers say all themselves
             return EnvironmentFailed(f"{error} {self._place(index)}", hint=error.hint, permanent=error.permanent)
-        return EnvironmentFailed(f"{self._id} raised {named(error)} in {method} {self._place(index)}")
+        hint = NO_SEED if method == "reset" and isinstance(error, TypeError) and "'seed'" in str(error) else ""
+        text = f"{self._id} raised {named(error)} in {method} {self._place(index)}"
+        return EnvironmentFailed(text, hint=hint, permanent=bool(hint))
 
     def refused_action(self, text: str, index: int) -> EnvironmentFailed:
         """Return the error for an action that is not among the choices of a compiled environment."""
@@ -108,7 +130,8 @@ class Checks:
         got = f"an object of type {type(result).__name__}"
         if isinstance(result, tuple):
             got = f"{len(result)} values"
-        return self.violation(f"{got} from {method}, expected {RESULTS[method]}", index)
+        old = method == "reset" or (isinstance(result, tuple) and len(result) == 4)  # as in the old package gym
+        return self.violation(f"{got} from {method}, expected {RESULTS[method]}", index, hint=OLD_RESULT * old)
 
     def _place(self, index: int | None) -> str:
         env = "" if index is None else f"env {index}, "
@@ -160,6 +183,11 @@ def at(batches: Any, index: int) -> Any:
     return batches[index]
 
 
+def short(value: Any) -> str:
+    """Return a value of any type in one short line."""
+    return printable(" ".join(repr(value).split()), SHOWN_LENGTH)
+
+
 def _all_finite(array: NDArray[Any]) -> bool:
     """Whether a float array has no NaN and no infinity."""
     # The sum of squares is finite only if every element is: one pass, no temporary array. The sum may overflow, so a
@@ -171,21 +199,35 @@ def _store(spec: ArraySpec, observations: Sequence[Any] | NDArray[Any], out: NDA
     """Write arrays into `out` [B, ...]. Returns False if one violates the spec; `out` is then undefined."""
     if not spec.counts and _native.store_observations(observations, out):
         return True
-    try:
-        batch = np.asarray(observations)
-    except ValueError:  # the observations have different shapes
-        return False
+    batch = as_array(observations)
     if spec.counts:
         return _store_choices(spec, batch, out)
-    if batch.shape != out.shape or not np.can_cast(batch.dtype, out.dtype, "same_kind"):
+    if batch.shape != out.shape or not _converts(batch, out.dtype):
         return False
     out[...] = batch
     return spec.dtype == "uint8" or _all_finite(out)
 
 
+def as_array(values: Any) -> NDArray[Any]:
+    """Return values as an array; one of objects if they have different shapes or cannot be read."""
+    try:
+        return np.asarray(values)
+    except Exception:  # the `__array__` of any class: a tensor of torch that requires a gradient raises RuntimeError
+        return np.empty((), object)
+
+
+def _converts(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether an array can be stored as `dtype`: numbers of the same kind, and for bytes all integers from 0 to 255."""
+    if dtype == np.uint8 and array.dtype.kind in "iu":  # a list of integers becomes int64
+        return array.size == 0 or bool(array.min() >= 0 and array.max() <= 255)
+    return np.can_cast(array.dtype, dtype, "same_kind")
+
+
 def _store_choices(spec: ArraySpec, batch: NDArray[Any], out: NDArray[Any]) -> bool:
     rows = len(out)
-    if len(batch) != rows or batch.size != rows * len(spec.counts) or batch.dtype.kind not in "iu":
+    if batch.shape[:1] != (rows,) or batch.size != rows * len(spec.counts) or batch.dtype.kind not in "biuf":
+        return False
+    if batch.dtype.kind == "f" and not np.array_equal(batch, np.floor(batch)):  # MultiDiscrete contains whole floats
         return False
     elements = batch.reshape(rows, -1).astype(np.int64) - spec.firsts
     if (elements < 0).any() or (elements >= spec.counts).any():
@@ -224,10 +266,7 @@ def _mask_fault(part: MaskPart, observation: Any) -> tuple[str, bool]:
 
 
 def _store_rewards(rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float32]) -> bool:
-    try:
-        batch = np.asarray(rewards)
-    except ValueError:
-        return False
+    batch = as_array(rewards)
     if batch.shape != out.shape or batch.dtype.kind not in "biuf":
         return False
     out[...] = batch
@@ -236,10 +275,7 @@ def _store_rewards(rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float3
 
 def _fault(spec: ArraySpec, observation: Any, what: str) -> tuple[str, bool]:
     """Describe an array that `_store` has refused, called `what`; return the text and whether it is NaN or infinity."""
-    try:
-        array = np.asarray(observation)
-    except ValueError:
-        array = np.empty((), object)  # a list with elements of different shapes
+    array = as_array(observation)
     shape = spec.shape
     if spec.counts:
         shape = () if len(spec.counts) == 1 else (len(spec.counts),)
@@ -251,7 +287,9 @@ def _fault(spec: ArraySpec, observation: Any, what: str) -> tuple[str, bool]:
         limits = [f"{first} to {first + n - 1}" for n, first in zip(spec.counts, spec.firsts, strict=True)]
         kind = "an integer" if shape == () else "integers"
         return f"{what.replace('an ', 'the ', 1)} {observation!r}, expected {kind} from {', '.join(limits)}", False
-    if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+    if not _converts(array, np.dtype(spec.dtype)):
+        if array.dtype.kind == "i":
+            return f"{what} with {array[(array < 0) | (array > 255)][0]} in it, expected 0 to 255", False
         return f"{what} of {array.dtype}, expected {spec.dtype}", False
     # Numbers beyond 3.4e38 become infinities when they are converted to float32.
     return f"{what} with {'nan' if np.isnan(array).any() else 'inf'} in it", True

@@ -30,6 +30,8 @@ class CompiledVector:
     dtype: that of stored actions, int64 or float32. Raises EnvironmentFailed if the environment cannot be created.
     """
 
+    environments: Sequence[Any] = ()
+
     def __init__(
         self,
         id: str,

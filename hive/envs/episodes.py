@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.envs.checks import Checks
+from hive.envs.checks import Checks, short
 from hive.envs.rows import StepRow
 
 __all__ = ["Episodes"]
@@ -50,13 +50,26 @@ class Episodes:
         Returns the indices of environments whose episodes ended, and of those that were truncated, in ascending order.
         Raises EnvironmentFailed.
         """
-        ended = self._native.finish(rewards, terminated, truncated, row.native)
+        try:
+            ended = self._native.finish(rewards, terminated, truncated, row.native)
+        except Exception:  # of a truth value
+            self._check_truth(terminated, "terminated")
+            self._check_truth(truncated, "truncated")
+            raise
         if ended is None:
             terminated, truncated = self._flags(terminated, "terminated"), self._flags(truncated, "truncated")
             self._checks.rewards(rewards if isinstance(rewards, tuple) else np.atleast_1d(rewards), row.rewards)
             ended = self._native.finish(row.rewards, terminated, truncated, row.native)
             assert ended is not None, "the converted values have the types that the native pass handles"
         return ended
+
+    def _check_truth(self, flags: Flags, name: str) -> None:
+        """Raise EnvironmentFailed for a flag that is neither true nor false, as an array of two is."""
+        for index, flag in enumerate(flags):
+            try:
+                bool(flag)
+            except Exception as error:
+                raise self._checks.violation(f"`{name}` {short(flag)}, expected True or False", index) from error
 
     def _flags(self, flags: Flags, name: str) -> Flags:
         if isinstance(flags, tuple):

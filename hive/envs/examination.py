@@ -1,32 +1,39 @@
-"""Plays an environment with random actions and reports what hive accepts but its author probably did not intend.
+"""Plays an environment with random actions, by the code that collects rollouts, and reports what it did.
 
-Errors such as a wrong shape or NaN end a run (hive.envs.checks), and are reported too. The rest only costs time or
-learning: observations outside of their space, of another dtype or in lists, which are converted in every step, and
-episodes that never end, without which there are no returns. `hive check` prints it.
+The environment is stepped by the vector that a run would step it with, so what ends a run is found here with the same
+words: `failure`. What hive accepts but its author probably did not intend only costs time or learning, and is a
+warning: observations outside of their space, of another dtype or in lists, which are converted in every step; episodes
+that never end, without which there are no returns; and statistics that no checkpoint has. `hive check` prints both.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hive.envs.checks import fault_of, store
-from hive.envs.make import make_environment
-from hive.envs.observation import ObservationSpec, at_path, leaves_of, observation_spec
-from hive.envs.wrappers import WrapperConfig, limit_of, skip_of
-from hive.runtime.actor.error_location import named
+from hive.envs.checks import as_array
+from hive.envs.loading import close
+from hive.envs.make import limit_advice, limit_of_class, make_environment, make_native, takes_native
+from hive.envs.native_vector import NativeVector
+from hive.envs.observation import at_path, leaves_of
+from hive.envs.python_vector import PythonVector
+from hive.envs.random_actions import RandomActions
+from hive.envs.rows import StepRow
+from hive.envs.statistics import KEYS, RunningStatistics, Watched
+from hive.envs.wrappers import WrapperConfig, limit_of, skip_of, with_names
+from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
     import gymnasium
     from gymnasium.spaces import Box
 
-__all__ = ["Examination", "examine"]
+__all__ = ["Examination", "examine", "statistics_text", "vector_of_one"]
 
 
 @dataclass
@@ -37,35 +44,53 @@ class Examination:
     """
 
     steps: int = 0
-    observations: int = 0  # those of steps and resets
+    observations: int = 0  # those of steps and resets, where single environments are stepped
     episodes: int = 0
     problems: dict[str, int] = field(default_factory=dict)
-    failure: str = ""  # the exception that ended it
+    failure: EnvironmentFailed | None = None  # what ended it, and would end a run
+    close_error: str = ""  # what `close` raised
     declared_limit: int | None = None  # max_episode_steps
+    limit_advice: str = ""  # how to limit episodes
     frame_skip: int = 1  # frames per step
     rewards: list[float] = field(default_factory=list)  # of each step
     returns: list[float] = field(default_factory=list)  # of each episode that ended
     lengths: list[int] = field(default_factory=list)  # of each episode that ended, in steps
+    statistics: list[RunningStatistics] = field(default_factory=list)  # that the environment keeps
     step_s: float = 0.0  # time of all steps
     reset_s: float = 0.0  # time of all resets
     resets: int = 0
 
-    def warnings(self, id: str) -> list[str]:
-        """Return one sentence per problem, with its way out."""
+    def warnings(self, id: str, *, normalizes: bool = True) -> list[str]:
+        """Return one sentence per problem, with its way out.
+
+        normalizes: whether the algorithm can normalise observations and rewards itself (network.normalize_...).
+        """
         found = [f"`{id}`: {count:,} of {self.observations:,} {text}" for text, count in self.problems.items()]
-        if wrong := [reward for reward in self.rewards if not math.isfinite(reward)]:
+        found += [f"`{id}`: {'; '.join(statistics_text(one, normalizes))}" for one in self.statistics]
+        if self.close_error:
             found.append(
-                f"`{id}`: {len(wrong):,} of {self.steps:,} rewards are not finite: the first was {wrong[0]}, which "
-                "ends a run; look for a division by zero"
+                f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "
+                "ports, may remain"
             )
-        if self.failure:
-            found.append(f"`{id}`: {self.failure}")
-        elif not self.episodes and (self.declared_limit is None or self.declared_limit <= self.steps):
+        if self.failure is None and not self.episodes and (self.declared_limit or 0) <= self.steps:
             found.append(
                 f"`{id}`: no episode ended in {self.steps:,} steps of random actions, and without an end there is no "
-                "return; let `step` return terminated or truncated, or wrap it in gymnasium.wrappers.TimeLimit"
+                f"return; let `step` return terminated or truncated, or limit episodes: {self.limit_advice}"
             )
         return found
+
+
+def statistics_text(found: RunningStatistics, normalizes: bool) -> tuple[str, str]:
+    """Return what is wrong with a running mean in an environment, and what to do instead."""
+    values = found.of or "observations or rewards"
+    harm = "so a loaded policy and evaluations see other numbers than the policy in training"
+    if found.of == "rewards":
+        harm = "so the mean return is that of scaled rewards, and each environment and evaluation has another scale"
+    cause = f"`{found.layer}` keeps a running mean of {values} in each environment, which no checkpoint has, {harm}"
+    keys = [KEYS[found.of]] if found.of else [*KEYS.values()]
+    if normalizes:
+        return cause, f"leave it out and set {' or '.join(f'{key} = true' for key in keys)}"
+    return cause, f"scale {values} by constants instead, in a custom wrapper (env.wrappers)"
 
 
 def examine(
@@ -74,82 +99,138 @@ def examine(
     wrappers: Sequence[WrapperConfig] = (),
     preset: str = "none",
     *,
+    kind: str = "auto",
+    info: Sequence[str] = (),
     steps: int,
     limit_s: float,
 ) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
 
-    Actions and environment are seeded with 0. Raises the errors of `make_environment`. An exception in the environment
-    is part of the result.
+    kind, info: as for `make_vector`. The environment is seeded with 0, the actions are independent of it. Raises the
+    errors of `make_vector`. An error of the environment is part of the result.
     """
-    environment, done = make_environment(id, options, wrappers, preset), Examination()
-    done.declared_limit, done.frame_skip = limit_of(environment), skip_of(environment)
+    done = Examination()
+    vector = vector_of_one(id, options, wrappers, preset, kind, info, done=done)
+    done.limit_advice = limit_advice(id, wrappers, preset, kind)
+    watched = Watched(vector)
     try:
-        _play(environment, done, steps, time.monotonic() + limit_s)
-        environment.close()
-    except (Exception, SystemExit) as error:
-        done.failure = f"it raised {named(error)} after {done.steps:,} steps of random actions"
+        _play(vector, done, steps, time.monotonic() + limit_s, len(info))
+        done.statistics = watched.changed()
+    except EnvironmentFailed as error:
+        done.failure = error
+    finally:
+        done.close_error = next(filter(None, map(close, vector.environments)), "")
     return done
 
 
-def _play(environment: gymnasium.Env[Any, Any], done: Examination, steps: int, end_s: float) -> None:
-    from hive.envs.masks import random_action  # its import takes that of gymnasium
+def vector_of_one(
+    id: str,
+    options: Mapping[str, Any],
+    wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
+    kind: str = "auto",
+    info: Sequence[str] = (),
+    *,
+    done: Examination,
+) -> NativeVector | PythonVector:
+    """Build one environment, stepped as in a run, but with Python where a run takes its compiled form.
 
-    environment.action_space.seed(0)
-    space, seen = environment.observation_space, dict[str, str]()  # kind of a problem -> its sentence
-    spec = observation_spec(type(environment.unwrapped).__name__, space)
-    observation = _reset(environment, done, seed=0)
-    _judge(space, spec, observation, seen, done)
-    begun = 0  # number of the open episode's first step
-    while done.steps < steps and time.monotonic() < end_s:
-        action, before = random_action(environment, observation), time.perf_counter()
-        observation, reward, terminated, truncated, _ = environment.step(action)
-        done.step_s += time.perf_counter() - before
-        done.steps += 1
-        done.rewards.append(float(reward))
-        _judge(space, spec, observation, seen, done)
-        if terminated or truncated:
-            done.episodes += 1
-            done.lengths.append(done.steps - begun)
-            done.returns.append(sum(done.rewards[begun:]))
-            begun = done.steps
-            observation = _reset(environment, done)
-            _judge(space, spec, observation, seen, done)
+    done: gets what is observed, and times. Raises the errors of `make_vector`.
+    """
+    if preset == "none" and takes_native(id, kind, wrappers, options=options):
+        vectorised = make_native(id, options, 1)
+        done.declared_limit = limit_of_class(vectorised.spec)
+        return NativeVector(id, vectorised, info)
+    environment = make_environment(id, options, wrappers, preset)
+    done.declared_limit, done.frame_skip = limit_of(environment), skip_of(environment)
+    try:
+        return _JudgedVector(with_names(id, wrappers), environment, info, done)
+    except BaseException:
+        close(environment)
+        raise
 
 
-def _reset(environment: gymnasium.Env[Any, Any], done: Examination, seed: int | None = None) -> Any:
-    """Reset the environment, count it and return the observation."""
-    before = time.perf_counter()
-    observation = environment.reset(seed=seed)[0]
-    done.reset_s += time.perf_counter() - before
+def _play(vector: NativeVector | PythonVector, done: Examination, steps: int, end_s: float, infos: int) -> None:
+    """Play until the limits, and keep what the rows say."""
+    row = StepRow.allocate(vector.observation, 1, infos)
+    draw = RandomActions(vector.action, vector.observation.mask, seed=0)
+    vector.reset([0], row.observations)
     done.resets += 1
-    return observation
+    while done.steps < steps and time.monotonic() < end_s:
+        row.finals.count = 0
+        actions, before, resets_s = draw(row.observations), time.perf_counter(), done.reset_s
+        vector.step(actions, row)
+        done.step_s += time.perf_counter() - before - (done.reset_s - resets_s)
+        done.steps += 1
+        done.rewards.append(float(row.rewards[0]))
+        if length := int(row.episode_lengths[0]):
+            done.episodes += 1
+            done.resets += 1
+            done.lengths.append(length)
+            done.returns.append(float(row.episode_returns[0]))
 
 
-def _judge(
-    space: gymnasium.Space[Any], spec: ObservationSpec, observation: Any, seen: dict[str, str], done: Examination
-) -> None:
-    """Count the problems of all Boxes in an observation or, without any, what else `hive.envs.checks` refuses in it."""
+class _JudgedVector(PythonVector):
+    """One environment, whose observations are judged as they are returned and accepted, and whose resets are timed."""
+
+    def __init__(self, id: str, environment: gymnasium.Env[Any, Any], info: Sequence[str], done: Examination) -> None:
+        super().__init__(id, [environment], info)
+        self._space = environment.observation_space
+        self._done = done
+        self._returned: list[Any] = []  # observations that the vector has not accepted yet
+        self._seen: dict[str, str] = {}  # kind of a problem -> its sentence
+
+    def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
+        super().reset(seeds, observations)
+        self._judge()
+
+    def step(self, actions: NDArray[Any], row: StepRow) -> None:
+        super().step(actions, row)
+        self._judge()
+
+    def _step_each(self, actions: NDArray[Any]) -> list[Any]:
+        results = super()._step_each(actions)
+        self._returned.append(results[0][0] if isinstance(results[0], tuple) and results[0] else None)
+        return results
+
+    def _reset_one(self, index: int, seed: int | None) -> Any:
+        before = time.perf_counter()
+        try:
+            observation = super()._reset_one(index, seed)
+        finally:
+            self._done.reset_s += time.perf_counter() - before
+        self._returned.append(observation)
+        return observation
+
+    def _judge(self) -> None:
+        """Count the problems of all Boxes in the observations that the last call returned."""
+        for observation in self._returned:
+            self._done.observations += 1
+            for kind, text in _problems_of(self._space, observation).items():
+                sentence = self._seen.setdefault(kind, text)
+                self._done.problems[sentence] = self._done.problems.get(sentence, 0) + 1
+        self._returned.clear()
+
+
+def _problems_of(space: gymnasium.Space[Any], observation: Any) -> dict[str, str]:
+    """Return kind -> sentence of each problem of an observation."""
     from gymnasium.spaces import Box
 
-    done.observations += 1
-    found = dict[str, str]()  # kind of a problem -> its sentence
+    found = {}
     for path, part in leaves_of(space):
         if isinstance(part, Box):
-            with contextlib.suppress(LookupError, TypeError):  # a part that is missing, which is refused below
+            with contextlib.suppress(LookupError, TypeError):  # a part that the last observation of an episode lacks
                 for kind, text in _problems(part, at_path(path, observation)):
                     name = ".".join(map(str, path))
                     found[f"{name} {kind}"] = f"`{name}` of {text}" if name else text
-    if not found and not store(spec, [observation], np.zeros((1, *spec.shape), spec.dtype)):
-        found["refused"] = f"observations end a run: the first was {fault_of(spec, observation)[0]}"
-    for kind, text in found.items():
-        sentence = seen.setdefault(kind, text)
-        done.problems[sentence] = done.problems.get(sentence, 0) + 1
+    return found
 
 
 def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
     """Return (kind, sentence) of each problem of an observation, or of a part of one."""
-    array, dtype, found = np.asarray(observation), space.dtype, []
+    array, dtype, found = as_array(observation), space.dtype, []
+    if array.dtype.kind not in "biuf":  # the last observation of a terminated episode, which no run reads
+        return []
     if not isinstance(observation, np.ndarray | np.generic):
         kind = type(observation).__name__
         text = f"observations are of type {kind}, and are converted in every step; return np.array(..., np.{dtype})"
@@ -159,9 +240,7 @@ def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
         found.append(("dtype", f"{text}; return them with .astype(np.{dtype})"))
     if array.shape == space.shape:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            at = tuple(np.argwhere(~np.isfinite(array))[0])
-            text = f"observations are not finite: observation{_index(at)} was {array[at]}, which ends a run"
-            return [*found, ("finite", f"{text}; look for a division by zero or a number beyond 3.4e38")]
+            return found
         values = array.astype(dtype, casting="unsafe")
         outside = (values < space.low) | (values > space.high)
         if outside.any():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.envs.checks import Checks
+from hive.envs.checks import Checks, as_array
 
 __all__ = ["Infos"]
 
@@ -33,6 +33,8 @@ class Infos:
         """
         out.fill(np.nan)
         for index, info in ended.items():
+            if not isinstance(info, Mapping):
+                raise self._checks.violation(f"an info of type {type(info).__name__}, expected a dictionary", index)
             for column, name in enumerate(self.names):
                 if name in info:
                     out[index, column] = self._number(index, name, info[name])
@@ -49,7 +51,7 @@ class Infos:
         return found
 
     def _number(self, index: int, name: str, value: Any) -> float:
-        array = np.asarray(value)
+        array = as_array(value)
         if array.size != 1 or array.dtype.kind not in "biuf":
             kind = f"an array of shape {array.shape}" if array.size != 1 else f"of type {type(value).__name__}"
             raise self._checks.violation(f"`{name}` in `info` that is {kind}, expected one number", index)

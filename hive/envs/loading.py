@@ -11,7 +11,7 @@ from typing import Any
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError
 from hive.runtime.actor.error_location import is_interrupt, named
 
-__all__ = ["call", "import_module", "install"]
+__all__ = ["call", "close", "import_module", "install"]
 
 EXTRAS = {"Box2D": "box2d", "mujoco": "mujoco", "ale_py": "atari", "minigrid": "minigrid", "cv2": "atari"}
 """Top-level module -> the extra of hive that installs it."""
@@ -55,6 +55,20 @@ def call(kind: str, name: str, what: str, constructor: Callable[[], Any], hint: 
         if is_interrupt(error):
             raise
         raise EnvironmentFailed(f"{what} cannot be built: its constructor raised {named(error)}", hint=hint) from error
+
+
+def close(environment: Any) -> str:
+    """Close an environment; return what it raised, "" for nothing.
+
+    Its results do not depend on it, and many raise for a window that they never opened, so a run goes on.
+    """
+    try:
+        environment.close()
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        return named(error)
+    return ""
 
 
 def install(module: str) -> str:

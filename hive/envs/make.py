@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from hive.declared import RULES
 from hive.envs.actions import action_spec
-from hive.envs.loading import call, import_module
+from hive.envs.loading import call, close, import_module
 from hive.envs.observation import observation_spec
+from hive.envs.spaces import OLD_PACKAGE, is_old, spaces_of
 from hive.envs.spec import EnvironmentSpec
 from hive.envs.wrappers import WrapperConfig, limit_of, skip_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LIBRARY",
+    "NO_OPTIONS",
     "PACKAGES",
     "describe",
+    "limit_advice",
+    "limit_of_class",
     "make_compiled",
     "make_environment",
     "make_games",
@@ -63,6 +67,7 @@ SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
 SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
 VERSION = re.compile(r"-v\d+$")
 LIBRARY = re.compile(r"\.(?:so|dylib)(?::\w+)?$")
+LIMIT = 1000  # steps of an episode in advice: that of most of Gymnasium's tasks
 NO_OPTIONS: Mapping[str, Any] = {}
 
 
@@ -101,11 +106,27 @@ def make_environment(
     else:
         environment = call("environment", id, f"`{id}`", lambda: found(**options))
     if not isinstance(environment, gymnasium.Env):
-        raise EnvironmentFailed(
-            f"`{id}` built an object of type {type(environment).__name__}, expected a gymnasium.Env",
-            permanent=True,
-        )
-    return wrapped(id, environment, wrappers)
+        raise _no_environment(id, environment)
+    try:
+        return wrapped(id, environment, wrappers)
+    except EnvironmentFailed:
+        spaces_of(id, environment)  # a space that is missing inside explains more
+        raise
+
+
+def _no_environment(id: str, built: Any) -> EnvironmentFailed:
+    """Return the error for an id whose constructor returned something else than an environment."""
+    import gymnasium
+
+    what, hint = f"an object of type {type(built).__name__}", ""
+    if isinstance(built, type):
+        what, hint = f"the class {built.__name__}", "a function must return an environment; a class is its own id"
+    elif is_old(type(built)):
+        what += f" of the old package `{OLD_PACKAGE}`"
+        hint = "replace `import gym` by `import gymnasium as gym` in its code, or wrap it with the package shimmy"
+    elif isinstance(built, gymnasium.vector.VectorEnv):
+        hint = "hive makes vectors itself: return one environment, or register the class with `vector_entry_point`"
+    return EnvironmentFailed(f"`{id}` built {what}, expected a gymnasium.Env", hint=hint, permanent=True)
 
 
 def make_native(id: str, options: Mapping[str, Any], count: int) -> VectorEnv[Any, Any, Any]:
@@ -193,18 +214,30 @@ def describe(
     """
     if takes_native(id, kind, wrappers, preset, options) and preset == "none":
         environment: Any = make_native(id, options, 1)
-        observations, actions = environment.single_observation_space, environment.single_action_space
-        limit, skip = _limit(environment.spec), 1
+        prefix, limit, skip = "single_", limit_of_class(environment.spec), 1
     else:
         if not wrappers and preset == "none":
             _compiled_form(id, options, kind, info)  # compares bits now: processes that are forked inherit the result
         environment = make_environment(id, options, wrappers, preset)
-        observations, actions = environment.observation_space, environment.action_space
-        limit, skip = limit_of(environment), skip_of(environment)
+        prefix, limit, skip = "", limit_of(environment), skip_of(environment)
     try:
+        observations, actions = spaces_of(id, environment, prefix)
         return EnvironmentSpec(id, observation_spec(id, observations, rules), action_spec(id, actions), limit, skip)
     finally:
-        environment.close()
+        close(environment)
+
+
+def limit_advice(id: str, wrappers: Sequence[WrapperConfig] = (), preset: str = "none", kind: str = "auto") -> str:
+    """Return the setting that ends the episodes of this environment at a limit, which depends on how it is made."""
+    if preset == "atari":
+        return f"env.options = {{ max_num_frames_per_episode = {4 * LIMIT} }}"
+    found = _find(id)
+    if hasattr(found, "entry_point") and (id.startswith(f"{POOLS}:") or not takes_native(id, kind, wrappers, preset)):
+        return f"env.options = {{ max_episode_steps = {LIMIT} }}"
+    if hasattr(found, "entry_point"):
+        return "its vectorised class must return truncated"
+    entry = f'{{ name = "TimeLimit", max_episode_steps = {LIMIT} }}'
+    return f"add {entry} to env.wrappers" if wrappers else f"env.wrappers = [{entry}]"
 
 
 def preset_for(id: str) -> str:
@@ -239,7 +272,7 @@ def _compiled_form(
     return form
 
 
-def _limit(spec: EnvSpec | None) -> int | None:
+def limit_of_class(spec: EnvSpec | None) -> int | None:
     """Return the time limit of a vectorised class, which is one of its arguments."""
     return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
 

@@ -10,18 +10,20 @@ element of the action, in the order in which actions are stored (hive.envs.actio
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from hive.envs.actions import action_converter, action_spec, choices_of, each_action
-from hive.envs.make import make_environment, takes_native
-from hive.envs.observation import BESIDE_MASK, MASK_KEY, Path, at_path
+from hive.envs.actions import action_spec, choices_of
+from hive.envs.loading import close
+from hive.envs.make import NO_OPTIONS, make_environment, takes_native
+from hive.envs.observation import BESIDE_MASK, MASK_KEY, Path
 from hive.errors import EnvironmentFailed
 
-__all__ = ["Masked", "MaskedSpace", "info_has_mask", "random_action"]
+__all__ = ["Masked", "MaskedSpace", "info_has_mask"]
 
 
 class MaskedSpace(spaces.Dict):
@@ -92,11 +94,11 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
         return {BESIDE_MASK: observation, MASK_KEY: mask}
 
 
-def info_has_mask(id: str) -> bool:
+def info_has_mask(id: str, options: Mapping[str, Any] = NO_OPTIONS) -> bool:
     """Whether the info of the environment's resets has a mask of its actions, if it has a single form."""
-    if takes_native(id, "auto"):
+    if takes_native(id, "auto", options=options):
         return False
-    environment = make_environment(id, {})
+    environment = make_environment(id, options)
     try:
         # What an environment raises, `hive check` and every run report.
         with contextlib.suppress(Exception):
@@ -104,20 +106,8 @@ def info_has_mask(id: str) -> bool:
             mask = environment.reset(seed=0)[1].get(MASK_KEY)
             return mask is not None and np.size(mask) == sum(choices)
     finally:
-        environment.close()
+        close(environment)
     return False
-
-
-def random_action(environment: gymnasium.Env[Any, Any], observation: Any) -> Any:
-    """Return a random action of the environment, one that the mask in its observation allows if there is one."""
-    seen, actions = environment.observation_space, environment.action_space
-    if not isinstance(seen, MaskedSpace):
-        return actions.sample()
-    mask = np.asarray(at_path(seen.mask_path, observation)).ravel() != 0
-    groups = np.split(mask, np.cumsum(seen.choices)[:-1])
-    chosen = np.array([actions.np_random.choice(np.flatnonzero(group)) for group in groups])
-    spec = action_spec("", actions)  # Masked has read the same space
-    return next(iter(each_action(action_converter(spec)(chosen.reshape(1, *spec.shape)))))
 
 
 def _choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:

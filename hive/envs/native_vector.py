@@ -26,9 +26,11 @@ from hive.envs.actions import action_converter, action_spec
 from hive.envs.checks import Checks, at
 from hive.envs.episodes import Episodes
 from hive.envs.infos import Infos
+from hive.envs.loading import close
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
 from hive.envs.seeding import runs_python
+from hive.envs.spaces import spaces_of
 from hive.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,11 +57,14 @@ class NativeVector:
             raise ConfigError(f"the vectorised class of `{id}` does not reset itself", hint='set env.vector = "python"')
         self.count = vector.num_envs
         self.runs_python = runs_python(vector)
+        self.environments = [vector]
         self._vector = vector
         self._resets_in_next_step = mode == "NextStep"
-        self._checks = Checks(id, observation_spec(id, vector.single_observation_space, rules))
+        observations, actions = spaces_of(id, vector, "single_")
+        self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
+        self._checks = Checks(id, self.observation)
         self._infos = Infos(self._checks, info)
-        self._convert = action_converter(action_spec(id, vector.single_action_space))
+        self._convert = action_converter(self.action)
         self._episodes = Episodes(self._checks, self.count, resets_in_next_step=self._resets_in_next_step)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
@@ -95,7 +100,7 @@ class NativeVector:
 
     def close(self) -> None:
         """Close the environment."""
-        self._vector.close()
+        close(self._vector)
 
     def _last_observations(self, info: Any) -> Any:
         if "final_obs" not in info:

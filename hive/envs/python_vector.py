@@ -21,8 +21,10 @@ from hive.envs.actions import action_converter, action_spec, each_action
 from hive.envs.checks import Checks
 from hive.envs.episodes import Episodes
 from hive.envs.infos import Infos
+from hive.envs.loading import close
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
+from hive.envs.spaces import spaces_of
 
 if TYPE_CHECKING:
     import gymnasium
@@ -37,6 +39,8 @@ class PythonVector:
     `hive.envs.observation.observation_spec`.
     """
 
+    environments: Sequence[gymnasium.Env[Any, Any]]
+
     def __init__(
         self,
         id: str,
@@ -45,13 +49,15 @@ class PythonVector:
         rules: int = RULES,
     ) -> None:
         self.count = len(environments)
-        self._environments = environments
+        self.environments = environments
         limit = _time_limit(environments)
         stepped: Sequence[Any] = environments
         self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
-        self._checks = Checks(id, observation_spec(id, environments[0].observation_space, rules))
+        observations, actions = spaces_of(id, environments[0])
+        self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
+        self._checks = Checks(id, self.observation)
         self._infos = Infos(self._checks, info)
-        self._convert = action_converter(action_spec(id, environments[0].action_space))
+        self._convert = action_converter(self.action)
         self._episodes = Episodes(self._checks, self.count, limit=limit)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
@@ -73,8 +79,8 @@ class PythonVector:
 
     def close(self) -> None:
         """Close every environment."""
-        for environment in self._environments:
-            environment.close()
+        for environment in self.environments:
+            close(environment)
 
     def _step_each(self, actions: NDArray[Any]) -> list[Any]:
         """Call every `step` and return what they returned."""
@@ -112,7 +118,7 @@ class PythonVector:
 
     def _reset_one(self, index: int, seed: int | None) -> Any:
         try:
-            result = self._environments[index].reset(seed=seed)
+            result = self.environments[index].reset(seed=seed)
         except BaseException as error:
             raise self._checks.raised(error, "reset", index) from error
         if not isinstance(result, tuple) or len(result) != 2:

@@ -2,22 +2,28 @@
 
 Bit-identical runs and exact resumes need this, twice: a reset with a seed must clear the state of an environment that
 has played before, and two environments with one seed must agree, so that a restarted process repeats the lost one.
+What is compared are the rows that a run would store.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hive.envs.make import make_environment
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.envs.examination import Examination, vector_of_one
+from hive.envs.native_vector import NativeVector
+from hive.envs.python_vector import PythonVector
+from hive.envs.random_actions import RandomActions
+from hive.envs.rows import StepRow
 from hive.envs.seeding import seed_globals
 from hive.envs.wrappers import WrapperConfig
-from hive.runtime.actor.error_location import named
-
-if TYPE_CHECKING:
-    import gymnasium
+from hive.errors import EnvironmentFailed
 
 __all__ = ["unrepeatable"]
 
@@ -27,6 +33,9 @@ REMEDY = (
     "without a seed such as `np.random.default_rng()`, and reset all state"
 )
 
+Step = dict[str, NDArray[Any]]
+"""What a step returned: "observation", "reward" and "end"."""
+
 
 def unrepeatable(
     id: str,
@@ -34,27 +43,32 @@ def unrepeatable(
     wrappers: Sequence[WrapperConfig] = (),
     preset: str = "none",
     *,
+    kind: str = "auto",
     steps: int,
     limit_s: float,
 ) -> str:
     """Return a sentence about the first difference between equally seeded environments; "" if there is none.
 
-    Each plays at most `steps` steps with the same random actions, and all of them at most `limit_s` seconds. Raises the
-    errors of `make_environment`.
+    Each plays at most `steps` steps with the same random actions, and all of them at most `limit_s` seconds. kind: as
+    for `make_vector`. Raises the errors of `make_vector`.
     """
     end_s = time.monotonic() + limit_s
-    one, other = (_built(id, options, wrappers, preset) for _ in range(2))
-    try:
-        first = _play(one, steps, time.monotonic() + limit_s / 3)
-        for environment, who in ((one, "a second reset"), (other, "a second environment")):
-            again = _play(environment, len(first) - 1, end_s)
-            if found := _difference(first, again):
-                return f"{who} with the same seed gave another {found}; {REMEDY}"
-    except (Exception, SystemExit) as error:
-        return f"it raised {named(error)} when it was reset with a seed that had been used before"
-    finally:
-        one.close()
-        other.close()
+    asked = id, options, wrappers, preset, kind
+    with contextlib.ExitStack() as stack:
+        vectors = []
+        for _ in range(2):
+            _seed_globals()
+            vectors.append(vector_of_one(*asked, done=Examination()))
+            stack.callback(vectors[-1].close)
+        one, other = vectors
+        try:
+            first = _play(one, steps, time.monotonic() + limit_s / 3)
+            for vector, who in ((one, "a second reset"), (other, "a second environment")):
+                again = _play(vector, len(first) - 1, end_s)
+                if found := _difference(first, again):
+                    return f"{who} with the same seed gave another {found}; {REMEDY}"
+        except EnvironmentFailed as error:
+            return f"it failed when it was reset with a seed that had been used before: {error}"
     return ""
 
 
@@ -65,34 +79,29 @@ def _seed_globals() -> None:
         torch.default_generator.manual_seed(SEED)
 
 
-def _built(
-    id: str, options: Mapping[str, Any], wrappers: Sequence[WrapperConfig], preset: str
-) -> gymnasium.Env[Any, Any]:
+def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list[Step]:
+    """Return the rows of the reset and of each step."""
+    row = StepRow.allocate(vector.observation, 1)
+    draw = RandomActions(vector.action, vector.observation.mask, SEED)
     _seed_globals()
-    return make_environment(id, options, wrappers, preset)
-
-
-def _play(environment: gymnasium.Env[Any, Any], steps: int, end_s: float) -> list[tuple[Any, ...]]:
-    """Return (observation, reward, terminated, truncated) of the reset and of each step."""
-    from hive.envs.masks import random_action  # its import takes that of gymnasium
-
-    environment.action_space.seed(SEED)
-    _seed_globals()
-    played: list[tuple[Any, ...]] = [(environment.reset(seed=SEED)[0], 0.0, False, False)]
+    vector.reset([SEED], row.observations)
+    played = [_copy(row)]
     while len(played) <= steps and time.monotonic() < end_s:
-        observation, reward, terminated, truncated, _ = environment.step(random_action(environment, played[-1][0]))
-        played.append((observation, reward, terminated, truncated))
-        if terminated or truncated:
-            played.append((environment.reset()[0], 0.0, False, False))
+        row.finals.count = 0
+        vector.step(draw(row.observations), row)
+        played.append(_copy(row))
     return played
 
 
-def _difference(first: list[tuple[Any, ...]], again: list[tuple[Any, ...]]) -> str:
-    """Return what differs first, and where: "reward in step 7"; "" if nothing does."""
-    from gymnasium.utils.env_checker import data_equivalence
+def _copy(row: StepRow) -> Step:
+    ends = np.concatenate([row.terminated, row.truncated])
+    return {"observation": row.observations.copy(), "reward": row.rewards.copy(), "end": ends}
 
+
+def _difference(first: list[Step], again: list[Step]) -> str:
+    """Return what differs first, and where: "reward in step 7"; "" if nothing does."""
     for number, (mine, other) in enumerate(zip(first, again, strict=False)):
-        for name, one, two in zip(("observation", "reward", "end", "end"), mine, other, strict=True):
-            if not data_equivalence(one, two):
+        for name, value in mine.items():
+            if not np.array_equal(value, other[name]):
                 return f"{name} in step {number}" if number else "first observation"
     return ""

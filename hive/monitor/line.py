@@ -23,6 +23,7 @@ from hive.monitor.history import WINDOWS, Rates
 from hive.monitor.snapshot import Snapshot, as_data
 from hive.printable import obeyed, printable, printable_lines
 from hive.records.documents import json_text
+from hive.records.return_text import return_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -155,7 +156,7 @@ def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[
         (0, f"{snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}"),
         (3, f"{rate:,.0f}/s"),
         *([] if minute is None else [(11, f"1 min {minute:,.0f}/s")]),
-        (2, f"return {_return(snapshot)}"),
+        (2, f"return {return_text(snapshot.mean_return)}"),
         *((12 + n, f"{name} {value:.3g}") for n, (name, value) in enumerate(snapshot.info.items())),
         (10, f"lag {snapshot.lag}"),
         (9, f"dropped {snapshot.dropped:,}"),
@@ -176,10 +177,6 @@ def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[
 def plain_text(snapshot: Snapshot, rate: float) -> str:
     """Return the line of a file or a pipe: all parts, without keys."""
     return BETWEEN.join(text for _, text in _parts(snapshot, rate, None))
-
-
-def _return(snapshot: Snapshot) -> str:
-    return "–" if snapshot.mean_return is None else f"{snapshot.mean_return:.1f}"
 
 
 def event_text(event: Mapping[str, Any]) -> str:

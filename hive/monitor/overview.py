@@ -35,6 +35,7 @@ from hive.monitor.drawing import (
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, lay_out, table_lines
+from hive.records.return_text import return_text
 from hive.records.run_warnings import WARNING
 
 __all__ = ["curve_lines", "event_lines", "header", "overview", "rates", "rates_line", "sentence"]
@@ -126,7 +127,7 @@ def rates(snapshot: Snapshot) -> list[Line]:
         values: Mapping[int, float | None] = snapshot.rates.get(name, {})
         cells = "".join(f"{amount(values.get(window)):>8}" for window in WINDOWS)
         lines.append([(f" {NAMES[name]:<12}", PLAIN), (cells, BOLD)])
-    lines.append([(" return      ", PLAIN), (f"{_return(snapshot):>8}", BOLD)])
+    lines.append([(" return      ", PLAIN), (f"{return_text(snapshot.mean_return):>8}", BOLD)])
     lines.append([(" updates     ", PLAIN), (f"{amount(snapshot.updates):>8}", BOLD)])
     lines.append([(" lag         ", PLAIN), (f"{snapshot.lag:>8}", WARN if snapshot.lag > 4 else BOLD)])
     lines.append(
@@ -142,7 +143,7 @@ def rates_line(snapshot: Snapshot) -> Line:
     return [
         (f" {amount(known)}", BOLD),
         (" steps/s   return ", PLAIN),
-        (_return(snapshot), BOLD),
+        (return_text(snapshot.mean_return), BOLD),
         (f"   lag {snapshot.lag}   cores {_cores(snapshot)}", PLAIN),
         (f"   dropped {amount(snapshot.dropped)}" if snapshot.dropped else "", WARN),
     ]
@@ -150,10 +151,6 @@ def rates_line(snapshot: Snapshot) -> Line:
 
 def _window(seconds: int) -> str:
     return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min"
-
-
-def _return(snapshot: Snapshot) -> str:
-    return "–" if snapshot.mean_return is None else f"{snapshot.mean_return:.1f}"
 
 
 def _replay(values: Mapping[str, float]) -> list[Line]:

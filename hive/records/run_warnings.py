@@ -18,7 +18,9 @@ __all__ = [
     "DIRECTORY_REMOVED",
     "NOT_SAVED",
     "OF_SUPERVISOR",
+    "OUTPUT_DROPPED",
     "RECOVERED",
+    "RUNNING_STATISTICS",
     "SINK_FAILED",
     "SOCKETS_REMOVED",
     "WARNING",
@@ -31,7 +33,9 @@ __all__ = [
 WARNING = "warning"  # kind of the event with which a warning begins
 DIRECTORY_REMOVED = "run directory removed"  # it ends when the directory has a checkpoint again, if it had one before
 SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next look
-OF_SUPERVISOR = (DIRECTORY_REMOVED, SOCKETS_REMOVED)  # warnings of the supervisor
+OUTPUT_DROPPED = "output dropped"  # it does not end
+OF_SUPERVISOR = (DIRECTORY_REMOVED, SOCKETS_REMOVED, OUTPUT_DROPPED)  # warnings of the supervisor
+RUNNING_STATISTICS = "statistics in environments"  # a warning of a collector; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 SINK_FAILED = "sink failed"  # a warning of the recorder; it ends when a new recorder makes the sinks again
 RECOVERED = "recovered"  # kind of the event with which it ends

@@ -14,6 +14,7 @@ from hive.monitor.groups import main_phases, mean, missing
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow
 from hive.monitor.snapshot import Snapshot
+from hive.records.return_text import return_text
 
 __all__ = ["page_document"]
 
@@ -65,7 +66,7 @@ def _rates(snapshot: Snapshot) -> list[list[str]]:
 
 def _facts(snapshot: Snapshot) -> list[list[str]]:
     """Return (name, value) of the run's other numbers."""
-    mean_return = "–" if snapshot.mean_return is None else f"{snapshot.mean_return:.1f}"
+    mean_return = return_text(snapshot.mean_return)
     facts = [
         ["return", mean_return],
         ["updates", amount(snapshot.updates)],

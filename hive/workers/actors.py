@@ -34,10 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.algorithms import Configured, Moments, merged, update_parameter
-from hive.envs import VectorEnvironment
+from hive.envs import VectorEnvironment, Watched, statistics_text
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_nan_dump
+from hive.records.run_warnings import RUNNING_STATISTICS, WARNING
 from hive.runtime import Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.storage import Purpose, Rollout, samples_in
 from hive.workers.blueprint import Blueprint
@@ -71,6 +72,7 @@ class CollectorActor(Actor):
         self.skips_not_finite = config.supervision.non_finite == "skip"
         self.source_number = first_source + self.index
         vector = self._new_vector()
+        self.watched = Watched(vector) if self.source_number == 0 else None  # the environments of the others are alike
         self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
 
     def vector(self) -> VectorEnvironment:
@@ -97,6 +99,19 @@ class CollectorActor(Actor):
             self.behaviour.unpin()
             self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
+            self._name_statistics()
+
+    def _name_statistics(self) -> None:
+        """Warn of running means in the environments, which have changed in the first rollout."""
+        if self.watched is None:
+            return
+        normalizes = self.blueprint.config.replay_shape is None
+        texts = [statistics_text(found, normalizes) for found in self.watched.changed()]
+        if texts:
+            cause, advice = map("; ".join, zip(*texts, strict=True))
+            details = {"warning": RUNNING_STATISTICS, "cause": cause, "advice": advice}
+            self.note(WARNING, f"{RUNNING_STATISTICS}: {cause}; {advice}", **details, steps=0)
+        self.watched = None
 
     def _reset_at_barrier(self, sequence: int) -> None:
         """Rebuild the environments if a resume barrier lies between the previous rollout and this one."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hive.errors import RecordError
 from hive.records import RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
+from hive.records.return_text import return_text
 from hive.workers.blueprint import Blueprint
 
 __all__ = ["BestPolicy"]
@@ -75,7 +76,7 @@ class BestPolicy:
             self.log.warning("the best policy was not kept: %s", error)
             return
         self.mean_return, self.turn = mean_return, turn
-        self.log.info("the best policy is that of update %d: mean return %.1f", turn, mean_return)
+        self.log.info("the best policy is that of update %d: mean return %s", turn, return_text(mean_return))
 
     def _is_better(self, mean_return: float, turn: int) -> bool:
         higher = self.mean_return < mean_return < math.inf  # false for NaN

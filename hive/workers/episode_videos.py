@@ -36,6 +36,7 @@ from hive.networks.flat import aligned_block
 from hive.records import RunDirectory
 from hive.records.documents import failure
 from hive.records.drawing_marks import DrawingMarks
+from hive.records.return_text import return_text
 from hive.records.videos import VideoWriter, evaluation_video, surplus_videos, video_suffix, video_writer
 from hive.runtime import RUNTIME, Actor
 from hive.runtime.actor.error_location import named
@@ -212,7 +213,7 @@ class EpisodeVideos:
                 await _finish(stack.pop_all(), writer)
             self.actor.status.count("videos")
             row = player.evaluator.row
-            shown = f"return {row.episode_returns[0]:.1f}" if ended else "cut at its limit of pictures"
+            shown = f"return {return_text(float(row.episode_returns[0]))}" if ended else "cut at its limit of pictures"
             self.actor.log.info("recorded %s: %d pictures, %s", path.name, writer.pictures, shown)
             if not ended:
                 return

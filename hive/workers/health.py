@@ -7,7 +7,8 @@ held for long enough, measured in environment steps and in turns. It ends with t
 does not hold, and begins again after QUIET_S seconds of training at the earliest.
 
 A Health depends on the lines of metrics alone. So a recorder that is restarted, and any reader of `metrics.jsonl`,
-comes to the same warnings by judging the lines again. Nothing here has an effect on training.
+comes to the same warnings by judging the lines again. `Health.at_end` judges the whole run. Nothing here has an effect
+on training.
 
 The thresholds come from runs of all examples and of broken copies of them (2026-11). The comments give the values of
 healthy runs, and those of broken ones.
@@ -21,12 +22,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from hive.config import Config, ReplayConfig
-from hive.envs import Box, EnvironmentSpec, choices_of
+from hive.envs import Box, EnvironmentSpec, choices_of, limit_advice
 from hive.networks.spaces import simple_actions
 from hive.records.run_warnings import RunWarning
 
 __all__ = ["KINDS", "Facts", "Health", "Kind", "Line"]
 
+GOAL_NOT_JUDGED = "goal not judged"  # the warning of `Health.at_end`
 QUIET_S = 60.0  # seconds of training between two beginnings of one warning, as for the lines of runtime.diagnostics
 WINDOW = 100  # episodes of a mean return: those of fewer episodes are not judged
 
@@ -79,12 +81,20 @@ class Facts:
     info: tuple[str, ...] = ()  # env.info
     log_range: float = 0.0  # mean logarithm of half the width of their bounds; 0 where they are infinite
     replays: bool = False  # whether it learns from a replay memory
+    pretrained: bool = False  # whether it begins with the weights of another run
+    limit_advice: str = ""  # the setting that limits episodes of this environment
 
     @classmethod
     def of(cls, config: Config, environment: EnvironmentSpec, collectors: int) -> Facts:
         """Return the facts of a run with this number of collectors."""
         facts = cls._of_actions(config, environment, collectors)
-        return replace(facts, replays=isinstance(config.algorithm, ReplayConfig))
+        env = config.env
+        return replace(
+            facts,
+            replays=isinstance(config.algorithm, ReplayConfig),
+            pretrained=config.run.init_from is not None,
+            limit_advice=limit_advice(env.id, env.wrappers, env.preset, env.vector),
+        )
 
     @classmethod
     def _of_actions(cls, config: Config, environment: EnvironmentSpec, collectors: int) -> Facts:
@@ -134,13 +144,13 @@ class Kind:
 
     name: str
     cause: Callable[[Line], str]  # why it holds, as a clause; "" where it does not, or where it cannot be judged
-    advice: str
+    advice: str  # "{limit}" stands for `Facts.limit_advice`
     long: bool = False  # whether it must last for LONG_STEPS, or LONG_SHARE of the run
     turns: int = 0  # least number of turns for which it must last
     replay_advice: str = ""  # instead of `advice` with a replay memory, where it differs: rewards are not normalised
 
     def advice_for(self, facts: Facts) -> str:
-        return (facts.replays and self.replay_advice) or self.advice
+        return ((facts.replays and self.replay_advice) or self.advice).replace("{limit}", facts.limit_advice)
 
 
 def _collapsed(line: Line) -> str:
@@ -159,7 +169,8 @@ def _not_finite(line: Line) -> str:
 
 def _constant(line: Line) -> str:
     same = line.value("return/deviation_100") == 0.0 and line.best == line.lowest == line.mean
-    if same and line.value("episodes") >= CONSTANT_EPISODES and not line.at_goal:
+    # Weights of another run may have had the best possible return from the beginning.
+    if same and line.value("episodes") >= CONSTANT_EPISODES and not (line.at_goal or line.facts.pretrained):
         return f"after {line.value('episodes'):,.0f} episodes all returns are {line.mean:.4g}, as at the beginning"
     return ""
 
@@ -201,7 +212,8 @@ def _far(line: Line) -> str:
 def _unexplained(line: Line) -> str:
     explained, size = line.value("learner/explained_variance"), line.value("learner/target_rms")
     error = math.sqrt(max(line.value("learner/value_loss"), 0.0)) / size if size > 0.0 else math.nan
-    if explained <= EXPLAINED and error > VALUE_ERROR:
+    equal = line.value("return/deviation_100") == 0.0  # solved or never rewarded: nothing differs between episodes
+    if explained <= EXPLAINED and error > VALUE_ERROR and not equal:
         return f"the values predict no difference between states (explained variance {explained:.2f})"
     return ""
 
@@ -272,6 +284,7 @@ KINDS: tuple[Kind, ...] = (
         _no_exploration,
         "raise algorithm.entropy_weight or lower algorithm.learning_rate",
         turns=SOME_TURNS,
+        replay_advice="raise algorithm.target_entropy_share or lower algorithm.learning_rate",
     ),
     Kind(
         "deviation collapsed",
@@ -333,8 +346,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "no episode ended",
         _no_episode,
-        "the mean return is old or unknown: limit episodes with env.options = { max_episode_steps = N }, or in the "
-        "environment's class",
+        "the mean return is old or unknown: let `step` return terminated or truncated, or limit episodes: {limit}",
     ),
 )
 """The table of warnings. A new one is a new row; `tests/workers/test_health.py` has the series that cause each."""
@@ -390,6 +402,18 @@ class Health:
                     began.append(self.active[kind.name])
         self._totals = steps, updates, int(_number(known.get("learner/skipped")))
         return began, ended
+
+    def at_end(self, steps: int) -> list[RunWarning]:
+        """Return the warnings about a run that ends now, after `steps` environment steps."""
+        goal = self.facts.goal
+        if goal is None or self._episodes >= WINDOW:
+            return []
+        cause = (
+            f"run.stop_at_return = {goal:g} was never judged: it is compared with the mean return of {WINDOW} "
+            f"episodes, and {self._episodes:,.0f} of {WINDOW} episodes have ended"
+        )
+        limit = f", or shorten episodes: {self.facts.limit_advice}" if self.facts.limit_advice else ""
+        return [RunWarning(GOAL_NOT_JUDGED, cause, f"raise run.steps{limit}", steps)]
 
     def _line(self, steps: int, updates: int, values: Mapping[str, float]) -> Line:
         """Add the line to the history, and return it with the history that its judgement needs."""

@@ -19,6 +19,7 @@ from hive.algorithms import Moments, merged, update_parameter
 from hive.config import load_reference
 from hive.errors import NotFinite
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
+from hive.records.return_text import return_text
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.workers.blueprint import Blueprint
@@ -38,10 +39,6 @@ SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes 
 EVALUATION_POLL_S = 0.005
 EVALUATION_PHASE = "wait evaluation"
 MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
-NOT_FINITE_HINT = (
-    "lower algorithm.learning_rate, set algorithm.clip_gradients, or network.normalize_rewards = true for large "
-    "rewards; events.jsonl names the origin, and not-finite/ of the run holds the rollouts, inputs and weights"
-)
 
 
 class LearnerActor(Actor):
@@ -79,6 +76,7 @@ class LearnerActor(Actor):
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
+        self.judged = False  # whether there are enough episodes for a mean return
         self.skipped = 0  # consecutive turns that were not finite
         self.last_cause = ""  # `cause` of the last skipped turn
         self.begun_ns = 0  # time of the first steps, if they are counted as trained; 0: that of the first turn
@@ -99,6 +97,7 @@ class LearnerActor(Actor):
         self.turn = optimizer_state.latest
         self._publish_behaviour([])
         self._update_totals()
+        self.judged = self.totals["episodes"] >= RETURNS_KEPT
 
     async def run(self) -> None:
         await self._retire_applied()
@@ -250,15 +249,24 @@ class LearnerActor(Actor):
             why = '[supervision] non_finite = "stop"' if stops else f"{self.skipped} turns in a row"
             raise NotFinite(
                 f"the {self.last_cause} of turn {self.turn} was not finite ({why})",
-                hint=NOT_FINITE_HINT,
+                hint=self._not_finite_hint(),
             )
+
+    def _not_finite_hint(self) -> str:
+        large = "scale large rewards in a wrapper (env.wrappers)"
+        if self.config.replay_shape is None:  # a replay memory cannot normalise them
+            large = "set network.normalize_rewards = true for large rewards"
+        return (
+            f"lower algorithm.learning_rate, set algorithm.clip_gradients, or {large}; events.jsonl names the origin, "
+            "and not-finite/ of the run holds the rollouts, inputs and weights"
+        )
 
     def _check_updates(self) -> None:
         """Raise NotFinite if all turns of this run were skipped: it has reached its goal without any training."""
         turns, skipped = self.turn - self.first_turn, self.totals["skipped"]
         if turns and skipped and self.totals["updates"] == self.first_updates:
             why = f": the last was skipped because its {self.last_cause} was not finite" if self.last_cause else ""
-            raise NotFinite(f"no update was made in {turns} turns{why}", hint=NOT_FINITE_HINT)
+            raise NotFinite(f"no update was made in {turns} turns{why}", hint=self._not_finite_hint())
 
     async def _checkpoint(self) -> None:
         """Hold this turn's blocks for the recorder if a checkpoint is due, unless it still writes the previous one."""
@@ -414,16 +422,18 @@ class LearnerActor(Actor):
         mean_return_100 = totals["mean_return_100"]
         judged = totals["episodes"] >= 100 and math.isfinite(mean_return_100)
         if judged and run.stop_at_return is not None and mean_return_100 >= run.stop_at_return:
-            return f"mean return {mean_return_100:.1f} >= {run.stop_at_return:g}"
+            return f"mean return {return_text(mean_return_100)} >= {run.stop_at_return:g}"
         return f"{run.steps:,} steps" if totals["env_steps"] >= run.steps else None
 
     async def _report(self, *, force: bool = False) -> None:
         """Send the metrics of the turns since the last report, every `record.every_s` seconds of training time.
 
-        Nothing that affects training reads this clock.
+        Also once the first mean return is known: hive.workers.health compares later ones with it, and a fast run has
+        learned before the first report is due. Nothing that affects training reads this clock.
         """
         totals, report = self.totals, self.report
-        if not force and totals["train_s"] - report.reported_s < self.config.record.every_s:
+        judged, self.judged = self.judged, totals["episodes"] >= RETURNS_KEPT
+        if not force and judged == self.judged and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
         if values := report.take(totals, self._optimizer_state()["returns"], self._info_means()):
             values |= self._more_values()

@@ -37,6 +37,7 @@ from hive.records.run_warnings import (
     NOT_SAVED,
     OF_SUPERVISOR,
     RECOVERED,
+    RUNNING_STATISTICS,
     SINK_FAILED,
     WARNING,
     RunWarning,
@@ -91,26 +92,26 @@ class Recorder(Actor):
         self.sink_faults: list[str] = []
         self.new_sink_faults: queue.SimpleQueue[str] = queue.SimpleQueue()  # also from the threads of the sinks
         self.sinks = RunSinks(blueprint.config, self.directory, self.new_sink_faults.put)
-        self.env_steps = 0  # of the last record
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
+        self.judged_steps = 0  # environment steps of the last line of metrics
         self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
         self.unsaved = False  # whether the last checkpoint could not be written
         self.writing = asyncio.Lock()  # one checkpoint at a time: that with a replay memory lets other tasks run
 
     async def setup(self) -> None:
         """Judge the metrics of earlier incarnations and of the run that is resumed."""
-        steps = 0
         for line in read_jsonl(self.directory.metrics_file):
             if {"steps", "updates", "seconds"} <= line.keys():  # else the line is damaged
-                steps = line["steps"]
-                self.health.judge(steps, line["updates"], line["seconds"], line)
+                self.judged_steps = line["steps"]
+                self.health.judge(self.judged_steps, line["updates"], line["seconds"], line)
         logged = {warning.kind for warning in active(warnings_of(read_jsonl(self.directory.events_file)).values())}
         self.unsaved = NOT_SAVED in logged
-        logged -= {NOT_SAVED, *OF_SUPERVISOR}  # not the ones that metrics tell
+        logged -= {NOT_SAVED, RUNNING_STATISTICS, *OF_SUPERVISOR}  # not the ones that metrics tell
         held = self.health.active
-        self._log_warnings([held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), steps)
-        self.env_steps = steps
+        self._log_warnings(
+            [held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), self.judged_steps
+        )
         self._log_sink_faults()
 
     async def run(self) -> None:
@@ -154,9 +155,9 @@ class Recorder(Actor):
 
     def _write(self, message: Metrics) -> None:
         began, ended = self.health.judge(message.env_steps, message.updates, message.seconds, message.values)
+        self.judged_steps = message.env_steps
         self._log_warnings(began, [warning.kind for warning in ended], message.env_steps)
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
-        self.env_steps = message.env_steps
         self._log_sink_faults()
 
     def _log_sink_faults(self) -> None:
@@ -169,7 +170,7 @@ class Recorder(Actor):
         for fault in self.sink_faults[known:]:
             self.log.warning("%s", fault)
         advice = "metrics.jsonl has all metrics; a resumed run makes the sinks again"
-        self._log_warnings([RunWarning(SINK_FAILED, "; ".join(self.sink_faults), advice, self.env_steps)], [], 0)
+        self._log_warnings([RunWarning(SINK_FAILED, "; ".join(self.sink_faults), advice, self.judged_steps)], [], 0)
 
     def _log_warnings(self, began: Iterable[RunWarning], ended: Iterable[str], steps: int) -> None:
         for kind in ended:
@@ -214,6 +215,7 @@ class Recorder(Actor):
             await self._checkpoint(due)
         if self.best is not None:
             self._compare(self.best)
+        self._log_warnings(self.health.at_end(self.judged_steps), [], self.judged_steps)
         await self._save()
         await super().drain()
 

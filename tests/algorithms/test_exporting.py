@@ -79,6 +79,9 @@ CASES: dict[str, dict[str, Any]] = {
         "action": BOTH,
         "network": {"normalize_observations": True},
     },
+    "a part without a name": {
+        "observation": observation_spec("", spaces.Dict({"": spaces.Box(-1, 1, (2,)), "a": spaces.Discrete(3)})),
+    },
     "frames of parts": {"observation": "stacked parts", "action": MultiDiscrete((2, 3), (1, 0), (2, 1), "int32")},
     "clipped": {"action": Box((2,), (-0.01, -np.inf), (0.01, np.inf))},
     "squashed": {"action": BOX, "network": {"action_distribution": "squashed", "action_deviation": "output"}},

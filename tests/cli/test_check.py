@@ -168,6 +168,57 @@ def test_the_environment_of_a_config_is_examined_with_its_keys(place: Place) -> 
     assert (refused.code, "did you mean `CartPole-v1`" in refused.err) == (2, True)
 
 
+BREAKS_LATER = """
+import gymnasium, numpy as np
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        reward = np.array([1.0]) if self.steps > 500 else 1.0
+        return np.zeros(2, np.float32), reward, self.steps % 10 == 0, False, {}
+"""
+
+
+def test_what_would_end_a_run_is_an_error(place: Place) -> None:
+    (place.folder / "later_in_check.py").write_text(BREAKS_LATER)
+    config = place.config('[env]\nid = "later_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
+    for command in (
+        ["check", "--env", "later_in_check:Env"],
+        ["check", config],
+        ["check", config, "--env", "CartPole-v1"],
+    ):
+        done = place.hive(*command)
+        if command[-1] == "CartPole-v1":
+            assert done.code == 0
+            continue
+        assert done.code == 1
+        assert done.err.startswith(
+            "error: later_in_check:Env returned the reward array([1.]), expected a finite number (env 0, step 501 of "
+        )
+        assert "hint: return float(reward) from step" in done.err
+        assert "next: " not in done.out
+        found = place.hive(*command, "--json")
+        error = json.loads(found.out)
+        assert found.code == 1
+        assert (error if "facts" in error else error["environment"])["error"] in done.err
+
+
+def test_what_a_replay_memory_refuses_is_not_advised(place: Place) -> None:
+    (place.folder / "large_in_check.py").write_text(BREAKS_LATER.replace("np.array([1.0])", "1e3"))
+    done = place.hive("check", "--env", "large_in_check:Env", "-s", "run.scheme=dqn")
+    assert done.code == 0
+    assert "network.normalize_rewards" not in done.out
+    assert "rewards up to 1000 are large; scale them in a custom wrapper" in done.out
+
+
 def test_a_topology_needs_no_config(place: Place) -> None:
     (place.folder / "sum_in_check.py").write_text(SUM)
     done = place.hive("check", "--topology", "sum_in_check.py")

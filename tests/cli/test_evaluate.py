@@ -52,7 +52,7 @@ def test_a_table_of_all_that_were_asked_for(place: Place, run: RunDirectory) -> 
     steps = [("000100", "3,200"), ("000200", "6,400"), ("000300", "9,600")]
     assert [(row[1], row[2]) for row in rows] == steps * 2
     assert {tuple(row[3:]) for row in rows} == {tuple(rows[0][3:])}  # the same weights, the same episodes
-    assert re.fullmatch(r"\d+\.\d ± \d+\.\d", rows[0][4])
+    assert re.fullmatch(r"[\d.]+ ± [\d.]+", rows[0][4])
     assert rows[0][8] == rows[0][4].split()[0]  # each step of CartPole earns 1
 
 

@@ -138,3 +138,18 @@ def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:
     assert result.policy()(np.zeros((2, 4), np.float32)).shape == (2,)
     with pytest.raises(RecordError):
         result.policy("best")
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"env": {"id": "CartPole-v1", "options": {"rows": np.zeros(3)}}},
+        {"env": {"id": "CartPole-v1", "options": {"rows": None}}},
+        {"env": {"rows": object()}},
+        {"custom": {"group": {"rows": [None]}}},
+        {"env": {3: 4}},
+    ],
+)
+def test_a_value_that_toml_cannot_hold_is_named(tables: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"rows|env, its key 3"):
+        hive.train(tables)

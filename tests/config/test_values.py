@@ -5,6 +5,7 @@ import math
 import tomllib
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +17,10 @@ from hive.config.values import (
     is_number,
     shown,
     toml_key,
+    toml_setting,
     toml_text,
 )
+from hive.errors import ConfigError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 SCALARS = TEXT | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -115,3 +118,25 @@ def test_shown(value: object, text: str) -> None:
 
 def test_a_number_of_thousands_of_digits_can_be_shown() -> None:
     assert shown(16**5000) == "an integer of more than 64 bits"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "hint"),
+    [
+        ({"rows": np.zeros(3)}, "env.options.rows: a value of type ndarray cannot be written", "value.tolist()"),
+        ({"rows": None}, "env.options.rows: None cannot be written into a config", "leave the key out"),
+        ({"deep": {"odd key": [1, {"a": {2}}]}}, 'env.options.deep."odd key"[1].a: a value of type set', "build it"),
+        ({"kind": dict}, "env.options.kind: the class dict cannot be written", '"package.module:Class"'),
+        ({"kind": np.float32(1)}, "env.options.kind: a value of type float32", "value.tolist()"),
+        ({"a": {1: 2}}, "env.options.a, its key 1: a value of type int", "string keys"),
+    ],
+)
+def test_what_toml_cannot_hold_is_named(value: Any, text: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        toml_setting("env.options", value)
+    assert str(caught.value).startswith(text)
+    assert hint in caught.value.hint
+
+
+def test_a_float_of_numpy_is_written_as_a_number() -> None:
+    assert toml_setting("x", np.float64(0.5)) == "0.5"

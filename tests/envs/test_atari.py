@@ -92,6 +92,7 @@ class Lives:
     """A vector of one game with the given lives after its reset and each step; length 9 where the game ends."""
 
     count = 1
+    environments = ()
 
     def __init__(self, lives: list[int], ends: set[int]) -> None:
         self.left, self.ends = lives, ends

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hive.envs.checks import Checks
 from hive.envs.observation import ObservationSpec
@@ -16,6 +17,8 @@ VECTORS = ObservationSpec((2,), "float32")
 IMAGES = ObservationSpec((2, 2), "uint8")
 CELLS = ObservationSpec((3,), "float32", counts=(3,), firsts=(5,))
 SCALARS = ObservationSpec((), "float32")
+BITS = ObservationSpec((2,), "float32", counts=(2,), firsts=(0,))
+PAIRS = ObservationSpec((5,), "float32", counts=(2, 3), firsts=(0, 0))
 
 
 def copied(spec: ObservationSpec, observations: Any) -> Any:
@@ -33,6 +36,12 @@ def copied(spec: ObservationSpec, observations: Any) -> Any:
         (VECTORS, np.array([[1.0, 2.0], [3.0, 4.0]], np.float16), [[1.0, 2.0], [3.0, 4.0]]),
         (IMAGES, [np.array([[0, 255], [7, 8]], np.uint8)], [[[0, 255], [7, 8]]]),
         (IMAGES, [np.array([[0, 1], [1, 0]], np.bool_)], [[[0, 1], [1, 0]]]),
+        (IMAGES, [[[0, 255], [7, 8]]], [[[0, 255], [7, 8]]]),
+        (IMAGES, [np.array([[0, 255], [7, 8]], np.int64)], [[[0, 255], [7, 8]]]),
+        (IMAGES, [[[True, 255], [7, 8]], np.zeros((2, 2), np.uint8)], [[[1, 255], [7, 8]], [[0, 0], [0, 0]]]),
+        (BITS, [True, np.False_, np.int8(1), np.array(0)], [[0, 1], [1, 0], [0, 1], [1, 0]]),
+        (BITS, [1, np.array([1])], [[0, 1], [0, 1]]),  # shapes that differ are stored one by one
+        (PAIRS, [np.array([1.0, 2.0]), [True, 0]], [[0, 1, 0, 0, 1], [0, 1, 1, 0, 0]]),
         (CELLS, [5, np.int64(7)], [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]),
         (CELLS, np.array([6, 6], np.uint8), [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]),
         (SCALARS, [np.array(1.5), 2.0], [1.5, 2.0]),
@@ -42,7 +51,7 @@ def test_good_observations(spec: ObservationSpec, observations: Any, expected: l
     assert copied(spec, observations) == expected
 
 
-GOOD = {VECTORS: np.zeros(2), IMAGES: np.zeros((2, 2), np.uint8), CELLS: 5, SCALARS: 0.0}
+GOOD = {PAIRS: [0, 0], VECTORS: np.zeros(2), IMAGES: np.zeros((2, 2), np.uint8), CELLS: 5, SCALARS: 0.0}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +71,11 @@ GOOD = {VECTORS: np.zeros(2), IMAGES: np.zeros((2, 2), np.uint8), CELLS: 5, SCAL
         (VECTORS, np.array([np.inf, -np.inf]), "an observation with inf in it"),
         (SCALARS, np.nan, "an observation with nan in it"),
         (IMAGES, np.zeros((2, 2)), "an observation of float64, expected uint8"),
-        (IMAGES, np.zeros((2, 2), np.int64), "an observation of int64, expected uint8"),
+        (IMAGES, np.full((2, 2), 256), "an observation with 256 in it, expected 0 to 255"),
+        (IMAGES, np.full((2, 2), -1), "an observation with -1 in it, expected 0 to 255"),
+        (PAIRS, np.array([0.5, 0]), "the observation array([0.5, 0. ]), expected integers from 0 to 1, 0 to 2"),
+        (PAIRS, np.array([np.nan, 0]), "the observation array([nan,  0.]), expected integers from 0 to 1, 0 to 2"),
+        (VECTORS, torch.zeros(2, requires_grad=True), "an observation of type Tensor, expected an array of shape (2,)"),
         (IMAGES, np.zeros((3, 2), np.uint8), "an observation of shape (3, 2), expected (2, 2)"),
         (CELLS, 4, "the observation 4, expected an integer from 5 to 7"),
         (CELLS, 8, "the observation 8, expected an integer from 5 to 7"),

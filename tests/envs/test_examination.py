@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from fake_environments import Counting
 from gymnasium import spaces
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from hive.envs import examination
 from hive.envs.examination import Examination, examine
+from hive.envs.python_vector import PythonVector
+from hive.envs.rows import StepRow
+from hive.errors import EnvironmentFailed
 
 
 class Says(Counting):
@@ -29,6 +33,8 @@ class Says(Counting):
 
 def examined(monkeypatch: pytest.MonkeyPatch, environment: gymnasium.Env[Any, Any], steps: int = 10) -> Examination:
     monkeypatch.setattr(examination, "make_environment", lambda *given: environment)
+    monkeypatch.setattr(examination, "takes_native", lambda *given, **options: False)
+    monkeypatch.setattr(examination, "limit_advice", lambda *given: "limit them")
     return examine("mine:Env", {}, steps=steps, limit_s=60.0)
 
 
@@ -94,7 +100,7 @@ def test_an_end_that_is_declared_need_not_be_seen(limit: int, warned: bool) -> N
     assert bool(Examination(steps=10, declared_limit=limit).warnings("mine:Env")) is warned
 
 
-def test_an_exception_is_part_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_is_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     class Breaks(Says):
         def step(self, action: Any) -> Any:
             if self.at == 3:
@@ -102,10 +108,10 @@ def test_an_exception_is_part_of_the_result(monkeypatch: pytest.MonkeyPatch) -> 
             return super().step(action)
 
     done = examined(monkeypatch, Breaks(GOOD))
-    (found,) = done.warnings("mine:Env")
+    assert done.warnings("mine:Env") == []
     assert done.steps == 3
-    assert found.startswith("`mine:Env`: it raised RuntimeError: the wheels came off ")
-    assert found.endswith(" after 3 steps of random actions")
+    assert str(done.failure).startswith("mine:Env raised RuntimeError: the wheels came off ")
+    assert str(done.failure).endswith(" in step (env 0, step 4 of this collector)")
 
 
 def test_discrete_observations_have_nothing_to_warn_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,18 +119,6 @@ def test_discrete_observations_have_nothing_to_warn_of(monkeypatch: pytest.Monke
         observation_space = spaces.Discrete(3)
 
     assert examined(monkeypatch, Counts(2, terminates=4)).warnings("mine:Env") == []
-
-
-@pytest.mark.parametrize("wrong", [np.nan, -np.inf])
-def test_numbers_that_are_not_finite(monkeypatch: pytest.MonkeyPatch, wrong: float) -> None:
-    class Divides(Says):
-        def step(self, action: Any) -> Any:
-            observation, _, *ends = super().step(action)
-            return observation, wrong if self.at == 2 else 1.0, *ends
-
-    observed, rewarded = examined(monkeypatch, Divides(np.array([0, wrong], np.float32), terminates=4)).warnings("Mine")
-    assert observed.startswith(f"`Mine`: 13 of 13 observations are not finite: observation[1] was {wrong}, ")
-    assert rewarded.startswith(f"`Mine`: 3 of 10 rewards are not finite: the first was {wrong}, which ends a run")
 
 
 def test_rewards_returns_lengths_and_times_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,8 +144,139 @@ TWO = spaces.Dict({"door": spaces.Discrete(3), "seen": Says.observation_space})
         (Says.observation_space, GOOD[:1], "an observation of shape (1,), expected (2,)"),
     ],
 )
-def test_what_ends_a_run_is_reported(monkeypatch: pytest.MonkeyPatch, space: Any, said: Any, fault: str) -> None:
+def test_what_ends_a_run_is_the_failure(monkeypatch: pytest.MonkeyPatch, space: Any, said: Any, fault: str) -> None:
     environment = Says(said, terminates=4)
     environment.observation_space = space
-    (warning,) = examined(monkeypatch, environment).warnings("mine:Env")
-    assert warning == f"`mine:Env`: 13 of 13 observations end a run: the first was {fault}"
+    done = examined(monkeypatch, environment)
+    assert str(done.failure) == f"mine:Env returned {fault} (env 0, step 0 of this collector)"
+    assert environment.closed
+
+
+class Odd(Says):
+    """Returns `result` from its second step."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__(GOOD)
+        self.result = result
+
+    def step(self, action: Any) -> Any:
+        usual = super().step(action)
+        return self.result if self.at == 2 else usual
+
+
+NO_REWARD = [None, "1", np.array([1.0]), np.nan, -np.inf, 1j, [1.0], {}, object()]
+ODD_RESULTS = [
+    *[(GOOD, reward, False, False, {}) for reward in NO_REWARD],
+    *[(said, 1.0, False, False, {}) for said in (None, "x", GOOD[:1], np.array([0, np.nan]), {"a": GOOD}, [GOOD, 1])],
+    (GOOD, 1.0, False, {}),
+    (GOOD, 1.0, False, False),
+    (GOOD,),
+    None,
+    (GOOD, 1.0, np.array([True, False]), False, {}),
+    (None, 1.0, True, False, {}),  # no run reads the last observation of a terminated episode
+    (None, 1.0, False, True, {}),
+    (GOOD, np.float64(1.0), np.True_, 0, None),
+    (GOOD, True, 1, None, {}),
+    [GOOD, 1.0, False, False, {}],
+]
+
+
+@pytest.mark.parametrize("result", ODD_RESULTS, ids=repr)
+def test_an_examination_fails_where_a_collector_fails(monkeypatch: pytest.MonkeyPatch, result: Any) -> None:
+    failure = examined(monkeypatch, Odd(result)).failure
+    vector = PythonVector("mine:Env", [Odd(result), Says(GOOD)])
+    rows = StepRow.allocate(vector.observation, 2)
+
+    def collect() -> str:
+        vector.reset([0, 1], rows.observations)
+        try:
+            for _ in range(3):
+                rows.finals.count = 0
+                vector.step(np.zeros(2, np.int64), rows)
+        except EnvironmentFailed as error:
+            return str(error)
+        return ""
+
+    assert collect() == str(failure or "")
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "hint"),
+    [
+        ((GOOD, np.array([1.0]), False, False, {}), "the reward array([1.]), expected a finite num", "float(reward)"),
+        ((GOOD, np.zeros(3), False, False, {}), "the reward array([0., 0., 0.]), expected a finite", "into one number"),
+        (
+            (GOOD, 1.0, False, {}),
+            "4 values from step, expected (observation, reward, terminated, tru",
+            "the old package",
+        ),
+        ((GOOD, np.nan, False, False, {}), "the reward nan, expected a finite number", "division by zero"),
+    ],
+)
+def test_the_way_out_of_what_environments_often_do(
+    monkeypatch: pytest.MonkeyPatch, result: Any, text: str, hint: str
+) -> None:
+    failure = examined(monkeypatch, Odd(result)).failure
+    assert failure is not None
+    assert f"mine:Env returned {text}" in str(failure)
+    assert hint in failure.hint
+
+
+def test_a_reset_without_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old(Says):
+        def reset(self) -> Any:  # type: ignore[override]
+            return GOOD
+
+    failure = examined(monkeypatch, Old(GOOD)).failure
+    assert failure is not None
+    assert "unexpected keyword argument 'seed'" in str(failure)
+    assert "def reset(self, *, seed=None, options=None)" in failure.hint
+
+
+def test_an_environment_that_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stays(Says):
+        def close(self) -> None:
+            raise AttributeError("viewer")
+
+    done = examined(monkeypatch, Stays(GOOD, terminates=4))
+    assert done.failure is None
+    (warning,) = done.warnings("mine:Env")
+    assert warning.startswith("`mine:Env`: its close raised AttributeError: viewer ")
+    PythonVector("mine:Env", [Stays(GOOD)]).close()  # a run goes on
+
+
+def test_actions_are_independent_of_the_environments_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Guess(Says):
+        action_space = spaces.Discrete(9)
+
+        def step(self, action: Any) -> Any:
+            observation, _, *rest = super().step(action)
+            own = (self.np_random.integers(9), self.action_space.sample())  # drawn as Gymnasium seeds both
+            return observation, float(action in own), *rest
+
+    done = examined(monkeypatch, Guess(GOOD), steps=900)
+    assert np.mean(done.rewards) == pytest.approx(1 - (8 / 9) ** 2, abs=0.04)
+
+
+def test_a_vectorised_class_is_examined_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = examine("CartPole-v1", {}, kind="native", steps=100, limit_s=60.0)
+    assert (done.steps, done.failure, done.declared_limit) == (100, None, 500)
+    assert done.episodes > 2
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "of", "key"),
+    [
+        (NormalizeObservation, "observations", "network.normalize_observations = true"),
+        (NormalizeReward, "rewards", "network.normalize_rewards = true"),
+    ],
+)
+def test_running_statistics_are_named_with_their_key(
+    monkeypatch: pytest.MonkeyPatch, wrapper: Any, of: str, key: str
+) -> None:
+    done = examined(monkeypatch, wrapper(Says(GOOD, terminates=4)))
+    texts = [text for text in done.warnings("mine:Env") if "running mean" in text]
+    assert texts[0].startswith(f"`mine:Env`: `{wrapper.__name__}` keeps a running mean of {of} in each environment")
+    assert texts[0].endswith(f"; leave it out and set {key}")
+    (other,) = [text for text in done.warnings("mine:Env", normalizes=False) if "running mean" in text]
+    assert "network." not in other

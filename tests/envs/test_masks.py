@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from hive.envs.checks import Checks
-from hive.envs.masks import Masked, info_has_mask, random_action
+from hive.envs.masks import Masked, info_has_mask
 from hive.envs.observation import observation_spec
 from hive.errors import EnvironmentFailed
 
@@ -100,23 +100,6 @@ def test_every_choice_needs_an_allowed_action() -> None:
 def test_sources_that_cannot_be_are_refused(environment: Doors, source: str, text: str) -> None:
     with pytest.raises(EnvironmentFailed, match=text):
         Masked(environment, source, "Doors")
-
-
-def test_random_actions_are_allowed_ones() -> None:
-    environment = Masked(Doors([[0, 1, 0, 0, 1]], action_space=spaces.MultiDiscrete([2, 3])), "info", "Doors")
-    observation, _ = environment.reset()
-    environment.action_space.seed(0)
-    assert {tuple(random_action(environment, observation)) for _ in range(20)} == {(1, 2)}
-
-
-def test_masks_have_an_element_for_every_value_of_every_part() -> None:
-    several = spaces.Tuple([spaces.MultiBinary(2), spaces.Dict({"mode": spaces.Discrete(3, start=5)})])
-    environment = Masked(Doors([[0, 1, 1, 1, 1, 0, 1]], action_space=several), "info", "Doors")
-    observation, _ = environment.reset()
-    several.seed(0)
-    drawn = [random_action(environment, observation) for _ in range(30)]
-    assert all(several.contains(action) for action in drawn)
-    assert {(*grip, mode["mode"]) for grip, mode in drawn} == {(1, bit, mode) for bit in (0, 1) for mode in (5, 7)}
 
 
 class Refuses(Doors):

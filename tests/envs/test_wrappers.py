@@ -95,7 +95,7 @@ def test_a_time_limit_holds_wherever_it_is(wrappers: list[Any], limit: int, bypa
     assert describe("CartPole-v1", {}, wrappers=wrappers).max_episode_steps == limit
     ends, vector = lengths(wrappers, 3 * limit)
     assert ends == [(limit * n, limit, 1) for n in (1, 2, 3)]
-    outer = vector._environments[0]
+    outer = vector.environments[0]
     assert (vector._steps[0] == outer.env.step) == (bypassed and type(outer) is TimeLimit)
 
 

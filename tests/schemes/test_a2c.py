@@ -33,7 +33,7 @@ def train(folder: Path, env: str = "Bandit", **values: Any) -> tuple[Outcome, Ru
 def test_it_learns_until_the_return_is_reached(tmp_path: Path, mode: str) -> None:
     """Guessing earns 0.5 of 1."""
     outcome, directory = train(tmp_path, collection__workers=2, collection__communication=f'"{mode}"')
-    assert outcome.reason == "mean return 1.0 >= 0.97"
+    assert outcome.reason.endswith(" >= 0.97")
     assert outcome.results["mean_return_100"] >= ENOUGH
     assert outcome.results["env_steps"] < 20_000
     assert list(read_jsonl(directory.metrics_file))[-1]["return/mean_100"] >= ENOUGH

@@ -41,7 +41,7 @@ def test_it_runs_to_its_end(tmp_path: Path, workers: int) -> None:
 def test_it_learns_until_the_return_is_reached(tmp_path: Path, workers: int) -> None:
     """Guessing earns 0.5 of 1."""
     run = train(tmp_path, "a3c", "Bandit", gradients__workers=workers, **LEARN, **FREE)
-    assert run.outcome.reason == "mean return 1.0 >= 0.97"
+    assert run.outcome.reason.endswith(" >= 0.97")
     assert run.results["env_steps"] < 20_000
 
 

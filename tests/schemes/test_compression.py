@@ -91,13 +91,13 @@ LEARN: dict[str, Any] = {
 def test_it_learns_until_the_return_is_reached(tmp_path: Path, name: str) -> None:
     """Guessing earns 0.5 of 1; test_a2c shows that without learning the return is not reached by chance."""
     run = train(tmp_path, "a2c", "Bandit", **LEARN, **of(name))
-    assert run.outcome.reason == "mean return 1.0 >= 0.97"
+    assert run.outcome.reason.endswith(" >= 0.97")
 
 
 def test_with_little_of_it_it_still_learns(tmp_path: Path) -> None:
     """One element of fifty; the rest arrives later."""
     run = train(tmp_path, "a2c", "Bandit", **LEARN, **of("top-k"), gradients__top_k=0.02)
-    assert run.outcome.reason == "mean return 1.0 >= 0.97"
+    assert run.outcome.reason.endswith(" >= 0.97")
 
 
 @every_compression

@@ -51,7 +51,7 @@ def test_stragglers_are_stopped_once_they_have_their_quota(tmp_path: Path) -> No
 def test_it_learns_until_the_return_is_reached(tmp_path: Path) -> None:
     """Guessing earns 0.5 of 1."""
     run = train(tmp_path, "dd-ppo", "Bandit", **LEARN)
-    assert run.outcome.reason == "mean return 1.0 >= 0.97"
+    assert run.outcome.reason.endswith(" >= 0.97")
 
 
 def test_a_learning_rate_near_nothing_learns_nothing(tmp_path: Path) -> None:

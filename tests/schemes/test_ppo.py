@@ -55,7 +55,7 @@ def test_it_is_the_trainer_with_ppo_in_it(tmp_path: Path) -> None:
 def test_it_learns_until_the_return_is_reached(tmp_path: Path, values: dict[str, Any]) -> None:
     """Guessing earns 0.5 of 1."""
     run = train(tmp_path, "ppo", "Bandit", **{**LEARN, **values})
-    assert run.outcome.reason == "mean return 1.0 >= 0.97"
+    assert run.outcome.reason.endswith(" >= 0.97")
     assert run.results["env_steps"] < 20_000
 
 

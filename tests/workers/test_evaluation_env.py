@@ -38,7 +38,7 @@ def test_the_evaluator_plays_it_and_collectors_do_not() -> None:
     blueprint = Blueprint(config(evaluation__env="{ options = { terminates = 5 } }"))
     assert blueprint.evaluator().evaluate(EvaluationDue(0, 0, 0, 0, 0.0)).mean_length == 5.0
     assert Blueprint(config()).evaluator().evaluate(EvaluationDue(0, 0, 0, 0, 0.0)).mean_length == 3.0
-    assert blueprint.vector()._environments[0].ends == (3, 0)  # type: ignore[attr-defined]
+    assert blueprint.vector().environments[0].ends == (3, 0)  # type: ignore[attr-defined]
 
 
 def test_evaluations_of_a_run_and_of_a_checkpoint_play_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from small_trainer import config_of
 
-from hive.envs import Box, Composite, Discrete, EnvironmentSpec, MultiBinary, MultiDiscrete, ObservationSpec
+from hive.envs import (
+    Box,
+    Composite,
+    Discrete,
+    EnvironmentSpec,
+    MultiBinary,
+    MultiDiscrete,
+    ObservationSpec,
+    configured_spec,
+    configured_vector,
+)
 from hive.workers import health
 from hive.workers.health import KINDS, Facts, Health
 
@@ -157,6 +167,56 @@ def test_a_run_at_its_goal_is_not_judged(changes: dict[str, Any], kind: str) -> 
 def test_a_constant_return_at_the_goal_is_none_to_warn_of() -> None:
     assert Run(replace(FACTS, goal=500.0)).repeat(20, **mean(500.0, 0)).active == []
     assert Run(replace(GAUSSIAN, goal=100.0)).repeat(20, **deviation(1e-4)).active == []
+
+
+def test_weights_of_another_run_may_have_the_best_return_from_the_beginning() -> None:
+    assert Run(FACTS).repeat(20, **mean(500.0, 0)).active == ["return constant"]
+    assert Run(replace(FACTS, pretrained=True)).repeat(20, **mean(500.0, 0)).active == []
+
+
+def test_values_need_not_explain_equal_returns() -> None:
+    unexplained = {"learner__explained_variance": 0.0, "learner__value_loss": 500.0}
+    assert Run().repeat(60, **unexplained).active == ["values explain nothing"]
+    assert Run(replace(FACTS, pretrained=True)).repeat(60, **unexplained, **mean(500.0, 0)).active == []
+
+
+@pytest.mark.parametrize(
+    ("id", "env", "advice"),
+    [
+        ("CartPole-v1", {}, "env.options = { max_episode_steps = 1000 }"),
+        ("small_environments:OneState", {}, 'env.wrappers = [{ name = "TimeLimit", max_episode_steps = 1000 }]'),
+        (
+            "small_environments:OneState",
+            {"env__wrappers": '["FlattenObservation"]'},
+            'add { name = "TimeLimit", max_episode_steps = 1000 } to env.wrappers',
+        ),
+    ],
+)
+def test_the_limit_that_is_advised_can_be_set(id: str, env: dict[str, Any], advice: str) -> None:
+    config = config_of(id, **env)
+    facts = Facts.of(config, configured_spec(config.env), 1)
+    assert facts.limit_advice == advice
+    (text,) = (kind.advice_for(facts) for kind in KINDS if kind.name == "no episode ended")
+    assert text.endswith(f"or limit episodes: {advice}")
+    name, _, value = advice.partition(" = ")
+    if name.startswith("add"):
+        name, value = "env.wrappers", f'["FlattenObservation", {advice[4:].partition(" to ")[0]}]'
+    limited = config_of(id, **{name.replace(".", "__"): value})
+    vector = configured_vector(limited.env, 1)
+    vector.close()
+
+
+def test_a_goal_of_a_run_that_ended_before_a_hundred_episodes() -> None:
+    run = Health(replace(FACTS, goal=5.0, limit_advice="shorten them"))
+    run.judge(640, 5, 1.0, {**HEALTHY, "episodes": 64.0})
+    (warning,) = run.at_end(640)
+    assert warning.line == (
+        "goal not judged: run.stop_at_return = 5 was never judged: it is compared with the mean return of 100 episodes,"
+        " and 64 of 100 episodes have ended; raise run.steps, or shorten episodes: shorten them"
+    )
+    run.judge(1000, 6, 2.0, {**HEALTHY, "episodes": 100.0})
+    assert run.at_end(1000) == []
+    assert Health(replace(FACTS, goal=None)).at_end(0) == []
 
 
 def test_a_return_that_was_better_is_not_constant() -> None:

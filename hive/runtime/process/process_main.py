@@ -17,7 +17,7 @@ from hive.clock import RealClock
 from hive.records.logs import open_log
 from hive.runtime.memory.segments import Bytes, Segment
 from hive.runtime.process.node import Node, NodeContext
-from hive.runtime.process.output import CHECK_S, rotate_output
+from hive.runtime.process.output import keep_output
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
@@ -25,6 +25,7 @@ from hive.runtime.wire.sockets import ZmqTransport
 
 __all__ = ["host"]
 
+REMOVED_S = 1.0  # interval between two looks whether the file of the output was removed
 LINGER_S = 1.0  # time limit for sending the last messages; the supervisor reads at once, so it takes microseconds
 
 
@@ -53,8 +54,8 @@ def host(
         return open_log(log_folder / f"{name}.log", name)
 
     def check_output() -> None:
-        rotate_output(log_folder / f"{process}.out")
-        asyncio.get_running_loop().call_later(CHECK_S, check_output)
+        keep_output(log_folder / f"{process}.out")
+        asyncio.get_running_loop().call_later(REMOVED_S, check_output)
 
     async def main() -> int:
         check_output()

@@ -85,6 +85,7 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
     run.write_facts()
     build = Build(FACTORY, str(run.directory.path), os.getpid(), str(folder), str(run.directory.logs))
     processes = ForkedProcesses(build, lambda kind, text: run.event(kind, text), server)
+    watching = asyncio.ensure_future(run.watch_output())  # from the build on, which makes an environment
 
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
         address = f"ipc://{run.stage_folder()}/supervisor"
@@ -101,6 +102,7 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
         with run.signals():
             return await _stages(run, processes.build_plan, begin)
     finally:
+        watching.cancel()
         await processes.close()
         await control.close()
 

@@ -51,6 +51,7 @@ from hive.records.documents import parse_object
 from hive.records.regular import read_regular
 from hive.records.run_warnings import (
     DIRECTORY_REMOVED,
+    OUTPUT_DROPPED,
     RECOVERED,
     SOCKETS_REMOVED,
     WARNING,
@@ -60,6 +61,7 @@ from hive.records.run_warnings import (
 )
 from hive.records.summary import NOT_STARTED
 from hive.runtime.process.limits import raise_descriptor_limit
+from hive.runtime.process.output import CHECK_S, FLOOD_S, OUTPUT_BYTES, BoundedOutput
 from hive.runtime.process.processes import ProcessTable, SharedMemory
 from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder, restore_socket_folder
@@ -114,6 +116,8 @@ class LiveRun:
         self.concluded = False  # whether the run ends, so that its socket folder is needed no more
         self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
         self.kept = KeptDirectory(directory)
+        self.output = BoundedOutput(directory.logs)
+        self.output_warned: dict[str, int] = {}  # process -> bytes that the last warning named
         raise_descriptor_limit()
         directory.reserve()
 
@@ -176,6 +180,21 @@ class LiveRun:
             await asyncio.sleep(LOOK_S)
             self.end_warnings()
             self.keep_folders()
+
+    async def watch_output(self) -> None:
+        """Bound the output of the processes; warn when the first of it is dropped from a process."""
+        while True:
+            flooded = self.output.look()
+            if self.output.dropped.keys() != self.output_warned.keys():
+                self._warn_output()
+            await asyncio.sleep(FLOOD_S if flooded else CHECK_S)
+
+    def _warn_output(self) -> None:
+        """Warn of the output that was dropped so far."""
+        self.output_warned = dict(self.output.dropped)
+        each = [f"{count:,} bytes of `{process}`" for process, count in sorted(self.output_warned.items())]
+        limit = f"of more than {OUTPUT_BYTES:,} bytes a file the oldest output is dropped: {', '.join(each)}"
+        self._warn(OUTPUT_DROPPED, limit, f"print less in the environment; {self.directory.logs} has what was kept")
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
         """Append a line to the event log and to the supervisor's log."""
@@ -405,6 +424,9 @@ class LiveRun:
             return
         self.concluded = True
         self.keep_folders()
+        self.output.look()
+        if self.output.dropped != self.output_warned:
+            self._warn_output()
         self.end_warnings()
         results, run, inexact = self._results(outcome), self.config.run, self.why_inexact(outcome)
         steps = int(results.get("env_steps", 0))

@@ -1,0 +1,16 @@
+"""Formats a return for every line and table of text: small returns keep their digits, large ones get no noise."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["return_text"]
+
+
+def return_text(value: float | None) -> str:
+    """Return `value` with one decimal if it is whole or at least 10, else with three digits; "–" for None and NaN."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value) or abs(value) >= 10.0 or value == int(value):
+        return f"{value:,.1f}"
+    return f"{value:.3g}"
