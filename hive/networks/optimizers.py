@@ -5,7 +5,7 @@
 `FlatOptimizer` has no state. The moments are arrays of the caller, so they can lie in shared memory and be versioned
 and checkpointed like weights, and an interrupted step leaves version v intact. An output may be the same array as its
 input. The formulas are those of torch.optim; clipping is a factor, `gradient_scale`, applied in the same pass. The
-whole block is one parameter group, so weight decay applies to every parameter, frozen ones included.
+whole block is one parameter group. Callers restore frozen parameters after a step (hive.networks.flat.keep_frozen).
 
 `LimitedMemoryBFGS` wraps torch's L-BFGS for scripts; its history is in the object, not in blocks.
 """
