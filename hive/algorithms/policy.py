@@ -337,7 +337,7 @@ def _heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...
 def _head_in(described: Mapping[str, Any]) -> HeadParameters:
     """Return the parameters of a described head. Raises TypeError or NetworkError if they are invalid."""
     values = {name: value for name, value in described.items() if name != "cls"}  # code is never named here
-    head = HEADS[described["name"]][0](**values)
+    head = HEADS[described["name"]].parameters(**values)
     head.check_fields()
     return head
 

@@ -80,7 +80,8 @@ class ValueHead(Head):
     width = 1
     gain = 1.0
 
-    def __init__(self, parameters: HeadParameters, *, huber: bool = False) -> None:
+    def __init__(self, parameters: HeadParameters, action: ActionSpec | None = None, *, huber: bool = False) -> None:
+        """action: not used; a derived class is called with it, as every custom head is."""
         super().__init__(parameters)
         self.huber = huber
 
