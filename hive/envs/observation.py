@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -67,12 +67,16 @@ class ArraySpec:
 
     counts, firsts: of Discrete and MultiDiscrete spaces the number of values of each element and the smallest value;
     they are stored one-hot: value v sets element v - first of its part of the array. Empty for other spaces.
+    env_dtype: the environment's dtype, "bool" of a MultiBinary space, whose elements are 0 or 1; "" if it is unknown.
+    env_shape: of Discrete and MultiDiscrete spaces the shape in which the environment returns them; None if unknown.
     """
 
     shape: tuple[int, ...]
     dtype: str
     counts: tuple[int, ...] = ()
     firsts: tuple[int, ...] = ()
+    env_dtype: str = field(default="", compare=False)
+    env_shape: tuple[int, ...] | None = field(default=None, compare=False)
 
     @property
     def bytes(self) -> int:
@@ -220,13 +224,14 @@ def _array(id: str, path: Path, space: Space[Any]) -> ArraySpec:
 
     match space:
         case spaces.Box():
-            return ArraySpec(tuple(space.shape), "uint8" if space.dtype == np.uint8 else "float32")
+            dtype = str(space.dtype)
+            return ArraySpec(tuple(space.shape), "uint8" if dtype == "uint8" else "float32", env_dtype=dtype)
         case spaces.MultiBinary():
-            return ArraySpec(tuple(space.shape), "float32")
+            return ArraySpec(tuple(space.shape), "float32", env_dtype="bool")
         case spaces.Discrete():
-            return _one_hot([space.n], [space.start])
+            return _one_hot([space.n], [space.start], space)
         case spaces.MultiDiscrete():
-            return _one_hot(space.nvec.ravel().tolist(), space.start.ravel().tolist())
+            return _one_hot(space.nvec.ravel().tolist(), space.start.ravel().tolist(), space)
     place = f"as part `{'.'.join(map(str, path))}` of its observations" if path else "observations"
     raise EnvironmentFailed(
         f"`{id}` has {type(space).__name__} {place}, expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple",
@@ -241,9 +246,10 @@ def _hint(id: str) -> str:
     return "convert them in a wrapper, for example a gymnasium.ObservationWrapper that returns an array"
 
 
-def _one_hot(counts: Sequence[int], firsts: Sequence[int]) -> ArraySpec:
+def _one_hot(counts: Sequence[int], firsts: Sequence[int], space: Space[Any]) -> ArraySpec:
     counts = tuple(map(int, counts))
-    return ArraySpec((sum(counts),), "float32", counts, tuple(map(int, firsts)))
+    shape = tuple(map(int, space.shape or ()))
+    return ArraySpec((sum(counts),), "float32", counts, tuple(map(int, firsts)), str(space.dtype), shape)
 
 
 def _short(space: Space[Any]) -> str:
