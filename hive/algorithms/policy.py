@@ -171,6 +171,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     return policy_of(checkpoint, own_code=own_code)
 
 
+@own_defaults()
 def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = False) -> Policy:
     """Load the policy of an open checkpoint, as `load` does.
 
@@ -194,9 +195,8 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
         )
     if exact or not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
         network = dataclasses.replace(network, precision="float32")
-    with own_defaults():
-        module = _network(observation, action, network, heads)
-        flat = FlatParameters(module)
+    module = _network(observation, action, network, heads)
+    flat = FlatParameters(module)
     compute_natively(module, flat, network.backend)
     block = aligned_block(flat.block_bytes)
     copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))

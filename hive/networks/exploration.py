@@ -157,7 +157,7 @@ class ExpectedGreedy(EpsilonGreedy):
 
     @functools.cached_property
     def _atoms(self) -> Tensor | None:
-        return torch.tensor(self.support, dtype=torch.float32) if self.support else None
+        return torch.tensor(self.support, dtype=torch.float32, device="cpu") if self.support else None
 
     def action_values(self, outputs: Tensor) -> Tensor:
         return expected_return(outputs, self._atoms)

@@ -137,7 +137,7 @@ class TorchArchitecture(Architecture):
         importance_weights: Array | Sequence[Array] | None = None,
         no_accumulation: bool = False,
     ) -> TrainingResult:
-        with self.lock, torch.enable_grad():
+        with self.lock, torch.inference_mode(False), torch.enable_grad():
             fetches = [fetch if is_output_number(fetch) else self._named(fetch) for fetch in additional_fetches or ()]
             observations, samples = self._observations(inputs, training=True)
             outputs = self.module(observations)
