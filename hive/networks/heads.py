@@ -219,9 +219,9 @@ def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:
             refuse_unknown_actions(columns, part)
         return
     if isinstance(action, DiscreteAction):
-        limits = torch.tensor(int(action.n))
+        limits = torch.tensor(int(action.n), device=actions.device)
     elif isinstance(action, MultiDiscreteAction):
-        limits = torch.tensor([int(n) for n in action.nvec])
+        limits = torch.tensor([int(n) for n in action.nvec], device=actions.device)
     else:
         return
     if bool(((actions < 0) | (actions >= limits)).any()):

@@ -36,6 +36,7 @@ from hive.networks.arrays import (
     refuse_misfits,
 )
 from hive.networks.clipping import clip_gradient
+from hive.networks.defaults import own_defaults
 from hive.networks.embedders import network_inputs
 from hive.networks.flat import FlatParameters, aligned_block, keep_frozen, polyak_frozen
 from hive.networks.head_kinds import make_head
@@ -275,6 +276,7 @@ class TorchArchitecture(Architecture):
     def set_is_training(self, state: bool) -> None:
         self.module.train(state)
 
+    @own_defaults()
     def _heads_for_outputs(self) -> list[Any]:
         """Returns heads that compute the losses of a user-defined module; their weights, if any, are not used."""
         parameters = self.network_parameters
