@@ -33,7 +33,7 @@ from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_conve
 from hive.envs.observation import MaskPart
 from hive.errors import NetworkError, RecordError
 from hive.networks.agents import AGENT_PARTS
-from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
+from hive.networks.configured import configured_distribution, copy_arrays, load_module, network_parameters
 from hive.networks.convolutions import has_bfloat16_instructions
 from hive.networks.defaults import own_defaults
 from hive.networks.distributions import ActionDistribution, Categorical
@@ -188,11 +188,18 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
             hint="resume the run and stop it: its last checkpoint then describes the policy",
         ) from None
     named = [reference for key in REFERENCES if (reference := getattr(network, key)) is not None]
+    named += filter(None, classes := _classes_in(description))
     if named and not own_code:
         raise RecordError(
             f"the network of {checkpoint.path} uses `{named[0]}`, which would be imported and called",
             hint="if you trust the checkpoint, call hive.load(..., own_code=True)",
         )
+    heads = tuple(
+        dataclasses.replace(head, cls=load_module(custom, "head"))
+        if custom and isinstance(head, HeadParameters)
+        else head
+        for head, custom in zip(heads, classes, strict=True)
+    )
     if exact or not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
         network = dataclasses.replace(network, precision="float32")
     module = _network(observation, action, network, heads)
@@ -230,10 +237,12 @@ def describe_policy(
 
 
 def _described_head(head: HeadParameters) -> dict[str, Any]:
-    """Return the name of a head and its values that differ from the defaults. Custom classes have no description."""
+    """Return the name of a head and its values that differ from the defaults, a custom class as "module:Class"."""
     usual = type(head)(name=head.name)
     fields = [field.name for field in dataclasses.fields(head)]
     changed = {name: getattr(head, name) for name in fields if getattr(head, name) != getattr(usual, name)}
+    if head.cls is not None:
+        changed["cls"] = f"{head.cls.__module__}:{head.cls.__qualname__}"
     return {"name": head.name, **changed}
 
 
@@ -286,9 +295,15 @@ def _heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...
     return tuple(_head_in(head) if isinstance(head, dict) else str(head) for head in heads)
 
 
+def _classes_in(description: Mapping[str, Any]) -> list[str]:
+    """Return the custom class "package.module:Class" of each head, "" without one."""
+    heads = description.get("heads", USUAL_HEADS)
+    return [str(head.get("cls") or "") if isinstance(head, dict) else "" for head in heads]
+
+
 def _head_in(described: Mapping[str, Any]) -> HeadParameters:
     """Return the parameters of a described head. Raises TypeError or NetworkError if they are invalid."""
-    values = {name: value for name, value in described.items() if name != "cls"}  # code is never named here
+    values = {name: value for name, value in described.items() if name != "cls"}  # `policy_of` imports it, on request
     head = HEADS[described["name"]].parameters(**values)
     head.check_fields()
     return head

@@ -78,7 +78,7 @@ SMALL = {
     "collection.rollout": 8,
     "collection.workers": 0,
     "gradients.workers": 0,
-    "checkpoint.every": {"updates": 1},
+    "checkpoint.every": {"updates": 1000},  # the last one is enough
     "algorithm.replay_capacity": 200,
     "algorithm.learning_starts": 16,
     "algorithm.batch_size": 8,
@@ -87,8 +87,8 @@ SMALL = {
     "algorithm.minibatches": 2,
     "network.memory_size": 4,
 }
-EVERYDAY = 15
-CASES = 220
+EVERYDAY = 12
+CASES = 154  # 14 of each algorithm
 
 Case = dict[str, Any]
 
