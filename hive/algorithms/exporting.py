@@ -22,7 +22,7 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +39,7 @@ from hive.algorithms.policy import Policy, policy_of
 from hive.algorithms.policy_graph import PolicyGraph, Port
 from hive.config import load_config
 from hive.errors import HiveError, NetworkError, UsageError
+from hive.networks.defaults import own_defaults
 from hive.records import Checkpoint, RunDirectory, checkpoint_at, held, write_bytes
 from hive.records.export_files import ONNX, check_export_file
 from hive.records.weights import weights_bytes
@@ -71,6 +72,7 @@ class Exported:
     difference: float | None = None
 
 
+@own_defaults()
 def export(place: str | Path, path: str | Path, which: str = "latest", *, own_code: bool = False) -> Exported:
     """Write the policy of a run or checkpoint to the new file `path`, which ends in .onnx or .safetensors.
 
@@ -96,7 +98,7 @@ def export(place: str | Path, path: str | Path, which: str = "latest", *, own_co
         "inputs": [port.described() for port in graph.inputs],
         "outputs": [port.described() for port in graph.outputs],
     }
-    data = _with_metadata(onnx, _traced(graph), facts)
+    data = _with_metadata(onnx, _traced(graph), graph, facts)
     difference = _compared(policy, graph, data)
     write_bytes(path, data)
     compared = 0 if difference is None else OBSERVATIONS
@@ -131,7 +133,7 @@ def _facts(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]:
 
 def _traced(graph: PolicyGraph) -> bytes:
     """Return the graph as ONNX. Raises NetworkError for a network that cannot be traced."""
-    names = [port.name for port in graph.inputs], [port.name for port in graph.outputs]
+    names = _trace_names(graph.inputs, "input"), _trace_names(graph.outputs, "output")
     data = io.BytesIO()
     try:
         with warnings.catch_warnings(record=True) as raised, torch.inference_mode():
@@ -157,6 +159,11 @@ def _traced(graph: PolicyGraph) -> bytes:
     return data.getvalue()
 
 
+def _trace_names(ports: Sequence[Port], kind: str) -> list[str]:
+    """Return the names of inputs or outputs while a graph is traced: torch replaces names that are numbers."""
+    return [f"hive::{kind}_{number}" for number in range(len(ports))]
+
+
 def _untraceable(cause: str) -> NetworkError:
     return NetworkError(
         f"the network cannot be written as ONNX: {cause}",
@@ -165,9 +172,10 @@ def _untraceable(cause: str) -> NetworkError:
     )
 
 
-def _with_metadata(onnx: Any, data: bytes, facts: Mapping[str, Any]) -> bytes:
+def _with_metadata(onnx: Any, data: bytes, graph: PolicyGraph, facts: Mapping[str, Any]) -> bytes:
     """Return the checked graph with `facts` as its metadata, texts as they are and the rest as JSON."""
     model = onnx.load_model_from_string(data)
+    _name_ports(model.graph, graph)
     model.ir_version = IR_VERSION
     model.graph.name = "policy"
     model.producer_name, model.producer_version = "hive", __version__
@@ -176,6 +184,21 @@ def _with_metadata(onnx: Any, data: bytes, facts: Mapping[str, Any]) -> bytes:
     onnx.checker.check_model(model)
     serialized: bytes = model.SerializeToString(deterministic=True)
     return serialized
+
+
+def _name_ports(traced: Any, graph: PolicyGraph) -> None:
+    """Give the inputs and outputs of a traced onnx.GraphProto the names of their ports."""
+    names: dict[str, str] = {}
+    for ports, kind in ((graph.inputs, "input"), (graph.outputs, "output")):
+        names |= dict(zip(_trace_names(ports, kind), (port.name for port in ports), strict=True))
+    given = set(names.values())
+    inner = [name for node in traced.node for name in node.output] + [value.name for value in traced.initializer]
+    names |= {name: f"{name}::inner" for name in inner if name in given}  # a part may be called as a weight is
+    for value in (*traced.input, *traced.output, *traced.initializer, *traced.value_info):
+        value.name = names.get(value.name, value.name)
+    for node in traced.node:
+        for side in (node.input, node.output):
+            side[:] = [names.get(name, name) for name in side]
 
 
 def _compared(policy: Policy, graph: PolicyGraph, data: bytes) -> float | None:

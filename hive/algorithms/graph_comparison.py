@@ -144,8 +144,13 @@ def _observations(random: np.random.Generator, spec: ArraySpec, mean: Any, devia
         return drawn[:, 0] if len(highs) == 1 else drawn
     if spec.dtype == "uint8":
         return random.integers(0, 256, (ENVIRONMENTS, *spec.shape), np.uint8)
-    normal = random.standard_normal((ENVIRONMENTS, *spec.shape))
-    return np.asarray(mean + deviation * normal, np.float32)
+    if spec.env_dtype == "bool":
+        return random.integers(0, 2, (ENVIRONMENTS, *spec.shape)).astype(np.float32)
+    drawn = mean + deviation * random.standard_normal((ENVIRONMENTS, *spec.shape))
+    if spec.env_dtype and np.dtype(spec.env_dtype).kind in "iu":
+        limits = np.iinfo(spec.env_dtype)
+        drawn = np.clip(np.rint(drawn), limits.min, limits.max)
+    return np.asarray(drawn, np.float32)
 
 
 def _masks(random: np.random.Generator, policy: Policy) -> NDArray[np.uint8]:

@@ -18,7 +18,6 @@ class called, so it requires `own_code=True`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,16 +27,17 @@ from numpy.typing import NDArray
 
 from hive.algorithms.acting_state import ActingState
 from hive.algorithms.described_actions import action_in, described_action, plain
+from hive.algorithms.given_observations import GivenObservations
 from hive.config import NetworkConfig
 from hive.declared import ABSENT, FIRST, LAST, NO_IMAGE
 from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
-from hive.envs.checks import at, fault_of, store
 from hive.envs.meaning import earlier_meaning
-from hive.envs.observation import BESIDE_MASK, MASK_KEY, ArraySpec, MaskPart, at_path
+from hive.envs.observation import MaskPart
 from hive.errors import NetworkError, RecordError
 from hive.networks.agents import AGENT_PARTS
-from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
+from hive.networks.configured import configured_distribution, copy_arrays, load_module, network_parameters
 from hive.networks.convolutions import has_bfloat16_instructions
+from hive.networks.defaults import own_defaults
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.exploration import EpsilonGreedy, epsilon_greedy
 from hive.networks.flat import FlatParameters, aligned_block
@@ -80,6 +80,7 @@ class Policy:
         self.observation = observation
         self.action = action
         self.distribution = distribution
+        self._given = GivenObservations(observation)
         self._convert = action_converter(action)
         self.network = network.eval()
         self._remembers = ActingState(observation, state_width_of(network))
@@ -110,8 +111,9 @@ class Policy:
         the mask of the state, info["action_mask"].
 
         A policy that remembers (it is recurrent, or env.frame_stack is more than 1) also takes the state of each
-        environment and returns a pair: the action or actions, and the state for the next call. Raises ValueError for
-        another shape, for a mask that is missing, and for a state that is missing.
+        environment and returns a pair: the action or actions, and the state for the next call. An empty batch gives no
+        actions. Raises ValueError for what the observation space does not hold (`hive.algorithms.given_observations`),
+        for a mask that is missing or that the policy does not take, and for such a state.
         """
         outputs, after, single = self._outputs(observation, state, action_mask)
         if noise is None:
@@ -138,76 +140,22 @@ class Policy:
 
     def _outputs(self, observation: Any, state: Any, action_mask: Any) -> tuple[NDArray[np.float32], Any, bool]:
         """Return what `outputs` returns, and whether the observation was a single one."""
-        if action_mask is not None:
-            observation = {BESIDE_MASK: observation, MASK_KEY: action_mask}
-        batch, single = self._rows(observation) if self.observation.parts else self._batch(observation)
-        seen, memory, states = batch, Memory.of(self.network, len(batch)), []
-        given = self._remembers.arrays(state, len(batch), single=single)
+        rows, single = self._given(observation, action_mask)
+        count = len(rows)
+        given = self._remembers.arrays(state, count, single=single)
+        if not count:  # no layer has to know what to do without rows: one row is computed, and left out
+            rows, *given = (np.zeros((1, *array.shape[1:]), array.dtype) for array in (rows, *given))
+        memory, states = Memory.of(self.network, len(rows)), []
         if memory is not None:
             memory.state = torch.from_numpy(given[-1])
         if self.observation.stack > 1:
-            seen = np.concatenate([given[0], batch[:, None]], axis=1)
-            states.append(seen[:, 1:])
+            rows = np.concatenate([given[0], rows[:, None]], axis=1)
+            states.append(rows[:, 1:])
         with torch.inference_mode():
-            outputs = (memory or self.network)(torch.from_numpy(seen))[0].numpy()
+            outputs = (memory or self.network)(torch.from_numpy(rows))[0].numpy()
         if memory is not None:
             states.append(memory.state.numpy().copy())
-        return outputs, self._remembers.after(states, single=single), single
-
-    def _batch(self, observation: Any) -> tuple[NDArray[Any], bool]:
-        """Return observations [B, ...] in the network's dtype, and whether the argument was a single observation."""
-        spec, given = self.observation, np.asarray(observation)
-        if spec.counts and given.dtype.kind in "iu":  # not one-hot vectors, which are float32
-            alone = _is_single(spec, given.shape)
-            rows = np.zeros((1 if alone else len(given), *spec.shape), np.float32)
-            if not store(spec, given[None] if alone else given, rows):
-                raise ValueError(f"got {fault_of(spec, given if alone else given[0])[0]}")
-            given = rows[0] if alone else rows
-        single = given.shape == spec.shape
-        if not single and given.shape[1:] != spec.shape:
-            raise ValueError(
-                f"got observations of shape {list(given.shape)}, expected {list(spec.shape)} or a batch of these"
-            )
-        batch = given[None] if single else given
-        return np.ascontiguousarray(batch, spec.dtype), single
-
-    def _rows(self, observation: Any) -> tuple[NDArray[np.uint8], bool]:
-        """Return observations of several parts as rows [B, bytes], and whether the argument was a single one."""
-        spec, first = self.observation, self.observation.parts[0]
-        if spec.mask is not None and MASK_KEY in spec.mask.path and not _has(spec.mask.path, observation):
-            hint = f'policy(observation, action_mask=info["{MASK_KEY}"])'
-            raise ValueError(f"this policy was trained with action masks: call {hint}")
-        shape: tuple[int, ...] = np.shape(first.of(observation)) if _has(first.path, observation) else ()
-        single = _is_single(first, shape)
-        batch = [observation] if single else [at(observation, index) for index in range(shape[0])]
-        rows = np.zeros((len(batch), *spec.shape), np.uint8)
-        if not store(spec, batch, rows):
-            fault = next((one for one in batch if not store(spec, [one], rows[:1])), batch[0])
-            raise ValueError(f"got {fault_of(spec, fault)[0]}")
-        return rows, single
-
-
-def _is_single(spec: ArraySpec, shape: tuple[int, ...]) -> bool:
-    """Return whether an array of the environment with this shape is one observation, or a part of one; else a batch.
-
-    The shape of a MultiDiscrete space is not stored, so for integers it follows from their number.
-    """
-    elements = len(spec.counts)
-    if not elements:
-        return len(shape) != 1 + len(spec.shape)
-    if elements == 1:
-        return shape == ()
-    one_row = len(shape) > 2 and shape[0] == 1  # a batch of one observation
-    return shape[1:] != (elements,) and not one_row and (len(shape) == 1 or math.prod(shape) == elements)
-
-
-def _has(path: tuple[str | int, ...], observation: Any) -> bool:
-    """Whether an observation has something at this path."""
-    try:
-        at_path(path, observation)
-    except (LookupError, TypeError):
-        return False
-    return True
+        return outputs[:count], self._remembers.after([one[:count] for one in states], single=single), single
 
 
 def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy:
@@ -226,6 +174,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     return policy_of(checkpoint, own_code=own_code)
 
 
+@own_defaults()
 def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = False) -> Policy:
     """Load the policy of an open checkpoint, as `load` does.
 
@@ -242,11 +191,18 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
             hint="resume the run and stop it: its last checkpoint then describes the policy",
         ) from None
     named = [reference for key in REFERENCES if (reference := getattr(network, key)) is not None]
+    named += filter(None, classes := _classes_in(description))
     if named and not own_code:
         raise RecordError(
             f"the network of {checkpoint.path} uses `{named[0]}`, which would be imported and called",
             hint="if you trust the checkpoint, call hive.load(..., own_code=True)",
         )
+    heads = tuple(
+        dataclasses.replace(head, cls=load_module(custom, "head"))
+        if custom and isinstance(head, HeadParameters)
+        else head
+        for head, custom in zip(heads, classes, strict=True)
+    )
     if exact or not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
         network = dataclasses.replace(network, precision="float32")
     module = _network(observation, action, network, heads)
@@ -284,10 +240,12 @@ def describe_policy(
 
 
 def _described_head(head: HeadParameters) -> dict[str, Any]:
-    """Return the name of a head and its values that differ from the defaults. Custom classes have no description."""
+    """Return the name of a head and its values that differ from the defaults, a custom class as "module:Class"."""
     usual = type(head)(name=head.name)
     fields = [field.name for field in dataclasses.fields(head)]
     changed = {name: getattr(head, name) for name in fields if getattr(head, name) != getattr(usual, name)}
+    if head.cls is not None:
+        changed["cls"] = f"{head.cls.__module__}:{head.cls.__qualname__}"
     return {"name": head.name, **changed}
 
 
@@ -331,12 +289,14 @@ def _array_in(seen: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"observations of dtype {dtype}")
     first = seen.get("first")  # descriptions before `counts`
     counts, firsts = (shape, (first,)) if first is not None else (seen.get("counts", ()), seen.get("firsts", ()))
+    env_dtype = np.dtype(str(given)).name if (given := seen.get("env_dtype")) else ""
+    env_shape = None if (sizes := seen.get("env_shape")) is None else tuple(map(int, sizes))
     bounds = {name: None if (bound := seen.get(name)) is None else tuple(map(float, bound)) for name in ("low", "high")}
     channels = str(seen.get("channels", ""))
     if channels not in CHANNELS:
         raise ValueError(f"channels {channels}")
-    discrete = {"counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts))}
-    return {"shape": shape, "dtype": dtype, **discrete, **bounds, "channels": channels}
+    found = {"counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts)), **bounds, "channels": channels}
+    return {"shape": shape, "dtype": dtype, **found, "env_dtype": env_dtype, "env_shape": env_shape}
 
 
 def _path_in(path: Sequence[Any]) -> tuple[str | int, ...]:
@@ -352,10 +312,16 @@ def _heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...
     return tuple(_head_in(head) if isinstance(head, dict) else str(head) for head in heads)
 
 
+def _classes_in(description: Mapping[str, Any]) -> list[str]:
+    """Return the custom class "package.module:Class" of each head, "" without one."""
+    heads = description.get("heads", USUAL_HEADS)
+    return [str(head.get("cls") or "") if isinstance(head, dict) else "" for head in heads]
+
+
 def _head_in(described: Mapping[str, Any]) -> HeadParameters:
     """Return the parameters of a described head. Raises TypeError or NetworkError if they are invalid."""
-    values = {name: value for name, value in described.items() if name != "cls"}  # code is never named here
-    head = HEADS[described["name"]][0](**values)
+    values = {name: value for name, value in described.items() if name != "cls"}  # `policy_of` imports it, on request
+    head = HEADS[described["name"]].parameters(**values)
     head.check_fields()
     return head
 

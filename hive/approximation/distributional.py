@@ -43,7 +43,9 @@ class QDistModule(nn.Module):
         device = next((tensor.device for tensor in model.parameters()), None)
         atoms = categorical_support(v_min, v_max, n_atoms)
         self.register_buffer("atoms", atoms.to(device))
-        self.register_buffer("terminal", point_mass(torch.zeros(()), atoms).to(device))
+        self.register_buffer(
+            "terminal", point_mass(torch.zeros((), dtype=torch.float32, device="cpu"), atoms).to(device)
+        )
 
     def forward(self, states: States, actions: Tensor | Sequence[Any] | None = None) -> Tensor:
         logits, leading = over_live_states(self.model, states), leading_shape(states)

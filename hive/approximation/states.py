@@ -154,7 +154,7 @@ def action_tensor(
     if not isinstance(actions, Tensor):
         if not isinstance(actions, Iterable) or any(isinstance(action, str) for action in actions):
             raise NetworkError(f"discrete actions are whole numbers, not {actions!r}", hint="one for each state")
-        parts = [torch.as_tensor(action).to(device).reshape(-1) for action in actions]
+        parts = [torch.as_tensor(action, device=device).reshape(-1) for action in actions]
         actions = torch.cat(parts).reshape(leading) if sum(map(len, parts)) == leading.numel() else torch.zeros(0)
     if actions.shape != leading:
         raise NetworkError(f"actions do not fit states {list(leading)}", hint="give one action for each state")
@@ -172,7 +172,7 @@ def _mask_of(states: States) -> Tensor | None:
     if mask is None:
         return None
     try:
-        return torch.as_tensor(mask)
+        return mask if isinstance(mask, Tensor) else torch.as_tensor(mask, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
         raise NetworkError(f"the mask of these states is not a tensor: {error}", hint=HINT) from None
 

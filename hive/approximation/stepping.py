@@ -67,8 +67,16 @@ class StepReport:
 
 
 def parameters_with_gradients(optimizer: Optimizer) -> list[Tensor]:
-    """Returns the parameters of all groups that have a gradient."""
-    return [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    """Returns the parameters of all groups that have a gradient.
+
+    Clears the gradients of parameters that were frozen after their backward pass, because an optimizer steps whatever
+    has a gradient.
+    """
+    held = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    for parameter in held:
+        if not parameter.requires_grad:
+            parameter.grad = None
+    return [parameter for parameter in held if parameter.grad is not None]
 
 
 def scale_gradients(parameters: Sequence[Tensor], factor: float) -> None:

@@ -172,8 +172,11 @@ class CopiedTarget(TargetNetwork):
     def _move(self, rate: float) -> None:
         """Sets copy = (1 - rate) * copy + rate * network; rate 1 copies exactly."""
         target, source = self._current_copy(), _known(self._source)
+        pairs = zip(target.parameters(), source.parameters(), strict=True)
         with torch.no_grad():
-            polyak_step(list(target.parameters()), list(source.parameters()), rate)
+            # The mean of two equal numbers may differ from them in the last bit.
+            moved = [(old, new) for old, new in pairs if new.requires_grad or not torch.equal(old, new)]
+            polyak_step([old for old, _ in moved], [new for _, new in moved], rate)
             if self.buffers != "ignore":
                 polyak_step(list(target.buffers()), list(source.buffers()), rate if self.buffers == "average" else 1.0)
 

@@ -77,6 +77,8 @@ class ArraySpec:
     low, high: numbers that the network scales to 0 and 1, flat, one for all elements or one for each; empty: none.
     channels: where the channels of an image are, as in hive.declared. Both follow from shape and dtype if not given.
     These say what the array means, not its form: specs of the same form are equal.
+    env_dtype: the environment's dtype, "bool" of a MultiBinary space, whose elements are 0 or 1; "" if it is unknown.
+    env_shape: of Discrete and MultiDiscrete spaces the shape in which the environment returns them; None if unknown.
     """
 
     shape: tuple[int, ...]
@@ -86,6 +88,8 @@ class ArraySpec:
     low: tuple[float, ...] | None = field(default=None, compare=False)
     high: tuple[float, ...] | None = field(default=None, compare=False)
     channels: str = field(default="", compare=False)
+    env_dtype: str = field(default="", compare=False)
+    env_shape: tuple[int, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         bounds = (self.low, self.high)
@@ -251,11 +255,11 @@ def _array(id: str, path: Path, space: Space[Any], most: int) -> ArraySpec:
         case spaces.Box():
             return _box(space)
         case spaces.MultiBinary():
-            return ArraySpec(tuple(space.shape), "float32")
+            return ArraySpec(tuple(space.shape), "float32", env_dtype="bool")
         case spaces.Discrete():
-            return _choices([space.n], [space.start], most)
+            return _choices([space.n], [space.start], space, most)
         case spaces.MultiDiscrete():
-            return _choices(space.nvec.ravel().tolist(), space.start.ravel().tolist(), most)
+            return _choices(space.nvec.ravel().tolist(), space.start.ravel().tolist(), space, most)
     place = f"as part `{'.'.join(map(str, path))}` of its observations" if path else "observations"
     raise EnvironmentFailed(
         f"`{id}` has {type(space).__name__} {place}, expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple",
@@ -271,22 +275,23 @@ def _hint(id: str) -> str:
 
 
 def _box(space: spaces.Box) -> ArraySpec:
-    shape, dtype = tuple(space.shape), space.dtype
-    if not np.issubdtype(dtype, np.integer):
-        return ArraySpec(shape, "float32")
-    limits, bytes = np.iinfo(str(dtype)), dtype == np.uint8
+    shape, dtype = tuple(space.shape), str(space.dtype)
+    if not np.issubdtype(space.dtype, np.integer):
+        return ArraySpec(shape, "float32", env_dtype=dtype)
+    limits, bytes = np.iinfo(dtype), dtype == "uint8"
     low, high = declared_bounds(
         space.low.ravel().tolist(), space.high.ravel().tolist(), (int(limits.min), int(limits.max)), bytes=bytes
     )
-    return ArraySpec(shape, "uint8" if bytes else "float32", low=low, high=high)
+    return ArraySpec(shape, "uint8" if bytes else "float32", low=low, high=high, env_dtype=dtype)
 
 
-def _choices(counts: Sequence[int], firsts: Sequence[int], most: int) -> ArraySpec:
+def _choices(counts: Sequence[int], firsts: Sequence[int], space: Space[Any], most: int) -> ArraySpec:
     counts, firsts = tuple(map(int, counts)), tuple(map(int, firsts))
+    shape, dtype = (sum(counts),), "float32"
     if most and max(counts, default=0) > most:
-        shape = (NUMBER_BYTES,) if len(counts) == 1 else (len(counts), NUMBER_BYTES)
-        return ArraySpec(shape, "uint8", counts, firsts)
-    return ArraySpec((sum(counts),), "float32", counts, firsts)
+        shape, dtype = ((NUMBER_BYTES,) if len(counts) == 1 else (len(counts), NUMBER_BYTES)), "uint8"
+    env_shape = tuple(map(int, space.shape or ()))
+    return ArraySpec(shape, dtype, counts, firsts, env_dtype=str(space.dtype), env_shape=env_shape)
 
 
 def _short(space: Space[Any]) -> str:

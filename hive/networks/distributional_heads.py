@@ -61,7 +61,7 @@ def quantile_losses(quantiles: Tensor, targets: Tensor, midpoints: Tensor, kappa
 
 def quantile_midpoints(atoms: int) -> Tensor:
     """Returns (2 i + 1) / (2 atoms) for each quantile i, float32 [atoms]."""
-    return (torch.arange(atoms) + 0.5) / atoms
+    return (torch.arange(atoms, dtype=torch.float32, device="cpu") + 0.5) / atoms
 
 
 class CategoricalQHead(Head):

@@ -109,7 +109,9 @@ class EpsilonGreedy(ActionDistribution):
         if (allowed := outputs > ALLOWED).logical_not().any():
             number = (noise[..., 1] * allowed.sum(-1).float()).long()  # among the allowed actions
             drawn = (allowed.cumsum(-1) > number[..., None]).long().argmax(-1)
-        return torch.where(noise[..., 0] < torch.as_tensor(self.epsilons), drawn, outputs.argmax(-1))
+        return torch.where(
+            noise[..., 0] < torch.as_tensor(self.epsilons, device=noise.device), drawn, outputs.argmax(-1)
+        )
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         drawn = (noise[..., 1] * self.n).astype(np.int64)
@@ -157,7 +159,7 @@ class ExpectedGreedy(EpsilonGreedy):
 
     @functools.cached_property
     def _atoms(self) -> Tensor | None:
-        return torch.tensor(self.support, dtype=torch.float32) if self.support else None
+        return torch.tensor(self.support, dtype=torch.float32, device="cpu") if self.support else None
 
     def action_values(self, outputs: Tensor) -> Tensor:
         return expected_return(outputs, self._atoms)

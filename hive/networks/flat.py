@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.groups import parameter_groups
 
-__all__ = ["ALIGNMENT", "FlatField", "FlatParameters", "aligned_block"]
+__all__ = ["ALIGNMENT", "FlatField", "FlatParameters", "aligned_block", "keep_frozen", "polyak_frozen"]
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -123,6 +123,19 @@ class FlatParameters:
     def field_of(self, parameter: nn.Parameter) -> FlatField:
         """Returns the place of a parameter. Raises KeyError for one that is not of this module."""
         return self._fields[id(parameter)]
+
+    def frozen(self) -> tuple[slice, ...]:
+        """Returns the ranges of a flat vector whose parameters require no gradient at present, in order.
+
+        No optimizer changes them, and a target network keeps them (`keep_frozen`). A parameter of which a hook clears
+        a part of the gradient is not frozen: the optimizer's decay and momentum apply to all of it, as in torch.
+        """
+        ranges: list[slice] = []
+        for field, parameter in zip(self.parameters, self._parameters, strict=True):
+            if not parameter.requires_grad:
+                start, end = field.offset // 4, (field.offset + field.nbytes) // 4
+                ranges.append(slice(start, end))
+        return tuple(ranges)
 
     def describe(self) -> list[tuple[str, tuple[int, ...]]]:
         """Returns the name and shape of every parameter, in the order of the block."""
@@ -254,6 +267,26 @@ class FlatParameters:
         views = _tensors(out.view(np.uint8), self.parameters)
         _remember(self._gradient_views, id(out), (out, views))
         return views
+
+
+def keep_frozen(ranges: Sequence[slice], before: Sequence[Floats], after: Sequence[Floats]) -> None:
+    """Copies the frozen ranges of each array of `before` to the array of `after` at its position.
+
+    An optimizer's pass steps whole blocks, and its decay would change parameters without a gradient.
+    """
+    for old, new in zip(before, after, strict=True):
+        for elements in ranges:
+            new[elements] = old[elements]
+
+
+def polyak_frozen(ranges: Sequence[slice], target: Floats, source: Floats, out: Floats) -> None:
+    """Copies the frozen ranges of `target` that equal those of `source` to `out`, after a Polyak step.
+
+    The mean of two equal numbers may differ from them in the last bit.
+    """
+    for elements in ranges:
+        if np.array_equal(target[elements].view(np.uint32), source[elements].view(np.uint32)):
+            out[elements] = source[elements]
 
 
 def aligned_block(nbytes: int) -> Bytes:

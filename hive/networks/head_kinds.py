@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from hive.errors import NetworkError
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.head_parameters import (
     CategoricalQHeadParameters,
+    DuelingQHeadParameters,
+    PolicyHeadParameters,
     PPOHeadParameters,
     QuantileQHeadParameters,
+    SquashedPolicyHeadParameters,
 )
 from hive.networks.heads import Head, PolicyHead, ValueHead
 from hive.networks.parameters import HeadParameters
@@ -18,23 +22,45 @@ from hive.networks.policy_heads import DeterministicPolicyHead, PPOHead, Squashe
 from hive.networks.spaces import ActionSpec
 from hive.networks.value_heads import DuelingQHead, QHead
 
-__all__ = ["HEADS", "make_head"]
+__all__ = ["HEADS", "HeadKind", "make_head"]
 
-# Name -> the class of its parameters, and its constructor from parameters, action and whether to use the Huber loss.
-HEADS: dict[str, tuple[type[HeadParameters], Callable[[Any, ActionSpec, bool], Head]]] = {
-    "policy": (HeadParameters, lambda parameters, action, _: PolicyHead(parameters, action)),
-    "value": (HeadParameters, lambda parameters, _, huber: ValueHead(parameters, huber=huber)),
-    "q": (HeadParameters, lambda parameters, action, huber: QHead(parameters, action, huber=huber)),
-    "dueling_q": (HeadParameters, lambda parameters, action, huber: DuelingQHead(parameters, action, huber=huber)),
-    "categorical_q": (CategoricalQHeadParameters, lambda parameters, action, _: CategoricalQHead(parameters, action)),
-    "quantile_q": (QuantileQHeadParameters, lambda parameters, action, _: QuantileQHead(parameters, action)),
-    "squashed_policy": (HeadParameters, lambda parameters, action, _: SquashedPolicyHead(parameters, action)),
-    "deterministic_policy": (
-        HeadParameters,
-        lambda parameters, action, _: DeterministicPolicyHead(parameters, action),
+
+@dataclass(frozen=True)
+class HeadKind:
+    """A row of the table of heads.
+
+    parameters: the class with all parameters of the head; a description of a policy is read as this class.
+    make: the constructor, called with the parameters, the action, and whether to use the Huber loss.
+    complete: whether the head refuses plain HeadParameters, which then would leave out what its layers depend on.
+    """
+
+    parameters: type[HeadParameters]
+    make: Callable[[Any, ActionSpec, bool], Head]
+    complete: bool = False
+
+
+HEADS = {
+    "policy": HeadKind(PolicyHeadParameters, lambda parameters, action, _: PolicyHead(parameters, action)),
+    "value": HeadKind(HeadParameters, lambda parameters, action, huber: ValueHead(parameters, action, huber=huber)),
+    "q": HeadKind(HeadParameters, lambda parameters, action, huber: QHead(parameters, action, huber=huber)),
+    "dueling_q": HeadKind(
+        DuelingQHeadParameters, lambda parameters, action, huber: DuelingQHead(parameters, action, huber=huber)
     ),
-    "ppo": (PPOHeadParameters, lambda parameters, action, _: PPOHead(parameters, action)),
+    "categorical_q": HeadKind(
+        CategoricalQHeadParameters, lambda parameters, action, _: CategoricalQHead(parameters, action), complete=True
+    ),
+    "quantile_q": HeadKind(
+        QuantileQHeadParameters, lambda parameters, action, _: QuantileQHead(parameters, action), complete=True
+    ),
+    "squashed_policy": HeadKind(
+        SquashedPolicyHeadParameters, lambda parameters, action, _: SquashedPolicyHead(parameters, action)
+    ),
+    "deterministic_policy": HeadKind(
+        HeadParameters, lambda parameters, action, _: DeterministicPolicyHead(parameters, action)
+    ),
+    "ppo": HeadKind(PPOHeadParameters, lambda parameters, action, _: PPOHead(parameters, action), complete=True),
 }
+"""All heads by name."""
 
 
 def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) -> Head:
@@ -47,13 +73,13 @@ def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) ->
     """
     if parameters.name not in HEADS:
         raise NetworkError(f"unknown head `{parameters.name}`", hint=f"one of: {', '.join(HEADS)}")
-    kind, make = HEADS[parameters.name]
-    if not isinstance(parameters, kind):
+    kind = HEADS[parameters.name]
+    if kind.complete and not isinstance(parameters, kind.parameters):
         raise NetworkError(
             f"head `{parameters.name}` is described by {type(parameters).__name__}",
-            hint=f"use {kind.__name__}, which has the parameters it needs",
+            hint=f"use {kind.parameters.__name__}, which has the parameters it needs",
         )
-    head = make(parameters, action, huber)
+    head = kind.make(parameters, action, huber)
     return head if parameters.cls is None else _own_head(parameters, action, head)
 
 

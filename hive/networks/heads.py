@@ -81,7 +81,8 @@ class ValueHead(Head):
     width = 1
     gain = 1.0
 
-    def __init__(self, parameters: HeadParameters, *, huber: bool = False) -> None:
+    def __init__(self, parameters: HeadParameters, action: ActionSpec | None = None, *, huber: bool = False) -> None:
+        """action: not used; a derived class is called with it, as every custom head is."""
         super().__init__(parameters)
         self.huber = huber
 
@@ -219,9 +220,9 @@ def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:
             refuse_unknown_actions(columns, part)
         return
     if isinstance(action, DiscreteAction):
-        limits = torch.tensor(int(action.n))
+        limits = torch.tensor(int(action.n), device=actions.device)
     elif isinstance(action, MultiDiscreteAction):
-        limits = torch.tensor([int(n) for n in action.nvec])
+        limits = torch.tensor([int(n) for n in action.nvec], device=actions.device)
     else:
         return
     if bool(((actions < 0) | (actions >= limits)).any()):

@@ -73,7 +73,7 @@ def one_for_each(arrays: Any, outputs: int, what: str) -> Sequence[Array]:
 def l2_loss(module: nn.Module, weight: float) -> Tensor:
     """Returns `weight` times half the sum of squares of the trainable matrices and kernels, without biases."""
     squares = [p.square().sum() for p in module.parameters() if p.requires_grad and p.dim() > 1]
-    return 0.5 * weight * sum(squares, torch.zeros(()))
+    return 0.5 * weight * sum(squares, torch.zeros((), dtype=torch.float32, device="cpu"))
 
 
 def extra_input_names(heads: Sequence[Head]) -> list[str]:

@@ -20,7 +20,7 @@ class Memory:
 
     def __init__(self, network: nn.Module, count: int) -> None:
         self.network = network
-        self.state = torch.zeros(count, state_width_of(network))
+        self.state = torch.zeros(count, state_width_of(network), dtype=torch.float32, device="cpu")
 
     @classmethod
     def of(cls, network: nn.Module, count: int) -> Memory | None:

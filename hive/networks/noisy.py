@@ -35,7 +35,8 @@ class NoisyLinear(nn.Module):
         output: Tensor = self.mean(input)
         if not self.training:
             return output
-        drawn = torch.randn(self.mean.in_features + self.mean.out_features)
+        like = self.mean.weight
+        drawn = torch.randn(self.mean.in_features + self.mean.out_features, dtype=like.dtype, device=like.device)
         noise = drawn.sign() * drawn.abs().sqrt()
         inputs, outputs = noise.split_with_sizes((self.mean.in_features, self.mean.out_features))
         return output + outputs * linear(input * inputs, self.weight_deviation, self.bias_deviation)

@@ -5,7 +5,7 @@
 `FlatOptimizer` has no state. The moments are arrays of the caller, so they can lie in shared memory and be versioned
 and checkpointed like weights, and an interrupted step leaves version v intact. An output may be the same array as its
 input. The formulas are those of torch.optim; clipping is a factor, `gradient_scale`, applied in the same pass. The
-whole block is one parameter group, so weight decay applies to every parameter, frozen ones included.
+whole block is one parameter group. Callers restore frozen parameters after a step (hive.networks.flat.keep_frozen).
 
 `LimitedMemoryBFGS` wraps torch's L-BFGS for scripts; its history is in the object, not in blocks.
 """
@@ -161,7 +161,7 @@ class LimitedMemoryBFGS:
     ) -> bool:
         """Does what FlatOptimizer.step does; `step` and the moments are not used."""
         if self._optimizer is None:  # made late because its import of torch._dynamo takes over a second
-            weights = torch.nn.Parameter(torch.empty(len(parameters_out)))
+            weights = torch.nn.Parameter(torch.empty(len(parameters_out), dtype=torch.float32, device="cpu"))
             self._optimizer = torch.optim.LBFGS([weights], lr=learning_rate, max_iter=1)
         group = self._optimizer.param_groups[0]
         group["lr"] = learning_rate
@@ -169,7 +169,7 @@ class LimitedMemoryBFGS:
         weights.data.copy_(torch.from_numpy(parameters_in))
         with np.errstate(over="ignore"):  # an overflow makes the result non-finite, which is checked below
             weights.grad = torch.from_numpy(gradient * np.float32(gradient_scale))
-        self._optimizer.step(lambda: torch.zeros(()))
+        self._optimizer.step(lambda: torch.zeros((), device="cpu"))
         np.copyto(parameters_out, weights.detach().numpy())
         finite = bool(np.isfinite(parameters_out).all())
         if not finite:

@@ -36,7 +36,7 @@ def categorical_support(v_min: float, v_max: float, atoms: int) -> Tensor:
             f"invalid support of {atoms} atoms from {v_min} to {v_max}",
             hint="give at least 2 atoms, and finite v_min < v_max",
         )
-    steps = torch.arange(atoms, dtype=torch.float64)
+    steps = torch.arange(atoms, dtype=torch.float64, device="cpu")
     return ((v_min * (atoms - 1 - steps) + v_max * steps) / (atoms - 1)).to(torch.float32)
 
 

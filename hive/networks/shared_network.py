@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from hive.errors import NetworkError
 from hive.networks.clipping import clip_factor
+from hive.networks.flat import keep_frozen
 from hive.networks.groups import GroupUpdate
 from hive.networks.optimizers import FlatOptimizer, OptimizerSettings
 from hive.networks.state import StateLayout
@@ -71,8 +72,8 @@ class SharedNetwork:
         """Clips the gradient and steps from the current block to the next. Returns whether all results are finite.
 
         gradient: float32 [parameter_elements], finite. norm: its norm. step: the number of this update, from 1 on.
-        Buffers and advantage moments are copied to the next block; `follow` writes the target. Raises NetworkError
-        outside of an update.
+        Buffers, advantage moments and frozen parameters are copied to the next block; `follow` writes the target.
+        Raises NetworkError outside of an update.
         """
         return self.apply_groups(gradient, [GroupUpdate(slice(0, len(gradient)), norm, step, learning_rate)])
 
@@ -102,6 +103,7 @@ class SharedNetwork:
                 learning_rate=learning_rate,
                 gradient_scale=clip_factor(norm, self.clip_gradients),
             )
+        keep_frozen(layout.frozen, [weights, *now.moments], [new_weights, *following.moments])
         if finite:
             size = layout.flat.parameter_bytes
             following.block[size : layout.weight_bytes] = now.block[size : layout.weight_bytes]

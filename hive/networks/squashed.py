@@ -33,7 +33,7 @@ LOG_STD_BOUNDS = (-20.0, 2.0)
 
 # Nodes and weights of an expectation under N(0, 1). With 32, entropies are exact to 2e-4 for deviations of u up to 2,
 # and to 0.02 up to 4, where nearly all actions are at the bounds.
-NODES, NODE_WEIGHTS = (torch.tensor(array, dtype=torch.float32) for array in np.polynomial.hermite_e.hermegauss(32))
+NODES, NODE_WEIGHTS = (torch.from_numpy(array.astype(np.float32)) for array in np.polynomial.hermite_e.hermegauss(32))
 NODE_WEIGHTS /= NODE_WEIGHTS.sum()
 
 # `log_prob` clamps |tanh u| to the second largest float32 below 1, where atanh is finite.

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hive import _native
-from hive.networks.flat import ALIGNMENT, FlatParameters
+from hive.networks.flat import ALIGNMENT, FlatParameters, polyak_frozen
 
 __all__ = ["StateLayout"]
 
@@ -30,11 +30,15 @@ VIEWED_BLOCKS = 128
 
 
 class StateLayout:
-    """The layout of a state block, uint8 [bytes]. `weight_bytes` is the size of weights and buffers."""
+    """The layout of a state block, uint8 [bytes]. `weight_bytes` is the size of weights and buffers.
+
+    frozen: the ranges of parameters that require no gradient when the layout is made; they never change.
+    """
 
     def __init__(self, flat: FlatParameters, *, has_target: bool) -> None:
         self.flat = flat
         self.has_target = has_target
+        self.frozen = flat.frozen()
         self.weight_bytes = flat.block_bytes
         self.bytes = self.weight_bytes + ALIGNMENT + (self.weight_bytes if has_target else 0)
         self._targets: dict[int, tuple[Bytes, Bytes]] = {}
@@ -87,7 +91,9 @@ class StateLayout:
         size = self.flat.parameter_bytes
         old, new = self.target(before), self.target(after)
         self.target_version(after)[0] = 0
-        _native.polyak(old[:size].view(np.float32), self.parameters(after), new[:size].view(np.float32), rate)
+        target, moved = (block[:size].view(np.float32) for block in (old, new))
+        _native.polyak(target, self.parameters(after), moved, rate)
+        polyak_frozen(self.frozen, target, self.parameters(after), moved)
         new[size:] = self.weights(after)[size:]
         self.target_version(after)[0] = version
 

@@ -36,8 +36,9 @@ from hive.networks.arrays import (
     refuse_misfits,
 )
 from hive.networks.clipping import clip_gradient
+from hive.networks.defaults import own_defaults
 from hive.networks.embedders import network_inputs
-from hive.networks.flat import FlatParameters, aligned_block
+from hive.networks.flat import FlatParameters, aligned_block, keep_frozen, polyak_frozen
 from hive.networks.head_kinds import make_head
 from hive.networks.inputs import dotted
 from hive.networks.layers import seeded
@@ -87,7 +88,6 @@ class TorchArchitecture(Architecture):
         self._optimizer = LimitedMemoryBFGS(settings) if settings.name == "lbfgs" else FlatOptimizer(settings)
         self._weight = 0.0  # number of accumulated batches, or of samples with gradient_averaging = "samples"
         self.updates = 0
-        self._refuse_decay_of_frozen()
 
     # The first training allocates these blocks: a network that only acts, or is part of a run, needs none of them.
 
@@ -139,7 +139,7 @@ class TorchArchitecture(Architecture):
         importance_weights: Array | Sequence[Array] | None = None,
         no_accumulation: bool = False,
     ) -> TrainingResult:
-        with self.lock, torch.enable_grad():
+        with self.lock, torch.inference_mode(False), torch.enable_grad():
             fetches = [fetch if is_output_number(fetch) else self._named(fetch) for fetch in additional_fetches or ()]
             observations, samples = self._observations(inputs, training=True)
             outputs = self.module(observations)
@@ -148,6 +148,11 @@ class TorchArchitecture(Architecture):
             if self.network_parameters.l2_regularization:
                 losses.append(l2_loss(self.module, self.network_parameters.l2_regularization))
             total = torch.stack(losses).sum()
+            if not total.requires_grad:
+                raise NetworkError(
+                    f"network `{self.name}` has nothing to learn: no loss depends on a trainable parameter",
+                    hint="leave requires_grad of some of its parameters True",
+                )
             self.flat.release_gradients()
             torch.autograd.backward(total)
             self.flat.gradient(self._gradient)
@@ -172,7 +177,8 @@ class TorchArchitecture(Architecture):
         """
         with _locked(self, network):
             self._refuse_other_layout(network)
-            self._take(gradients)
+            frozen = network.flat.frozen()
+            self._take(gradients, frozen)
             norm = self._norm_of(self._gradient)
             if self.network_parameters.clip_stage == "update" and self.network_parameters.clip_gradients:
                 with np.errstate(over="ignore", invalid="ignore"):  # the step returns whether its result is finite
@@ -197,6 +203,7 @@ class TorchArchitecture(Architecture):
                     hint=f"the gradient's norm is {norm:.3g}, scaled by {scaler:g}; lower learning_rate "
                     "or set clip_gradients",
                 )
+            keep_frozen(frozen, [weights, *self._moments], [self._spare, *self._spare_moments])
             np.copyto(weights, self._spare)
             self._moments, self._spare_moments = self._spare_moments, self._moments
             self.updates += 1
@@ -270,6 +277,7 @@ class TorchArchitecture(Architecture):
     def set_is_training(self, state: bool) -> None:
         self.module.train(state)
 
+    @own_defaults()
     def _heads_for_outputs(self) -> list[Any]:
         """Returns heads that compute the losses of a user-defined module; their weights, if any, are not used."""
         parameters = self.network_parameters
@@ -278,13 +286,6 @@ class TorchArchitecture(Architecture):
                 make_head(head, self.spaces.action, huber=parameters.replace_mse_with_huber_loss)
                 for head in parameters.heads()
             ]
-
-    def _refuse_decay_of_frozen(self) -> None:
-        if self.network_parameters.weight_decay and not all(p.requires_grad for p in self.module.parameters()):
-            raise NetworkError(
-                f"weight_decay would shrink the frozen parameters of network `{self.name}`",
-                hint="use l2_regularization, which leaves frozen parameters alone",
-            )
 
     def _refuse_other_layout(self, network: TorchArchitecture) -> None:
         if network.flat.parameters + network.flat.buffers != self.flat.parameters + self.flat.buffers:
@@ -296,12 +297,14 @@ class TorchArchitecture(Architecture):
         needed = list(self.network_parameters.input_embedders_parameters or given)
         return checked_inputs(inputs, given, needed, self.heads, self.state_width, self.name, training=training)
 
-    def _take(self, gradients: Sequence[Array]) -> None:
-        """Copies `gradients` into the gradient block."""
+    def _take(self, gradients: Sequence[Array], frozen: Sequence[slice]) -> None:
+        """Copies `gradients` into the gradient block, and zeros for frozen parameters."""
         views = self.flat.gradient_arrays(self._gradient)
         refuse_misfits(views, gradients, f"gradients of network `{self.name}`")
         for view, gradient in zip(views, gradients, strict=True):
             view[...] = as_array(gradient, "a gradient")
+        for elements in frozen:
+            self._gradient[elements] = 0.0
 
     def _accumulate(self, samples: int, *, replace: bool) -> None:
         """Adds the gradient block to the accumulated sum or average, or replaces it."""
@@ -345,7 +348,11 @@ class TorchArchitecture(Architecture):
     def _blend(self, source: npt.NDArray[np.uint8], rate: float) -> None:
         end = self.flat.parameter_bytes
         with self.lock:
-            polyak_step([self._parameter_block()], [source[:end].view(np.float32)], rate)
+            weights, given = self._parameter_block(), source[:end].view(np.float32)
+            frozen = self.flat.frozen() if 0.0 < rate < 1.0 else ()
+            before = weights.copy() if frozen else weights
+            polyak_step([weights], [given], rate)
+            polyak_frozen(frozen, before, given, weights)
             np.copyto(self.flat.block[end : self.flat.block_bytes], source[end : self.flat.block_bytes])
 
     def _named(self, name: Any) -> Any:

@@ -94,4 +94,4 @@ def action_count(name: str, action: ActionSpec) -> int:
 
 def select_actions(values: Tensor, actions: Tensor) -> Tensor:
     """Selects from `values` [N, actions, ...] those of `actions` int64 [N]; returns [N, ...]."""
-    return values[torch.arange(len(actions)), actions]
+    return values[torch.arange(len(actions), device=values.device), actions]

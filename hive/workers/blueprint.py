@@ -92,6 +92,7 @@ class Blueprint:
         self.parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
         network = build_network(self.parameters, self.spaces, self._generator())
         self._check_buffers(network)
+        self._check_trainable(network)
         self.state_width = state_width_of(network)
         self._check_columns()
         self.flat = FlatParameters(network)
@@ -159,6 +160,15 @@ class Blueprint:
                 f"`{type(network).__name__}` changes its buffers while it trains: {shown}",
                 hint="collectors would keep the initial values of these buffers; use LayerNorm or GroupNorm instead of "
                 "BatchNorm, or track_running_stats=False",
+            )
+
+    @staticmethod
+    def _check_trainable(network: nn.Module) -> None:
+        """Raise NetworkError for a network that cannot learn, because all of its parameters are frozen."""
+        if not any(parameter.requires_grad for parameter in network.parameters()):
+            raise NetworkError(
+                f"`{type(network).__name__}` has nothing to learn: none of its parameters requires a gradient",
+                hint="leave requires_grad of some of its parameters True",
             )
 
     def _check_columns(self) -> None:

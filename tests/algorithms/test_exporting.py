@@ -54,6 +54,21 @@ PARTS = spaces.Dict(
         "pair": spaces.Tuple([spaces.Box(-1, 1, ()), spaces.MultiBinary(2)]),
     }
 )
+ODD = spaces.Dict(
+    {
+        name: spaces.Box(-1, 1, (2,))
+        for name in (
+            "0",
+            "7.1",
+            "action",
+            "a b/ü",
+            "input.1",
+            "onnx::Flatten_0",
+            "network.trunk.0.weight",
+            "hive::input_0",
+        )
+    }
+)
 BOTH = Composite(
     (Composite((Box((2,), (-1.0, -1.0), (1.0, 1.0), "float64"), MultiBinary((1, 2)))), Discrete(3)), ("arm", "turn")
 )
@@ -74,6 +89,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "integers": {"observation": observation_spec("", spaces.Discrete(5, start=-1))},
     "several integers": {"observation": observation_spec("", spaces.MultiDiscrete([2, 4, 3]))},
+    "a tuple": {"observation": observation_spec("", spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Discrete(3)]))},
+    "parts with names of the graph's own": {"observation": observation_spec("", ODD)},
     "parts, normalised, several actions": {
         "observation": observation_spec("", PARTS),
         "action": BOTH,

@@ -27,6 +27,7 @@ from hive.envs.observation import observation_spec
 from hive.errors import RecordError, UsageError
 from hive.networks import (
     CategoricalQHeadParameters,
+    DuelingQHeadParameters,
     EpsilonGreedy,
     FlatParameters,
     HeadParameters,
@@ -291,6 +292,19 @@ def test_observations_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -
         policy(np.zeros(shape, np.float32))
 
 
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_an_empty_batch_gives_no_actions(tmp_path: Path, memory: str) -> None:
+    network = NetworkConfig(middleware=(8,), memory=memory, memory_size=4)
+    policy = hive.load(str(saved(tmp_path, network=network, action=ACTIONS["box"])[0]))
+    none, state = np.zeros((0, 3), np.float32), policy.initial_state(0)
+    for noise in (None, np.random.default_rng(0)):
+        actions = policy(none, state, noise=noise)
+        if memory != "none":
+            actions, after = actions
+            assert after.shape == state.shape
+        assert actions.shape == (0, 2)
+
+
 def test_lists_and_other_dtypes_are_taken(tmp_path: Path) -> None:
     policy = hive.load(str(saved(tmp_path)[0]))
     one = rows(1)[0]
@@ -390,6 +404,37 @@ def test_user_defined_code_requires_own_code(tmp_path: Path, monkeypatch: pytest
     with torch.no_grad():
         expected = module(torch.from_numpy(rows(5)))[0].argmax(1).numpy() + 10
     np.testing.assert_array_equal(hive.load(str(place), own_code=True)(rows(5)), expected)
+
+
+def test_a_custom_head_of_an_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a custom algorithm gives it, in the parameters of its heads."""
+    (tmp_path / "small_heads.py").write_text(
+        "from hive.networks import PolicyHead\n"
+        "class Cold(PolicyHead):\n"
+        "    def forward(self, columns):\n"
+        "        return -super().forward(columns)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from small_heads import Cold  # type: ignore[import-not-found]
+
+    heads = (HeadParameters("policy", cls=Cold), HeadParameters("value"))
+    description = json.loads(json.dumps(describe_policy(SEEN, ACTIONS["discrete"], NETWORK, heads)))
+    place, module = saved(tmp_path, heads=heads, policy=description)
+    with pytest.raises(RecordError, match="uses `small_heads:Cold`, which would be imported"):
+        hive.load(str(place))
+    with torch.no_grad():
+        expected = module(torch.from_numpy(rows(5)))[0].argmax(1).numpy() + 10
+    np.testing.assert_array_equal(hive.load(str(place), own_code=True)(rows(5)), expected)
+
+
+def test_a_dueling_head_has_the_width_of_its_layers(tmp_path: Path) -> None:
+    """Of any of its parameters, the description has what differs from the defaults."""
+    heads = (DuelingQHeadParameters(hidden=7),)
+    description = json.loads(json.dumps(describe_policy(SEEN, ACTIONS["discrete"], NETWORK, heads, EpsilonGreedy(4))))
+    place, module = saved(tmp_path, heads=heads, policy=description)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(rows(5)))[0].argmax(1).numpy() + 10
+    np.testing.assert_array_equal(hive.load(str(place))(rows(5)), expected)
 
 
 GOOD = describe_policy(SEEN, ACTIONS["discrete"], NETWORK)

@@ -310,6 +310,14 @@ class Normalising(Running):
         return self
 
 
+class Rigid(Dropping):
+    """All of its parameters are frozen."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.requires_grad_(False)
+
+
 class Shaky(Dropping):
     """Its policy is only noise of torch's, also while it acts."""
 

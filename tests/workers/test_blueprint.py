@@ -163,6 +163,12 @@ def test_a_network_that_learns_in_its_buffers_is_refused() -> None:
     Blueprint(config(network__module='"small_environments:Normalising"'))
 
 
+def test_a_network_of_frozen_parameters_is_refused() -> None:
+    with pytest.raises(NetworkError, match="`Rigid` has nothing to learn") as caught:
+        Blueprint(config(network__module='"small_environments:Rigid"'))
+    assert "requires_grad" in caught.value.hint
+
+
 def test_user_defined_heads() -> None:
     blueprint = Blueprint(config(network__policy_head='"small_environments:Warm"'))
     policy, value = blueprint.wrapper().online_network.heads
