@@ -17,7 +17,7 @@ from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
 from hive.envs.examination import Examination, examine
 from hive.envs.make import describe, make_environment, preset_for, takes_native
-from hive.envs.observation import ObservationPart, ObservationSpec
+from hive.envs.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.spec import EnvironmentSpec
@@ -27,6 +27,7 @@ from hive.native import include_folder
 
 __all__ = [
     "ActionSpec",
+    "ArraySpec",
     "Box",
     "Composite",
     "Discrete",

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hive import _native
-from hive.networks.flat import ALIGNMENT, FlatParameters
+from hive.networks.flat import ALIGNMENT, FlatParameters, InitialWeights
 
 __all__ = ["StateLayout"]
 
@@ -32,7 +32,7 @@ VIEWED_BLOCKS = 128
 class StateLayout:
     """The layout of a state block, uint8 [bytes]. `weight_bytes` is the size of weights and buffers."""
 
-    def __init__(self, flat: FlatParameters, *, has_target: bool) -> None:
+    def __init__(self, flat: FlatParameters | InitialWeights, *, has_target: bool) -> None:
         self.flat = flat
         self.has_target = has_target
         self.weight_bytes = flat.block_bytes

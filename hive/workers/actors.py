@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.runtime import Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.storage import Rollout, samples_in
-from hive.workers.blueprint import Blueprint
+from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.g_worker import GWorker
 from hive.workers.messages import Gradient, OptimizerState, RolloutReady, Weights
 from hive.workers.numerics import Finding
@@ -68,6 +68,11 @@ class CollectorActor(Actor):
         self.skips_not_finite = config.supervision.non_finite == "skip"
         source = first_source + self.index
         self.collector = blueprint.collector(source, self.incarnation, self.status, self.vector())
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its network."""
+        return blueprint_in(parameters, lambda blueprint: blueprint.network_bytes)
 
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
@@ -159,6 +164,11 @@ class GradientWorkerActor(Actor):
         self.per_round = self.algorithm.gradients_per_round
         self.worker = self.g_worker()
         self.replica = blueprint.replica() if config.gradients.decentralised else None
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its networks and, if decentralised, of its copy of the learner's state."""
+        return blueprint_in(parameters, lambda blueprint: blueprint.gradient_worker_bytes)
 
     def g_worker(self) -> GWorker:
         """Make the worker that computes the gradients. Subclasses may override."""
