@@ -101,8 +101,8 @@ def explained(error: MemoryShort, config: Config, environment: EnvironmentSpec, 
     if not found or (before is not None and before <= free.usable and not custom):
         return error  # the actors of a custom topology need the memory
     if before is not None and before <= free.usable:
-        named = " and ".join(f"network.{name}" for name in custom)
-        return MemoryShort(f"{error}, because of {named}", hint=f"make the network of {named} smaller")
+        code = " and ".join(f"network.{name}" for name in custom)
+        return MemoryShort(f"{error}, because of {code}", hint=f"make the network of {code} smaller")
     enough = [cause for bytes, cause in found if bytes <= free.usable]
     keys, spaces = ([cause for cause in enough if bool(cause.key) is is_key] for is_key in (True, False))
     named = keys[:1] + spaces[:1] or [min(found, key=lambda one: one[0])[1]]
