@@ -17,6 +17,7 @@
     ├─ BadTransition            1   a state machine received an event that its state does not allow: a bug in hive
     ├─ RecordError              1   a file of a run directory that cannot be read or written
     └─ PlatformError            3   not Linux, or the native part is not built
+       └─ MemoryShort           3   this machine has too little memory for the run
 
 An error names the object, the cause and the remedy. `str(error)` is the cause in one sentence, lower case, without a
 full stop; `hint` is the remedy. The command line prints them as `error: ...`, a blank line, `hint: ...`. In a Python
@@ -35,6 +36,7 @@ __all__ = [
     "EnvironmentMissing",
     "HiveError",
     "HostLost",
+    "MemoryShort",
     "NetworkError",
     "NotFinite",
     "PlatformError",
@@ -167,3 +169,7 @@ class PlatformError(HiveError):
     """hive cannot run here: another operating system, or the native part is not built."""
 
     exit_code = 3
+
+
+class MemoryShort(PlatformError):
+    """The run does not fit the memory that is free here. It is raised before anything large is allocated."""

@@ -32,6 +32,7 @@ from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.lag import hidden_line, host_lines, lag_data, lag_lines, lags_of
 from hive.cli.new_run import new_run
+from hive.cli.sizes import size_lines, sizes_of
 from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
@@ -93,6 +94,7 @@ def run_check(options: argparse.Namespace) -> int:
     """Run `hive check`; return the exit code. Raises HiveError for every problem that it finds."""
     # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
     from hive.runtime.topology.building import build
+    from hive.schemes import check_memory
 
     if options.env is not None:
         return check_environment(options)
@@ -107,8 +109,10 @@ def run_check(options: argparse.Namespace) -> int:
     if options.tune:
         return _tune(config, options)
     sets += [f"{name}={toml_text(config.value(name))}" for name in config.automatic]  # only `hive up` measures them
-    topology = build(config, Path("runs") / config.run.name, options.config)
+    directory = Path("runs") / config.run.name
+    topology = build(config, directory, options.config)
     plan, lags = topology.plan(), lags_of(topology)
+    sizes = sizes_of(topology, plan)
     if options.svg is not None:
         try:
             options.svg.write_text(svg_of(plan, config.run.name))
@@ -120,11 +124,12 @@ def run_check(options: argparse.Namespace) -> int:
         about = []
         if lags is not None:  # the built-in trainer
             about = [*lag_lines(lags, config), *memory_lines(config), *meaning_lines(topology)]
-        print("\n".join([*lines_of(plan), *about]))
+        print("\n".join([*lines_of(plan), *size_lines(sizes), *about]))
         for line in [*host_lines(config), *exact_lines(config, plan)]:
             print(line)
     tried = None
     if not options.draw:
+        check_memory(topology, config, directory)
         check_limits(plan)
         sets += [*NO_VIDEOS, *NO_HOSTS, *(NO_WARMUP if config.replay_shape else ())]
         round_steps = config.collectors * config.collection.envs * config.collection.rollout
@@ -134,8 +139,8 @@ def run_check(options: argparse.Namespace) -> int:
     if options.json:
         lag = {"lag": None if lags is None else lag_data(lags)}
         videos = {"evaluation.videos": unrecorded} if unrecorded else {}
-        exact = {"inexact": [*config.inexact, *plan.inexact]}
-        print(json.dumps(_as_data(plan) | exact | lag | _trial_data(tried, examined, config) | videos, indent=2))
+        data = _as_data(plan) | {"memory": asdict(sizes), "inexact": [*config.inexact, *plan.inexact]}
+        print(json.dumps(data | lag | _trial_data(tried, examined, config) | videos, indent=2))
         return 0 if examined is None or examined.failure is None else examined.failure.exit_code
     if unrecorded:
         print(f"warning: evaluation.videos: {unrecorded}")

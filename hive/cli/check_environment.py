@@ -211,12 +211,14 @@ def _clips(options: Mapping[str, Any]) -> bool:
 
 def _use(config: Config, origin: str, spec: EnvironmentSpec) -> dict[str, str]:
     """Return the lines about what hive does with the environment: settings, storage and network."""
+    from hive.schemes.sizes import check_settings
     from hive.workers import Blueprint
 
     # Nothing but the first weights depends on these, and their files need not exist here.
     config = dataclasses.replace(config, run=dataclasses.replace(config.run, init_from=None))
     blueprint, collection = Blueprint(config), config.collection
-    network = blueprint.network()
+    check_settings(config, blueprint.environment)
+    network = blueprint.sketch
     kinds = [type(module).__name__ for module in network.modules()]
     layers = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in LAYERS.items() if kind in kinds)
     parameters = sum(parameter.numel() for parameter in network.parameters())

@@ -13,6 +13,7 @@ from html import escape
 
 from hive.runtime.carriers.carrier import PlanChannel
 from hive.runtime.carriers.slots import Slots
+from hive.runtime.process.free_memory import size_text
 from hive.runtime.topology.plan import Plan
 
 __all__ = ["lines_of", "svg_of"]
@@ -30,9 +31,7 @@ BOX_W, BOX_H, GAP_X, GAP_Y, EDGE, LANE = 190, 58, 190, 44, 30, 30  # pixels
 
 def lines_of(plan: Plan) -> list[str]:
     """Return lines of text: processes with their actors, then channels with their carriers and sizes."""
-    size, most = (f"{count / 2**20:.1f} MiB" for count in (plan.bytes, plan.most_bytes))
-    memory = f"{size} of shared memory" + (f", {most} if every step truncates an episode" if most != size else "")
-    lines = [f"{len(plan.actors)} actors in {len(plan.processes)} processes, {memory}"]
+    lines = [f"{len(plan.actors)} actors in {len(plan.processes)} processes, {size_text(plan.bytes)} of shared memory"]
     for process, numbers in plan.processes.items():
         lines.append(f"  {process:<20} {', '.join(plan.actors[n].name for n in numbers)}")
     for channel in plan.channels:
@@ -49,7 +48,7 @@ def _detail(plan: Plan, channel: PlanChannel) -> str:
     unit, size = "blocks", segment.item_bytes
     if isinstance(carrier, Slots):
         unit, size = "slots", carrier.layout.bytes - carrier.layout.sparse_bytes
-    return f"{channel.carrier}, {len(channel.producers)} x {segment.count} {unit} of {size / 1024:.1f} KiB"
+    return f"{channel.carrier}, {len(channel.producers)} x {segment.count} {unit} of {size_text(size)}"
 
 
 def svg_of(plan: Plan, title: str) -> str:
@@ -66,7 +65,7 @@ def svg_of(plan: Plan, title: str) -> str:
         '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="9" markerHeight="9" '
         'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L10 5L0 10z" fill="#446"/></marker></defs>',
         f'<rect width="{width}" height="{height}" fill="#fbfbf8"/>',
-        f'<text x="{EDGE}" y="{EDGE}" font-weight="600">{escape(title)}, {plan.bytes / 2**20:.1f} MiB shared</text>',
+        f'<text x="{EDGE}" y="{EDGE}" font-weight="600">{escape(title)}, {size_text(plan.bytes)} shared</text>',
         *edges,
         *(_box(plan, group, *_corner(places[group])) for group in groups),
     ]

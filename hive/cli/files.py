@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_config_file, add_json, add_overrides
 from hive.cli.tables import print_table
@@ -16,7 +16,13 @@ from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
 from hive.paths import user_path
 
+if TYPE_CHECKING:  # imports NumPy
+    from hive.envs import EnvironmentSpec
+
 __all__ = ["add_config", "add_init"]
+
+LARGE_BYTES = 1 << 16  # of one observation: the rounds of `hive init`, 2,048 steps in three slots, are then 400 MiB
+NUMBER_BYTES = 4  # of a weight for each value of a discrete space, and of an element of a one-hot vector
 
 DEFAULT_SCHEME = "ppo"  # the safest first choice for an environment without tuned settings
 
@@ -114,7 +120,20 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
     origin = f"No tuned settings{others}: chosen by the spaces ({described(spec)})."
     masked = info_has_mask(env_id)
     settings = settings_by_spaces(spec, scheme, preset, wrappers=wrappers, info_has_mask=masked)
-    return template(env_id, scheme, settings, origin)
+    text = template(env_id, scheme, settings, origin)
+    if scheme in SCHEMES and _may_be_large(spec):
+        from hive.schemes.sizes import check_settings  # imports torch, which takes a second
+
+        check_settings(load_config("template", text=text), spec)
+    return text
+
+
+def _may_be_large(spec: EnvironmentSpec) -> bool:
+    """Return whether the default settings may need gigabytes for these spaces."""
+    from hive.envs.actions import choices_of
+
+    values = [sum(one.counts) for one in spec.observation.inputs] + [sum(choices_of(spec.action) or ())]
+    return max(spec.observation.bytes, *(NUMBER_BYTES * count for count in values)) >= LARGE_BYTES
 
 
 def _file_name(env_id: str) -> str:

@@ -17,7 +17,7 @@ from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
 from hive.envs.examination import Examination, examine, statistics_text
 from hive.envs.make import describe, limit_advice, make_environment, preset_for, takes_native
-from hive.envs.observation import ObservationPart, ObservationSpec
+from hive.envs.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.seeding import runs_python, seed_globals
@@ -29,6 +29,7 @@ from hive.native import include_folder
 
 __all__ = [
     "ActionSpec",
+    "ArraySpec",
     "Box",
     "Composite",
     "Discrete",

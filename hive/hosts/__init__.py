@@ -33,10 +33,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["connect_hosts", "host_facts", "part_of", "resumed_elsewhere"]
+__all__ = ["HostFacts", "connect_hosts", "host_facts", "part_of", "resumed_elsewhere"]
 
 # Imported at the first use of a name: the agent uses the files without torch.
 _HOMES = {
+    "HostFacts": "hive.hosts.files",
     "connect_hosts": "hive.hosts.placement",
     "host_facts": "hive.hosts.files",
     "part_of": "hive.hosts.part",
@@ -44,7 +45,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from hive.hosts.files import host_facts, resumed_elsewhere
+    from hive.hosts.files import HostFacts, host_facts, resumed_elsewhere
     from hive.hosts.part import part_of
     from hive.hosts.placement import connect_hosts
 else:

@@ -258,6 +258,12 @@ class PolicyImporter(Actor):
         link.clock = self.clock
         self.waiting = self.status.phase("wait head", WAIT_IN)
 
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of the initial weights, which all processes share, and of a version that arrives."""
+        link: RunLink = parameters["link"]
+        return 2 * max(link.block_bytes, link.state_bytes)
+
     async def setup(self) -> None:
         if self.behaviour.connected:
             self.link.holds = self.behaviour.latest

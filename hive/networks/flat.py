@@ -15,8 +15,9 @@ weights. The caller owns the memory; this module neither maps, locks nor version
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -29,7 +30,16 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.groups import parameter_groups
 
-__all__ = ["ALIGNMENT", "FlatField", "FlatParameters", "aligned_block", "keep_frozen", "polyak_frozen"]
+__all__ = [
+    "ALIGNMENT",
+    "FlatField",
+    "FlatLayout",
+    "FlatParameters",
+    "InitialWeights",
+    "aligned_block",
+    "keep_frozen",
+    "polyak_frozen",
+]
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -73,14 +83,13 @@ class _Bound:
     buffers: list[Tensor]
 
 
-class FlatParameters:
-    """Makes the parameters and buffers of `module` views of one block, and rebinds them to other blocks.
+class FlatLayout:
+    """Where the parameters and buffers of a module lie in one block. It allocates nothing; `module` may be on "meta".
 
     `parameters` and `buffers` are the fields of the block in the module's order; a tied parameter is one
     field. `names`, `shapes` and `offsets` (bytes) are those of the parameters. `parameter_bytes` is a
     multiple of 64, `parameter_elements` a quarter of it (padding included), `block_bytes` includes the
-    buffers. `block` is the bound block, `weights` its parameters, float32 [parameter_elements]. `groups` are the
-    parameter groups (hive.networks.groups). The names of `module.state_dict()` do not change.
+    buffers. `groups` are the parameter groups (hive.networks.groups).
 
     Raises NetworkError for parameters that are not dense float32 in host memory, and for buffers of a dtype
     other than float32, float64, int64, uint8 or bool, and for parameter groups that do not fit the parameters.
@@ -103,26 +112,11 @@ class FlatParameters:
         self.groups = parameter_groups(
             tuple(getattr(module, "parameter_groups", ())), self.names, starts, self.parameter_elements
         )
-        self._parameters: list[Tensor] = [parameter for _, parameter in named_parameters]
-        self._fields = {id(own): field for own, field in zip(self._parameters, self.parameters, strict=True)}
-        self._positions = {id(own): position for position, own in enumerate(self._parameters)}
-        self._buffers = [buffer for _, buffer in named_buffers]
-        self._private_buffers = [torch.empty_like(buffer) for buffer in self._buffers]
-        self._bound: dict[tuple[int, bool], _Bound] = {}
-        self._views: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
-        self._gradient_views: dict[int, tuple[Floats, list[Tensor]]] = {}
-        block = aligned_block(self.block_bytes)
-        self.initialize_into(block)
-        self.bind(block)
-        for child in module.modules():
-            if (
-                dense := getattr(child, "dense", None)
-            ) is not None:  # it computes with an earlier FlatParameters' block
-                child.dense = dense.over(self)
 
-    def field_of(self, parameter: nn.Parameter) -> FlatField:
-        """Returns the place of a parameter. Raises KeyError for one that is not of this module."""
-        return self._fields[id(parameter)]
+    @property
+    def count(self) -> int:
+        """The number of parameters, without padding."""
+        return sum(map(prod, self.shapes))
 
     def frozen(self) -> tuple[slice, ...]:
         """Returns the ranges of a flat vector whose parameters require no gradient at present, in order.
@@ -154,6 +148,70 @@ class FlatParameters:
     def gradient_arrays(self, gradient: Floats) -> list[Floats]:
         """Returns a NumPy view of a gradient block, float32 [parameter_elements], for each parameter."""
         return [_array(gradient.view(np.uint8), field) for field in self.parameters]
+
+    def _bytes_of(self, block: Bytes | memoryview) -> Bytes:
+        data = np.frombuffer(block, np.uint8)
+        if data.nbytes < self.block_bytes:
+            raise NetworkError(f"a block of {data.nbytes} bytes is too small for {self.block_bytes} bytes of weights")
+        return data
+
+
+class InitialWeights(FlatLayout):
+    """The layout of a network, and its initial weights, which `make` makes when they are needed first."""
+
+    def __init__(self, module: nn.Module, make: Callable[[], FlatParameters]) -> None:
+        super().__init__(module)
+        self._factory = make
+
+    @functools.cached_property
+    def made(self) -> FlatParameters:
+        """The network with its initial weights. Raises what `make` raises."""
+        return self._factory()
+
+    def hollow_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Returns named arrays of all shapes and dtypes whose elements share one place in memory, to check a copy."""
+        fields = self.parameters + self.buffers
+        return {
+            f.name: np.lib.stride_tricks.as_strided(np.zeros(1, f.dtype), f.shape, (0,) * len(f.shape)) for f in fields
+        }
+
+    def initialize_into(self, block: Bytes | memoryview) -> None:
+        """Copies the initial weights into a writable `block`, uint8 [>= block_bytes], and zeros into its padding."""
+        self.made.initialize_into(block)
+
+
+class FlatParameters(FlatLayout):
+    """Makes the parameters and buffers of `module` views of one block, and rebinds them to other blocks.
+
+    `block` is the bound block, `weights` its parameters, float32 [parameter_elements]. The names of
+    `module.state_dict()` do not change. Raises NetworkError as FlatLayout does.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            if tensor.is_meta:
+                raise NetworkError(f"`{name}` is on meta, without values", hint="build the module on the cpu")
+        self._parameters: list[Tensor] = list(module.parameters())
+        self._fields = {id(own): field for own, field in zip(self._parameters, self.parameters, strict=True)}
+        self._positions = {id(own): position for position, own in enumerate(self._parameters)}
+        self._buffers = list(module.buffers())
+        self._private_buffers = [torch.empty_like(buffer) for buffer in self._buffers]
+        self._bound: dict[tuple[int, bool], _Bound] = {}
+        self._views: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
+        self._gradient_views: dict[int, tuple[Floats, list[Tensor]]] = {}
+        block = aligned_block(self.block_bytes)
+        self.initialize_into(block)
+        self.bind(block)
+        for child in module.modules():
+            if (
+                dense := getattr(child, "dense", None)
+            ) is not None:  # it computes with an earlier FlatParameters' block
+                child.dense = dense.over(self)
+
+    def field_of(self, parameter: nn.Parameter) -> FlatField:
+        """Returns the place of a parameter. Raises KeyError for one that is not of this module."""
+        return self._fields[id(parameter)]
 
     def bind(self, block: Bytes | memoryview, *, read_only: bool = False) -> None:
         """Points every parameter and buffer at `block`, without copying; takes about 0.5 us per parameter.
@@ -233,12 +291,6 @@ class FlatParameters:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _bytes_of(self, block: Bytes | memoryview) -> Bytes:
-        data = np.frombuffer(block, np.uint8)
-        if data.nbytes < self.block_bytes:
-            raise NetworkError(f"a block of {data.nbytes} bytes is too small for {self.block_bytes} bytes of weights")
-        return data
-
     def _first_bound(self, block: Bytes | memoryview, read_only: bool) -> _Bound:
         """Caches the block by its `id`, which stays unique because the cache keeps the block alive."""
         data = self._bytes_of(block)
@@ -303,7 +355,7 @@ def _check(name: str, tensor: Tensor, dtypes: Iterable[torch.dtype]) -> None:
             f"`{name}` is {found}, a flat block holds {', '.join(allowed)} there",
             hint="call .float() on the module, and cast inside its forward for another precision",
         )
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+    if tensor.device.type not in ("cpu", "meta") or tensor.layout != torch.strided:
         raise NetworkError(
             f"`{name}` is {tensor.layout} on {tensor.device}, a flat block is dense host memory",
             hint="build the module on the cpu with dense parameters",

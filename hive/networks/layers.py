@@ -114,7 +114,7 @@ def placeholder_weights() -> Iterator[None]:
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
     """Runs the block with torch's global generator seeded from `generator`, and restores it afterwards."""
-    seed = int(torch.randint(2**62, (), generator=generator))
+    seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed: it also keeps a stack trace for CUDA, which takes 3 to 8 ms in a new process.
         torch.default_generator.manual_seed(seed)

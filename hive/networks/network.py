@@ -93,10 +93,10 @@ class OutputLayer(nn.Linear):
             for head, weight, bias in zip(heads, *rows, strict=True):
                 head.initialize(weight, bias, orthogonal=orthogonal)
         factors = [head.settings.rescale_gradient_from_head_by_factor for head in heads]
-        columns = [factor for factor, width in zip(factors, widths, strict=True) for _ in range(width)]
         rescaled = any(factor != 1.0 for factor in factors)
+        parts = [torch.full((w if rescaled else 0,), float(factor)) for factor, w in zip(factors, widths, strict=True)]
         self.rescale: Tensor | None
-        self.register_buffer("rescale", torch.tensor(columns, dtype=torch.float32) if rescaled else None)
+        self.register_buffer("rescale", torch.cat(parts) if rescaled else None)
 
     def forward(self, input: Tensor) -> Tensor:
         outputs = super().forward(input)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hive import _native
-from hive.networks.flat import ALIGNMENT, FlatParameters, polyak_frozen
+from hive.networks.flat import ALIGNMENT, FlatParameters, InitialWeights, polyak_frozen
 
 __all__ = ["StateLayout"]
 
@@ -35,7 +35,7 @@ class StateLayout:
     frozen: the ranges of parameters that require no gradient when the layout is made; they never change.
     """
 
-    def __init__(self, flat: FlatParameters, *, has_target: bool) -> None:
+    def __init__(self, flat: FlatParameters | InitialWeights, *, has_target: bool) -> None:
         self.flat = flat
         self.has_target = has_target
         self.frozen = flat.frozen()

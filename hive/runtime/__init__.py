@@ -61,7 +61,10 @@ __all__ = [
     "Topology",
     "Tree",
     "Zmq",
+    "check_memory",
     "endpoint",
+    "free_memory",
+    "size_text",
 ]
 _HOMES = {
     "Actor": "hive.runtime.actor.actor",
@@ -102,7 +105,10 @@ _HOMES = {
     "WAIT_IN": "hive.runtime.memory.status",
     "WAIT_OUT": "hive.runtime.memory.status",
     "Zmq": "hive.runtime.carriers.zmq",
+    "check_memory": "hive.runtime.process.limits",
     "endpoint": "hive.runtime.actor.actor",
+    "free_memory": "hive.runtime.process.free_memory",
+    "size_text": "hive.runtime.process.free_memory",
 }
 
 if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers and editors
@@ -125,6 +131,8 @@ if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers an
     from hive.runtime.carriers.zmq import Zmq
     from hive.runtime.memory.segments import Bytes, CachedViews, Layout, Packed
     from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
+    from hive.runtime.process.free_memory import free_memory, size_text
+    from hive.runtime.process.limits import check_memory
     from hive.runtime.topology.groups import Group, PortRef
     from hive.runtime.topology.plan import Plan
     from hive.runtime.topology.topology import Topology

@@ -13,21 +13,23 @@ from __future__ import annotations
 import contextvars
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hive.config import SCHEMES, Config, load_config, load_reference
-from hive.errors import TopologyError
+from hive.errors import MemoryShort, TopologyError
 from hive.hosts import host_facts
 from hive.records import RunDirectory
 from hive.runtime import Topology
+from hive.runtime import check_memory as check_plan
 from hive.schemes.custom import apply_custom
 
 if TYPE_CHECKING:
     from hive.workers import Blueprint
 
-__all__ = ["assemble", "blueprint_of", "build", "load"]
+__all__ = ["assemble", "blueprint_of", "build", "check_memory", "load"]
 
 FUNCTION = "topology"  # name of the function if `run.topology` names only a module or file
 
@@ -50,7 +52,13 @@ def build(config: Config, directory: Path | None = None) -> Topology:
             f"the scheme `{name}` cannot be loaded: {error}",
             hint="expected the name of a scheme, or package.module:function on the Python path",
         ) from None
-    topology = scheme(config, directory) if callable(scheme) else None
+    try:
+        topology = scheme(config, directory) if callable(scheme) else None
+    except MemoryShort as error:
+        from hive.schemes.sizes import explained  # here, because it imports torch
+        from hive.workers import environment_of
+
+        raise explained(error, config, environment_of(config), directory) from None
     if not isinstance(topology, Topology):
         raise TopologyError(
             f"the scheme `{name}` did not return a hive.Topology",
@@ -112,9 +120,33 @@ def load(directory: str, function: Callable[..., Topology] | None = None) -> Top
     """Build the topology of a run directory from its resolved config. The fork server calls it."""
     folder = RunDirectory.open(Path(directory))
     facts = host_facts(folder.path)
+    config = load_config(folder.resolved_file)
+    topology = assemble(config, folder.path, folder.config_file, None if facts else function)
     if facts is not None:
         from hive.hosts import part_of  # here, because it imports torch
 
-        whole = assemble(load_config(folder.resolved_file), folder.path, folder.config_file)
-        return part_of(whole, blueprint_of(whole), facts)
-    return assemble(load_config(folder.resolved_file), folder.path, folder.config_file, function)
+        topology = part_of(topology, blueprint_of(topology), facts)
+    check_memory(topology, config, folder.path, make=True)
+    return topology
+
+
+def check_memory(topology: Topology, config: Config, directory: Path, *, make: bool = False) -> None:
+    """Raise MemoryShort if the run needs more memory than is free here, with the cause and ways out.
+
+    make: make the initial weights, once for all processes of the run.
+    """
+    if not topology.groups:
+        return  # its plan cannot be made, which is another error
+    if "hive.workers" not in sys.modules:  # a topology without the trainer, and without torch, which that imports
+        check_plan(topology.plan())
+        return
+    from hive.schemes.sizes import check_run
+
+    try:
+        blueprint = blueprint_of(topology)
+    except TopologyError:
+        check_plan(topology.plan())
+        return
+    check_run(topology, config, directory, blueprint)
+    if make:
+        blueprint.flat.made  # noqa: B018  # processes are forked from this one and share it

@@ -7,7 +7,6 @@ training process.
 
 from __future__ import annotations
 
-import math
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
 from hive.hosts import connect_hosts, host_facts, resumed_elsewhere
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
-from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq
+from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq, size_text
 from hive.workers import (
     REPLAY_VALUES,
     RESULTS,
@@ -155,18 +154,13 @@ def _connect_state(
 
 def _check_disk(blueprint: Blueprint, directory: Path) -> None:
     """Raise TopologyError if the disk has no room for a checkpoint of the replay memory when it is full."""
-    config, size, layout = blueprint.config, blueprint.replay_size, blueprint.memory_layout
-    if not config.checkpoint.replay:
-        return
-    stored = {name: field for name, field in layout.fields.items() if name not in ("finals", "held_leaves")}
-    each = sum(dtype.itemsize * math.prod(shape[3:]) for dtype, shape in stored.values())  # of [S, R, B, ...]
-    needed = each * min(config.run.steps, size.saved * size.sources * size.envs)
+    needed = blueprint.saved_replay_bytes
     existing = next(folder for folder in (directory, *directory.absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise TopologyError(
-            f"a checkpoint of the full replay memory has {needed / 2**30:.1f} GiB, and the disk of {existing} has "
-            f"{free / 2**30:.1f} GiB left",
+            f"a checkpoint of the full replay memory has {size_text(needed)}, and the disk of {existing} has "
+            f"{size_text(free)} left",
             hint="lower algorithm.replay_capacity, or leave the memory out of checkpoints: checkpoint.replay = false "
             "(a resumed run is then not exact)",
         )
@@ -175,8 +169,7 @@ def _check_disk(blueprint: Blueprint, directory: Path) -> None:
 def _connect_replay(t: Topology, blueprint: Blueprint, worker: Group, learner: Group, recorder: Group) -> None:
     """Connect the replay memory, its ledger and the plans."""
     layout, config = blueprint.memory_layout, blueprint.config
-    finals = layout.fields["finals"]
-    sparse = finals[0].itemsize * math.prod(finals[1])  # episodes are long: few of these are written
+    sparse = blueprint.sparse_finals_bytes
     t.connect(learner.memory, worker.memory, Shared(layout.bytes, sparse, config.run.replay_folder or ""))
     t.connect(learner.memory, recorder.memory)
     t.connect(learner.ledger, recorder.ledger, Board(blueprint.ledger_layout.bytes))

@@ -13,6 +13,7 @@ from pathlib import Path
 from hive.config import load_config
 from hive.errors import HiveError
 from hive.records import write_json
+from hive.runtime.topology.building import check_memory
 from hive.tuning.costs import COSTS_FILE, GIVEN_FILE
 
 __all__ = ["main"]
@@ -26,7 +27,9 @@ def main() -> None:
     from hive.tuning.measure import measure  # imports torch
 
     try:
-        document = asdict(measure(load_config(folder / GIVEN_FILE)))
+        config = load_config(folder / GIVEN_FILE)
+        check_memory(config, folder)
+        document = asdict(measure(config))
     except HiveError as error:
         document = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
     write_json(folder / COSTS_FILE, document)

@@ -1,7 +1,7 @@
 """Workers: collector, gradient worker, learner, evaluator and recorder, as plain objects and as actors."""
 
 from hive.workers.actors import CollectorActor, GradientWorkerActor
-from hive.workers.blueprint import Blueprint
+from hive.workers.blueprint import Blueprint, environment_of
 from hive.workers.collector import Collector
 from hive.workers.evaluator import Evaluator
 from hive.workers.evaluator_actor import EvaluatorActor
@@ -86,6 +86,7 @@ __all__ = [
     "UpdateHook",
     "Weights",
     "describe_gradient",
+    "environment_of",
     "evaluate",
     "info_counters",
     "joined",

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.records.run_warnings import RUNNING_STATISTICS, WARNING
 from hive.runtime import Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.storage import Purpose, Rollout, samples_in
-from hive.workers.blueprint import Blueprint
+from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.collector import occasion_of
 from hive.workers.g_worker import GWorker
 from hive.workers.global_generators import seed_all_globals
@@ -74,6 +74,11 @@ class CollectorActor(Actor):
         vector = self._new_vector()
         self.watched = Watched(vector) if self.source_number == 0 else None  # the environments of the others are alike
         self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its network."""
+        return blueprint_in(parameters, lambda blueprint: blueprint.network_bytes)
 
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
@@ -182,6 +187,11 @@ class GradientWorkerActor(Actor):
         self.per_round = self.algorithm.gradients_per_round
         self.worker = self.g_worker()
         self.replica = blueprint.replica() if config.gradients.decentralised else None
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its networks and, if decentralised, of its copy of the learner's state."""
+        return blueprint_in(parameters, lambda blueprint: blueprint.gradient_worker_bytes)
 
     def g_worker(self) -> GWorker:
         """Make the worker that computes the gradients. Subclasses may override."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -36,31 +37,35 @@ from hive.envs import (
     seed_globals,
 )
 from hive.envs.meaning import kept_meaning, kept_scale
-from hive.errors import NetworkError, RecordError, TopologyError
+from hive.errors import MemoryShort, NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.distributions import ActionDistribution
-from hive.networks.flat import FlatParameters, aligned_block
+from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
 from hive.networks.network import buffers_that_training_changes, build_network
 from hive.networks.normalization import observed_elements
+from hive.networks.optimizers import FlatOptimizer
+from hive.networks.sketch import without_memory
 from hive.networks.spaces import Spaces
 from hive.networks.state import StateLayout
 from hive.networks.wrapper import NetworkWrapper
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
+from hive.runtime.memory.segments import PAGE
+from hive.runtime.process.free_memory import allocation_limit, free_memory, size_text
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.storage import Purpose, expected_finals, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.evaluator import ENDLESS, Evaluator
 from hive.workers.global_generators import seed_all_globals
-from hive.workers.learner import Count, Learner, optimizer_state_layout
+from hive.workers.learner import Count, Learner, check_codec, optimizer_settings, optimizer_state_layout
 from hive.workers.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
 from hive.workers.replica import Replica
 from hive.workers.schedule import Schedule
 from hive.workers.threads import threads_of
 
-__all__ = ["Blueprint"]
+__all__ = ["Blueprint", "blueprint_in", "environment_of"]
 
 BUFFERS_SHOWN = 3  # maximum buffers named in an error; one BatchNorm has three
 
@@ -70,19 +75,25 @@ class Blueprint:
 
     resume: the checkpoint that the run continues from, if any. Raises what environments and networks raise,
     RecordError if `run.init_from` does not fit, and NetworkError for a network whose buffers change in training.
+
+    All sizes follow from a network without memory (hive.networks.sketch), so that a run that does not fit this machine
+    is refused before anything is allocated. `flat.made` has the initial weights, which the fork server makes once. A
+    network with custom code is built at once, because only its author knows what its constructor needs.
+
+    environment: that of the config, if it is known already; else one is built, read and closed. Raises MemoryShort for
+    a network that no machine, or a custom one that this machine, has memory for.
     """
 
-    def __init__(self, config: Config, resume: Checkpoint | None = None) -> None:
+    def __init__(
+        self, config: Config, resume: Checkpoint | None = None, environment: EnvironmentSpec | None = None
+    ) -> None:
         # One thread per actor: the processes are parallel already, and the bits of a sum depend on how it is divided.
         torch.set_num_threads(1)
         self.threads = threads_of(config)
         self.config = config
         self.resume = resume
         collection = config.collection
-        # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
-        seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
-        self.environment = self._as_trained(configured_spec(config.env))
-        check_evaluation(config, self.environment)
+        self.environment = self._as_trained(environment_of(config) if environment is None else environment)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
         self.collectors = config.collectors
         self.gradient_workers = max(config.gradients.workers, 1)
@@ -90,17 +101,25 @@ class Blueprint:
         self.distribution: ActionDistribution = algorithm.distribution
         self.heads = heads_of_algorithm(algorithm)
         self.parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
-        network = build_network(self.parameters, self.spaces, self._generator())
-        self._check_buffers(network)
-        self._check_trainable(network)
-        self.state_width = state_width_of(network)
+        self.sketch = self._sketched()
+        self._check_trainable(self.sketch)
+        self.state_width = state_width_of(self.sketch)
         self._check_columns()
-        self.flat = FlatParameters(network)
+        self.flat = InitialWeights(self.sketch, self._made)
         self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))
         if resume is None and config.run.init_from is not None:  # only to raise errors before any process starts
-            self._copy_weights(config.run.init_from, aligned_block(self.flat.block_bytes))
+            self._copy_weights(config.run.init_from, self.flat.hollow_arrays())
         self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
-        self.optimizer_state_bytes = self.learner().layout.bytes
+        check_codec(self.codec, self.flat)
+        moment_blocks = FlatOptimizer(optimizer_settings(config.algorithm)).moment_blocks
+        self.optimizer_state_layout = optimizer_state_layout(
+            moment_blocks,
+            self.flat.parameter_elements,
+            self.gradient_workers,
+            len(config.env.info),
+            len(self.flat.groups),
+        )
+        self.optimizer_state_bytes = self.optimizer_state_layout.bytes
         if self.replays:
             self._check_replay()
         observation, action = self.environment.observation, self.environment.action
@@ -131,6 +150,40 @@ class Blueprint:
             observation=kept_meaning(environment.observation, observation),
             action=kept_scale(environment.action, action),
         )
+
+    @property
+    def has_custom_network(self) -> bool:
+        """Whether code of the user builds a part of the network."""
+        return self.parameters.module is not None or any(h.cls is not None for h in self.parameters.heads_parameters)
+
+    @property
+    def _network_name(self) -> str:
+        """The custom code that builds the network, as the config names it."""
+        network = self.config.network
+        named = [one for one in (network.module, network.policy_head, network.value_head) if one]
+        return f"the network of `{'`, `'.join(named)}`" if named else "the network"
+
+    def _sketched(self) -> nn.Module:
+        """Return the network without memory for its parameters, or, with custom code in it, the network itself."""
+        if self.has_custom_network:
+            with allocation_limit(self._network_name):
+                network = build_network(self.parameters, self.spaces, self._generator())
+            self._check_buffers(network)
+            return network
+        with without_memory():
+            return build_network(self.parameters, self.spaces, self._generator())
+
+    def _made(self) -> FlatParameters:
+        """Make the network with its initial weights."""
+        if self.has_custom_network:
+            return FlatParameters(self.sketch)
+        if self.flat.block_bytes > (free := free_memory()).usable:  # a caller that has not checked the whole run
+            size = size_text(self.flat.block_bytes)
+            raise MemoryShort(
+                f"the network needs {size} for {self.flat.count:,} parameters, and {free} are free",
+                hint="lower network.middleware, or give it observations of fewer elements",
+            )
+        return FlatParameters(build_network(self.parameters, self.spaces, self._generator()))
 
     def _generator(self) -> torch.Generator:
         """Return the generator of the run's initial weights."""
@@ -190,6 +243,20 @@ class Blueprint:
         return describe_policy(
             environment.observation, environment.action, self.config.network, self.heads, self.distribution
         )
+
+    @property
+    def network_bytes(self) -> int:
+        """Bytes of a network in a process: its first weights, and those that native passes transpose, or gradients."""
+        return 2 * self.flat.block_bytes
+
+    @property
+    def gradient_worker_bytes(self) -> int:
+        """Bytes that a gradient worker keeps outside of shared memory: networks, what its codec keeps, a replica."""
+        weights, gradient = self.network_bytes, self.flat.parameter_bytes
+        networks = weights * (2 if self.state.has_target else 1)
+        coded = 0 if self.codec.in_place else gradient + self.codec.residual(1).nbytes * self.flat.parameter_elements
+        replica = 2 * (self.state.bytes + self.optimizer_state_bytes) + gradient
+        return networks + coded + (replica if self.config.gradients.decentralised else 0)
 
     @property
     def best_by(self) -> str | None:
@@ -289,6 +356,28 @@ class Blueprint:
         """The layout of the replay memory."""
         observation, action = self.environment.observation, self.environment.action
         return memory_layout(self.replay_size, (observation.shape, observation.dtype), (action.shape, action.dtype))
+
+    @property
+    def saved_replay_bytes(self) -> int:
+        """Bytes of the replay memory's rows in a checkpoint when it is full; 0 where checkpoints leave it out."""
+        if not (self.replays and self.config.checkpoint.replay):
+            return 0
+        size, fields = self.replay_size, self.memory_layout.fields
+        stored = {name: field for name, field in fields.items() if name not in ("finals", "held_leaves")}
+        each = sum(dtype.itemsize * math.prod(shape[3:]) for dtype, shape in stored.values())  # of [S, R, B, ...]
+        return each * min(self.config.run.steps, size.saved * size.sources * size.envs)
+
+    @property
+    def sparse_finals_bytes(self) -> int:
+        """Bytes of the replay memory's last observations of truncated episodes that are not expected to be written.
+
+        Only a declared time limit is expected to truncate. Each observation then touches whole pages.
+        """
+        dtype, shape = self.memory_layout.fields["finals"]
+        rows, size = math.prod(shape[:3]), dtype.itemsize * math.prod(shape[3:])
+        limit = self.environment.max_episode_steps
+        expected = -(-rows // limit) if limit else 0
+        return size * rows - min(size * rows, expected * (size + 2 * PAGE))
 
     @functools.cached_property
     def ledger_layout(self) -> Layout:
@@ -460,17 +549,16 @@ class Blueprint:
             return self.resume.update
         self.flat.initialize_into(self.state.weights(state))
         if self.config.run.init_from is not None:
-            self._copy_weights(self.config.run.init_from, state)
+            self._copy_weights(self.config.run.init_from, self.flat.arrays(self.state.weights(state)))
         self.state.moments(state)[:] = 0.0, 1.0
         if self.state.has_target:
             self.state.begin_target(state)
         optimizer_state[:] = 0
         return 0
 
-    def _copy_weights(self, place: str, state: NDArray[np.uint8]) -> None:
-        """Overwrite the initial weights with those of another run. Raises RecordError if they do not fit."""
+    def _copy_weights(self, place: str, own: Mapping[str, NDArray[Any]]) -> None:
+        """Overwrite the initial weights `own` with those of another run. Raises RecordError if they do not fit."""
         checkpoint = checkpoint_at(place)
-        own = self.flat.arrays(state[: self.flat.block_bytes])
         copy_arrays(checkpoint.tensors(), own, str(checkpoint.path))
 
     def _resume_optimizer_state(self, resume: Checkpoint, optimizer_state: NDArray[np.uint8]) -> None:
@@ -566,3 +654,18 @@ def _bytes_of(checkpoint: Checkpoint, part: str, size: int) -> NDArray[np.uint8]
             hint="the network and the optimizer must be those of the checkpoint",
         )
     return data
+
+
+def environment_of(config: Config) -> EnvironmentSpec:
+    """Build the environment of the config, read its spaces and close it. Raises what it raises, and ConfigError."""
+    # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
+    seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
+    environment = configured_spec(config.env)
+    check_evaluation(config, environment)
+    return environment
+
+
+def blueprint_in(parameters: Mapping[str, Any], size: Callable[[Blueprint], int]) -> int:
+    """Return the size that follows from the blueprint among the parameters of an actor; 0 if there is none."""
+    blueprint = parameters.get("blueprint")
+    return size(blueprint) if isinstance(blueprint, Blueprint) else 0

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hive.errors import VersionGone
 from hive.records import RunDirectory
 from hive.runtime import Actor, Bytes, Inlet, Outlet, Subscription
 from hive.workers.best_policy import BestPolicy
-from hive.workers.blueprint import Blueprint
+from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.episode_videos import EpisodeVideos
 from hive.workers.messages import Evaluation, EvaluationDue, Weights
 from hive.workers.pinned_blocks import held_block, next_due
@@ -45,6 +47,11 @@ class EvaluatingActor(Actor, ABC):
         self.blueprint = blueprint
         self.best = BestPolicy(blueprint, RunDirectory.open(directory), self.log)
         self.made = self.status.counter("evaluations")
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its copy of the network, and of another one for videos."""
+        return blueprint_in(parameters, lambda b: b.network_bytes * (2 if b.config.evaluation.videos else 1))
 
     async def run(self) -> None:
         while True:

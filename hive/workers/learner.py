@@ -45,6 +45,7 @@ from hive.gradients import (
     GradAccumulator,
     ReductionReport,
 )
+from hive.networks.flat import FlatLayout
 from hive.networks.groups import GroupUpdate
 from hive.networks.normalization import MOMENTS_OF, merge
 from hive.networks.optimizers import OptimizerSettings
@@ -52,7 +53,16 @@ from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import CachedViews, Layout, Status
 
-__all__ = ["RETURNS_KEPT", "Count", "Learner", "LearnerStep", "mean_statistics", "optimizer_state_layout"]
+__all__ = [
+    "RETURNS_KEPT",
+    "Count",
+    "Learner",
+    "LearnerStep",
+    "check_codec",
+    "mean_statistics",
+    "optimizer_settings",
+    "optimizer_state_layout",
+]
 
 RETURNS_KEPT = 100  # episodes in the mean return, as is usual in the RL literature
 
@@ -158,15 +168,9 @@ class Learner:
     def use_codec(self, codec: Codec) -> None:
         """Expect gradients of this codec from the next turn on.
 
-        Raises NetworkError for a codec with a residual and several parameter groups: with a gradient of one group it
-        would also send what it holds of the others, which are not stepped.
+        Raises NetworkError as `check_codec`.
         """
-        if self._grouped and len(codec.residual(1)):
-            names = ", ".join(group.name for group in self.flat.groups)
-            raise NetworkError(
-                f'gradients.compression = "{codec.name}" cannot send the gradients of {names} separately',
-                hint='use "bf16" or "fp16"',
-            )
+        check_codec(codec, self.flat)
         self.codec = codec
         self.accumulator = GradAccumulator.for_slots(
             self.flat.parameter_elements, 1, codec, parameters=self.flat.describe()
@@ -354,6 +358,19 @@ def _first_not_finite(headers: Sequence[Sequence[int]], report: ReductionReport)
         if cause := header[CAUSE]:
             return CAUSES[cause], position
     return ("", -1) if report.finite else ("gradient", report.bad_round)
+
+
+def check_codec(codec: Codec, flat: FlatLayout) -> None:
+    """Raise NetworkError for a codec with a residual and several parameter groups.
+
+    With a gradient of one group it would also send what it holds of the others, which are not stepped.
+    """
+    if len(flat.groups) > 1 and len(codec.residual(1)):
+        names = ", ".join(group.name for group in flat.groups)
+        raise NetworkError(
+            f'gradients.compression = "{codec.name}" cannot send the gradients of {names} separately',
+            hint='use "bf16" or "fp16"',
+        )
 
 
 def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:

@@ -22,7 +22,7 @@ from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.status import WAIT_IN
-from hive.workers.blueprint import Blueprint
+from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
@@ -85,6 +85,11 @@ class LearnerActor(Actor):
         self.first_updates = int(resume.state.get("updates", 0)) if resume else 0
         hook = config.run.update_hook
         self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of a gradient, and of the initial weights, which all processes share."""
+        return blueprint_in(parameters, lambda b: b.flat.parameter_bytes + b.flat.block_bytes)
 
     async def setup(self) -> None:
         """Publish the first version of every board, or continue from the last committed turn."""

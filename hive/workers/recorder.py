@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from hive.records.run_warnings import (
 )
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
 from hive.workers.best_policy import BestPolicy
-from hive.workers.blueprint import Blueprint
+from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.health import Facts, Health
 from hive.workers.learner import RETURNS_KEPT, Count, mean_return
 from hive.workers.messages import (
@@ -98,6 +98,11 @@ class Recorder(Actor):
         self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
         self.unsaved = False  # whether the last checkpoint could not be written
         self.writing = asyncio.Lock()  # one checkpoint at a time: that with a replay memory lets other tasks run
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of the policies that the learner sends."""
+        return blueprint_in(parameters, lambda b: b.flat.block_bytes * (b.best_by == "training"))
 
     async def setup(self) -> None:
         """Judge the metrics of earlier incarnations and of the run that is resumed."""

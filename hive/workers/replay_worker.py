@@ -23,7 +23,7 @@ from hive.gradients import clear
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.storage import Purpose, Replay, stream_seed
 from hive.workers.actors import NanDumps
-from hive.workers.blueprint import Blueprint
+from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.messages import Gradient, Plan, ReplayRows, Weights
 from hive.workers.replay_memory import DrawnRows
@@ -107,6 +107,11 @@ class ReplayWorkerActor(Actor):
         self.importance_exponent = blueprint.replay_config.importance_exponent
         self.plan_views = CachedViews(blueprint.plan_layout)
         self.worker.slot.on_not_finite = NanDumps(self, directory)
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its networks."""
+        return blueprint_in(parameters, lambda blueprint: blueprint.gradient_worker_bytes)
 
     async def run(self) -> None:
         barriers = self.schedule.barriers

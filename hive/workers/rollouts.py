@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.errors import NetworkError
-from hive.networks.flat import FlatParameters, aligned_block
+from hive.networks.flat import FlatLayout, aligned_block
 from hive.storage import LENGTH
 
 __all__ = ["CollectedRollout", "RoundStorage", "Snapshot", "snapshot_of"]
@@ -75,7 +75,7 @@ class RoundStorage:
         return sum(one.n_samples for one in self.rollouts)
 
 
-def snapshot_of(weights: Snapshot | Mapping[str, Any], flat: FlatParameters, version: int) -> Snapshot:
+def snapshot_of(weights: Snapshot | Mapping[str, Any], flat: FlatLayout, version: int) -> Snapshot:
     """Convert {"version": int, "weights": {name: tensor or array}} to a Snapshot, or the inner mapping with `version`.
 
     A Snapshot is returned as it is. Raises NetworkError if names, shapes, dtypes or the size are not those of the

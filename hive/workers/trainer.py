@@ -17,9 +17,9 @@ import numpy as np
 
 from hive.algorithms import update_parameter
 from hive.config import Config
-from hive.errors import ConfigError
+from hive.errors import ConfigError, MemoryShort
 from hive.networks.flat import aligned_block
-from hive.runtime import Status
+from hive.runtime import Status, free_memory, size_text
 from hive.storage import samples_in
 from hive.workers.blueprint import Blueprint
 from hive.workers.g_worker import GWorker
@@ -44,6 +44,7 @@ class Trainer:
 
     def __init__(self, config: Config, number: int = 0, incarnation: int = 0, status: Status | None = None) -> None:
         self.blueprint = blueprint = Blueprint(_alone(config))
+        _check_memory(blueprint)
         self.collector = blueprint.collector(number, incarnation, status)
         self.worker = GWorker.of_run(blueprint, number, status)
         self.replica = Replica(blueprint.learner(status), blueprint.state.bytes)
@@ -126,6 +127,18 @@ class Trainer:
     def close(self) -> None:
         """Close the environments."""
         self.collector.close()
+
+
+def _check_memory(blueprint: Blueprint) -> None:
+    """Raise MemoryShort if networks, state, rollout and gradients need more memory than is free here."""
+    gradients = blueprint.config.gradients.bootstrap_rounds * blueprint.gradient_layout(1).bytes
+    state = 2 * (blueprint.state.bytes + blueprint.optimizer_state_bytes)
+    needed = blueprint.rollout_layout.bytes + gradients + state + 2 * blueprint.network_bytes
+    if needed > (free := free_memory()).usable:
+        raise MemoryShort(
+            f"a trainer of this config needs {size_text(needed)} of memory, and {free} are free",
+            hint="lower network.middleware, collection.envs or collection.rollout; `hive check` shows the parts",
+        )
 
 
 def _alone(config: Config) -> Config:

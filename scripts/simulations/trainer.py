@@ -25,8 +25,9 @@ from torch import nn
 
 from hive.config import Config, TargetConfig, load_config
 from hive.envs import Discrete, EnvironmentSpec, ObservationSpec
-from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES, clear, gradient_layout, put_episodes
+from hive.gradients import ENV_STEPS, EPISODES, PLAIN, POLICY, SAMPLES, clear, gradient_layout, put_episodes
 from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces
+from hive.networks.flat import InitialWeights
 from hive.networks.state import StateLayout
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
 from hive.runtime.supervise.ending import LAST_TRIES
@@ -287,7 +288,9 @@ class SimulatedBlueprint(Blueprint):
         self.world = world
         self.environment = EnvironmentSpec("simulated", ObservationSpec((1,), "float32"), Discrete(2))
         self._algorithm = _Algorithm(per_round, moments)
-        self.flat = FlatParameters(_network())
+        network = _network()
+        self.codec = PLAIN
+        self.flat = InitialWeights(network, lambda: FlatParameters(network))
         self.collectors = config.collection.workers or max(config.gradients.workers, 1)
         self.gradient_workers = max(config.gradients.workers, 1)
         self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))

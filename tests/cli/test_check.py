@@ -101,9 +101,9 @@ def test_a_trial_with_a_replay_memory_makes_updates_at_once(place: Place) -> Non
     text = '[run]\nscheme = "dqn"\n[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_starts = 5_000\n'
     assert json.loads(place.hive("check", place.config(text), "--json").out)["tried"]["updates"] > 0
     done = place.hive("check", place.config(text), "-s", "algorithm.replay_capacity=100_000_000_000")
-    assert re.search(r"error: this run needs .* GiB of shared memory.*\n.*replay_capacity", done.err, re.DOTALL), (
-        done.err
-    )
+    assert re.search(
+        r"error: this run needs 5.00 TiB of memory.*`memory`.*\n.*lower algorithm.replay_capacity", done.err, re.DOTALL
+    ), done.err
 
 
 def test_the_trial_is_part_of_the_json(place: Place) -> None:

@@ -12,6 +12,7 @@ import pytest
 import hive
 from hive.cli import main
 from hive.config import ATARI, SCHEMES, TUNED, load_config, render
+from hive.runtime import size_text
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -244,7 +245,7 @@ def test_check_as_json_is_the_plan(place: Place, scheme: str, processes: dict[st
     assert (done.code, done.err) == (0, "")
     shown = json.loads(done.out)
     plan = hive.schemes.build(load_config(path, [f"run.scheme={scheme}"]), place.folder).plan()
-    assert list(shown) == ["processes", "channels", "bytes", "most_bytes", "inexact", "lag"]
+    assert list(shown) == ["processes", "channels", "bytes", "most_bytes", "memory", "inexact", "lag"]
     assert shown["processes"] == processes
     assert (shown["bytes"], shown["most_bytes"]) == (plan.bytes, plan.most_bytes)
     assert all(list(c) == ["name", "carrier", "source", "targets", "bytes"] for c in shown["channels"])
@@ -262,13 +263,12 @@ def test_check_draws_the_same(place: Place, scheme: str, processes: dict[str, li
     plan, drawn = json.loads(place.hive(*words, "--json").out), place.hive(*words)
     assert (drawn.code, drawn.err) == (0, "")
     first, *lines = drawn.out.splitlines()
-    size, most = (f"{plan[name] / 2**20:.1f} MiB" for name in ("bytes", "most_bytes"))
-    more = f", {most} if every step truncates an episode" if most != size else ""
-    assert first == f"4 actors in {len(processes)} processes, {size} of shared memory{more}"
+    assert first == f"4 actors in {len(processes)} processes, {size_text(plan['bytes'])} of shared memory"
     rows = [re.split(r" {2,}", line.strip()) for line in lines[: len(processes)]]
     assert {name: actors.split(", ") for name, actors in rows} == processes
     channels = lines[len(processes) : len(processes) + len(plan["channels"])]
-    assert lines[len(processes) + len(channels)].startswith("lag: ")
+    following = [line.split()[0] for line in lines[len(processes) + len(channels) :] if not line.startswith("     ")]
+    assert following[:8] == ["memory:", "slots", "boards", "private", "network:", "on", "optimizer:", "lag:"]
     matches = [CHANNEL.fullmatch(line) for line in channels]
     assert [m and m.group("source", "arrow", "targets", "carrier", "unit") for m in matches] == [
         (c["source"], ARROWS[c["carrier"]], ", ".join(c["targets"]), c["carrier"], UNITS[c["carrier"]])
@@ -314,14 +314,17 @@ def test_check_of_a_custom_topology(place: Place) -> None:
     done = place.hive("check", "--draw", path)
     assert (done.code, done.err) == (0, "")
     first, *lines = done.out.splitlines()
-    assert first.startswith("3 actors in 2 processes, 0.")
+    assert first.startswith("3 actors in 2 processes, 36.0 KiB")
     assert lines == [
         "  writers              writer-0, writer-1",
         "  reader-0             reader-0",
         "  writers.notes ──> reader.notes   messages",
         "  reader.memory ▒▒> (its successor)   board, 1 x 2 blocks of 16.0 KiB",
+        lines[4],
+        "  boards    memory 36.0 KiB",
         "not exact: its topology has no learner of hive",
     ]
+    assert lines[4].startswith("memory: 36.0 KiB; ")
 
 
 @pytest.mark.parametrize(

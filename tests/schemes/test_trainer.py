@@ -271,7 +271,7 @@ def test_a_replay_memory_that_no_checkpoint_has_room_for_is_refused() -> None:
         "algorithm__replay_capacity": 10**12,
         "algorithm__learning_starts": 0,
     }
-    with pytest.raises(TopologyError, match=r"full replay memory has .* GiB, and the disk of .* GiB left") as caught:
+    with pytest.raises(TopologyError, match=r"full replay memory has .* TiB, and the disk of .* left") as caught:
         plan_of(**full)
     assert "algorithm.replay_capacity" in str(caught.value.hint)
     plan_of(**full, checkpoint__replay="false")

@@ -23,7 +23,7 @@ import asyncio
 import logging
 import re
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from hive.clock import Clock
@@ -108,6 +108,15 @@ class Actor:
     def serves(cls) -> bool:
         """Whether the actor only answers calls: it has endpoints and does not override `run`."""
         return cls.run is Actor.run and bool(endpoints_of(cls))
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes that an actor with these constructor parameters keeps outside of shared memory.
+
+        Only what can be large counts, such as copies of a network. A run whose memory does not suffice is refused
+        before it starts. The default is 0.
+        """
+        return 0
 
     @classmethod
     def is_source(cls) -> bool:

@@ -6,27 +6,20 @@ A shortage found here is an error message; found later, it ends a run that may h
 from __future__ import annotations
 
 import resource
+from collections.abc import Mapping
 
-import psutil
-
-from hive.errors import PlatformError
+from hive.errors import MemoryShort, PlatformError
+from hive.runtime.process.free_memory import FreeMemory, free_memory, size_text
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["check_limits", "raise_descriptor_limit"]
+__all__ = ["check_limits", "check_memory", "memory_parts", "raise_descriptor_limit"]
 
-MEMORY_SHARE = 0.9  # largest share of the free memory that a plan may use; more risks the kernel's out-of-memory killer
+PRIVATE = "private memory"  # the part of a run's memory that is not in its segments
 
 # File descriptors of the supervisor. Per segment: its own and the one that Python's mmap keeps. Per process: its pidfd,
 # the ipc sockets of both directions, and the descriptors that ZeroMQ needs for wake-ups. The spare ones are for files,
 # views and restarted processes.
 PER_SEGMENT, PER_PROCESS, SPARE = 2, 6, 100
-
-
-def _hint(plan: Plan) -> str:
-    """Return which keys make the largest segment smaller."""
-    if max(plan.segments, key=lambda segment: segment.plan.bytes).kind == "buffer":
-        return "lower algorithm.replay_capacity, or set run.replay_folder to a folder on a disk"
-    return "lower collection.slots, envs or rollout; `hive check` shows what each channel takes"
 
 
 def raise_descriptor_limit() -> None:
@@ -41,14 +34,46 @@ def raise_descriptor_limit() -> None:
         pass  # the present limit may be enough; check_limits compares
 
 
+def memory_parts(plan: Plan) -> Mapping[str, int]:
+    """Return the bytes of each channel in memory, by name, and of PRIVATE; without what is not expected to be written.
+
+    A block in a file (`Shared.folder`) needs no memory.
+    """
+    parts: dict[str, int] = {}
+    for segment in plan.segments:
+        if not segment.folder:
+            channel = plan.channel_of.get(segment.name)
+            name = segment.name if channel is None else channel.name
+            parts[name] = parts.get(name, 0) + segment.plan.bytes - segment.sparse_bytes
+    if plan.private_bytes:
+        parts[PRIVATE] = plan.private_bytes
+    return parts
+
+
+def check_memory(plan: Plan, free: FreeMemory | None = None) -> None:
+    """Raise MemoryShort for a plan that needs more memory than is free here, with the part that takes most of it."""
+    free = free or free_memory()
+    needed = plan.bytes + plan.private_bytes
+    if needed <= free.usable:
+        return
+    parts = memory_parts(plan)
+    name = max(parts, key=lambda name: parts[name])
+    segments = [s for s in plan.segments if name in (s.name, getattr(plan.channel_of.get(s.name), "name", ""))]
+    if segments:
+        one = segments[0]
+        unit = {"slab": "slots", "board": "blocks"}.get(one.kind, "block")
+        count = sum(s.count for s in segments) if unit != "block" else len(segments)
+        what = f"`{name}`, {count:,} {unit} of {size_text(one.item_bytes)}"
+    else:
+        what = f"{size_text(parts[name])} of networks and gradients in {plan.private_processes:,} processes"
+    raise MemoryShort(
+        f"this run needs {size_text(needed)} of memory, and {free} are free; most of it is {what}",
+        hint="lower collection.slots, envs or rollout; `hive check --draw` shows what each channel takes",
+    )
+
+
 def check_limits(plan: Plan) -> None:
-    """Raise PlatformError if the plan needs more shared memory or file descriptors than the machine has."""
-    free = psutil.virtual_memory().available
-    if plan.bytes > MEMORY_SHARE * free:
-        raise PlatformError(
-            f"this run needs {plan.bytes / 2**30:.1f} GiB of shared memory, {free / 2**30:.1f} GiB are free",
-            hint=_hint(plan),
-        )
+    """Raise PlatformError if the plan needs more file descriptors than a process may have."""
     needed = PER_SEGMENT * len(plan.segments) + PER_PROCESS * len(plan.processes) + SPARE
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and needed > limit:

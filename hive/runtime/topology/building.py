@@ -22,7 +22,7 @@ from hive.records import RunDirectory, write_crash
 from hive.runtime.actor.error_location import HIVE, describe, is_interrupt, place_of
 from hive.runtime.topology.topology import Topology
 
-__all__ = ["build", "load"]
+__all__ = ["build", "check_memory", "load"]
 
 # Functions of hive that call the objects named by `run.scheme`, `run.topology`, `network.module` and the heads' keys.
 SCHEME_CALLERS = ("hive.schemes.build",)
@@ -69,6 +69,11 @@ def build(config: Config, directory: Path, given: Path | None = None) -> Topolog
             raise
         located.hint = "`hive up` keeps the traceback"
         raise located from error
+
+
+def check_memory(config: Config, directory: Path) -> None:
+    """Raise MemoryShort if a run of this config needs more memory than is free here; what `build` raises, too."""
+    _schemes().check_memory(build(config, directory), config, directory)
 
 
 def _located(error: BaseException, config: Config) -> HiveError | None:

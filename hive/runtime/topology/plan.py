@@ -29,6 +29,7 @@ class PlanActor(Message):
     serves: bool = False  # it only answers calls: the run ends when all other actors are done
     source: bool = False  # it sends without being sent to: a pause must stop it
     endpoints: tuple[str, ...] = ()  # names of its endpoints, sorted
+    private_bytes: int = 0  # what it keeps outside of shared memory, as far as that can be large
 
 
 class Plan(Message):
@@ -79,6 +80,21 @@ class Plan(Message):
     def most_bytes(self) -> int:
         """Size of all segments in memory, if every byte is written."""
         return sum(s.plan.bytes for s in self.segments if not s.folder)
+
+    @property
+    def sparse_bytes(self) -> int:
+        """Size of what is not expected to be written, in memory."""
+        return sum(s.sparse_bytes for s in self.segments if not s.folder)
+
+    @property
+    def private_bytes(self) -> int:
+        """Memory of all actors outside of the segments, as far as it can be large."""
+        return sum(actor.private_bytes for actor in self.actors)
+
+    @property
+    def private_processes(self) -> int:
+        """The number of processes with such memory."""
+        return len({actor.process for actor in self.actors if actor.private_bytes})
 
 
 def check_cycles(plan: Plan) -> None:

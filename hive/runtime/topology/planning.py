@@ -46,10 +46,11 @@ def make_plan(
             cls.serves(),
             cls.is_source(),
             tuple(sorted(endpoints_of(cls))),
+            cls.private_bytes(parameters),
         )
         for g in groups.values()
         for i, name in enumerate(g.names)
-        for cls, _ in [g.class_of(i)]
+        for cls, parameters in [g.class_of(i)]
     )
     if not actors:
         raise TopologyError("the topology has no actors", hint="add one with topology.add(...)")

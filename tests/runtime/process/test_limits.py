@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import resource
 
 import pytest
 
-from hive.errors import PlatformError
+from hive.errors import MemoryShort, PlatformError
 from hive.runtime.carriers.carrier import PlanSegment
 from hive.runtime.process import limits
-from hive.runtime.process.limits import PER_PROCESS, PER_SEGMENT, SPARE, check_limits, raise_descriptor_limit
+from hive.runtime.process.free_memory import MEMORY_SHARE, FreeMemory
+from hive.runtime.process.limits import (
+    PER_PROCESS,
+    PER_SEGMENT,
+    SPARE,
+    check_limits,
+    check_memory,
+    memory_parts,
+    raise_descriptor_limit,
+)
 from hive.runtime.topology.plan import Plan, PlanActor
 
 
-def plan_of(processes: int = 1, segments: int = 1, slot_bytes: int = 64) -> Plan:
-    actors = tuple(PlanActor(f"a-{n}", "a", n, f"a-{n}", True, False) for n in range(processes))
+def plan_of(processes: int = 1, segments: int = 1, slot_bytes: int = 64, private: int = 0) -> Plan:
+    actors = tuple(PlanActor(f"a-{n}", "a", n, f"a-{n}", True, False, private_bytes=private) for n in range(processes))
     slabs = tuple(PlanSegment(f"out:a-{n}", "slab", 2, slot_bytes, 0, 0, "") for n in range(segments))
     return Plan(actors, (), slabs, "", (), "", 0)
 
 
 def test_a_small_run_fits() -> None:
     check_limits(plan_of())
+    check_memory(plan_of())
 
 
 def test_more_memory_than_the_machine_has() -> None:
-    with pytest.raises(PlatformError, match=r"needs 2097152\.0 GiB of shared memory, [0-9.]+ GiB are free") as caught:
-        check_limits(plan_of(slot_bytes=1 << 50))
+    with pytest.raises(
+        MemoryShort, match=r"needs 2\.00 PiB of memory, and .*B are free; .* `out:a-0`, 2 slots"
+    ) as caught:
+        check_memory(plan_of(slot_bytes=1 << 50))
     assert "hive check" in caught.value.hint
+
+
+def test_a_share_of_the_free_memory_may_be_used_and_private_memory_counts() -> None:
+    needed = plan_of().bytes
+    check_memory(plan_of(), FreeMemory(math.ceil(needed / MEMORY_SHARE)))
+    with pytest.raises(MemoryShort):
+        check_memory(plan_of(), FreeMemory(math.floor(needed / MEMORY_SHARE)))
+    with pytest.raises(MemoryShort, match=r"2\.00 GiB of networks and gradients in 2 processes"):
+        check_memory(plan_of(processes=2, private=1 << 30), FreeMemory(1 << 30, "/job"))
+
+
+def test_what_is_not_expected_to_be_written_does_not_count() -> None:
+    sparse = dataclasses.replace(PlanSegment("rows", "buffer", 1, 1 << 40, 1, 0, ""), sparse_bytes=(1 << 40) - 100)
+    in_file = dataclasses.replace(sparse, name="kept", sparse_bytes=0, folder="/data")
+    plan = Plan((), (), (sparse, in_file), "", (), "", 0)
+    check_memory(plan, FreeMemory(1 << 20))
+    assert (plan.bytes, plan.sparse_bytes, memory_parts(plan)) == (100, (1 << 40) - 100, {"rows": 100})
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(0, True), (-1, False)])

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from hive.config import Config, load_config, render
-from hive.errors import EnvironmentMissing, HiveError, NetworkError, RecordError, TopologyError
+from hive.errors import EnvironmentMissing, HiveError, MemoryShort, NetworkError, RecordError, TopologyError
 from hive.records import RunDirectory
 from hive.runtime.topology import building
 from hive.runtime.topology.building import build, load
@@ -157,14 +158,21 @@ def test_errors_of_custom_environments_stay_unchanged(tmp_path: Path) -> None:
     assert str(error) == f"`{name}:Robot` needs the module `no_such_simulator`, which is not installed"
 
 
-def test_bugs_of_hive_stay_unchanged(tmp_path: Path) -> None:
+def test_bugs_of_hive_stay_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a library that hive called has raised."""
     config = config_of()
     broken: Any = dataclasses.replace(config, env=None)
     with pytest.raises(AttributeError):
         build(broken, tmp_path)
+    monkeypatch.setattr(torch.nn.Linear, "reset_parameters", torch.zeros(2).view)
+    with pytest.raises(TypeError):
+        build(config, tmp_path)
+
+
+def test_more_weights_than_can_be_counted_are_too_many(tmp_path: Path) -> None:
+    config = config_of()
     wide = dataclasses.replace(config, network=dataclasses.replace(config.network, middleware=(2**60,)))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(MemoryShort, match=r"because of network.middleware = \[1_152"):
         build(wide, tmp_path)
 
 
