@@ -287,10 +287,12 @@ def _box(space: spaces.Box) -> ArraySpec:
 
 def _choices(counts: Sequence[int], firsts: Sequence[int], space: Space[Any], most: int) -> ArraySpec:
     counts, firsts = tuple(map(int, counts)), tuple(map(int, firsts))
-    shape, dtype = (sum(counts),), "float32"
-    if most and max(counts, default=0) > most:
-        shape, dtype = ((NUMBER_BYTES,) if len(counts) == 1 else (len(counts), NUMBER_BYTES)), "uint8"
+    numbered = bool(most) and max(counts, default=0) > most
+    shape: tuple[int, ...] = (sum(counts),)
+    if numbered:
+        shape = (NUMBER_BYTES,) if len(counts) == 1 else (len(counts), NUMBER_BYTES)
     env_shape = tuple(map(int, space.shape or ()))
+    dtype = "uint8" if numbered else "float32"
     return ArraySpec(shape, dtype, counts, firsts, env_dtype=str(space.dtype), env_shape=env_shape)
 
 

@@ -102,6 +102,7 @@ class FlatLayout:
             _check(name, parameter, {torch.float32})
         for name, buffer in named_buffers:
             _check(name, buffer, NUMPY_OF_BUFFER.keys())
+        self._parameters: list[Tensor] = [parameter for _, parameter in named_parameters]
         self.parameters, self.parameter_bytes = _lay_out(named_parameters, 0)
         self.buffers, self.block_bytes = _lay_out(named_buffers, self.parameter_bytes)
         self.parameter_elements = self.parameter_bytes // 4
@@ -192,7 +193,6 @@ class FlatParameters(FlatLayout):
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_meta:
                 raise NetworkError(f"`{name}` is on meta, without values", hint="build the module on the cpu")
-        self._parameters: list[Tensor] = list(module.parameters())
         self._fields = {id(own): field for own, field in zip(self._parameters, self.parameters, strict=True)}
         self._positions = {id(own): position for position, own in enumerate(self._parameters)}
         self._buffers = list(module.buffers())
