@@ -13,6 +13,7 @@ must include a version, because the newest version would change the meaning of a
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import functools
@@ -21,11 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from hive.config import why_not_found
 from hive.envs.actions import action_spec
 from hive.envs.loading import call, import_module
 from hive.envs.observation import observation_spec
 from hive.envs.spec import EnvironmentSpec
-from hive.envs.wrappers import WrapperConfig, limit_of, skip_of, wrapped
+from hive.envs.wrappers import WrapperConfig, import_wrappers, limit_of, skip_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ __all__ = [
     "LIBRARY",
     "PACKAGES",
     "describe",
+    "import_modules",
     "make_compiled",
     "make_environment",
     "make_games",
@@ -102,6 +105,7 @@ def make_environment(
     if not isinstance(environment, gymnasium.Env):
         raise EnvironmentFailed(
             f"`{id}` built an object of type {type(environment).__name__}, expected a gymnasium.Env",
+            hint=": ".join(filter(None, why_not_found(id))) if ":" in id else "",
             permanent=True,
         )
     return wrapped(id, environment, wrappers)
@@ -205,6 +209,18 @@ def describe(
         environment.close()
 
 
+def import_modules(id: str, wrappers: Sequence[WrapperConfig] = ()) -> None:
+    """Import the modules of an environment and its wrappers, without calling a constructor.
+
+    Raises EnvironmentMissing, and EnvironmentFailed if a module raises.
+    """
+    entry = getattr(_find(id), "entry_point", None)
+    if isinstance(entry, str):
+        with contextlib.suppress(EnvironmentMissing, EnvironmentFailed):  # the constructor's error says more
+            import_module("environment", id, entry.partition(":")[0])
+    import_wrappers(wrappers)
+
+
 def preset_for(id: str) -> str:
     """Return the value of env.preset that suits an environment: "atari" for games of ale_py, otherwise "none"."""
     found = _find(id)
@@ -263,6 +279,9 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
         return target  # type: ignore[no-any-return]
     spec = gymnasium.registry.get(name)
     if spec is None:
+        clause, hint = why_not_found(id)
+        if module and clause:
+            raise EnvironmentMissing(f"no environment `{id}`: {clause}", hint=hint)
         names = [*gymnasium.registry, *(vars(imported) if module else ())]
         raise EnvironmentMissing(f"no environment `{id}`", hint=_nearest(id.removesuffix(name), name, names))
     return spec

@@ -40,6 +40,7 @@ from hive.networks.state import StateLayout
 from hive.networks.wrapper import NetworkWrapper
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
+from hive.runtime.process.torch_state import hive_torch
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
@@ -62,6 +63,7 @@ class Blueprint:
     RecordError if `run.init_from` does not fit, and NetworkError for a network whose buffers change in training.
     """
 
+    @hive_torch()
     def __init__(self, config: Config, resume: Checkpoint | None = None) -> None:
         # One thread per actor: the processes are parallel already, and the bits of a sum depend on how it is divided.
         torch.set_num_threads(1)
