@@ -135,7 +135,8 @@ def in_child(work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S)
         how = f"{signal_name(os.WTERMSIG(child.status))}{at}"
     raise errors.EnvironmentFailed(
         f"{what} crashed the process that constructed it: killed by {how}, {ATTEMPTS} times",
-        hint="construct it in Python alone, outside of hive, to find the native code that crashes",
+        hint="construct it in Python without hive to find the native code that crashes; SIGKILL may mean that the "
+        "machine has too little memory",
     )
 
 
@@ -240,7 +241,7 @@ def _become(work: Callable[[], Any], what: str, parent: int, result_end: int, ou
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(line_buffering=True)
-        faulthandler.enable()
+        faulthandler.enable(2)
         raise_on_exit()
         try:
             text = json.dumps({"value": work()})

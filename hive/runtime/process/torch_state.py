@@ -78,10 +78,11 @@ def environment_torch() -> Iterator[None]:
 
 
 @contextmanager
-def hive_torch() -> Iterator[None]:
+def hive_torch(*, whole_run: bool = False) -> Iterator[None]:
     """Compute with hive's settings, whatever those of the caller are, and restore the caller's.
 
-    Threads are left alone: a `Blueprint` sets those of a run, and a loaded policy computes with the caller's.
+    Threads are left alone: a `Blueprint` sets those of a run, and a loaded policy computes with the caller's. After a
+    whole run the caller's number of threads is restored, too.
     """
     callers = TorchState.now()
     if callers is None:
@@ -92,4 +93,4 @@ def hive_torch() -> Iterator[None]:
     try:
         yield
     finally:
-        replace(callers, threads=torch.get_num_threads()).restore()
+        (callers if whole_run else replace(callers, threads=torch.get_num_threads())).restore()

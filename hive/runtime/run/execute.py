@@ -197,7 +197,7 @@ def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None
     loop = runner.get_loop()
 
     def call() -> Outcome:
-        with runner, hive_torch():
+        with runner, hive_torch(whole_run=True):
             return runner.run(_inline(run, function))
 
     try:
