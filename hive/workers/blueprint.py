@@ -80,7 +80,9 @@ class Blueprint:
         self.distribution: ActionDistribution = algorithm.distribution
         self.heads = heads_of_algorithm(algorithm)
         self.parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
+        torch.set_num_threads(1)  # a custom network's module may have set another number
         network = build_network(self.parameters, self.spaces, self._generator())
+        torch.set_num_threads(1)  # ... or its constructor
         self._check_buffers(network)
         self.state_width = state_width_of(network)
         self._check_columns()

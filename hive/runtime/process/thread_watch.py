@@ -68,8 +68,9 @@ class ThreadWatch:
         lines = [line for thread, line in self._lines.items() if thread.is_alive() and line]
         module = next((f"importing `{name}`" for name, _ in self._modules), "building the topology")
         at = f" ({lines[0]})" if lines else ""
+        kind = f"thread{'s' * (running > 1)}" + ("" if lines else " of native code, such as torch's,")
         raise TopologyError(
-            f"{module} left {running} thread{'s' * (running > 1)} in the fork server{at}; "
+            f"{module} left {running} {kind} in the fork server{at}; "
             "the processes of a run are forked from it, and a fork copies no threads",
             hint="start threads where they are used: in an actor's `run`, or at the first call of a network or a hook, "
             "not while a module is imported or the topology is built",
