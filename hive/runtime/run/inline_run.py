@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 from hive.clock import Clock, RealClock
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
-from hive.runtime.process.torch_state import hive_torch
 from hive.runtime.run.outside_loop import outside_any_loop
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import Journal, Outcome
@@ -120,12 +119,7 @@ class InlineRun:
     def _run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self._closed:
             raise RuntimeError("this run has been stopped")
-
-        def call() -> Result:
-            with hive_torch():
-                return self.runner.run(self._cancellable(work()))
-
-        return outside_any_loop(call, self._cancel)
+        return outside_any_loop(lambda: self.runner.run(self._cancellable(work())), self._cancel)
 
     async def _cancellable(self, work: Coroutine[Any, Any, Result]) -> Result:
         self._work = asyncio.current_task()
