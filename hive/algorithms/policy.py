@@ -51,6 +51,7 @@ from hive.networks.spaces import Spaces
 from hive.networks.squashed import SquashedGaussian
 from hive.networks.wrapper import NetworkWrapper
 from hive.records import Checkpoint, checkpoint_at, held
+from hive.runtime.process.torch_state import hive_torch
 
 __all__ = ["Policy", "describe_policy", "described_spaces", "load", "policy_of"]
 
@@ -96,6 +97,7 @@ class Policy:
         """
         return self._remembers.initial(batch)
 
+    @hive_torch()
     def __call__(
         self,
         observation: Any,
@@ -124,6 +126,7 @@ class Policy:
         action = next(iter(each_action(actions))) if single else actions
         return (action, after) if self._remembers.kinds else action
 
+    @hive_torch()
     def outputs(
         self, observation: Any, state: Any = None, *, action_mask: Any = None
     ) -> tuple[NDArray[np.float32], Any]:
@@ -134,6 +137,7 @@ class Policy:
         """
         return self._outputs(observation, state, action_mask)[:2]
 
+    @hive_torch()
     def most_likely(self, outputs: NDArray[np.float32]) -> Any:
         """Return the most likely actions [B, ...], as the environment takes them, for `outputs` [B, ...]."""
         return self._convert(self.distribution.mode(torch.from_numpy(outputs)).numpy())
@@ -158,6 +162,7 @@ class Policy:
         return outputs[:count], self._remembers.after([one[:count] for one in states], single=single), single
 
 
+@hive_torch()
 def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy:
     """Load the policy of a checkpoint or of a run.
 

@@ -37,7 +37,7 @@ from hive.cli.starting import RETRY_S, run_quietly
 from hive.cli.up import launch
 from hive.config import Config, render
 from hive.config.values import toml_key, toml_setting
-from hive.errors import ActorFailed, HiveError, TopologyError
+from hive.errors import ActorFailed, HiveError, TopologyError, UsageError
 from hive.records import RunDirectory, Summary
 from hive.runtime.run.control import open_run
 
@@ -46,6 +46,15 @@ if TYPE_CHECKING:
     from hive.runtime import Topology
 
 __all__ = ["Result", "run", "run_async", "train", "train_async"]
+
+IMPORTERS = (
+    ("hive.envs.loading", "import_module"),
+    ("hive.config.references", "_module"),
+    ("hive.config.references", "_file"),
+    ("hive.networks.configured", "load_module"),
+    ("hive.schemes", "build"),
+)
+"""Functions of hive that import modules of users for a run."""
 
 Given = str | Path | Config | Mapping[str, Any] | None
 
@@ -79,6 +88,7 @@ def train(
 
     Raises ConfigError for an invalid config, and ActorFailed if the run fails.
     """
+    _refuse_while_imported()
     return _finish(_prepared(config, [*sets, *_named(name)], quiet=quiet), inline, quiet)
 
 
@@ -95,6 +105,7 @@ def run(
 
     Raises TopologyError if other processes cannot import the function, unless `inline`.
     """
+    _refuse_while_imported()
     return _finish(_prepared_for(topology, config, [*sets, *_named(name)], inline, quiet), inline, quiet, topology)
 
 
@@ -102,6 +113,7 @@ async def train_async(
     config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
 ) -> Result:
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
+    _refuse_while_imported()
     return await _in_thread(lambda: _prepared(config, [*sets, *_named(name)], quiet=quiet), inline, quiet)
 
 
@@ -115,8 +127,28 @@ async def run_async(
     quiet: bool = False,
 ) -> Result:
     """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
+    _refuse_while_imported()
     overrides = [*sets, *_named(name)]
     return await _in_thread(lambda: _prepared_for(topology, config, overrides, inline, quiet), inline, quiet, topology)
+
+
+def _refuse_while_imported() -> None:
+    """Raise UsageError if hive is importing the module that starts a run: each run would import it and start another.
+
+    Processes of a run import the module of its environment, network or topology.
+    """
+    frame = inspect.currentframe()
+    module = ""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>":
+            module = str(frame.f_globals.get("__name__"))
+        elif module and (frame.f_globals.get("__name__"), frame.f_code.co_name) in IMPORTERS:
+            raise UsageError(
+                f"`{module}` starts a run while a process of a run imports it for what the config names there",
+                hint=f'in {module}.py, put the call that starts the run under `if __name__ == "__main__":`, or move '
+                "what the config names to a file of its own",
+            )
+        frame = frame.f_back
 
 
 async def _in_thread(

@@ -42,7 +42,7 @@ from hive.config.custom import ConfigProblems
 from hive.config.keys import AUTO, is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
-from hive.config.references import absolute, load_reference
+from hive.config.references import absolute, load_reference, why_not_found
 from hive.config.render import render, resolved
 from hive.config.schema import (
     CUSTOM,
@@ -115,5 +115,6 @@ __all__ = [
     "shown",
     "template",
     "tuned",
+    "why_not_found",
     "with_parameter",
 ]

@@ -18,7 +18,39 @@ from typing import Any
 from hive.errors import TopologyError
 from hive.paths import user_path
 
-__all__ = ["absolute", "load_reference"]
+__all__ = ["absolute", "load_reference", "why_not_found"]
+
+
+def why_not_found(reference: str) -> tuple[str, str]:
+    """Explain why `reference`, "module:name", was not found in the module, or that module not at all.
+
+    Returns (a clause with the cause, a hint): for a class of the running script, and for a module that another one of
+    the same name hides. Both are empty if it is neither.
+    """
+    module, _, name = reference.rpartition(":")
+    top = module.partition(".")[0]
+    if top == "__main__":
+        return (
+            "`__main__` is the script that starts a run, and the processes of the run do not execute that script",
+            f"move it into a file of its own, for example custom.py, and name that: custom:{name}",
+        )
+    found = sys.modules.get(top)
+    if found is None:
+        return "", ""
+    origin = getattr(found, "__file__", None) or next(iter(getattr(found, "__path__", ())), None)
+    its = Path(origin).resolve() if origin else None
+    for folder in map(Path, sys.path):
+        for file in (folder / f"{top}.py", folder / top):
+            if not file.is_file() and not any(file.glob("*.py")):
+                continue
+            if its is None or not its.is_relative_to(file.resolve()):
+                return (
+                    f"`{top}` is {f'the module {its}' if its else 'a module inside Python'}, which hides "
+                    f"{file.resolve()}",
+                    f"rename {file.name}: the current folder comes last on the Python path, after Python's own and "
+                    "installed modules",
+                )
+    return "", ""
 
 
 def absolute(text: str) -> str:
@@ -37,7 +69,10 @@ def load_reference(text: str, default: str = "") -> Any:
     module = _file(user_path(place)) if place.endswith(".py") else _module(place)
     if not hasattr(module, name):
         there = ", ".join(key for key, value in vars(module).items() if callable(value) and key[0] != "_") or "nothing"
-        raise TopologyError(f"`{place}` has no `{name}`", hint=f"it has: {there}")
+        clause, hint = why_not_found(f"{place}:{name}")
+        raise TopologyError(
+            f"`{place}` has no `{name}`" + (f": {clause}" if clause else ""), hint=hint or f"it has: {there}"
+        )
     return getattr(module, name)
 
 
@@ -47,6 +82,9 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and not name.startswith(error.name):
             raise  # the module exists, and one of its own imports is missing
+        clause, hint = why_not_found(f"{name}:")
+        if clause:
+            raise TopologyError(f"there is no module `{name}`: {clause}", hint=hint) from None
         raise TopologyError(
             f"there is no module `{name}`", hint="modules are searched on the Python path and in the current folder"
         ) from None

@@ -31,6 +31,7 @@ from hive.envs.rows import StepRow
 from hive.errors import EnvironmentFailed, EnvironmentMissing
 
 __all__ = [
+    "COMPARED",
     "CompiledGame",
     "bit_equal",
     "classic_control",
@@ -55,6 +56,9 @@ OPTIONS: dict[str, dict[str, tuple[type, ...]]] = {
 
 COMPARED_STEPS = 256
 COMPARED_ANGLES = 4096
+COMPARED: dict[str, bool] = {}
+"""Environment -> what `bit_equal` returned for it in this process, or in the child that read its spaces."""
+
 LARGEST_ANGLE = 100.0  # beyond Pendulum's after the 200 steps of an episode
 
 
@@ -135,12 +139,10 @@ def bit_equal(found: object) -> bool:
     It compares sines, cosines and squares, and a trajectory of some episodes, once per process and environment.
     """
     assert isinstance(found, EnvSpec)
-    return _bit_equal(found.id, str(found.entry_point))
-
-
-@functools.cache
-def _bit_equal(id: str, entry_point: str) -> bool:
-    return _equal_functions() and _equal_trajectories(id)
+    key = f"{found.id} {found.entry_point}"
+    if key not in COMPARED:
+        COMPARED[key] = _equal_functions() and _equal_trajectories(found.id)
+    return COMPARED[key]
 
 
 @functools.cache

@@ -9,17 +9,23 @@ from hive.envs.actions import ActionSpec
 from hive.envs.make import describe
 from hive.envs.meaning import configured_meaning
 from hive.envs.observation import ObservationSpec
+from hive.envs.reading_spaces import described_by_child
 from hive.envs.spec import EnvironmentSpec
 from hive.envs.vector import VectorEnvironment, make_vector
 from hive.envs.wrappers import WrapperConfig
 from hive.errors import ConfigError
+from hive.runtime.process.throwaway import forks
 
 __all__ = ["check_evaluation", "configured_spec", "configured_vector", "difference", "wrappers_of"]
 
 
 def configured_spec(env: EnvConfig) -> EnvironmentSpec:
-    """Build the environment once, read its spaces and close it. Raises the errors of `describe`."""
-    spec = describe(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
+    """Build the environment once, read its spaces and close it. Raises the errors of `describe`.
+
+    In a process that forks others later a child does it; see `hive.envs.reading_spaces`.
+    """
+    read = described_by_child if forks() else describe
+    spec = read(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
     return configured_meaning(spec, env)
 
 

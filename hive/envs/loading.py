@@ -8,8 +8,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from hive.config import why_not_found
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError
 from hive.runtime.actor.error_location import is_interrupt, named
+from hive.runtime.process.torch_state import environment_torch
 
 __all__ = ["call", "close", "import_module", "install"]
 
@@ -26,7 +28,10 @@ def import_module(kind: str, name: str, module: str) -> ModuleType:
     Raises EnvironmentMissing if it or a module that it needs is not installed, and EnvironmentFailed if it raises.
     """
     try:
-        return importlib.import_module(module)
+        with environment_torch():
+            return importlib.import_module(module)
+    except HiveError:
+        raise
     except ModuleNotFoundError as error:
         raise _lacks(kind, name, error) from error
     except BaseException as error:
@@ -43,7 +48,8 @@ def call(kind: str, name: str, what: str, constructor: Callable[[], Any], hint: 
     import gymnasium
 
     try:
-        return constructor()
+        with environment_torch():
+            return constructor()
     except HiveError:
         raise
     except ModuleNotFoundError as error:
@@ -94,6 +100,9 @@ def _lacks(kind: str, name: str, error: ModuleNotFoundError) -> EnvironmentMissi
     missing = error.name or str(error)
     top = missing.partition(".")[0]
     if top == name.partition(":")[0].partition(".")[0] and top not in {*EXTRAS, *PACKAGES}:
+        clause, hint = why_not_found(name)
+        if clause:
+            return EnvironmentMissing(f"no {kind} `{name}`: {clause}", hint=hint)
         return EnvironmentMissing(
             f"no {kind} `{name}`: there is no module `{missing}`",
             hint="start hive in a folder from which the module can be imported, or install the module's package",

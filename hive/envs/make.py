@@ -13,6 +13,7 @@ must include a version, because the newest version would change the meaning of a
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import functools
@@ -21,13 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from hive.config import why_not_found
 from hive.declared import RULES
 from hive.envs.actions import action_spec
 from hive.envs.loading import call, close, import_module
 from hive.envs.observation import observation_spec
 from hive.envs.spaces import OLD_PACKAGE, is_old, spaces_of
 from hive.envs.spec import EnvironmentSpec
-from hive.envs.wrappers import WrapperConfig, limit_of, skip_of, wrapped
+from hive.envs.wrappers import WrapperConfig, import_wrappers, limit_of, skip_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ __all__ = [
     "NO_OPTIONS",
     "PACKAGES",
     "describe",
+    "import_modules",
     "limit_advice",
     "limit_of_class",
     "make_compiled",
@@ -126,6 +129,8 @@ def _no_environment(id: str, built: Any) -> EnvironmentFailed:
         hint = "replace `import gym` by `import gymnasium as gym` in its code, or wrap it with the package shimmy"
     elif isinstance(built, gymnasium.vector.VectorEnv):
         hint = "hive makes vectors itself: return one environment, or register the class with `vector_entry_point`"
+    elif ":" in id:
+        hint = ": ".join(filter(None, why_not_found(id)))
     return EnvironmentFailed(f"`{id}` built {what}, expected a gymnasium.Env", hint=hint, permanent=True)
 
 
@@ -240,6 +245,18 @@ def limit_advice(id: str, wrappers: Sequence[WrapperConfig] = (), preset: str = 
     return f"add {entry} to env.wrappers" if wrappers else f"env.wrappers = [{entry}]"
 
 
+def import_modules(id: str, wrappers: Sequence[WrapperConfig] = ()) -> None:
+    """Import the modules of an environment and its wrappers, without calling a constructor.
+
+    Raises EnvironmentMissing, and EnvironmentFailed if a module raises.
+    """
+    entry = getattr(_find(id), "entry_point", None)
+    if isinstance(entry, str):
+        with contextlib.suppress(EnvironmentMissing, EnvironmentFailed):  # the constructor's error says more
+            import_module("environment", id, entry.partition(":")[0])
+    import_wrappers(wrappers)
+
+
 def preset_for(id: str) -> str:
     """Return the value of env.preset that suits an environment: "atari" for games of ale_py, otherwise "none"."""
     found = _find(id)
@@ -298,6 +315,9 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
         return target  # type: ignore[no-any-return]
     spec = gymnasium.registry.get(name)
     if spec is None:
+        clause, hint = why_not_found(id)
+        if module and clause:
+            raise EnvironmentMissing(f"no environment `{id}`: {clause}", hint=hint)
         names = [*gymnasium.registry, *(vars(imported) if module else ())]
         raise EnvironmentMissing(f"no environment `{id}`", hint=_nearest(id.removesuffix(name), name, names))
     return spec

@@ -20,7 +20,9 @@ from hive.envs.make import make_compiled, make_environment, make_games, make_nat
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.envs.rows import StepRow
+from hive.envs.seeding import runs_python
 from hive.envs.wrappers import WrapperConfig, with_names
+from hive.runtime.process.torch_state import environment_torch, environments_differ
 
 __all__ = ["VectorEnvironment", "make_vector"]
 
@@ -74,9 +76,39 @@ def make_vector(
             games = make_games(id, settings, count)
             return AtariVector(NativeVector(id, games, info), games, settings)
     elif native:
-        return NativeVector(id, make_native(id, options, count), info, rules)
+        return _with_environment_torch(NativeVector(id, make_native(id, options, count), info, rules))
     elif not wrappers and (compiled := make_compiled(id, options, count, kind, info)):
         return compiled
     environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
     vector = PythonVector(with_names(id, wrappers), environments, info, rules)
-    return AtariVector(vector, environments, settings) if preset == "atari" else vector
+    return AtariVector(vector, environments, settings) if preset == "atari" else _with_environment_torch(vector)
+
+
+def _with_environment_torch(vector: NativeVector | PythonVector) -> VectorEnvironment:
+    """Return `vector` so that it runs with the settings of its environments: `vector` itself if they are hive's."""
+    return _WithEnvironmentTorch(vector) if environments_differ() else vector
+
+
+class _WithEnvironmentTorch:
+    """A `VectorEnvironment`, which documents the methods, that runs with its environments' settings of torch."""
+
+    def __init__(self, vector: NativeVector | PythonVector) -> None:
+        self.count = vector.count
+        self.runs_python = runs_python(vector)
+        self.environments = vector.environments
+        self._vector = vector
+
+    def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
+        """Start an episode in every environment; write `observations` [B, ...]."""
+        with environment_torch():
+            self._vector.reset(seeds, observations)
+
+    def step(self, actions: NDArray[Any], row: StepRow) -> None:
+        """Step every environment once with stored `actions` [B, ...]; write `row`."""
+        with environment_torch():
+            self._vector.step(actions, row)
+
+    def close(self) -> None:
+        """Close every environment."""
+        with environment_torch():
+            self._vector.close()

@@ -16,13 +16,23 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hive.config import why_not_found
 from hive.envs.loading import call, import_module
 from hive.errors import EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
     import gymnasium
 
-__all__ = ["WrapperConfig", "limit_of", "needed_wrappers", "skip_of", "steps_inside", "with_names", "wrapped"]
+__all__ = [
+    "WrapperConfig",
+    "import_wrappers",
+    "limit_of",
+    "needed_wrappers",
+    "skip_of",
+    "steps_inside",
+    "with_names",
+    "wrapped",
+]
 
 WrapperConfig = str | Mapping[str, Any]
 """One entry of `env.wrappers`."""
@@ -64,6 +74,12 @@ def wrapped(
             )
         environment = result
     return environment
+
+
+def import_wrappers(wrappers: Sequence[WrapperConfig]) -> None:
+    """Import the modules of wrappers. Raises EnvironmentMissing, and EnvironmentFailed if a module raises."""
+    for wrapper in wrappers:
+        _find(wrapper if isinstance(wrapper, str) else wrapper["name"])
 
 
 def with_names(id: str, wrappers: Sequence[WrapperConfig]) -> str:
@@ -124,6 +140,9 @@ def _find(name: str) -> Callable[..., Any]:
         return known[attribute]
     by_lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(attribute.lower(), by_lower, n=1)
+    clause, hint = why_not_found(name)
+    if clause:
+        raise EnvironmentMissing(f"no wrapper `{name}`: {clause}", hint=hint)
     custom = (
         f"module `{module}` has no callable `{attribute}`" if module else 'write a custom one as "package.module:Class"'
     )

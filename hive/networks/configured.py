@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from hive.config import NetworkConfig
+from hive.config import NetworkConfig, why_not_found
 from hive.errors import NetworkError, RecordError
 from hive.networks.agents import AGENT_PARTS
 from hive.networks.distributions import ActionDistribution
@@ -151,9 +151,10 @@ def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]
     try:
         found: Any = getattr(importlib.import_module(name), attribute)
     except (ImportError, AttributeError) as error:
+        clause, hint = why_not_found(reference)
         raise NetworkError(
-            f"[network] {key} `{reference}` cannot be loaded: {error}",
-            hint="it is looked up as package.module:Class on the Python path",
+            f"[network] {key} `{reference}` cannot be loaded: {clause or error}",
+            hint=hint or "it is looked up as package.module:Class on the Python path",
         ) from None
     if not callable(found):
         hint = f"it is called with {'the spaces' if key == 'module' else 'its HeadParameters and the action'}"

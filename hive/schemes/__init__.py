@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hive.config import SCHEMES, Config, load_config, load_reference
+from hive.config import SCHEMES, Config, load_config, load_reference, why_not_found
 from hive.errors import MemoryShort, TopologyError
 from hive.hosts import host_facts
 from hive.records import RunDirectory
@@ -48,9 +48,10 @@ def build(config: Config, directory: Path | None = None) -> Topology:
     try:
         scheme = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
+        clause, hint = why_not_found(name)
         raise TopologyError(
-            f"the scheme `{name}` cannot be loaded: {error}",
-            hint="expected the name of a scheme, or package.module:function on the Python path",
+            f"the scheme `{name}` cannot be loaded: {clause or error}",
+            hint=hint or "expected the name of a scheme, or package.module:function on the Python path",
         ) from None
     try:
         topology = scheme(config, directory) if callable(scheme) else None

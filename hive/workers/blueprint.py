@@ -54,6 +54,7 @@ from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.runtime.memory.segments import PAGE
 from hive.runtime.process.free_memory import allocation_limit, free_memory, size_text
+from hive.runtime.process.torch_state import hive_torch
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.storage import Purpose, expected_finals, rollout_layout, stream_seed
 from hive.workers.collector import Collector
@@ -84,6 +85,7 @@ class Blueprint:
     a network that no machine, or a custom one that this machine, has memory for.
     """
 
+    @hive_torch()
     def __init__(
         self, config: Config, resume: Checkpoint | None = None, environment: EnvironmentSpec | None = None
     ) -> None:
@@ -101,7 +103,9 @@ class Blueprint:
         self.distribution: ActionDistribution = algorithm.distribution
         self.heads = heads_of_algorithm(algorithm)
         self.parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
+        torch.set_num_threads(1)  # a custom network's module may have set another number
         self.sketch = self._sketched()
+        torch.set_num_threads(1)  # ... or its constructor
         self._check_trainable(self.sketch)
         self.state_width = state_width_of(self.sketch)
         self._check_columns()

@@ -20,6 +20,7 @@ from hive.config import Config
 from hive.errors import ConfigError, MemoryShort
 from hive.networks.flat import aligned_block
 from hive.runtime import Status, free_memory, size_text
+from hive.runtime.process.torch_state import hive_torch
 from hive.storage import samples_in
 from hive.workers.blueprint import Blueprint
 from hive.workers.g_worker import GWorker
@@ -42,6 +43,7 @@ class Trainer:
     Raises what a Blueprint raises, and EnvironmentFailed.
     """
 
+    @hive_torch()
     def __init__(self, config: Config, number: int = 0, incarnation: int = 0, status: Status | None = None) -> None:
         self.blueprint = blueprint = Blueprint(_alone(config))
         _check_memory(blueprint)
@@ -57,6 +59,7 @@ class Trainer:
         self._rounds = 0
         self.collector.reset()
 
+    @hive_torch()
     def train(self) -> int:
         """Train one round: collect a rollout, and make all updates that the algorithm makes of it.
 

@@ -118,6 +118,26 @@ def test_it_acts_as_the_network_that_trained(tmp_path: Path, kind: str) -> None:
         assert np.shape(policy(one)) == action.shape
 
 
+def test_settings_of_torch_in_the_host_process_change_no_action(tmp_path: Path) -> None:
+    place, _ = saved(tmp_path)
+    before = hive.load(str(place))
+    expected = before(rows(50)), *before.outputs(rows(50))
+    try:
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        torch.set_grad_enabled(False)
+        for policy in (before, hive.load(str(place))):
+            outputs, state = policy.outputs(rows(50))
+            np.testing.assert_array_equal(policy(rows(50)), expected[0])
+            np.testing.assert_array_equal(outputs, expected[1])
+            assert (outputs.dtype, state) == (np.float32, expected[2])
+        assert (torch.get_default_dtype(), torch.get_default_device().type) == (torch.float64, "meta")
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+        torch.set_grad_enabled(True)
+
+
 def test_squashed_actions_are_within_the_bounds(tmp_path: Path) -> None:
     box, network = Box((2,), (-3.0, 0.0), (1.0, 0.5)), NetworkConfig(middleware=(8,), action_distribution="squashed")
     place, module = saved(tmp_path, action=box, network=network)

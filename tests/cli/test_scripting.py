@@ -13,8 +13,9 @@ import pytest
 
 import hive
 from hive.cli.scripting import _prepared, _reference, _toml
-from hive.config import load_config
-from hive.errors import ConfigError, RecordError, TopologyError
+from hive.config import load_config, load_reference
+from hive.envs import describe
+from hive.errors import ConfigError, RecordError, TopologyError, UsageError
 from hive.records import RunDirectory, Summary
 
 
@@ -35,6 +36,38 @@ TABLES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("tables", TABLES)
 def test_a_mapping_of_tables_equals_its_toml(tables: dict[str, Any]) -> None:
     assert tomllib.loads(_toml(tables)) == tables
+
+
+SCRIPT = """
+import hive
+{call}
+class Env: ...
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'hive.train({"env": {"id": "CartPole-v1"}}, inline=True)',
+        "hive.run(lambda config: None, inline=True)",
+        'import asyncio; asyncio.run(hive.train_async({"env": {"id": "CartPole-v1"}}))',
+        "import asyncio; asyncio.run(hive.run_async(lambda config: None))",
+    ],
+)
+def test_a_script_starts_no_run_while_a_run_imports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path, call: str
+) -> None:
+    (tmp_path / "trains_at_import.py").write_text(SCRIPT.format(call=call))
+    monkeypatch.syspath_prepend(tmp_path)
+    loads: list[Callable[[], Any]] = [
+        lambda: describe("trains_at_import:Env", {}),
+        lambda: load_reference("trains_at_import:Env"),
+        lambda: load_reference(f"{tmp_path / 'trains_at_import.py'}:Env"),
+    ]
+    for load in loads:
+        with pytest.raises(UsageError, match="`trains_at_import` starts a run while a process of a run imports it"):
+            load()
+    assert not home.exists()
 
 
 def config_of(directory: RunDirectory) -> Any:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hive.config import absolute, load_reference
+from hive.config import absolute, load_reference, why_not_found
 from hive.config.keys import is_topology_reference
-from hive.errors import TopologyError
+from hive.envs import describe
+from hive.errors import EnvironmentMissing, NetworkError, TopologyError
+from hive.networks.configured import load_module
 
 SOURCE = """
 from neighbour_of_it import FOUND
@@ -34,6 +36,37 @@ def file(tmp_path: Path) -> Iterator[Path]:
     for name in set(sys.modules) - modules:
         del sys.modules[name]
     sys.path[:] = folders
+
+
+def test_a_module_that_another_one_hides_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder comes last, so that a user's `code.py` or `random.py` hides no module of Python."""
+    for file in ("random.py", "time.py", "json/envs.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("class Env: ...\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    for reference, found, file in (
+        ("random:Env", "lib/python", "random.py"),
+        ("time:Env", "a module inside Python", "time.py"),
+        ("json.envs:Env", "json/__init__.py", "json"),
+    ):
+        with pytest.raises(TopologyError, match=f"{found}.*, which hides {tmp_path / file}") as caught:
+            load_reference(reference)
+        assert caught.value.hint.startswith(f"rename {file}: ")
+        with pytest.raises(EnvironmentMissing, match=f"{found}.*, which hides {tmp_path / file}"):
+            describe(reference, {})
+        with pytest.raises(EnvironmentMissing, match=f"{found}.*, which hides {tmp_path / file}"):
+            describe("CartPole-v1", {}, wrappers=[reference])
+        with pytest.raises(NetworkError, match=f"{found}.*, which hides {tmp_path / file}"):
+            load_module(reference)
+    assert why_not_found("pytest:Env") == why_not_found("no_such_module:Env") == ("", "")
+
+
+def test_a_class_of_the_running_script_is_explained() -> None:
+    with pytest.raises(EnvironmentMissing, match="`__main__` is the script that starts a run") as caught:
+        describe("__main__:Coin", {})
+    assert caught.value.hint.endswith("name that: custom:Coin")
+    with pytest.raises(TopologyError, match="`__main__` is the script that starts a run"):
+        load_reference("__main__:coin")
 
 
 @pytest.mark.parametrize(

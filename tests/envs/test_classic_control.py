@@ -109,7 +109,7 @@ def test_auto_selects_the_compiled_form_if_nothing_depends_on_it(monkeypatch: py
     ]
     for case in cases:
         assert type(make_vector("CartPole-v1", **{"options": {}, "count": 2} | case)) is PythonVector, case
-    monkeypatch.setattr(compiled, "_bit_equal", lambda *names: False)
+    monkeypatch.setattr(compiled, "bit_equal", lambda found: False)
     assert type(make_vector("CartPole-v1", {}, 2)) is PythonVector
     assert type(make_vector("CartPole-v1", {}, 2, "native")) is CompiledVector
 
@@ -134,7 +134,7 @@ def test_other_numbers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another NumPy, another Gymnasium or a patched class may round otherwise."""
     spec = gymnasium.registry["CartPole-v1"]
     assert bit_equal(spec)
-    compiled._bit_equal.cache_clear()
+    compiled.COMPARED.clear()
     real = gymnasium.envs.classic_control.CartPoleEnv.step
 
     def moved(self: Any, action: Any) -> Any:
@@ -144,7 +144,7 @@ def test_other_numbers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(gymnasium.envs.classic_control.CartPoleEnv, "step", moved)
         assert not bit_equal(spec)
-    compiled._bit_equal.cache_clear()
+    compiled.COMPARED.clear()
     assert bit_equal(spec)
     compiled._equal_functions.cache_clear()
     with monkeypatch.context() as patch:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+import torch
+from fake_environments import Counting
 
 from hive.envs import StepRow, describe, make_vector
 from hive.envs.compiled_vector import CompiledVector
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.errors import ConfigError, EnvironmentMissing
+from hive.runtime.process import torch_state
 
 
 @pytest.fixture
@@ -27,6 +31,32 @@ def _only_vectorised() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_only_vectorised")
+class Doubles(Counting):
+    """Computes with torch, in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.set_default_dtype(torch.float64)
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(torch.ones(1).element_size()), *rest
+
+
+def test_settings_of_torch_hold_for_the_environments_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_state, "_environments", None)
+    vector = make_vector("test_vector:Doubles", {}, 2)
+    assert torch.get_default_dtype() == torch.float32
+    row = StepRow.allocate(describe("test_vector:Doubles", {}).observation, 2)
+    vector.reset([1, 2], row.observations)
+    vector.step(np.zeros(2, np.int64), row)
+    assert row.rewards.tolist() == [8.0, 8.0]
+    assert torch.get_default_dtype() == torch.float32
+    vector.close()
+    monkeypatch.setattr(torch_state, "_environments", None)
+    assert type(make_vector("fake_environments:Counting", {}, 2)) is PythonVector
+
+
 def test_kinds() -> None:
     assert isinstance(make_vector("CartPole-v1", {}, 3), CompiledVector)
     assert isinstance(make_vector("CartPole-v1", {}, 3, "python"), PythonVector)

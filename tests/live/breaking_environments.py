@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
+import socket
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +100,25 @@ class KeepsSession(Breaking):
 
     def broken(self) -> Step:
         return np.zeros(3, np.float32), 1.0, False, self.count % 20 == 0, {}
+
+
+class StartsThreads(KeepsSession):
+    """Its constructor starts all that a fork does not copy, and needs what exists once on a machine."""
+
+    def __init__(self, port: int = 0) -> None:
+        import torch
+
+        super().__init__()
+        self.pool = ThreadPoolExecutor(1)
+        self.pool.submit(int).result()
+        self.processes = multiprocessing.Pool(1)
+        torch.set_num_threads(2)
+        torch.set_default_dtype(torch.float64)
+        self.product = torch.ones(400, 400) @ torch.ones(400, 400)
+        self.listening = socket.create_server(("127.0.0.1", port))
+
+    def broken(self) -> Step:
+        return self.pool.submit(super().broken).result()
 
 
 class NoConstructor(Breaking):

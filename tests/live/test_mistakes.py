@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -171,6 +172,44 @@ def test_an_environment_that_cancels_is_named_with_its_line(house: House) -> Non
     assert "breaking_environments:Cancels raised CancelledError (" in done.stderr
     assert "    raise asyncio.CancelledError" in done.stderr
     assert house.ended("bad-1")["state"] == "failed"
+
+
+def test_an_environment_whose_constructor_starts_threads_trains(house: House) -> None:
+    """In the fork server, its threads, processes and port were lost to every process of the run, and it stood still."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = environment(
+        house, "breaking_environments:StartsThreads", f"workers = 1\n[env.options]\nport = {port}\n", steps=100
+    )
+    done = house.hive("up", config, "-s", "collection.envs=1")
+    assert done.returncode == 0, done.stderr
+    assert not house.processes()
+
+
+@pytest.mark.full(reason="runtime/process/test_thread_watch.py without a run")
+def test_a_network_that_leaves_a_thread_is_named(house: House) -> None:
+    (house.folder / "with_thread.py").write_text(
+        "import threading, time\nfrom torch import nn\n"
+        "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+        "def topology(config):\n    import hive\n    return hive.schemes.build(config)\n"
+    )
+    done = house.hive("up", house.cartpole(), "-s", "run.topology=with_thread.py:topology")
+    assert done.returncode == 2
+    assert "error: importing `with_thread` left 1 thread in the fork server (with_thread.py:3)" in done.stderr
+    assert not house.processes()
+
+
+@pytest.mark.full(reason="the same stack without processes: cli/test_scripting.py")
+def test_a_script_that_trains_while_it_is_imported_is_named(house: House) -> None:
+    """Each run imported the script, and so started another run."""
+    script = house.folder / "unguarded.py"
+    script.write_text(
+        "import hive\nfrom breaking_environments import KeepsSession as Mine\n"
+        'hive.train({"env": {"id": "unguarded:Mine"}, "run": {"scheme": "ppo", "steps": 100}})\n'
+    )
+    done = house.hive("up", environment(house, "unguarded:Mine"))
+    assert done.returncode == 2
+    assert "error: `unguarded` starts a run while a process of a run imports it" in done.stderr
 
 
 @pytest.mark.full(reason="runtime/process/test_forked.py without a run")

@@ -27,6 +27,7 @@ __all__ = [
     "is_own",
     "named",
     "place_in",
+    "place_in_dump",
     "place_of",
     "signal_name",
     "source_lines",
@@ -55,6 +56,13 @@ def place_of(error: BaseException) -> str:
 def place_in(frame: FrameType) -> str:
     """Return the line of user code that `frame`, the innermost of its thread, is executing; "" as in `place_of`."""
     return _last_foreign([(at.f_code.co_filename, line) for at, line in traceback.walk_stack(frame)][::-1])
+
+
+def place_in_dump(text: str) -> str:
+    """Return the line of user code in the last stack that faulthandler printed for a crash; "" as in `place_of`."""
+    _, _, stack = text.rpartition("Current thread ")
+    lines = [(match["file"], int(match["line"])) for match in FRAME.finditer(stack.partition("\n\n")[0])]
+    return _last_foreign(lines[::-1])
 
 
 def describe(error: BaseException) -> tuple[str, str, str]:

@@ -5,7 +5,9 @@
 
 A forked process inherits classes, parameters and imported modules, so nothing is pickled. It starts in milliseconds and
 shares memory pages. To be safe to fork, the server has no thread, no ZeroMQ context, no event loop, and has run no
-backward pass; its parent sets the number of OMP and BLAS threads to 1 before numpy is imported.
+backward pass; its parent sets the number of OMP and BLAS threads to 1 before numpy is imported. It constructs no
+environment: a child that is thrown away does (hive.runtime.process.throwaway). A module that leaves a thread is an
+error that names it (hive.runtime.process.thread_watch).
 
 The server forks twice, so that the new process is adopted by the supervisor (a child subreaper), which can then wait
 for it and learn its exit status:
@@ -38,10 +40,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from hive.errors import HiveError
+from hive.runtime.process import throwaway
 from hive.runtime.process.output import redirect_output
 from hive.runtime.process.process_main import host
 from hive.runtime.process.spawning import MARK, OUTPUT, is_supervisor
 from hive.runtime.process.stacks import listen_for_stacks
+from hive.runtime.process.thread_watch import ThreadWatch
 from hive.runtime.process.user_exits import leave, raise_on_exit
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
@@ -120,8 +124,9 @@ REPLIES = type_set([Built, BuildFailed, Forked, NotForked])
 
 
 class _Server:
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, watch: ThreadWatch | None = None) -> None:
         self.connection = connection
+        self.watch = watch or ThreadWatch()
         self.build: Build | None = None
         self.topology: Topology | None = None
         self.plan: Plan | None = None
@@ -152,6 +157,7 @@ class _Server:
             self.topology = getattr(importlib.import_module(module), function)(request.argument)
             assert self.topology is not None
             self.plan = self.topology.plan()
+            self.watch.check()
         except BaseException as error:  # SystemExit of user code too: no reply would look like a killed fork server
             text = (
                 str(error)
@@ -207,6 +213,7 @@ class _Server:
             assert self.topology is not None
             assert self.plan is not None
             self.connection.close()
+            self.watch.end()
             _exit_with(self.build.supervisor)
             log_folder = Path(self.build.log_folder)
             redirect_output(log_folder / f"{request.process}.out")
@@ -327,8 +334,16 @@ def main(arguments: list[str]) -> None:
     faulthandler.enable()  # its output has the line at which native code crashed
     raise_on_exit()
     sys.path.append(os.getcwd())  # folder of the user's modules; last, so that they hide no installed module
+    connection, watch = socket.socket(fileno=int(arguments[0])), ThreadWatch()
+    watch.begin()
+
+    def leave_behind() -> None:
+        connection.close()
+        watch.end()
+
+    throwaway.keep_safe_to_fork(leave_behind)
     _preload(arguments[1:])
-    _Server(socket.socket(fileno=int(arguments[0]))).serve()
+    _Server(connection, watch).serve()
     _leave(0)
 
 

@@ -23,6 +23,7 @@ from hive.runtime.process.fork_server import REPLIES, Adopt, Build, BuildFailed,
 from hive.runtime.process.processes import Exit, OnExit, StartLost
 from hive.runtime.process.spawning import OUTPUT, ForkServer, is_supervisor, start_fork_server
 from hive.runtime.process.stacks import read_stacks
+from hive.runtime.process.throwaway import START_LIMIT_S
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.stream import pack, read
@@ -30,7 +31,9 @@ from hive.runtime.wire.stream import pack, read
 __all__ = ["BuildError", "ForkedProcesses", "may_build_again"]
 
 PR_SET_CHILD_SUBREAPER = 36
-BUILD_LIMIT_S = 120.0  # time limit for importing torch and user modules, from a cold disk
+# Time limit for importing torch and user modules, from a cold disk, and for the two children that construct the
+# environments of training and of evaluations; theirs is shorter, so that the error names the environment.
+BUILD_LIMIT_S = 120.0 + 2 * START_LIMIT_S
 FORK_LIMIT_S = 10.0  # time limit for a fork, which takes milliseconds
 ATTEMPTS = 5  # attempts to build while the fork server is killed from outside
 CRASH_ATTEMPTS = 2  # attempts to build while it crashes, or is killed for lack of memory
