@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 __all__ = [
     "BUSY",
     "RUNTIME",
+    "START",
     "WAIT_IN",
     "WAIT_OUT",
     "Actor",
@@ -83,6 +84,7 @@ _HOMES = {
     "PortRef": "hive.runtime.topology.groups",
     "Publication": "hive.runtime.actor.ports",
     "RUNTIME": "hive.runtime.memory.status",
+    "START": "hive.runtime.memory.status",
     "Shape": "hive.runtime.wire.arrays",
     "Shared": "hive.runtime.carriers.shared",
     "SharedIn": "hive.runtime.actor.ports",
@@ -122,7 +124,7 @@ if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers an
     from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots, SlotSender
     from hive.runtime.carriers.zmq import Zmq
     from hive.runtime.memory.segments import Bytes, CachedViews, Layout
-    from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
+    from hive.runtime.memory.status import BUSY, RUNTIME, START, WAIT_IN, WAIT_OUT, Status
     from hive.runtime.topology.groups import Group, PortRef
     from hive.runtime.topology.plan import Plan
     from hive.runtime.topology.topology import Topology

@@ -38,7 +38,7 @@ from hive.envs import VectorEnvironment
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_nan_dump
-from hive.runtime import Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
+from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.storage import Rollout, samples_in
 from hive.workers.blueprint import Blueprint
 from hive.workers.g_worker import GWorker
@@ -67,7 +67,8 @@ class CollectorActor(Actor):
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
         source = first_source + self.index
-        self.collector = blueprint.collector(source, self.incarnation, self.status, self.vector())
+        with self.status(START):
+            self.collector = blueprint.collector(source, self.incarnation, self.status, self.vector())
 
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
@@ -76,7 +77,8 @@ class CollectorActor(Actor):
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
         self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
-        self.collector.reset(self.reset_round)
+        with self.status(START):
+            self.collector.reset(self.reset_round)
 
     async def run(self) -> None:
         while True:
@@ -95,7 +97,8 @@ class CollectorActor(Actor):
         barrier = self.schedule.barriers.last(sequence)
         if barrier != self.reset_round:
             self.reset_round = barrier
-            self.collector.rebuild(self.vector(), barrier)
+            with self.status(START):
+                self.collector.rebuild(self.vector(), barrier)
 
     def _collect(self, slot: Slot, version: int) -> None:
         try:
