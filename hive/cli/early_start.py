@@ -17,6 +17,7 @@ from pathlib import Path
 
 from hive.runtime.process.command import supervisor_command, supervisor_environment
 from hive.runtime.process.spawning import EARLY, modules_to_preload
+from hive.runtime.process.stop_signals import blocked
 
 __all__ = ["abandon", "begin", "hand_over"]
 
@@ -34,17 +35,18 @@ def begin(words: Sequence[str]) -> None:
     replaced = any(key in word for word in words for key in MODULE_KEYS)
     modules = () if replaced or not configs else modules_to_preload(configs[0])
     try:
-        process = subprocess.Popen(
-            supervisor_command(EARLY, *modules),
-            env=supervisor_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with blocked():  # until it handles them
+            process = subprocess.Popen(
+                supervisor_command(EARLY, *modules),
+                env=supervisor_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            _waiting.append(process)
     except OSError:
         return  # the usual start reports what is wrong with this machine
-    _waiting.append(process)
 
 
 def hand_over(directory: Path, log_folder: Path) -> subprocess.Popen[bytes] | None:
