@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.arguments import add_run, add_which, whole_number
-from hive.cli.evaluate import add_player, checkpoint_name, described, held_checkpoints, policy_and_config, recorded
+from hive.cli.evaluate import (
+    add_player,
+    checkpoint_name,
+    described,
+    held_checkpoints,
+    played_as,
+    policy_and_config,
+    recorded,
+)
 from hive.cli.select_run import chosen_run, say_default
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory
@@ -69,10 +77,11 @@ def run_play(options: argparse.Namespace) -> int:
     def ended(episode: Episode) -> None:
         nonlocal number
         number += 1
-        print(f"episode {number}: return {episode.episode_return:.1f}, {episode.length:,} steps", flush=True)
+        cut = ", where it was cut (--max-steps)" if episode.cut else ""
+        print(f"episode {number}: return {episode.episode_return:.1f}, {episode.length:,} steps{cut}", flush=True)
 
     title = f"hive play {run.name} {checkpoint_name(run, checkpoint)}"
-    how = {"episodes": options.episodes, "seed": seed, "sample": options.sample}
+    how = {"episodes": options.episodes, "seed": seed, **played_as(options)}
     show(policy, config, title=title, ended=ended, **how)
     return 0
 

@@ -374,6 +374,7 @@ class Blueprint:
             seed=self.config.run.seed,
             episodes=evaluation.episodes,
             info=env.info,
+            max_steps=evaluation.max_steps,
             status=status,
         )
 
@@ -387,6 +388,7 @@ class Blueprint:
             seed=self.config.run.seed,
             episodes=ENDLESS,
             info=self.config.evaluation_env.info,
+            max_steps=self.config.evaluation.max_steps,
         )
 
     def replica(self) -> Replica:

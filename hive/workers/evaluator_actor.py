@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hive.errors import VersionGone
 from hive.records import RunDirectory
-from hive.runtime import Actor, Inlet, Outlet, Subscription
+from hive.runtime import START, Actor, Inlet, Outlet, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
 from hive.workers.episode_videos import EpisodeVideos
@@ -42,7 +42,8 @@ class EvaluatorActor(Actor):
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
         self.best = BestPolicy(blueprint, RunDirectory.open(directory), self.log)
-        self.evaluator = blueprint.evaluator(self.status)
+        with self.status(START):
+            self.evaluator = blueprint.evaluator(self.status)
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
         self.made = self.status.counter("evaluations")
 
@@ -72,6 +73,10 @@ class EvaluatorActor(Actor):
             self.status.show_version(due.turn, self.weights.latest - due.turn)
             await asyncio.sleep(0)  # let the loop receive messages between two steps, a request to stop among them
         self.status.add(self.made, 1)
+        if evaluation.cut:
+            limit = self.blueprint.config.evaluation.max_steps
+            what = f"{evaluation.cut} of {evaluation.episodes} episodes did not end within {limit:,} steps"
+            self.note("cut", f"evaluation {due.turn}: {what} (evaluation.max_steps) and count up to there")
         self.best.offer(
             weights,
             due.turn,
