@@ -436,6 +436,9 @@ class StatusPage:
     @property
     def mail(self) -> int:
         """The number of messages sent to the actor's process, in all its incarnations."""
+    @property
+    def progress(self) -> int:
+        """The number of phase changes, in all incarnations."""
     def __init__(self, pages: Status, index: int) -> None: ...
     def open(self, name: str, pid: int, incarnation: int) -> None:
         """Take over the page for an incarnation. Times and counters of earlier incarnations remain."""

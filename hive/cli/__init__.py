@@ -1,6 +1,7 @@
 """The command line. `main` parses arguments, calls the command, and turns errors into text and exit codes.
 
-    0 finished, or stopped on request     1 the run failed     2 usage or config     3 platform     130 interrupted
+    0 finished, or stopped on request     1 the run failed     2 usage or config     3 platform
+    130 interrupted by Ctrl-C, or ended at once     143, 129 `up` and `resume` by SIGTERM, SIGHUP before the run began
 
 Each command is a function in a module of this package, built on the functions that scripts call. No module here imports
 torch, and only the module of the given command is loaded, so that `hive --help` and `hive ps` are fast. Data goes to
@@ -156,9 +157,11 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
         elsewhere = os.environ.get("HIVE_HOME", "").startswith(("/", "~"))
         if folder is None and words[:1] != ["--version"] and (not elsewhere or not words or words[0] in IN_A_FOLDER):
             check_current_folder()
-        if words[:1] == ["up"]:
+        if words[:1] in (["up"], ["resume"]):
             from hive.cli import early_start
+            from hive.cli.interrupts import raising_interrupts
 
+            at_last.enter_context(raising_interrupts())
             at_last.callback(early_start.abandon)  # after an error has been shown
             early_start.begin(words)
         known = parser(only=words[0] if words else "")
@@ -185,8 +188,8 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
     except HiveError as error:
         print(error.render(), file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(getattr(interrupt, "exit_code", 130))
     except BrokenPipeError:  # the reader stopped reading, as in `hive logs | head`: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # receives the rest when Python flushes at exit
         sys.exit(0)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,8 @@ __all__ = [
     "add_scale",
     "add_set",
     "connected",
-    "draining_actors",
     "kept",
+    "late_actors",
     "print_to_stderr",
     "resume_paused",
 ]
@@ -121,16 +121,17 @@ def print_to_stderr(line: str) -> None:
 
 
 class WaitReporter:
-    """Reports every REPORT_S seconds what a command waits for, by calling `say` with a line of text."""
+    """Reports every `every_s` seconds what a command waits for, by calling `say` with a line of text."""
 
-    def __init__(self, say: Callable[[str], object] = print_to_stderr) -> None:
+    def __init__(self, say: Callable[[str], object] = print_to_stderr, every_s: float | None = None) -> None:
         self.say = say
-        self.next_s = time.monotonic() + REPORT_S
+        self.every_s = REPORT_S if every_s is None else every_s
+        self.next_s = time.monotonic() + self.every_s
 
     def see(self, what: Callable[[], str]) -> None:
         """Report if a line is due. `what` returns the text, and is only called then."""
         if time.monotonic() >= self.next_s:
-            self.next_s = time.monotonic() + REPORT_S
+            self.next_s = time.monotonic() + self.every_s
             self.say(f"still waiting for {what()}")
 
     def wait(self, what: Callable[[], str]) -> None:
@@ -260,12 +261,15 @@ def kept(summary: Summary, saved: Sequence[Checkpoint]) -> str:
 def _draining(client: ControlClient) -> str:
     """Return the actors that have not stopped yet as text; "" if the supervisor does not answer."""
     try:
-        return draining_actors(client.status())
+        return late_actors(client.status())
     except UsageError:
         return ""  # the run is ending
 
 
-def draining_actors(status: Mapping[str, Any]) -> str:
-    """Return the actors that have not stopped yet as text, each with its activity and the seconds spent in it."""
-    late = [row for row in status["actors"] if row["state"] in ("running", "draining")]
+def late_actors(status: Mapping[str, Any], states: Collection[str] = ("running", "draining")) -> str:
+    """Return the actors in these states, by default those that have not stopped yet, as text.
+
+    Each is given with its activity and the seconds spent in it.
+    """
+    late = [row for row in status["actors"] if row["state"] in states]
     return ", ".join(f"{row['name']} (in {row['activity'] or 'start'}, {row['since_s']:.0f} s)" for row in late)

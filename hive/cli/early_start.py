@@ -18,6 +18,7 @@ from pathlib import Path
 from hive.paths import user_path
 from hive.runtime.process.command import supervisor_command, supervisor_environment
 from hive.runtime.process.spawning import EARLY, modules_to_preload
+from hive.runtime.process.stop_signals import blocked
 
 __all__ = ["abandon", "begin", "hand_over"]
 
@@ -35,17 +36,18 @@ def begin(words: Sequence[str]) -> None:
     replaced = any(key in word for word in words for key in MODULE_KEYS)
     modules = () if replaced or not configs or not configs[0].is_file() else modules_to_preload(configs[0])
     try:
-        process = subprocess.Popen(
-            supervisor_command(EARLY, *modules),
-            env=supervisor_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with blocked():  # until it handles them
+            process = subprocess.Popen(
+                supervisor_command(EARLY, *modules),
+                env=supervisor_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            _waiting.append(process)
     except OSError:
         return  # the usual start reports what is wrong with this machine
-    _waiting.append(process)
 
 
 def hand_over(directory: Path, log_folder: Path) -> subprocess.Popen[bytes] | None:

@@ -18,11 +18,13 @@ import dataclasses
 import json
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_json, add_overrides, add_runs, add_which, whole_number
+from hive.cli.control import print_to_stderr
 from hive.cli.select_run import chosen_run
 from hive.cli.suggest import listed
 from hive.cli.tables import print_table
@@ -44,12 +46,14 @@ __all__ = [
     "checkpoints_of",
     "described",
     "held_checkpoints",
+    "played_as",
     "policy_and_config",
     "recorded",
     "video_data",
 ]
 
 EPISODES = 100
+STALLED_S = 10.0  # interval between two lines about episodes that do not end
 VIDEO_EPISODES = 1
 MOST_VIDEO_EPISODES = 100  # more than a viewer watches; a video also has a limit of pictures (hive.records.videos)
 HEAD = ("RUN", "CHECKPOINT", "STEPS", "EPISODES", "RETURN", "DEVIATION", "MIN", "MAX", "LENGTH")
@@ -86,10 +90,16 @@ def add_eval(commands: Any) -> None:
 
 
 def add_player(command: argparse.ArgumentParser) -> None:
-    """Add the options of how a policy is played: `--seed`, `--sample` and `--set`."""
+    """Add the options of how a policy is played: `--seed`, `--sample`, `--max-steps` and `--set`."""
     command.add_argument("--seed", type=whole_number("seed", 0), help="seed of the episodes (default 0)")
     command.add_argument(
         "--sample", action="store_true", help="sample actions as in training instead of taking the most likely ones"
+    )
+    command.add_argument(
+        "--max-steps",
+        type=whole_number("number of steps", 0),
+        metavar="N",
+        help="cut episodes that do not end within N steps; 0: none (default: evaluation.max_steps of the run, 100,000)",
     )
     add_overrides(command, "override a key of the run's config, such as env.options.NAME (repeatable)")
 
@@ -195,9 +205,19 @@ def _play(
     for number, seed in enumerate(seeds):
         before, total = number * options.episodes, len(seeds) * options.episodes
         with _progress_line(name, f"of {total} episodes", before) as progress:
-            how = {"episodes": options.episodes, "seed": seed, "sample": options.sample}
+            how = {"episodes": options.episodes, "seed": seed, **played_as(options)}
             played.append(evaluate(policy, config, **how, progress=progress))
-    return joined(played), played
+    whole = joined(played)
+    if whole.cut:
+        limit = config.evaluation.max_steps if options.max_steps is None else options.max_steps
+        what = f"{whole.cut} of {whole.episodes} episodes did not end within {limit:,} steps and count up to there"
+        print_to_stderr(f"note: {name}: {what}; --max-steps changes this limit")
+    return whole, played
+
+
+def played_as(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `evaluate`, `record` and `show` that `add_player` declares, without the seed."""
+    return {"sample": options.sample, "max_steps": options.max_steps}
 
 
 def recorded(
@@ -208,7 +228,7 @@ def recorded(
 
     policy, config = policy_and_config(run, checkpoint, options.set)
     with _progress_line(f"{run.name} {checkpoint_name(run, checkpoint)}", "pictures recorded") as progress:
-        return record(policy, config, file, episodes=episodes, seed=seed, sample=options.sample, progress=progress)
+        return record(policy, config, file, episodes=episodes, seed=seed, **played_as(options), progress=progress)
 
 
 def described(video: Recording) -> str:
@@ -216,26 +236,43 @@ def described(video: Recording) -> str:
     count = len(video.episodes)
     returns = ", ".join(return_text(episode.episode_return) for episode in video.episodes)
     what = f"{count} episode{'s' * (count != 1)}" + (f", return{'s' * (count != 1)} {returns}" if count else "")
-    cut = "" if video.whole else "; it ends at its limit of pictures, in the middle of an episode"
+    endless = sum(episode.cut for episode in video.episodes)
+    cut = f"; {endless} did not end and {'was' if endless == 1 else 'were'} cut (--max-steps)" if endless else ""
+    cut += "" if video.whole else "; it ends at its limit of pictures, in the middle of an episode"
     return f"{video.path}: {video.pictures / video.fps:.1f} s, {what}{cut}"
 
 
 @contextlib.contextmanager
 def _progress_line(name: str, what: str, before: int = 0) -> Iterator[Callable[[int], None]]:
-    """Yield a function that shows a count, added to `before`, on a terminal. The line is removed at the end."""
-    last = -1
+    """Yield a function that shows a count, added to `before`.
+
+    On a terminal it is a line that is removed at the end. Otherwise a line is printed every STALLED_S seconds in which
+    the count does not change, so that an episode that does not end is noticed.
+    """
+    last, live = -1, sys.stderr.isatty()
+    begun_s = shown_s = time.monotonic()
 
     def show(done: int) -> None:
-        nonlocal last
-        if done != last and sys.stderr.isatty():
-            last = done
-            obeyed(sys.stderr).write(f"\r\x1b[K{printable(name)}: {before + done} {what}")
+        nonlocal last, begun_s, shown_s
+        now_s = time.monotonic()
+        if done != last:
+            last, begun_s = done, now_s
+            shown_s = now_s if not live else 0.0
+        if now_s - shown_s < (1.0 if live else STALLED_S):
+            return
+        shown_s = now_s
+        still = f", and none more for {now_s - begun_s:.0f} s" if now_s - begun_s >= 1.0 else ""
+        line = f"{printable(name)}: {before + done} {what}{still}"
+        if live:
+            obeyed(sys.stderr).write(f"\r\x1b[K{line}")
             sys.stderr.flush()
+        else:
+            print_to_stderr(line)
 
     try:
         yield show
     finally:
-        if sys.stderr.isatty():
+        if live:
             obeyed(sys.stderr).write("\r\x1b[K")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hive.cli.control import print_to_stderr
+from hive.cli.interrupts import deferred_interrupts
 from hive.cli.starting import discard
 from hive.cli.tune import decide, write_choice
 from hive.config import AUTO, Config, absolute, load_config, resolved, syntax
@@ -62,8 +63,10 @@ def new_run(
         report(choice.reasons)
         more += choice.sets
         config = load(more)
-    directory = RunDirectory.create(home_folder(), config.run.name)
+    directory: RunDirectory | None = None
     try:
+        with deferred_interrupts():  # a directory that is half made could not be found and discarded
+            directory = RunDirectory.create(home_folder(), config.run.name)
         write_bytes(directory.config_file, syntax.read(given, str(given)) if given is not None else content.encode())
         if source is not None:
             write_bytes(directory.session_file, source.encode())
@@ -73,7 +76,9 @@ def new_run(
             config = dataclasses.replace(config, origins={**config.origins, **dict.fromkeys(choice.values, AUTO)})
             write_choice(directory, choice)
         write_bytes(directory.resolved_file, resolved(config))
-    except HiveError as error:
+    except (HiveError, KeyboardInterrupt) as error:
+        if directory is None:
+            raise  # there is nothing of it
         discard(directory)
         if isinstance(error, RecordError):
             error.hint = "free space there, or set HIVE_HOME to a folder on another disk"

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.arguments import add_run, add_which, whole_number
-from hive.cli.evaluate import add_player, checkpoint_name, described, held_checkpoints, policy_and_config, recorded
+from hive.cli.evaluate import (
+    add_player,
+    checkpoint_name,
+    described,
+    held_checkpoints,
+    played_as,
+    policy_and_config,
+    recorded,
+)
 from hive.cli.select_run import chosen_run, say_default
 from hive.errors import UsageError
 from hive.paths import user_path
@@ -71,10 +79,12 @@ def run_play(options: argparse.Namespace) -> int:
     def ended(episode: Episode) -> None:
         nonlocal number
         number += 1
-        print(f"episode {number}: return {return_text(episode.episode_return)}, {episode.length:,} steps", flush=True)
+        cut = ", where it was cut (--max-steps)" if episode.cut else ""
+        returned = return_text(episode.episode_return)
+        print(f"episode {number}: return {returned}, {episode.length:,} steps{cut}", flush=True)
 
     title = f"hive play {run.name} {checkpoint_name(run, checkpoint)}"
-    how = {"episodes": options.episodes, "seed": seed, "sample": options.sample}
+    how = {"episodes": options.episodes, "seed": seed, **played_as(options)}
     show(policy, config, title=title, ended=ended, **how)
     return 0
 

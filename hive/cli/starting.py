@@ -3,6 +3,8 @@
     clear_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
                 └─ Ctrl-C: abort_start                         └─ Ctrl-C, while it is starting: abort_start
 
+SIGTERM, and SIGHUP before the view, do what Ctrl-C does (hive.cli.interrupts).
+
 `hive.cli.new_run` has made the run's directory before.
 
 If the command is interrupted while the run is still starting, it ends the run. After the start the run is independent
@@ -15,13 +17,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import MutableMapping
+from contextlib import closing
 from pathlib import Path
 
 from hive.cli.early_start import hand_over
+from hive.cli.interrupts import number_of
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.printable import printable
@@ -30,6 +33,7 @@ from hive.records import (
     Summary,
     list_checkpoints,
     read_document,
+    read_jsonl,
     read_run_facts,
 )
 from hive.records.crash import StartFailure
@@ -39,17 +43,18 @@ from hive.records.summary import NOT_STARTED
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.process.command import start_supervisor
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
+from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
 __all__ = [
     "RETRY_S",
     "abort_start",
+    "ask_to_end",
     "began",
     "clear_failure",
     "connect",
-    "deferred_interrupts",
     "discard",
-    "in_main_thread",
+    "discard_unbegun",
     "raise_failure",
     "run_quietly",
     "start",
@@ -58,31 +63,6 @@ __all__ = [
 RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
 OUTPUT_LINES = 20  # lines of a supervisor's output that are searched for its error
 ROOM_BYTES = 1 << 16  # less free space than the files of a run that starts
-INTERRUPTED = 130  # exit code that shells use for commands ended by Ctrl-C
-
-
-def in_main_thread() -> bool:
-    """Whether this thread receives signals and may set their handlers."""
-    return threading.current_thread() is threading.main_thread()
-
-
-@contextmanager
-def deferred_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C to the end of the block: Ctrl-C can end a started process only once a variable refers to it.
-
-    Only the main thread receives Ctrl-C, so this does nothing in others.
-    """
-    if not in_main_thread():
-        yield
-        return
-    held: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if held:
-        signal.raise_signal(signal.SIGINT)
 
 
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
@@ -111,14 +91,14 @@ def run_quietly(directory: RunDirectory) -> None:
     Raises the error of a failed start.
     """
     clear_failure(directory)
-    process = start(directory)
+    process, times = start(directory), Counter[int]()
     while True:
         try:
             connect(directory, process).close()
             process.wait()
             break
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
+        except KeyboardInterrupt as interrupt:
+            ask_to_end(directory, process, number_of(interrupt), times)
     if not began(directory):
         raise_failure(directory, process.returncode, process.pid)
 
@@ -128,21 +108,53 @@ def began(directory: RunDirectory) -> bool:
     return directory.summary_file.exists() and not directory.failure_file.exists()
 
 
-def abort_start(directory: RunDirectory, process: subprocess.Popen[bytes]) -> int:
-    """End a run that is still starting; a second Ctrl-C kills its supervisor. Return the exit code.
+def ask_to_end(
+    directory: RunDirectory, process: subprocess.Popen[bytes], number: int, times: MutableMapping[int, int]
+) -> None:
+    """Ask the run to end because of a signal to this command; the second one of a kind ends it at once.
+
+    times: how often each signal was received, which is updated. The request goes through the control socket, with the
+    count of this command: the supervisor may have received the same signal, which is then one request and not two. It
+    goes as a signal where no supervisor listens yet, or its socket is gone.
+    """
+    times[number] = times.get(number, 0) + 1
+    reason = REASONS.get(signal.Signals(number), signal.Signals(number).name)
+    try:
+        with closing(open_run(directory)) as client:
+            client.down(reason, now=times[number] > 1)
+    except HiveError:
+        process.send_signal(number if number in REASONS else signal.SIGTERM)
+
+
+def abort_start(directory: RunDirectory, process: subprocess.Popen[bytes], interrupt: KeyboardInterrupt) -> int:
+    """End a run that is still starting; a second signal kills its supervisor. Return the exit code.
 
     The directory of a run that never began is removed.
     """
-    print(f"stopping {directory.name}, which was still starting - Ctrl-C again to kill it", file=sys.stderr)
+    number = number_of(interrupt)
+    name = REASONS.get(signal.Signals(number), signal.Signals(number).name)
+    print(f"stopping {directory.name}, which was still starting - {name} again to kill it", file=sys.stderr)
     try:
-        process.send_signal(signal.SIGINT)
+        ask_to_end(directory, process, number, {})
         process.wait()
     except KeyboardInterrupt:
         process.kill()
         process.wait()
-    if not began(directory):
+    discard_unbegun(directory)
+    return 128 + number
+
+
+def discard_unbegun(directory: RunDirectory) -> bool:
+    """Remove the directory of a run that ended before its actors began, and return whether it was removed.
+
+    A run that ended in order keeps it, if it has anything: events of actors, checkpoints or a crash report.
+    """
+    begun = directory.summary_file.exists() and Summary.read(directory.summary_file).env_steps > 0
+    if directory.events_file.exists():
+        begun |= any(event["kind"] == "running" for event in read_jsonl(directory.events_file))
+    if not begun:
         discard(directory)
-    return INTERRUPTED
+    return not directory.path.exists()
 
 
 def clear_failure(directory: RunDirectory) -> None:

@@ -2,7 +2,8 @@
 
 `up` starts the supervisor in its own session and then shows its status. `d`, or closing the terminal, leaves the view
 while the run continues; `w` opens the monitor; `?` lists the keys. Ctrl-C or SIGTERM requests the run to drain, save
-and end (exit code 0); a second one ends it at once (exit code 130).
+and end (exit code 0); a second one ends it at once (exit code 130). Before the run begins, one is enough, and removes
+what had been made of it (exit code 130, or 143 after SIGTERM and 129 after SIGHUP).
 
 Its lines go to stderr, or to stdout where only that is piped, as in `hive up ... | tee`; then they are never redrawn,
 and no keys are read. `--json` writes snapshots to stdout, for programs.
@@ -25,19 +26,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from hive.cli.control import WaitReporter, connected, draining_actors, kept, print_to_stderr, resume_paused
+from hive.cli.control import WaitReporter, connected, kept, late_actors, print_to_stderr, resume_paused
 from hive.cli.event_log import NewEvents
+from hive.cli.interrupts import deferred_interrupts, in_main_thread
 from hive.cli.new_run import new_run
 from hive.cli.resume import prepare
 from hive.cli.select_run import chosen_run, name_from_here
 from hive.cli.starting import (
     abort_start,
+    ask_to_end,
     began,
     clear_failure,
     connect,
-    deferred_interrupts,
     discard,
-    in_main_thread,
+    discard_unbegun,
     raise_failure,
     start,
 )
@@ -56,6 +58,7 @@ from hive.records import (
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning
 from hive.runtime.actor.error_location import signal_name
+from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, open_run
 
 __all__ = ["launch", "run_resume", "run_up"]
@@ -65,6 +68,7 @@ KEYS = """d       leave this view; the run continues
 w       open the monitor; leaving it returns to this view
 Ctrl-C  drain, save and end the run; twice: end it at once
 from another terminal: hive pause, save, set, scale, stack, history, logs, down {name}"""
+START_REPORT_S = 10.0  # interval between two lines about a start: most take seconds, those of simulators minutes
 POLL_S = 0.25  # interval between two status requests: four frames a second take less than 1 % of a core
 
 
@@ -148,23 +152,25 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
     `options` has `inline`, `detach`, `json`, and `owns_stdout`: whether a view may write to stdout. Commands do that,
     scripts do not, because their stdout is theirs.
     """
-    clear_failure(directory)
-    events, line = NewEvents(directory), _status_line(options)
-    lines = SnapshotLines() if options.json else None
-    if options.inline:
-        return _inline(directory, line, events, lines)
     process = None
     try:
+        clear_failure(directory)
+        events, line = NewEvents(directory), _status_line(options)
+        lines = SnapshotLines() if options.json else None
+        if options.inline:
+            return _inline(directory, line, events, lines)
         with deferred_interrupts():
             process = start(directory)
         client = connect(directory, process)
         if options.detach:
             with closing(client):
                 return _detached(directory, process, client)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if process is None:
+            discard_unbegun(directory)
         if process is None or process.returncode is not None:
             raise  # not started, already ended, or running independently of this command
-        return abort_start(directory, process)
+        return abort_start(directory, process, interrupt)
     with closing(client):
         view = _Foreground(directory, process, client, line, events)
         view.lines = lines
@@ -205,8 +211,10 @@ class _Foreground:
         self.events = events
         self.history = History()  # earlier statuses, from which rates and the bottleneck are computed
         self.lines: SnapshotLines | None = None
+        self.times: dict[int, int] = {}  # signal that asks the run to end -> how often it was received
         self.again = ""  # how to end the run at once; set once the run is stopping
         self.waits: WaitReporter | None = None  # set once the run is stopping
+        self.starts = WaitReporter(line.say, START_REPORT_S)
         self.leaving = False
         self.greeted = False
 
@@ -223,6 +231,9 @@ class _Foreground:
             self.process.returncode, name = 0, self.directory.name
             self.line.say(f"left {name} running · inspect: hive ps {name} · stop: hive down {name}")
             return 0
+        if self.times and discard_unbegun(self.directory):
+            self.line.say(f"stopped {self.directory.name} before it began: nothing of it is left")
+            return 128 + min(self.times)
         self.events.show(self.line)
         if self.lines is not None and began(self.directory):
             self.lines.draw(poll_once(self.directory), last=True)
@@ -255,13 +266,15 @@ class _Foreground:
             if not self.greeted and snapshot.state != "starting":
                 self.greeted = True
                 self._greet(self.directory.name)
+            if not self.greeted:
+                self.starts.see(lambda: late_actors(status, ("starting",)) or "the start of the run")
             if self.greeted:
                 self.events.show(self.line, snapshot.warnings)
                 self.line.draw(snapshot)
                 if self.lines is not None:
                     self.lines.draw(snapshot)
                 if self.waits is not None:
-                    self.waits.see(lambda: f"{draining_actors(status) or 'the supervisor'} - {self.again}")
+                    self.waits.see(lambda: f"{late_actors(status) or 'the supervisor'} - {self.again}")
         except UsageError:
             time.sleep(POLL_S)  # ending, or stopped by a signal; poll() in the loop detects the exit
 
@@ -279,8 +292,9 @@ class _Foreground:
         if not in_main_thread():  # of a script: the run is ended with `hive down` or by cancelling `run_async`
             yield
             return
-        old = {number: signal.signal(number, self._stop_requested) for number in (signal.SIGINT, signal.SIGTERM)}
-        old[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._leave)
+        old = {number: signal.signal(number, self._stop_requested) for number in REASONS}
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has set it
+            old[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._leave)
         try:
             yield
         finally:
@@ -288,16 +302,16 @@ class _Foreground:
                 signal.signal(number, handler)
 
     def _stop_requested(self, number: int, frame: object) -> None:
-        self.process.send_signal(number)  # the run names it as the reason of its end; the second one ends it at once
+        ask_to_end(self.directory, self.process, number, self.times)
         if self.again:
             self.waits = None
             return
-        self.again = f"{'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'} again to stop at once"
+        self.again = f"{REASONS[signal.Signals(number)]} again to stop at once"
         self.waits = WaitReporter(self.line.say)
         self.line.say(f"stopping: saving the state - {self.again}")
 
     def _leave(self, number: int, frame: object) -> None:
-        self.leaving = True
+        self.leaving = not self.again  # a service manager may send SIGHUP after SIGTERM, and waits for the end
 
 
 @contextmanager

@@ -47,6 +47,7 @@ __all__ = [
 
 NAME_LENGTH = 64  # maximum characters of a run's name: fits a table column, and a file name (255 bytes) with its number
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
+START_LIMIT_S = 300.0  # simulators start in minutes: they load scenes, compile shaders, wait for a license
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
 WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing error must not fork a million of them
 
@@ -194,6 +195,11 @@ class EnvConfig:
         "rules of hive for what spaces mean; 1: those before the three keys above, for weights trained with them",
         minimum=1,
         maximum=RULES,
+    )
+    start_limit_s: float | None = key(
+        None,
+        "seconds for construction and first reset; default: 300, or phase_limit_s where that is longer",
+        above=0,
     )
 
 
@@ -450,6 +456,11 @@ class EvaluationConfig:
         minimum=1,
         resolve=lambda table: min(table["episodes"], EVALUATION_ENVS),
     )
+    max_steps: int = key(
+        100_000,
+        "steps after which an episode that does not end is cut, also by `hive eval` and `play`; 0: none",
+        minimum=0,
+    )
     videos: int = key(0, "first episodes of each evaluation that are recorded in the run's videos/; 0: none", minimum=0)
     keep_videos: int = key(50, "how many of the newest of these videos are kept", minimum=1)
 
@@ -513,7 +524,11 @@ class HostsConfig:
 class SupervisionConfig:
     """[supervision]: what happens when actors exit, hang or compute NaN."""
 
-    restarts: int = key(5, "maximum restarts of one actor within window_s; one more ends the run", minimum=0)
+    restarts: int = key(
+        5,
+        "maximum restarts of one actor, within window_s or in a row without progress; one more ends the run",
+        minimum=0,
+    )
     window_s: float = key(60.0, "length of the window in which restarts are counted, in seconds", above=0)
     phase_limit_s: float = key(60.0, "seconds without progress after which an actor is restarted", above=0)
     drain_s: float = key(
@@ -614,6 +629,12 @@ class Config:
         shared = self.env.options if values.get("id", self.env.id) == self.env.id else {}
         values["options"] = {**shared, **values.get("options", {})}
         return dataclasses.replace(self.env, **values)
+
+    @property
+    def start_limit_s(self) -> float:
+        """env.start_limit_s, or its default: START_LIMIT_S, or supervision.phase_limit_s where that is longer."""
+        limit_s = self.env.start_limit_s
+        return max(START_LIMIT_S, self.supervision.phase_limit_s) if limit_s is None else limit_s
 
     @property
     def exact(self) -> bool:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 __all__ = [
     "BUSY",
     "RUNTIME",
+    "START",
     "WAIT_IN",
     "WAIT_OUT",
     "Actor",
@@ -88,6 +89,7 @@ _HOMES = {
     "PortRef": "hive.runtime.topology.groups",
     "Publication": "hive.runtime.actor.ports",
     "RUNTIME": "hive.runtime.memory.status",
+    "START": "hive.runtime.memory.status",
     "Shape": "hive.runtime.wire.arrays",
     "Shared": "hive.runtime.carriers.shared",
     "SharedIn": "hive.runtime.actor.ports",
@@ -130,7 +132,7 @@ if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers an
     from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots, SlotSender
     from hive.runtime.carriers.zmq import Zmq
     from hive.runtime.memory.segments import Bytes, CachedViews, Layout, Packed
-    from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
+    from hive.runtime.memory.status import BUSY, RUNTIME, START, WAIT_IN, WAIT_OUT, Status
     from hive.runtime.process.free_memory import free_memory, size_text
     from hive.runtime.process.limits import check_memory
     from hive.runtime.topology.groups import Group, PortRef

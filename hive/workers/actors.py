@@ -39,7 +39,7 @@ from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.records.run_warnings import RUNNING_STATISTICS, WARNING
-from hive.runtime import Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
+from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.storage import Purpose, Rollout, samples_in
 from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.collector import occasion_of
@@ -71,9 +71,10 @@ class CollectorActor(Actor):
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
         self.source_number = first_source + self.index
-        vector = self._new_vector()
+        with self.status(START):
+            vector = self._new_vector()
+            self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
         self.watched = Watched(vector) if self.source_number == 0 else None  # the environments of the others are alike
-        self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
@@ -91,7 +92,8 @@ class CollectorActor(Actor):
 
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
-        self.collector.reset(self.reset_round)
+        with self.status(START):
+            self.collector.reset(self.reset_round)
 
     async def run(self) -> None:
         while True:
@@ -123,7 +125,8 @@ class CollectorActor(Actor):
         barrier = self.schedule.barriers.last(sequence)
         if barrier != self.reset_round:
             self.reset_round = barrier
-            self.collector.rebuild(self._new_vector(), barrier)
+            with self.status(START):
+                self.collector.rebuild(self._new_vector(), barrier)
 
     def _collect(self, slot: Slot, version: int) -> None:
         try:

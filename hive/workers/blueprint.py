@@ -508,6 +508,7 @@ class Blueprint:
             seed=self.config.run.seed,
             episodes=evaluation.episodes,
             info=env.info,
+            max_steps=evaluation.max_steps,
             status=status,
         )
 
@@ -521,6 +522,7 @@ class Blueprint:
             seed=self.config.run.seed,
             episodes=ENDLESS,
             info=self.config.evaluation_env.info,
+            max_steps=self.config.evaluation.max_steps,
         )
 
     def replica(self) -> Replica:

@@ -130,8 +130,6 @@ class Collector:
         `start` is the round of the barrier. It determines the environments' seeds and those of the global generators,
         together with the run's seed, the number of the environment and the incarnation. Raises EnvironmentFailed.
         """
-        if self.status:
-            self.status.enter(self.phases[1])
         envs = self.vector.count
         self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
         self.begins = True
@@ -143,8 +141,6 @@ class Collector:
             seed_all_globals(self.seed, Purpose.resetting, self.source, occasion)
         self.vector.reset(seeds, self.current)
         self.stack = FrameStack.of(self.observation, self.current)
-        if self.status:
-            self.status.enter(self.status.runtime)
 
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
         """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
@@ -168,9 +164,7 @@ class Collector:
         finals = prepared.finals
         observations, actions = rollout["observations"], rollout["actions"]
         steps, envs = rollout["rewards"].shape
-        enter = self.status.enter if self.status else _no_status
-        policy_phase, env_phase = self.phases
-        enter(policy_phase)  # drawing the noise of all steps is part of the policy's time
+        enter, (policy_phase, env_phase) = self._begin(sequence), self.phases
         distribution = self.distribution.for_rollout(sequence)
         noise = self._noise(sequence, (steps, envs))
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
@@ -210,6 +204,17 @@ class Collector:
         self.begins = False
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def _begin(self, sequence: int) -> Callable[[int], object]:
+        """Begin a rollout on the status page, and return the function that enters a phase there.
+
+        The phase is that of the policy, because drawing the noise of all steps is part of its time.
+        """
+        if self.status is None:
+            return _no_status
+        self.status.enter(self.phases[0])
+        self.status.begin_rollout(sequence)
+        return self.status.enter
 
     def _outputs(self, prepared: _Prepared, t: int) -> NDArray[np.float32]:
         """Return the policy's outputs for row t, float32 [B, ...], of this step alone."""

@@ -12,7 +12,10 @@ The seeds of environments, sampled actions and torch are derived from the run's 
 get the same evaluation in any process, if environments draw only from their own generators and a reset clears them.
 
 The evaluator is a synchronous object without ports. A step is short, so its caller can do other work between two steps.
-It does not limit the length of an episode: if an episode never ends, neither does the evaluation.
+
+An episode that does not end within `max_steps` steps is cut: it counts with its return up to there. A vector cannot
+reset one environment alone. So the environment of a cut episode waits until the others have played their episodes. Then
+all are reset, with other seeds, for the episodes that are left.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from hive.envs import ObservationSpec, StepRow, VectorEnvironment, runs_python, 
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters
 from hive.networks.memory import Memory
-from hive.runtime import Status
+from hive.runtime import START, Status
 from hive.storage import Purpose, stream, stream_seed, stream_seeds
 from hive.workers.frame_stack import FrameStack
 from hive.workers.global_generators import seed_all_globals
@@ -39,6 +42,7 @@ from hive.workers.turn_metrics import info_means
 __all__ = ["ENDLESS", "Evaluator"]
 
 ENDLESS = 1 << 31  # episodes of a play without a limit
+ROUNDS = 1 << 40  # stride between the seeds of two resets of one evaluation: more than turns of a run
 TORCH_SEEDS = 1 << 63  # number of seeds that torch generators accept
 
 
@@ -47,8 +51,8 @@ class Evaluator:
 
     observation: shape and dtype of an observation. policy: the module whose weights `bind` replaces. distribution: maps
     its first output to actions. sample: whether to sample actions, as in training. info: the values of `info` that
-    `vector` writes, of which means are reported. status: the status page that shows its phases; None in library use.
-    Raises ValueError if there are fewer episodes than environments.
+    `vector` writes, of which means are reported. max_steps: limit of an episode; 0: none. status: the status page that
+    shows its phases; None in library use. Raises ValueError if there are fewer episodes than environments.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Evaluator:
         episodes: int,
         sample: bool = False,
         info: Sequence[str] = (),
+        max_steps: int = 0,
         status: Status | None = None,
     ) -> None:
         if episodes < vector.count:
@@ -74,8 +79,10 @@ class Evaluator:
         self.distribution = distribution
         self.seed = seed
         self.sample = sample
+        self.max_steps = max_steps
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
+        self.starts = status.phase(START) if status else 0
         numbers = np.arange(vector.count)
         self.quota = episodes // vector.count + (numbers < episodes % vector.count)  # [B]: episodes of each
         self.info = info
@@ -101,21 +108,31 @@ class Evaluator:
         `due` names the turn of the bound weights. first: number of the first environment, where those of `vector` are
         only some of the environments of an evaluation. Raises EnvironmentFailed.
         """
-        self._enter(self.phases[1])
         count = self.vector.count
         self._due, self._started = due, time.monotonic()
+        self._cuts = np.zeros(count, bool)  # [B]: whether its episode is cut in this step
         self._returns: list[float] = []  # returns of the counted episodes, in the order in which they ended
         self._infos: list[NDArray[np.float32]] = []  # [K]: their values of `info`, NaN where missing
         self._lengths: list[int] = []  # their lengths in steps
         self._left = self.quota.copy()  # [B]: episodes still to be counted of each environment
-        self._steps = 0
+        self._steps = self._rounds = self.cut = 0
+        self._first = first
         self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, due.turn)
-        self._memory = Memory.of(self.policy, count)
         self._code = stream_seed(self.seed, Purpose.evaluation_stepping, first, due.turn)
         self._noise = stream(self.seed, Purpose.evaluation_action, 0, due.turn)
-        seeds = stream_seeds(self.seed, Purpose.evaluation, first, count, due.turn)
+        self._reset(due)
+
+    def _reset(self, due: EvaluationDue) -> None:
+        """Start an episode in every environment, for the first time or after episodes were cut."""
+        self._enter(self.starts)
+        count = self.vector.count
+        self._memory = Memory.of(self.policy, count)
+        self._length, self._return = np.zeros(count, np.int64), np.zeros(count)  # [B]: of the running episodes
+        self._waits = np.zeros(count, bool)  # [B]: whether its episode was cut
+        sequence = due.turn + self._rounds * ROUNDS
+        seeds = stream_seeds(self.seed, Purpose.evaluation, self._first, count, sequence)
         if self.runs_python:
-            seed_all_globals(self.seed, Purpose.evaluation_stepping, first, due.turn)
+            seed_all_globals(self.seed, Purpose.evaluation_stepping, self._first, sequence)
         self.vector.reset(seeds, self.row.observations)
         self._stack = FrameStack.of(self.observation, self.row.observations)
         self._leave()
@@ -143,13 +160,32 @@ class Evaluator:
         if self._stack is not None:
             self._stack.push(self.row)
         self._steps += 1
-        ended = (self.row.episode_lengths > 0) & (self._left > 0)
+        if self.max_steps:
+            self._cut()
+        ended = (self.row.episode_lengths > 0) & (self._left > 0) & ~self._waits
+        self._waits |= self._cuts
         self._returns += self.row.episode_returns[ended].tolist()
         self._infos += [*self.row.infos[ended]]
         self._lengths += self.row.episode_lengths[ended].tolist()
         self._left -= ended
         self._leave()
-        return None if self._left.any() else self._end(self._due)
+        if not self._left.any():
+            return self._end(self._due)
+        if self._waits[self._left > 0].all():
+            self._rounds += 1
+            self._reset(self._due)
+        return None
+
+    def _cut(self) -> None:
+        """End, in the row of this step, the episodes that have come to the limit: their lengths and returns so far."""
+        row = self.row
+        self._length += row.valid
+        self._return += row.rewards
+        self._cuts = (self._length >= self.max_steps) & (row.episode_lengths == 0) & ~self._waits
+        row.episode_lengths[self._cuts], row.episode_returns[self._cuts] = self.max_steps, self._return[self._cuts]
+        self.cut += int((self._cuts & (self._left > 0)).sum())
+        over = row.episode_lengths > 0
+        self._length[over], self._return[over] = 0, 0.0
 
     def _actions(self, outputs: torch.Tensor) -> NDArray[Any]:
         if not self.sample:
@@ -178,6 +214,7 @@ class Evaluator:
             mean_length=float(np.mean(self._lengths)),
             wall_s=time.monotonic() - self._started,
             info=info_means(self.info, np.array(self._infos, np.float32)),
+            cut=self.cut,
         )
 
     def _enter(self, phase: int) -> None:

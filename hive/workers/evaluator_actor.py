@@ -22,7 +22,7 @@ from typing import Any
 
 from hive.errors import VersionGone
 from hive.records import RunDirectory
-from hive.runtime import Actor, Bytes, Inlet, Outlet, Subscription
+from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.episode_videos import EpisodeVideos
@@ -75,6 +75,10 @@ class EvaluatingActor(Actor, ABC):
         weights = held_block(self.weights, due.turn)
         evaluation = await self._play(due, weights)
         self.status.add(self.made, 1)
+        if evaluation.cut:
+            limit = self.blueprint.config.evaluation.max_steps
+            what = f"{evaluation.cut} of {evaluation.episodes} episodes did not end within {limit:,} steps"
+            self.note("cut", f"evaluation {due.turn}: {what} (evaluation.max_steps) and count up to there")
         self.best.offer(
             weights,
             due.turn,
@@ -94,7 +98,8 @@ class EvaluatorActor(EvaluatingActor):
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         super().__init__(blueprint, directory)
-        self.evaluator = blueprint.evaluator(self.status)
+        with self.status(START):
+            self.evaluator = blueprint.evaluator(self.status)
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
 
     async def run(self) -> None:

@@ -122,6 +122,7 @@ class Evaluation(Message):
     mean_length: float  # mean length of the episodes, in steps
     wall_s: float  # wall time of the evaluation
     info: dict[str, float] = field(default_factory=dict)  # env.info: means over the episodes that have the value
+    cut: int = 0  # episodes that did not end and were cut at the limit of steps; their returns count up to there
 
     @property
     def interval(self) -> float:

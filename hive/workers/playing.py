@@ -23,7 +23,7 @@ from hive.workers.evaluator import Evaluator
 from hive.workers.global_generators import preserved_globals, seed_all_globals
 from hive.workers.messages import Evaluation, EvaluationDue
 
-__all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined"]
+__all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined", "limit_of"]
 
 ENVS = 16  # default maximum of environments, equal to the default of collection.envs
 
@@ -36,15 +36,17 @@ def evaluate(
     envs: int = ENVS,
     seed: int = 0,
     sample: bool = False,
+    max_steps: int | None = None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Evaluation:
     """Play `episodes` episodes of the environment of `config`, at most `envs` at a time.
 
     It is the environment of the config's evaluations: [env] with the keys of [evaluation.env].
 
-    sample: whether to sample actions, as in training, instead of taking the most likely ones. progress: called after
-    every step with the number of finished episodes. Raises UsageError if the policy's observations or actions are not
-    those of the environment, and EnvironmentFailed.
+    sample: whether to sample actions, as in training, instead of taking the most likely ones. max_steps: an episode
+    that does not end within so many steps is cut and counts up to there (`Evaluation.cut`); 0: none is; None: the
+    config's `evaluation.max_steps`. progress: called after every step with the number of finished episodes. Raises
+    UsageError if the policy's observations or actions are not those of the environment, and EnvironmentFailed.
     """
     env = config.evaluation_env
     with preserved_globals():
@@ -52,7 +54,10 @@ def evaluate(
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
         vector = configured_vector(env, min(envs, episodes))
         try:
-            evaluator = evaluator_of(policy, vector, seed=seed, episodes=episodes, sample=sample, info=env.info)
+            limit = limit_of(config, max_steps)
+            evaluator = evaluator_of(
+                policy, vector, seed=seed, episodes=episodes, sample=sample, max_steps=limit, info=env.info
+            )
             evaluator.begin(due_of(policy))
             while (evaluation := evaluator.step()) is None:
                 progress(evaluator.done)
@@ -81,6 +86,7 @@ def joined(played: Sequence[Evaluation]) -> Evaluation:
         max=max(one.max for one in played),
         mean_length=_weighted([one.mean_length for one in played], counts),
         wall_s=sum(one.wall_s for one in played),
+        cut=sum(one.cut for one in played),
         info={
             name: _weighted([one.info[name] for one in ones], [one.episodes for one in ones])
             for name, ones in having.items()
@@ -92,8 +98,20 @@ def _weighted(values: Sequence[float], counts: Sequence[int]) -> float:
     return sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
 
 
+def limit_of(config: Config, max_steps: int | None) -> int:
+    """Return the limit of steps of an episode: `max_steps`, or that of the config."""
+    return config.evaluation.max_steps if max_steps is None else max_steps
+
+
 def evaluator_of(
-    policy: Policy, vector: VectorEnvironment, *, seed: int, episodes: int, sample: bool, info: Sequence[str] = ()
+    policy: Policy,
+    vector: VectorEnvironment,
+    *,
+    seed: int,
+    episodes: int,
+    sample: bool,
+    max_steps: int,
+    info: Sequence[str] = (),
 ) -> Evaluator:
     """Make an evaluator that plays a loaded policy in `vector`."""
     return Evaluator(
@@ -105,6 +123,7 @@ def evaluator_of(
         episodes=episodes,
         sample=sample,
         info=info,
+        max_steps=max_steps,
     )
 
 

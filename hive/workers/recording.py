@@ -23,17 +23,18 @@ from hive.storage import Purpose
 from hive.workers.evaluator import ENDLESS, Evaluator
 from hive.workers.global_generators import preserved_globals, seed_all_globals
 from hive.workers.messages import EvaluationDue
-from hive.workers.playing import check_spaces, due_of, evaluator_of
+from hive.workers.playing import check_spaces, due_of, evaluator_of, limit_of
 
 __all__ = ["Episode", "Recording", "episodes_of", "record", "show"]
 
 
 @dataclass(frozen=True)
 class Episode:
-    """The return and the number of steps of an episode."""
+    """The return and the number of steps of an episode. cut: whether it did not end, but came to the limit of steps."""
 
     episode_return: float
     length: int
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,11 @@ def episodes_of(evaluator: Evaluator, due: EvaluationDue) -> Iterator[Episode | 
     evaluator.begin(due)
     done = None
     while done is None:
+        cut = evaluator.cut
         done = evaluator.step()
         length = int(evaluator.row.episode_lengths[0])
-        yield Episode(float(evaluator.row.episode_returns[0]), length) if length else None
+        ended = Episode(float(evaluator.row.episode_returns[0]), length, cut=evaluator.cut > cut)
+        yield ended if length else None
 
 
 def record(
@@ -71,13 +74,14 @@ def record(
     episodes: int = 1,
     seed: int = 0,
     sample: bool = False,
+    max_steps: int | None = None,
     progress: Callable[[int], object] = lambda pictures: None,
 ) -> Recording:
     """Play `episodes` episodes of the environment of `config` into one video. No display is needed.
 
-    path: ends in .mp4 or .gif. sample, errors: as for `evaluate`. progress: called with the number of pictures so far.
-    Also raises UsageError if the environment has no pictures or a package is missing, and RecordError if the file
-    cannot be written; then there is no file.
+    path: ends in .mp4 or .gif. sample, max_steps, errors: as for `evaluate`. progress: called with the number of
+    pictures so far. Also raises UsageError if the environment has no pictures or a package is missing, and RecordError
+    if the file cannot be written; then there is no file.
     """
     check_video_file(path)
     with preserved_globals():
@@ -97,7 +101,8 @@ def _record(
     rendered = _rendered(policy, config, seed, window=False)
     done: list[Episode] = []
     try:
-        evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample)
+        limit = limit_of(config, max_steps)
+        evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample, max_steps=limit)
         with video_writer(path, rendered.fps) as writer:
             for episode in episodes_of(evaluator, due_of(policy)):
                 for picture in rendered.take():
@@ -119,18 +124,23 @@ def show(
     episodes: int | None = None,
     seed: int = 0,
     sample: bool = False,
+    max_steps: int | None = None,
     ended: Callable[[Episode], object] = lambda episode: None,
 ) -> list[Episode]:
     """Play in a window in real time until `episodes` have ended or the window is closed; return the whole episodes.
 
-    ended: called with each. Raises UsageError if no window can be opened, and what `record` raises.
+    ended: called with each. sample, max_steps: as for `evaluate`. Raises UsageError if no window can be opened, and
+    what `record` raises.
     """
     prepare_drawing(window=True)
     rendered = _rendered(policy, config, seed, window=True)
     window = Window(title, rendered.fps)
     done: list[Episode] = []
     try:
-        evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes or ENDLESS, sample=sample)
+        limit = limit_of(config, max_steps)
+        evaluator = evaluator_of(
+            policy, rendered.vector, seed=seed, episodes=episodes or ENDLESS, sample=sample, max_steps=limit
+        )
         for episode in episodes_of(evaluator, due_of(policy)):
             for picture in rendered.take():
                 window.show(picture.pixels)

@@ -211,6 +211,7 @@ void bind_memory(py::module_& m) {
       .def_property("version", [](PyPage& p) { return p.page->version.load(); }, [](PyPage& p, std::int64_t v) { p.page->version = v; })
       .def_property("lag", [](PyPage& p) { return p.page->lag.load(); }, [](PyPage& p, std::int64_t v) { p.page->lag = v; })
       .def_property_readonly("mail", [](PyPage& p) { return p.page->mail.load(); })
+      .def_property_readonly("progress", [](PyPage& p) { return p.page->progress.load(); })
       .def("seen", [](PyPage& p) { return p.page->notifier.seen(); })
       .def("notify", [](PyPage& p) { p.page->notifier.notify(); })
       .def("set_waiting", [](PyPage& p) { set_waiting(*p.page); })

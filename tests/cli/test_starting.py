@@ -7,11 +7,12 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from canned_status import starting
+from canned_status import starting, status
 from fake_process import FakeProcess, fail, interrupt, nothing
 
 from hive.cli import starting as module
-from hive.cli.starting import abort_start, clear_failure, connect, deferred_interrupts, raise_failure
+from hive.cli.interrupts import Interrupted, deferred_interrupts, number_of, raising_interrupts
+from hive.cli.starting import abort_start, ask_to_end, clear_failure, connect, raise_failure
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.run.control import PROTOCOL, OtherProtocol
@@ -196,12 +197,55 @@ def test_an_interrupt_is_deferred_until_the_process_is_stored() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_that_ask_a_command_to_end_are_raised_and_deferred_as_ctrl_c(number: int, code: int) -> None:
+    before, known = signal.getsignal(number), []
+
+    def interrupted() -> None:
+        with deferred_interrupts():
+            signal.raise_signal(number)
+            known.append("process")
+
+    with raising_interrupts():
+        with pytest.raises(Interrupted) as caught:
+            interrupted()
+        assert (known, caught.value.exit_code, number_of(caught.value)) == (["process"], code, number)
+    assert signal.getsignal(number) is before
+    assert number_of(KeyboardInterrupt()) == signal.SIGINT
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """As in `nohup hive up`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with raising_interrupts(), deferred_interrupts():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_request_to_end_goes_through_the_control_socket_with_its_count(place: Place) -> None:
+    run, process, times = place.live(status()), FakeProcess(nothing), dict[int, int]()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        ask_to_end(run, process, number, times)  # type: ignore[arg-type]
+    (supervisor,) = place.supervisors
+    assert supervisor.asked == [("SIGTERM", False), ("Ctrl-C", False), ("SIGTERM", True)]
+    assert process.signals == []
+
+
+def test_a_request_to_end_is_a_signal_where_no_supervisor_listens(place: Place) -> None:
+    process = FakeProcess(nothing, nothing)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        ask_to_end(place.never_begun(), process, number, {})  # type: ignore[arg-type]
+    assert process.signals == [signal.SIGTERM, signal.SIGTERM]  # the supervisor does nothing on SIGHUP
+
+
 LINE = "stopping cartpole-1, which was still starting - Ctrl-C again to kill it\n"
 
 
 def test_a_run_that_never_began_is_ended_and_leaves_nothing(place: Place) -> None:
     run, process = place.never_begun(), FakeProcess(nothing, nothing, code=-signal.SIGTERM)
-    assert abort_start(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process, KeyboardInterrupt()) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGINT]
     assert process.returncode is not None
     assert not run.path.exists()
@@ -211,7 +255,7 @@ def test_a_run_that_never_began_is_ended_and_leaves_nothing(place: Place) -> Non
 def test_a_run_that_ended_in_order_is_kept(place: Place) -> None:
     run = place.never_begun()
     process = FakeProcess(nothing, lambda: place.end(run, state="stopped"))
-    assert abort_start(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process, KeyboardInterrupt()) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGINT]
     assert run.summary_file.exists()
 
@@ -219,13 +263,13 @@ def test_a_run_that_ended_in_order_is_kept(place: Place) -> None:
 def test_a_run_that_was_resumed_keeps_its_checkpoints(place: Place) -> None:
     run = place.lost()
     write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
-    assert abort_start(run, FakeProcess(code=-signal.SIGTERM)) == 130  # type: ignore[arg-type]
+    assert abort_start(run, FakeProcess(code=-signal.SIGTERM), KeyboardInterrupt()) == 130  # type: ignore[arg-type]
     assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [5]
 
 
 def test_interrupted_again_it_is_killed(place: Place) -> None:
     run, process = place.never_begun(), FakeProcess(nothing, interrupt, nothing, code=-signal.SIGKILL)
-    assert abort_start(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process, KeyboardInterrupt()) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGINT, signal.SIGKILL]
     assert process.returncode == -signal.SIGKILL
     assert place.capture.readouterr() == ("", LINE)

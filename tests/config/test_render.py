@@ -55,7 +55,7 @@ SPECIAL = {
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
 NEVER_SET = (
-    "env.action_mask",
+    *("env.action_mask", "env.start_limit_s"),
     *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.stop_at_return"),
     *("network.module", "network.policy_head", "network.value_head"),
 )

@@ -41,6 +41,7 @@ DEFAULTS = {
     "env.scale_observations": True,
     "env.scale_actions": True,
     "env.rules": 2,
+    "env.start_limit_s": None,
     "collection.workers": 1,
     "collection.envs": 16,
     "collection.rollout": 32,
@@ -109,6 +110,7 @@ DEFAULTS = {
     "evaluation.workers": 1,
     "evaluation.wait": False,
     "evaluation.episodes": 10,
+    "evaluation.max_steps": 100_000,
     "evaluation.env": {},
     "evaluation.envs": 10,
     "evaluation.videos": 0,
@@ -275,6 +277,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("evaluation.every", {"updates": 2, "episodes": 2}),
     ("evaluation.workers", 0),
     ("evaluation.episodes", 0),
+    ("evaluation.max_steps", -1),
+    ("env.start_limit_s", 0),
     ("evaluation.envs", 0),
     ("evaluation.videos", -1),
     ("evaluation.keep_videos", 0),
@@ -567,3 +571,13 @@ def test_an_algorithm_of_ones_own_has_the_keys_of_the_schemes(scheme: str, keys:
     config = load_config("x", [f"run.scheme={scheme}", "algorithm.name=mine:Own"], text='[env]\nid = "x"\n')
     assert type(config.algorithm) is keys
     assert config.algorithm.name == "mine:Own"
+
+
+@pytest.mark.parametrize(
+    ("given", "limit_s"), [((), 300.0), (("supervision.phase_limit_s=1000",), 1000.0), (("env.start_limit_s=2",), 2.0)]
+)
+def test_the_limit_of_a_start_is_no_shorter_than_that_of_a_step_unless_it_is_set(
+    given: tuple[str, ...], limit_s: float
+) -> None:
+    """A config of before the key has its effect: `phase_limit_s` was the limit of starts, too."""
+    assert load_config("cartpole.toml", given, text=ENV).start_limit_s == limit_s

@@ -159,7 +159,8 @@ def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
     assert summary["weights_sha256"]
     saved = f"{summary['updates']:,}"
     report = house.home / "cart-1" / "crash" / "gradient-worker-0-1.txt"
-    assert f"hint: the report is in {report}; `hive resume cart-1` continues from update {saved}" in err
+    ways_out = "for failures that happen at random, raise supervision.restarts"
+    assert f"hint: {ways_out}; the report is in {report}; `hive resume cart-1` continues from update {saved}" in err
     sections = dict(part.partition("\n")[::2] for part in report.read_text().split("\n\n"))
     assert sections.keys() >= {"doing", "transition history", "events", "stacks"}
     assert "running: 4 actors in 4 processes" in sections["events"]

@@ -118,6 +118,11 @@ def test_a_run_ends_at_its_steps_wherever_its_actors_live(tmp_path: Path, placem
     assert outcome.exact
     assert set(outcome.restarts.values()) == {0}
     assert tuple(run.results) == RESULTS
+    collector = run.supervisor.state.plan.numbers["collector-0"]
+    page = read_status(run.supervisor.memory.pages, collector)
+    assert page.spent_ns["start"][1] > 0  # its environments: the limit of this phase is env.start_limit_s
+    assert page.position is not None
+    assert page.position[0] >= 256 // SAMPLES_A_ROLLOUT - 1
     assert (run.results["updates"], run.results["env_steps"], run.results["skipped"]) == (16, 256, 0)
     assert run.results["episodes"] > 0
     assert run.results["train_s"] > 0

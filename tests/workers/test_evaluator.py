@@ -58,6 +58,7 @@ class Scripted:
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
         self.actions.append(actions.copy())
         row.episode_returns[:], row.episode_lengths[:], row.observations[:] = 0, 0, len(self.actions)
+        row.rewards[:], row.valid[:] = 1, 1
         for index, lengths in enumerate(self.lengths):
             self.at[index] += 1
             length = lengths[self.played[index] % len(lengths)]
@@ -326,3 +327,40 @@ def test_closing_closes_the_environments() -> None:
     vector = Scripted([1])
     scripted(vector, 1).close()
     assert vector.closed
+
+
+# --- episodes that do not end
+
+ENDLESS_ONE = 10**9
+
+
+def test_an_episode_that_does_not_end_is_cut_and_counts_up_to_there() -> None:
+    vector = Scripted([3], [ENDLESS_ONE])
+    found = scripted(vector, 4, max_steps=10).evaluate(DUE)
+    assert (found.episodes, found.cut, found.min, found.max, found.mean_return) == (4, 2, 3.0, 10.0, 6.5)
+    assert len(vector.seeds) == 2  # all environments are reset for the episode that is left
+    assert not set(vector.seeds[0]) & set(vector.seeds[1])
+
+
+def test_an_environment_whose_episode_was_cut_waits_for_the_others() -> None:
+    vector = Scripted([8], [5, ENDLESS_ONE])
+    found = scripted(vector, 6, max_steps=10).evaluate(DUE)
+    # 8, 8, 8 and 5, cut at 10 in step 15; the reset comes at step 24, and after it 5.
+    assert (found.cut, found.episodes, len(vector.actions)) == (1, 6, 29)
+    assert found.mean_return == (3 * 8 + 5 + 10 + 5) / 6
+
+
+def test_episodes_of_exactly_the_limit_are_not_cut_and_no_limit_changes_nothing() -> None:
+    for limit in (3, 0):
+        assert scripted(Scripted([3], [2]), 6, max_steps=limit).evaluate(DUE).cut == 0
+    with_limit, without = (scripted(Scripted([3], [2]), 6, max_steps=limit).evaluate(DUE) for limit in (100, 0))
+    assert numbers(with_limit) == numbers(without)
+
+
+def test_a_single_environment_goes_on_after_a_cut() -> None:
+    evaluator = scripted(Scripted([ENDLESS_ONE]), 3, max_steps=4)
+    evaluator.begin(DUE)
+    lengths = []
+    while evaluator.step() is None:
+        lengths.append(int(evaluator.row.episode_lengths[0]))
+    assert lengths == [0, 0, 0, 4] * 2 + [0, 0, 0]

@@ -341,3 +341,14 @@ def test_actors_of_your_own_hear_of_it(tmp_path: Path) -> None:
     lines = run.evaluations()
     assert [(e.turn, e.mean_return) for e in heard] == [(line["turn"], line["mean_return"]) for line in lines]
     assert run.outcome.channels["evaluations"]["consumed"] == 2 * len(heard) == 8
+
+
+def test_episodes_that_do_not_end_are_cut_and_the_run_says_so(tmp_path: Path) -> None:
+    run = train(tmp_path, **NEVER_ENDS, evaluation__max_steps=20)
+    evaluations = run.evaluations()
+    assert evaluations
+    assert {(one["episodes"], one["mean_length"]) for one in evaluations} == {(3, 20.0)}
+    texts = [text for kind, text in run.events if kind == "cut"]
+    assert len(texts) == len(evaluations)
+    ending = "3 of 3 episodes did not end within 20 steps (evaluation.max_steps) and count up to there"
+    assert all(text.endswith(ending) for text in texts)

@@ -23,6 +23,7 @@ __all__ = [
     "PROGRESS_SCORE",
     "PROGRESS_STEPS",
     "RUNTIME",
+    "START",
     "WAIT_IN",
     "WAIT_OUT",
     "ActorStatus",
@@ -33,6 +34,10 @@ __all__ = [
 BUSY, WAIT_IN, WAIT_OUT, RUNTIME = range(4)
 PAGE_BYTES = 4096
 PROGRESS_STEPS, PROGRESS_SCORE = "progress_steps", "progress_score"  # counters that `Actor.progress` sets
+START = "start"  # phase in which environments are constructed and reset for the first time: it has a limit of its own
+# Counters of an actor that collects: its rollout, the phase changes of its page before, and its incarnation. Like the
+# counters of channels they contain a colon, so views leave them out.
+ROLLOUT, ROLLOUT_BEGAN, ROLLOUT_INCARNATION = "rollout:number", "rollout:began", "rollout:incarnation"
 
 
 class Status:
@@ -46,6 +51,7 @@ class Status:
 
     def __init__(self, page: _native.StatusPage, name: str, pid: int, incarnation: int) -> None:
         self.page = page
+        self.incarnation = incarnation
         page.open(name, pid, incarnation)
         self.enter = page.enter
         self.add = page.add
@@ -80,6 +86,13 @@ class Status:
         """Add `delta` to the counter `name`. For rare events; hot paths keep the index and call `add`."""
         self.add(self.counter(name), delta)
 
+    def begin_rollout(self, number: int) -> None:
+        """Record that the steps of rollout `number` begin, each of which enters two phases (`ActorStatus.position`)."""
+        # The number last: a kill in between leaves the previous rollout, at its beginning.
+        self.set(self.counter(ROLLOUT_BEGAN), self.page.progress)
+        self.set(self.counter(ROLLOUT_INCARNATION), self.incarnation)
+        self.set(self.counter(ROLLOUT), number)
+
     def show_version(self, version: int, lag: int) -> None:
         """Show the version of the weights in use, and how many versions they lag behind."""
         self.page.version = version
@@ -107,6 +120,14 @@ class ActorStatus:
         """Return the fraction (0 to 1) of the actor's time spent in phases of `kind`; 0 before it has spent any."""
         total = sum(ns for _, ns in self.spent_ns.values())
         return sum(ns for k, ns in self.spent_ns.values() if k == kind) / total if total else 0.0
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """(rollout, phase changes in it) of an actor that collects; None before its incarnation has begun one."""
+        counters = self.counters
+        if counters.get(ROLLOUT_INCARNATION) != self.incarnation or ROLLOUT not in counters:
+            return None
+        return int(counters[ROLLOUT]), self.progress - int(counters[ROLLOUT_BEGAN])
 
     @property
     def kind(self) -> int:

@@ -9,13 +9,17 @@ from pathlib import Path
 
 from hive.native import source_folder
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
+from hive.runtime.process.stop_signals import blocked
 
 __all__ = ["start_supervisor", "supervisor_command", "supervisor_environment"]
 
 
 def start_supervisor(directory: Path, log_folder: Path) -> subprocess.Popen[bytes]:
-    """Start the supervisor of the run in this directory, in a session of its own."""
-    with (log_folder / SUPERVISOR_OUTPUT).open("ab") as out:
+    """Start the supervisor of the run in this directory, in a session of its own.
+
+    The signals that ask a run to end are blocked until it handles them.
+    """
+    with (log_folder / SUPERVISOR_OUTPUT).open("ab") as out, blocked():
         return subprocess.Popen(
             supervisor_command(str(directory), str(log_folder)),
             env=supervisor_environment(),

@@ -45,6 +45,7 @@ from hive.runtime.process.output import redirect_output
 from hive.runtime.process.process_main import host
 from hive.runtime.process.spawning import MARK, OUTPUT, is_supervisor
 from hive.runtime.process.stacks import listen_for_stacks
+from hive.runtime.process.stop_signals import do_nothing, forking
 from hive.runtime.process.thread_watch import ThreadWatch
 from hive.runtime.process.user_exits import leave, raise_on_exit
 from hive.runtime.topology.plan import Plan
@@ -183,7 +184,11 @@ class _Server:
     def _fork_twice(self, request: Fork) -> int:
         """Fork the process and return its pid. Raises OSError if the machine has no room for it."""
         read_fd, write_fd = os.pipe()
-        with os.fdopen(read_fd, "rb", buffering=0) as reader, os.fdopen(write_fd, "wb", buffering=0) as writer:
+        with (
+            forking(),
+            os.fdopen(read_fd, "rb", buffering=0) as reader,
+            os.fdopen(write_fd, "wb", buffering=0) as writer,
+        ):
             middle = os.fork()
             if middle == 0:
                 try:
@@ -212,6 +217,7 @@ class _Server:
             assert self.build is not None
             assert self.topology is not None
             assert self.plan is not None
+            do_nothing()
             self.connection.close()
             self.watch.end()
             _exit_with(self.build.supervisor)
@@ -291,8 +297,6 @@ def _exit_with(supervisor: int) -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor:  # it exited before the line above took effect
         leave(1)
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # Ctrl-C is for the `hive` command, which sends the supervisor a request
 
 
 def _keep_output(path: Path) -> None:
@@ -328,8 +332,7 @@ def main(arguments: list[str]) -> None:
 
     The modules are imported before the first request is read.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    do_nothing()
     _name_process("fork-server")
     faulthandler.enable()  # its output has the line at which native code crashed
     raise_on_exit()

@@ -18,6 +18,7 @@ from hive.records.logs import open_log
 from hive.runtime.memory.segments import Bytes, Segment
 from hive.runtime.process.node import Node, NodeContext
 from hive.runtime.process.output import keep_output
+from hive.runtime.process.stop_signals import do_nothing
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
@@ -55,6 +56,7 @@ def host(
 
     def check_output() -> None:
         keep_output(log_folder / f"{process}.out")
+        do_nothing()  # again: environments may have set handlers, and the supervisor alone ends the run
         asyncio.get_running_loop().call_later(REMOVED_S, check_output)
 
     async def main() -> int:

@@ -15,6 +15,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from hive.runtime.process.stop_signals import blocked
+
 __all__ = [
     "APPENDED",
     "EARLY",
@@ -73,7 +75,7 @@ def start_fork_server(log_folder: Path | None, preload: Sequence[str] = ()) -> F
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-P", "-m", "hive.runtime.process.fork_server", str(theirs.fileno()), *preload]
     output = os.memfd_create(OUTPUT) if log_folder is None else os.open(log_folder / OUTPUT, APPENDED, 0o644)
-    with theirs, os.fdopen(output, "ab") as out:
+    with theirs, os.fdopen(output, "ab") as out, blocked():
         server = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],

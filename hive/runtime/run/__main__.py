@@ -7,7 +7,8 @@ closes, and the fork server exits too (hive.runtime.process.fork_server). hive.r
 `python -m hive.runtime.run --early [MODULE ...]` starts before the run has a directory (hive.cli.early_start). The fork
 server imports these modules meanwhile, and the two paths follow on stdin, separated by a zero byte.
 
-This module imports only the standard library at the top, to start the fork server without delay.
+This module imports only the standard library at the top, to start the fork server without delay. Signals that ask the
+run to end are kept from its first line on, until the run can act on them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from hive.runtime.process.spawning import (
     modules_to_preload,
     start_fork_server,
 )
+from hive.runtime.process.stop_signals import record
 
 __all__ = ["main"]
 
@@ -33,6 +35,7 @@ def main() -> None:
 
     `hive up` starts this process in a session of its own, so closing the terminal does not end it.
     """
+    record()
     if sys.argv[1] == EARLY:
         code = _run(None, start_fork_server(None, sys.argv[2:]))
     else:

@@ -30,6 +30,7 @@ from hive.runtime.process.forked import BuildError, ForkedProcesses
 from hive.runtime.process.limits import check_limits
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
 from hive.runtime.process.spawning import ForkServer
+from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.process.torch_state import hive_torch
 from hive.runtime.run.control import control_path
 from hive.runtime.run.control_server import ControlServer
@@ -175,7 +176,7 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
 
 def _threadsafe(loop: asyncio.AbstractEventLoop, run: LiveRun) -> None:
     """Pass Ctrl-C, which only the main thread receives, to a run in another thread."""
-    loop.call_soon_threadsafe(run.down, signal.SIGINT.name, False)
+    loop.call_soon_threadsafe(run.down, REASONS[signal.SIGINT], False, "signal")
 
 
 def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None = None) -> int:

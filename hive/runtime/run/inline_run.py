@@ -30,7 +30,9 @@ __all__ = ["InlineRun"]
 
 ADDRESS = "memory://inline/supervisor"
 Result = TypeVar("Result")
-UNWATCHED = Settings(phase_limit_s=float("inf"))  # no limit: the owner may take any time between two calls
+UNWATCHED = Settings(
+    phase_limit_s=float("inf"), start_limit_s=float("inf")
+)  # no limit: the owner may take any time between two calls
 
 
 class InlineRun:

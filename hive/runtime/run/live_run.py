@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,7 @@ from hive.records.summary import NOT_STARTED
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.output import CHECK_S, FLOOD_S, OUTPUT_BYTES, BoundedOutput
 from hive.runtime.process.processes import ProcessTable, SharedMemory
+from hive.runtime.process.stop_signals import REASONS, SIGNALS, blocked, recorded
 from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder, restore_socket_folder
 from hive.runtime.run.hosts_status import STATUS_FOLDER, host_of, with_hosts
@@ -80,8 +82,6 @@ from hive.runtime.wire.transport import Transport
 
 __all__ = ["LiveRun"]
 
-# Signal that ends the run -> the `stop_reason` of its summary.
-STOPPING_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 SCALED_RUN = "`hive scale` changed it"  # why a run with stages is not exact
 HOST_ANSWER_S = 3.0  # deadline of an answer of another host: below that of a view (hive.runtime.run.control)
 LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events
@@ -104,6 +104,7 @@ class LiveRun:
         self.socket_folder = make_socket_folder(directory.path)
         self.supervisor: Supervisor | None = None
         self.requested: tuple[str, bool] | None = None  # (reason, at once) of a request to end the run
+        self.requests: Counter[tuple[str, str]] = Counter()  # (way, reason) -> requests to end the run
         self.building: asyncio.Task[Plan] | None = None
         self.at_once = False
         self.previous_summary = b""  # summary.json of the run that is resumed
@@ -213,17 +214,30 @@ class LiveRun:
             self.log.warning("%s", error)
             return ""
 
-    def down(self, reason: str, at_once: bool) -> None:
-        """End the run on request: drain it, or kill its actors on the second request or with `at_once`."""
-        self.at_once = self.at_once or at_once or self.requested is not None
+    def down(self, reason: str, at_once: bool, way: str = "control") -> None:
+        """End the run on request: drain it, or kill its actors on the second request or with `at_once`.
+
+        The same request may arrive in several ways: Slurm sends SIGTERM to this process and to the command, which
+        passes it on. So requests are counted for each way and reason, and the largest count is their number.
+        """
+        self.requests[way, reason] += 1
+        self.at_once = self.at_once or at_once or max(self.requests.values()) > 1
         self.requested = (reason, self.at_once)
         if self.supervisor is not None:
             self.supervisor.request(reason, at_once=self.at_once)
-        elif self.building is not None and not self.stage and not self.directory.resume_file.exists():
-            self.building.cancel()  # not for a resumed run: its actors must start to report the results for the summary
+        elif self.building is not None and self._has_nothing:
+            self.building.cancel()
+
+    @property
+    def _has_nothing(self) -> bool:
+        """Whether no actor has begun in this run. Those of a resumed run must start, for the results in its summary."""
+        return not self.stage and not self.directory.resume_file.exists()
 
     async def unless_requested(self, build: Coroutine[Any, Any, Plan]) -> Plan | None:
-        """Await `build`, which can take a minute; return None if a request to end the run cancels it."""
+        """Await `build`, which can take a minute; return None if a request to end the run came before or cancels it."""
+        if self.requested is not None and self._has_nothing:
+            build.close()
+            return None
         self.building = asyncio.ensure_future(build)
         try:
             return await self.building
@@ -404,6 +418,7 @@ class LiveRun:
             limits.window_s,
             limits.phase_limit_s,
             limits.drain_s,
+            self.config.start_limit_s,
             goal_steps=self.config.run.steps,
             goal_score=self.config.run.stop_at_return,
         )
@@ -532,20 +547,27 @@ class LiveRun:
     def signals(self) -> Iterator[None]:
         """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not.
 
-        Only the main thread receives signals; an inline run in another thread handles none.
+        Those that were kept before count, too. Only the main thread receives signals; an inline run in another thread
+        handles none.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         loop = asyncio.get_running_loop()
-        for number, reason in STOPPING_SIGNALS.items():
-            loop.add_signal_handler(number, self.down, reason, False)
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        for number, reason in REASONS.items():
+            loop.add_signal_handler(number, self.down, reason, False, "signal")
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        for kept in recorded():
+            self.down(REASONS[signal.Signals(kept)], False, "signal")
         try:
             yield
         finally:
-            for number in (*STOPPING_SIGNALS, signal.SIGHUP):
-                loop.remove_signal_handler(number)
+            with blocked():  # the loop sets the defaults, which would end this process
+                for number, handler in before.items():
+                    loop.remove_signal_handler(number)
+                    if handler is not None:  # None: not set by Python
+                        signal.signal(number, handler)
 
     def close(self) -> None:
         self.events.close()

@@ -30,25 +30,26 @@ def channel_accounts(plan: Plan, memory: SharedMemory) -> dict[str, dict[str, An
     return {name: sum_of_accounts(of_producers) for name, of_producers in parts.items() if of_producers}
 
 
-def output_of(plan: Plan, memory: SharedMemory, actors: Sequence[int]) -> tuple[float, ...]:
-    """Return what these actors have produced since the run began; it grows whenever one of them makes progress.
+def output_of(plan: Plan, memory: SharedMemory, actor: int) -> tuple[float, ...]:
+    """Return what an actor has produced since the run began; it grows whenever the actor makes progress.
 
-    It consists of the messages and versions that they sent, all messages of the channels that they receive from, and
-    their own counters. In a channel with other consumers, the progress of those counts too.
+    It consists of the messages and versions that it sent, and its own counters. An actor that sends no messages makes
+    progress by receiving them; in a channel with other consumers, the progress of those counts too.
     """
+    sent: list[float] = []
+    received: list[float] = []
     output: list[float] = []
     for channel in plan.channels:
         description = channel.description
-        sent = dict(zip(channel.producers, description.produced(channel, memory), strict=False))
-        output += [sent[actor] for actor in actors if actor in sent]
-        if set(actors) & set(channel.producers):
+        produced = dict(zip(channel.producers, description.produced(channel, memory), strict=False))
+        sent += [produced[actor]] if actor in produced else []
+        if actor in channel.producers:
             output.append(description.version(channel, memory))
-        if set(actors) & set(channel.consumers):
-            output.append(sum(account["consumed"] for account in description.accounts(channel, memory)))
-    for actor in actors:
-        counters = memory.pages.snapshot(actor)["counters"]
-        output += [value for name, value in counters.items() if ":" not in name]  # with `:`, those of a channel
-    return tuple(output)
+        if actor in channel.consumers:
+            received.append(sum(account["consumed"] for account in description.accounts(channel, memory)))
+    counters = memory.pages.snapshot(actor)["counters"]
+    output += [value for name, value in counters.items() if ":" not in name]  # with `:`, those of a channel
+    return (*(sent or received), *output)
 
 
 def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:

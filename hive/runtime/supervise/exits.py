@@ -10,17 +10,17 @@ is restarted within the limits of [supervision]; a start that fails because the 
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hive import errors
 from hive.errors import HiveError, UsageError
 from hive.runtime.actor.error_location import source_lines, user_frames
-from hive.runtime.memory.status import ActorStatus
+from hive.runtime.memory.status import BUSY, ActorStatus
 from hive.runtime.process.processes import Exit
 from hive.runtime.supervise.actions import Action, Forget, Log, Reclaim, Restart, Retire
 from hive.runtime.supervise.ending import end
-from hive.runtime.supervise.membership import FailedAt, ProcessRecord
+from hive.runtime.supervise.membership import REPEATED, START_LIMIT, FailedAt, ProcessRecord, Work
 from hive.runtime.supervise.outcome import CrashReport
 from hive.runtime.supervise.states import ActorEvent, ActorState, RunState
 from hive.runtime.supervise.supervisor_state import SupervisorState
@@ -133,40 +133,71 @@ class Verdict:
     status: ActorStatus  # page of that actor
     failed: Failed | None  # its exception
     refusal: str | None
+    hint: str = ""  # ways out of what the refusal says
 
 
-def suspect(process: ProcessRecord) -> int:
-    """Return the actor that made its process exit: the first that raised an exception, else the first of all."""
-    return process.failures[0].actor if process.failures else process.actors[0]
+def suspect(process: ProcessRecord, statuses: Sequence[ActorStatus]) -> int:
+    """Return the position, among the actors of a process, of the one that made it exit. `statuses`: their pages.
+
+    It is the first that raised an exception, else the one that was at work: only one of them works at a time.
+    """
+    if process.failures:
+        return process.actors.index(process.failures[0].actor)
+    working = [n for n, status in enumerate(statuses) if status.kind == BUSY and process.owns_page(status)]
+    return max(working, key=lambda n: statuses[n].since_ns, default=0)
 
 
 def judged(
     state: SupervisorState,
     process: ProcessRecord,
     how: Exit,
-    status: ActorStatus,
+    statuses: Sequence[ActorStatus],
     now_ns: int,
-    output: tuple[float, ...] = (),
+    outputs: Mapping[int, tuple[float, ...]] | None = None,
 ) -> Verdict:
     """Count an unexpected exit and decide whether the process is restarted.
 
-    `status` is the suspect's page, and `output` what its actors have produced since the run began (`output_of`).
+    statuses: the pages of its actors. outputs: what each has produced since the run began (`output_of`).
     """
     failed = process.failures[0] if process.failures else None
-    actor = suspect(process)
+    number = suspect(process, statuses)
+    actor, status = process.actors[number], statuses[number]
     cause = _cause(failed) if failed else str(how)
     where = f"in `{failed.doing if failed else status.phase or 'start'}`"
     if not failed and status.since_ns:
         where += f" after {status.doing_s:.1f} s"
     failed_at = None
     if failed:
-        failed_at = FailedAt(actor, failed.error, source_lines(failed.traceback))
+        failed_at = FailedAt(actor, failed.error, source_lines(failed.traceback), status.position)
+    elif process.limit == START_LIMIT:
+        failed_at = FailedAt(actor, process.limit, ())
     elif not process.why and (not how.signal or how.signal in CRASHES):
-        failed_at = FailedAt(actor, str(how), (status.phase,))
-    process.record_exit(how, now_ns, state.settings.window_s, failed_at, output)
+        failed_at = FailedAt(actor, str(how), (status.phase,), status.position)
+    at = {a: s.position for a, s in zip(process.actors, statuses, strict=True) if s.position is not None}
+    hung_s = status.still_s if process.limit else 0.0
+    process.record_exit(how, now_ns, state.settings.window_s, actor, Work(outputs or {}, at), failed_at, hung_s)
     state.exact &= state.ending  # a restart after the run's goal changes no weights
-    refusal, name = _refusal(state, process, how, failed), state.plan.actors[actor].name
-    return Verdict(process, actor, name, how, process.why or cause, where, status, failed, refusal)
+    refusal, hint = _refusal(state, process, how, failed), ""
+    if refusal and refusal == process.restart_limit(state.settings):
+        hint = _ways_out(process, actor)
+        if refusal != REPEATED and (unfinished := process.unfinished_rollout(actor)):
+            refusal = f"{refusal}; {unfinished}"
+    name = state.plan.actors[actor].name
+    return Verdict(process, actor, name, how, process.why or cause, where, status, failed, refusal, hint)
+
+
+def _ways_out(process: ProcessRecord, actor: int) -> str:
+    """Return what a user can do about a process that is not restarted any more."""
+    if process.limit:
+        return f"raise {process.limit} if this can take longer; its stack is in the report"
+    if process.repeated:
+        return ""  # the error itself shows what is to be mended
+    if process.unfinished_rollout(actor):
+        return (
+            "for failures that happen at random, raise supervision.restarts or make rollouts shorter: "
+            "collection.rollout, collection.envs"
+        )
+    return "for failures that happen at random, raise supervision.restarts"
 
 
 def _cause(failed: Failed) -> str:
@@ -220,7 +251,7 @@ def reported(state: SupervisorState, verdict: Verdict, path: str) -> list[Action
     died = f"{name} was {verdict.what}" if process.by_hand else f"{name} died {verdict.where}: {verdict.what}"
     if verdict.refusal is None:
         process.restarts += 1
-        died += "" if process.by_hand else f"; restart {len(process.exits)} of {state.settings.restarts}"
+        died += "" if process.by_hand else f"; restart {process.counted_exits} of {state.settings.restarts}"
         return [Log("died", died, fields), Restart(process.name, process.backoff_s)]
     if state.ending:
         return [Log("died", died, fields)]
@@ -229,7 +260,8 @@ def reported(state: SupervisorState, verdict: Verdict, path: str) -> list[Action
     state.end.frames = user_frames(failed.traceback) if failed else ""
     error = f"{name} failed {verdict.where}: {_reason(failed) if failed else verdict.what}"
     error += f" ({verdict.refusal})" if verdict.refusal else ""
-    ended = end(state, "failed", f"{name} failed", error, failed.hint if failed else "")
+    hint = "; ".join(filter(None, (failed.hint if failed else "", verdict.hint)))
+    ended = end(state, "failed", f"{name} failed", error, hint)
     return [Log("died", died, fields), *ended]
 
 
@@ -248,7 +280,7 @@ def not_started(state: SupervisorState, process: ProcessRecord, error: HiveError
     """Try again after a failed restart, until the restart limit is exceeded."""
     process.alive = False
     state.handle(process, ActorEvent.died, str(error))
-    process.record_exit(Exit(code=1), now_ns, state.settings.window_s)
+    process.record_exit(Exit(code=1), now_ns, state.settings.window_s, process.actors[0])
     refusal = process.restart_limit(state.settings)
     text = f"{error}; {refusal}" if refusal else str(error)
     logged = Log("not started", text, {"process": process.name})

@@ -11,11 +11,11 @@ half-done transitions and removes its pins. Then it sends `Left`, and `Joined` w
     cause of the exit       detected by                                      reaction
     exit, signal            the process table, at once                       restart, or end of the run
     stopped (state T)       /proc, every 0.25 s                              kill, restart
-    stuck                   no progress on its page for `phase_limit_s`      kill, restart
+    stuck                   no progress on its page for a limit              kill, restart
     a neighbour exited      actors of a process restart together             restart
 
-An actor that fails more than `restarts` times within `window_s`, or with an error that a restart cannot fix, ends the
-run: the others drain, and the outcome names the actor, its error and its phase.
+An actor that fails more than `restarts` times within `window_s`, or in a row without progress, or with an error that a
+restart cannot fix, ends the run: the others drain, and the outcome names the actor, its error and its phase.
 
     input (message, exit, request, time) -> decision on the SupervisorState -> actions -> executed
 
@@ -307,9 +307,9 @@ class Supervisor:
 
     async def _report_exit(self, process: ProcessRecord, how: Exit) -> None:
         """Write a crash report, then restart the process or, if that is refused, end the run."""
-        (status,) = self._statuses([exits.suspect(process)])
-        output = output_of(self.state.plan, self.memory, process.actors)
-        verdict = exits.judged(self.state, process, how, status, self.clock.now_ns(), output)
+        statuses = self._statuses(process.actors)
+        outputs = {actor: output_of(self.state.plan, self.memory, actor) for actor in process.actors}
+        verdict = exits.judged(self.state, process, how, statuses, self.clock.now_ns(), outputs)
         running = exits.witnesses(self.state, verdict)
         stacks = await self.processes.stacks(running) if running else {}
         path = self.effects.journal.crash(exits.crash_report(self.state, verdict, stacks))

@@ -1,7 +1,10 @@
 """Decide which processes are stopped or stuck and must be killed, because only a killed process has a confirmed exit.
 
     stopped     in state T according to /proc
-    stuck       neither progress nor pulse on its status page for `phase_limit_s`, and not waiting for other actors
+    stuck       neither progress nor pulse on its status page for a limit, and not waiting for other actors
+
+The limit is `env.start_limit_s` until the actor is ready and wherever it constructs environments and resets them for
+the first time (phase `start`), because simulators start in minutes; otherwise it is `supervision.phase_limit_s`.
 
 A slow environment makes progress at every step. An actor that waits for others, or whose event loop runs while it
 awaits a timer, a subprocess or a call, is never considered stuck. The watchdog also logs slow environments and
@@ -14,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hive.runtime.memory.status import ActorStatus
+from hive.runtime.memory.status import START, ActorStatus
 from hive.runtime.supervise.actions import Action, Diagnose
 from hive.runtime.supervise.diagnostics import Diagnostic
 from hive.runtime.supervise.membership import ProcessRecord
@@ -33,6 +36,7 @@ class Stuck:
     process: ProcessRecord
     incarnation: int
     why: str
+    limit: str  # key of the limit
 
 
 def kill_stopped(state: SupervisorState, names: Sequence[str]) -> list[Action]:
@@ -55,9 +59,11 @@ def slow_or_stuck(
         if process.owns_page(status):
             found += _logged(state.diagnostics.of_actor(status, now_ns))
         stuck_s = process.stuck_s(status, state.machines[actor].state, now_ns)
-        if stuck_s > state.settings.phase_limit_s:
-            why = f"no progress in `{status.phase or 'start'}` for {stuck_s:.0f} s and so was killed"
-            return found, Stuck(process, process.incarnation, why)
+        key, limit_s = process.limit_of(status, state.machines[actor].state, state.settings)
+        if stuck_s > limit_s:
+            phase = status.phase if process.owns_page(status) else ""
+            why = f"no progress in `{phase or START}` for {stuck_s:.0f} s ({key} = {limit_s:g}) and so was killed"
+            return found, Stuck(process, process.incarnation, why, key)
     return found, None
 
 
@@ -66,7 +72,7 @@ def kill_stuck(stuck: Stuck, stack: str) -> list[Action]:
     process = stuck.process
     if process.incarnation != stuck.incarnation or not process.alive:
         return []
-    process.stack = stack
+    process.stack, process.limit = stack, stuck.limit
     return [process.kill(stuck.why)]
 
 

@@ -112,7 +112,7 @@ def test_message_channels_are_counted_by_their_producers(run: Run) -> None:
 
 def test_the_output_of_an_actor_grows_with_all_that_it_does(run: Run) -> None:
     def outputs() -> list[tuple[float, ...]]:
-        return [output_of(run.plan, run.memory, [actor]) for actor in range(3)]
+        return [output_of(run.plan, run.memory, actor) for actor in range(3)]
 
     def changed(act: Callable[[], object]) -> list[bool]:
         before = outputs()

@@ -23,7 +23,7 @@ FORBIDDEN = {"asyncio", "time", "hive.clock", "hive.runtime.wire.transport", "hi
 FORBIDDEN |= {f"hive.runtime.supervise.{name}" for name in ("effects", "recovery", "supervisor")}
 ALLOWED_NAMES = {
     "hive.runtime.process.processes": {"Exit"},
-    "hive.runtime.memory.status": {"BUSY", "RUNTIME", "ActorStatus"},
+    "hive.runtime.memory.status": {"BUSY", "RUNTIME", "START", "ActorStatus"},
     "hive.runtime.supervise.accounting": {"holds"},
 }
 

@@ -10,10 +10,11 @@ import pytest
 from supervisor_states import S, page, running, sent, starting, state_names, texts
 
 from hive.errors import ActorFailed, UsageError
+from hive.runtime.memory.status import ROLLOUT, ROLLOUT_BEGAN, ROLLOUT_INCARNATION, WAIT_IN
 from hive.runtime.process.processes import Exit
 from hive.runtime.supervise import ending, exits
 from hive.runtime.supervise.actions import Action, Forget, Kill, Log, Reclaim, Restart, Retire, Send
-from hive.runtime.supervise.membership import BACKOFF_S, REPEATED
+from hive.runtime.supervise.membership import BACKOFF_S, PHASE_LIMIT, REPEATED, START_LIMIT
 from hive.runtime.supervise.states import ActorEvent, ActorState, RunState
 from hive.runtime.supervise.supervisor_state import REPORTED_EVENTS, SupervisorState
 from hive.runtime.wire.protocol import Ack, Failed, Left
@@ -31,12 +32,13 @@ def failure(state: SupervisorState, actor: int, *, permanent: bool = False) -> F
 
 
 def judge(
-    state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int = 10 * S, output: tuple[float, ...] = ()
+    state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int = 10 * S, output: float = 0.0
 ) -> exits.Verdict:
-    """Confirm an exit and judge it."""
+    """Confirm an exit and judge it. output: what each of its actors has produced."""
     process = state.table[name]
     exits.confirmed(state, process, how)
-    return exits.judged(state, process, how, page(state, exits.suspect(process)), now_ns, output)
+    pages = [page(state, actor) for actor in process.actors]
+    return exits.judged(state, process, how, pages, now_ns, dict.fromkeys(process.actors, (output,)))
 
 
 def follow(state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int = 10 * S) -> list[Action]:
@@ -57,7 +59,7 @@ def follow(state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int =
         ([ActorEvent.stop], KILLED, True),
     ],
 )
-def test_only_a_clean_exit_of_finished_or_draining_actors_is_expected(
+def test_only_a_clean_exit_of_finished_or_late_actors_is_expected(
     events: list[ActorEvent], how: Exit, unexpected: bool
 ) -> None:
     state = running(["a", "b"])
@@ -205,7 +207,7 @@ def test_an_actor_that_never_entered_a_phase_died_in_its_start() -> None:
     state = running(["a", "b"])
     blank = page(state, 0, phase="", since_ns=0)
     exits.confirmed(state, state.table["a"], CRASHED)
-    assert exits.judged(state, state.table["a"], CRASHED, blank, 0).where == "in `start`"
+    assert exits.judged(state, state.table["a"], CRASHED, [blank], 0).where == "in `start`"
 
 
 def test_a_restart_makes_the_run_inexact_but_not_after_its_goal() -> None:
@@ -272,20 +274,156 @@ def test_one_exit_more_than_the_limit_within_the_window_ends_the_run() -> None:
         assert Restart("a", 0.0) in follow(state, "a", TERMINATED, now_ns=second * S)
         come_back(state, "a", second * S)
     actions = follow(state, "a", TERMINATED, now_ns=15 * S)
-    limit = "3 times within 60 s; [supervision] restarts = 2"
+    limit = "3 times in a row without progress between; [supervision] restarts = 2"
     assert not any(isinstance(action, Restart) for action in actions)
     assert (state.end.state, state.end.reason) == ("failed", "a failed")
     assert state.end.error == f"a failed in `step` after 2.0 s: killed by SIGTERM ({limit})"
     assert state.end.report == "crash/1.txt"
 
 
-def test_exits_before_the_window_do_not_count() -> None:
+def test_exits_with_progress_before_the_window_do_not_count() -> None:
     state = running(["a", "b"], restarts=1, window_s=60.0)
     for second in (5, 66, 127, 188):
-        actions = follow(state, "a", now_ns=second * S)
-        assert Restart("a", 0.0) in actions
+        verdict = judge(state, "a", now_ns=second * S, output=second)
+        assert Restart("a", 0.0) in exits.reported(state, verdict, "")
         come_back(state, "a", second * S)
     assert state.table["a"].restarts == 4
+
+
+def test_exits_with_progress_within_the_window_count() -> None:
+    state = running(["a"], restarts=2, window_s=60.0)
+    for second in (5, 10):
+        assert judge(state, "a", TERMINATED, second * S, output=second).refusal is None
+        come_back(state, "a", second * S)
+    verdict = judge(state, "a", TERMINATED, 15 * S, output=15)
+    assert verdict.refusal == "3 times within 60 s; [supervision] restarts = 2"
+    assert verdict.hint == "for failures that happen at random, raise supervision.restarts"
+
+
+def test_a_chain_of_exits_without_progress_ends_the_run_however_long_it_takes() -> None:
+    state = running(["a"], restarts=2, window_s=60.0)
+    for second in (100, 1000):
+        assert judge(state, "a", TERMINATED, second * S).refusal is None
+        come_back(state, "a", second * S)
+    limit = "3 times in a row without progress between; [supervision] restarts = 2"
+    assert judge(state, "a", TERMINATED, 10_000 * S).refusal == limit
+
+
+def test_progress_of_another_actor_of_the_process_does_not_end_a_chain() -> None:
+    state = running({"a": {"process": "both"}, "b": {"process": "both"}}, restarts=1)
+    both = state.table["both"]
+    for number in range(2):
+        failure(state, 1)
+        exits.confirmed(state, both, CRASHED)
+        pages = [page(state, 0), page(state, 1)]
+        refusal = exits.judged(state, both, CRASHED, pages, 9 * number * S, {0: (number,), 1: (7,)}).refusal
+        assert (refusal is None) == (number == 0)
+        come_back(state, "both", S)
+
+
+def test_without_an_exception_the_actor_at_work_is_named() -> None:
+    state = running({"a": {"process": "both"}, "b": {"process": "both"}})
+    both = state.table["both"]
+    waits = page(state, 0, phase="wait", kind=WAIT_IN)
+    assert exits.suspect(both, [waits, page(state, 1)]) == 1
+    assert exits.suspect(both, [page(state, 0, since_ns=9 * S), page(state, 1)]) == 0
+    assert exits.suspect(both, [waits, waits]) == 0
+
+
+# --- a collector: exits within a rollout
+
+
+def collects(state: SupervisorState, rollout: int, changes: int, second: int) -> exits.Verdict:
+    """Return the verdict on an exit in this rollout, after so many phase changes, with the same error each time."""
+    process = state.table["a"]
+    process.failures.append(replace(failure(state, 0), traceback=TRACE))
+    process.failures.pop(0)
+    exits.confirmed(state, process, CRASHED)
+    counters = {ROLLOUT: rollout, ROLLOUT_BEGAN: 1000, ROLLOUT_INCARNATION: process.incarnation}
+    where = page(state, 0, progress=1000 + changes, counters=counters)
+    verdict = exits.judged(state, process, CRASHED, [where], second * S, {0: (rollout,)})
+    if verdict.refusal is None:
+        come_back(state, "a", second * S)
+    return verdict
+
+
+def test_random_crashes_in_different_steps_of_a_rollout_are_not_the_same_error() -> None:
+    state = running(["a"], restarts=5)
+    for second, changes in enumerate((40, 20, 30, 10)):
+        assert collects(state, 3, changes, second).refusal is None
+    assert state.table["a"].chain == 4
+
+
+def test_the_same_error_in_the_same_step_of_the_same_rollout_ends_the_run() -> None:
+    state = running(["a"], restarts=5)
+    assert collects(state, 3, 40, 1).refusal is None
+    assert collects(state, 3, 40, 100).refusal == REPEATED
+
+
+def test_a_number_of_restarts_that_the_user_set_replaces_it() -> None:
+    state = running(["a"], restarts=2)
+    assert collects(state, 3, 40, 1).refusal is None
+    assert collects(state, 3, 40, 2).refusal is None
+    verdict = collects(state, 3, 20, 3)
+    assert verdict.refusal == (
+        "3 times in a row without progress between; [supervision] restarts = 2; "
+        "rollout 3 was not completed in 3 attempts, which came to step 20 at most"
+    )
+    assert "make rollouts shorter: collection.rollout" in verdict.hint
+
+
+def test_a_later_step_than_any_incarnation_reached_is_progress() -> None:
+    state = running(["a"], restarts=2, window_s=0.5)
+    for second, changes in enumerate((40, 20, 42, 41, 44, 2, 46)):
+        assert collects(state, 3, changes, second).refusal is None
+    assert state.table["a"].chain == 1
+    assert collects(state, 4, 2, 9).refusal is None  # the next rollout
+    assert state.table["a"].chain == 1
+
+
+def test_phase_changes_before_the_first_rollout_of_an_incarnation_are_no_step() -> None:
+    state = running(["a"], restarts=1)
+    assert collects(state, 3, 40, 1).refusal is None
+    counters = {ROLLOUT: 3, ROLLOUT_BEGAN: 1000, ROLLOUT_INCARNATION: 0}
+    starts = page(state, 0, progress=1100, counters=counters)
+    assert starts.position is None
+    exits.confirmed(state, state.table["a"], TERMINATED)
+    assert exits.judged(state, state.table["a"], TERMINATED, [starts], 2 * S, {0: (3,)}).refusal is not None
+
+
+# --- exits by a limit
+
+
+def hang(state: SupervisorState, key: str, second: int, output: float = 0.0) -> exits.Verdict:
+    process = state.table["a"]
+    process.kill(f"no progress in `env` for 60 s ({key} = 60) and so was killed")
+    process.limit = key
+    exits.confirmed(state, process, KILLED)
+    verdict = exits.judged(
+        state, process, KILLED, [page(state, 0, since_ns=1, now_ns=60 * S)], second * S, {0: (output,)}
+    )
+    come_back(state, "a", second * S)
+    return verdict
+
+
+def test_hangs_count_within_a_window_as_long_as_the_limit() -> None:
+    """Before, they never did: the window passed while the process hung, and the run was restarted forever."""
+    state = running(["a"], restarts=2, window_s=60.0, phase_limit_s=60.0)
+    assert [hang(state, PHASE_LIMIT, 61 * n, output=n).refusal is None for n in range(1, 4)] == [True, True, False]
+
+
+def test_the_error_of_a_hang_names_the_limit_and_how_to_raise_it() -> None:
+    state = running(["a"], restarts=0)
+    verdict = hang(state, PHASE_LIMIT, 60)
+    assert "supervision.phase_limit_s = 60" in verdict.what
+    assert verdict.hint == "raise supervision.phase_limit_s if this can take longer; its stack is in the report"
+
+
+def test_a_start_that_hangs_twice_ends_the_run_but_a_step_is_tried_again() -> None:
+    for key, refusal in ((START_LIMIT, REPEATED), (PHASE_LIMIT, None)):
+        state = running(["a"])
+        assert hang(state, key, 300).refusal is None
+        assert hang(state, key, 600).refusal == refusal
 
 
 def test_each_short_incarnation_in_a_row_waits_longer() -> None:
@@ -305,7 +443,7 @@ def test_a_short_incarnation_that_made_progress_is_no_crash_loop() -> None:
     state = running(["a"], restarts=99, window_s=1e6)
     delays = []
     for output in (1.0, 1.0, 1.0, 2.0, 3.0, 3.0):
-        verdict = judge(state, "a", TERMINATED, S // 2, (output,))
+        verdict = judge(state, "a", TERMINATED, S // 2, output)
         (restart,) = [a for a in exits.reported(state, verdict, "") if isinstance(a, Restart)]
         delays.append(restart.delay_s)
         come_back(state, "a", S // 2)
@@ -323,7 +461,7 @@ TRACE = 'Traceback\n  File "/x/mine.py", line 7, in step\n    fall()\nValueError
         ({"traceback": TRACE.replace("line 7", "line 8")}, 3.0, 10, False),
         ({"error": "KeyError"}, 3.0, 10, False),
         ({}, 4.0, 10, False),  # progress
-        ({}, 3.0, 70, False),  # beyond the window
+        ({}, 3.0, 70, True),  # however long it takes
     ],
 )
 def test_the_same_error_twice_in_a_row_without_progress_ends_the_run(
@@ -336,7 +474,7 @@ def test_the_same_error_twice_in_a_row_without_progress_ends_the_run(
         process.failures.append(replace(failure(state, 0), **({"traceback": TRACE} | changed)))
         process.failures.pop(0)
         exits.confirmed(state, process, CRASHED)
-        return exits.judged(state, process, CRASHED, page(state, 0), now_s * S, (1.0, output))
+        return exits.judged(state, process, CRASHED, [page(state, 0)], now_s * S, {0: (1.0, output)})
 
     assert fail(5, 3.0).refusal is None
     come_back(state, "a", 5 * S)
@@ -369,7 +507,7 @@ def test_native_code_that_ends_the_process_twice_in_a_row_without_progress_ends_
 
     def exit_with(how: Exit, now_s: int, output: float) -> str | None:
         exits.confirmed(state, state.table["a"], how)
-        return exits.judged(state, state.table["a"], how, page(state, 0), now_s * S, (output,)).refusal
+        return exits.judged(state, state.table["a"], how, [page(state, 0)], now_s * S, {0: (output,)}).refusal
 
     assert exit_with(first, 5, 3.0) is None
     come_back(state, "a", 5 * S)
@@ -383,7 +521,7 @@ def test_native_code_is_not_blamed_for_a_kill_by_the_supervisor_or_in_another_ph
         process.why = why
         exits.confirmed(state, process, SEGV)
         where = replace(page(state, 0), phase=phase)
-        assert exits.judged(state, process, SEGV, where, now_s * S, (1.0,)).refusal is None
+        assert exits.judged(state, process, SEGV, [where], now_s * S, {0: (1.0,)}).refusal is None
         come_back(state, "a", now_s * S)
 
 
@@ -542,7 +680,7 @@ def test_a_start_without_room_is_retried_until_the_limit() -> None:
     assert exits.restart_due(state, a)
     a.begin("memory://a-2", 11 * S)
     actions = exits.not_started(state, a, error, 11 * S)
-    limit = "3 times within 60 s; [supervision] restarts = 2"
+    limit = "3 times in a row without progress between; [supervision] restarts = 2"
     assert texts(actions, "not started") == [f"{error}; {limit}"]
     assert (state.end.reason, state.end.error, state.end.hint) == ("a failed", f"{error} ({limit})", "make room")
 
@@ -551,6 +689,7 @@ def test_the_first_that_failed_is_the_suspect() -> None:
     state = running(SHARED)
     first = failure(state, 3)
     state.table["both"].failures.append(replace(first, actor=2))
-    assert exits.suspect(state.table["both"]) == 3
-    assert exits.suspect(state.table["a"]) == 0
+    pages = [page(state, 2), page(state, 3)]
+    assert exits.suspect(state.table["both"], pages) == 1
+    assert exits.suspect(state.table["a"], [page(state, 0)]) == 0
     assert state.machines[0].state is ActorState.running

@@ -93,7 +93,7 @@ def test_a_start_without_room_is_retried() -> None:
 def test_repeated_starts_without_room_end_the_run() -> None:
     world = World(lives=1, refused=range(1, 99), restarts=3)
     why = "falls-0 cannot be started: no room"
-    limit = "4 times within 60 s; [supervision] restarts = 3"
+    limit = "4 times in a row without progress between; [supervision] restarts = 3"
     assert world.texts("not started") == [why, why, f"{why}; {limit}"]
     assert (world.outcome.state, world.outcome.hint) == ("failed", "make room")
     assert world.outcome.error == f"{why} ({limit})"

@@ -11,9 +11,9 @@ import pytest
 from supervised_world import ADDRESS, Bystander, Restarting, World
 from supervisor_states import S, page, running, starting
 
-from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, ActorStatus
+from hive.runtime.memory.status import BUSY, RUNTIME, START, WAIT_IN, WAIT_OUT, ActorStatus
 from hive.runtime.supervise.actions import Action, Diagnose, Kill
-from hive.runtime.supervise.membership import ProcessRecord
+from hive.runtime.supervise.membership import PHASE_LIMIT, ProcessRecord
 from hive.runtime.supervise.states import ActorEvent, ActorState
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.supervise.supervisor_state import SupervisorState
@@ -67,15 +67,21 @@ def test_a_stopped_process_that_has_exited_is_not_killed() -> None:
 
 def test_an_actor_busy_without_progress_is_stuck_after_the_limit() -> None:
     busy = page(running(SHARED), 1)
-    assert stuck(running(SHARED, phase_limit_s=1.9), "two", busy) == "no progress in `step` for 2 s and so was killed"
+    assert (
+        stuck(running(SHARED, phase_limit_s=1.9), "two", busy)
+        == "no progress in `step` for 2 s (supervision.phase_limit_s = 1.9) and so was killed"
+    )
     assert stuck(running(SHARED, phase_limit_s=2.0), "two", busy) == ""
 
 
 def test_a_process_that_never_opens_its_page_is_stuck_in_its_start() -> None:
-    state = starting(SHARED, phase_limit_s=5.0)
+    state = starting(SHARED, start_limit_s=5.0)
     blank = page(state, 1, phase="", since_ns=0, pid=0, incarnation=0)
     assert stuck(state, "two", blank, now_ns=5 * S) == ""
-    assert stuck(state, "two", blank, now_ns=5 * S + 1) == "no progress in `start` for 5 s and so was killed"
+    assert (
+        stuck(state, "two", blank, now_ns=5 * S + 1)
+        == "no progress in `start` for 5 s (env.start_limit_s = 5) and so was killed"
+    )
 
 
 @pytest.mark.parametrize("change", [{"incarnation": 1}, {"pid": 99}])
@@ -83,11 +89,14 @@ def test_the_page_of_another_incarnation_or_pid_counts_as_unopened(change: dict[
     state = running(SHARED, phase_limit_s=5.0)
     waits = page(state, 1, kind=WAIT_IN)
     assert stuck(state, "two", waits) == ""
-    assert stuck(state, "two", replace(waits, **change)) == "no progress in `step` for 10 s and so was killed"
+    assert (
+        stuck(state, "two", replace(waits, **change))
+        == "no progress in `start` for 10 s (supervision.phase_limit_s = 5) and so was killed"
+    )
 
 
 def test_a_process_that_is_not_forked_yet_is_not_stuck() -> None:
-    state = starting(SHARED, phase_limit_s=5.0)
+    state = starting(SHARED, start_limit_s=5.0)
     state.table["two"].begin("memory://two-1", 0)
     assert stuck(state, "two", page(state, 1, pid=0, since_ns=0)) == ""
 
@@ -107,11 +116,20 @@ def test_an_actor_that_waits_for_others_is_not_stuck(kind: int) -> None:
 
 
 def test_setup_can_be_stuck_but_waiting_for_begin_cannot() -> None:
-    state = starting(SHARED, phase_limit_s=0.0)
+    state = starting(SHARED, start_limit_s=0.0)
     sets_up = page(state, 1, phase="runtime", kind=RUNTIME)
-    assert stuck(state, "two", sets_up) == "no progress in `runtime` for 2 s and so was killed"
+    assert stuck(state, "two", sets_up) == "no progress in `runtime` for 2 s (env.start_limit_s = 0) and so was killed"
     state.machines[1].handle(ActorEvent.ready)
     assert stuck(state, "two", sets_up) == ""
+
+
+def test_where_environments_start_the_limit_is_that_of_starts() -> None:
+    state = running(SHARED, phase_limit_s=1.0, start_limit_s=2.0)
+    starts = page(state, 1, phase=START)
+    assert stuck(state, "two", starts) == ""
+    assert stuck(state, "two", replace(starts, since_ns=7 * S)) == (
+        "no progress in `start` for 3 s (env.start_limit_s = 2) and so was killed"
+    )
 
 
 def test_a_finished_actor_is_not_stuck() -> None:
@@ -147,7 +165,9 @@ def test_a_stuck_process_is_killed_with_its_stack() -> None:
     assert found is not None
     assert kill_stuck(found, "File x") == [Kill("two")]
     two = state.table["two"]
-    assert (two.stack, two.why, two.given_up) == ("File x", "no progress in `step` for 2 s and so was killed", False)
+    assert two.limit == PHASE_LIMIT
+    why = "no progress in `step` for 2 s (supervision.phase_limit_s = 1) and so was killed"
+    assert (two.stack, two.why, two.given_up) == ("File x", why, False)
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -229,10 +249,13 @@ class Leaving(Hanging):
 
 @pytest.mark.parametrize(("table", "stack"), [(Hanging, "File x, in falls-0"), (Deaf, "")])
 def test_a_process_that_hangs_is_killed_and_started_again(table: type[Restarting], stack: str) -> None:
-    world = World(lives=0, table=table, phase_limit_s=5.0)
+    world = World(lives=0, table=table, start_limit_s=5.0)
     assert (world.outcome.state, world.outcome.restarts["falls-0"]) == ("finished", 1)
     (report,) = world.deaths
-    assert (report.error, report.stack) == ("no progress in `start` for 5 s and so was killed", stack)
+    assert (report.error, report.stack) == (
+        "no progress in `start` for 5 s (env.start_limit_s = 5) and so was killed",
+        stack,
+    )
 
 
 def test_a_process_that_exits_while_its_stacks_are_read_is_killed_no_more() -> None:

@@ -1,0 +1,80 @@
+"""Turn the signals that ask a command to end into exceptions, and defer them where a run would be left half made.
+
+It imports little, because `hive up` uses it before it starts the supervisor.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hive.runtime.process.stop_signals import SIGNALS
+
+__all__ = ["Interrupted", "deferred_interrupts", "in_main_thread", "number_of", "raising_interrupts"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that asks a command to end. `exit_code` is the one that shells use for it: 128 + its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        self.exit_code = 128 + number
+
+
+def number_of(interrupt: KeyboardInterrupt) -> int:
+    """Return the signal that raised the exception: SIGINT unless it is known to be another."""
+    return interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT
+
+
+@contextmanager
+def raising_interrupts() -> Iterator[None]:
+    """Raise Interrupted at SIGTERM and SIGHUP inside the context, as Python raises KeyboardInterrupt at Ctrl-C.
+
+    Signals that are ignored stay so: `nohup` does that. Only the main thread receives signals.
+    """
+    if not in_main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted(number)
+
+    usual = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    try:
+        for number in usual:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in usual:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def in_main_thread() -> bool:
+    """Whether this thread receives signals and may set their handlers."""
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Defer signals to the end of the block: they can end a started process only once a variable refers to it.
+
+    Only the main thread receives signals, so this does nothing in others.
+    """
+    if not in_main_thread():
+        yield
+        return
+    held: list[int] = []
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in (number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)):
+        signal.signal(number, lambda number, frame: held.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+    if held:
+        signal.raise_signal(held[0])
