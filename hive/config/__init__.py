@@ -47,6 +47,7 @@ from hive.config.render import render, resolved
 from hive.config.schema import (
     CUSTOM,
     HEAD,
+    START_LIMIT_S,
     CollectionConfig,
     Config,
     Entry,
@@ -71,6 +72,7 @@ __all__ = [
     "HEAD",
     "SCHEDULES",
     "SCHEMES",
+    "START_LIMIT_S",
     "TUNED",
     "A2CConfig",
     "ActorCriticConfig",

@@ -31,6 +31,7 @@ __all__ = [
     "CUSTOM",
     "HEAD",
     "SECTIONS",
+    "START_LIMIT_S",
     "CheckpointConfig",
     "CollectionConfig",
     "Config",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 
-from hive.config import Config, EnvConfig
+from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.envs.actions import ActionSpec
 from hive.envs.make import describe
 from hive.envs.meaning import configured_meaning
@@ -24,7 +25,8 @@ def configured_spec(env: EnvConfig) -> EnvironmentSpec:
 
     In a process that forks others later a child does it; see `hive.envs.reading_spaces`.
     """
-    read = described_by_child if forks() else describe
+    limit_s = START_LIMIT_S if env.start_limit_s is None else env.start_limit_s
+    read = partial(described_by_child, limit_s=limit_s) if forks() else describe
     spec = read(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
     return configured_meaning(spec, env)
 

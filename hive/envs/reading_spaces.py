@@ -46,10 +46,12 @@ def described_by_child(
     preset: str = "none",
     info: Sequence[str] = (),
     rules: int = RULES,
+    *,
+    limit_s: float,
 ) -> EnvironmentSpec:
     """Return what `describe` returns in a child, and import the modules here if that is safe. Raises its errors.
 
-    Raises EnvironmentFailed, too, if the child crashes or is late.
+    limit_s: env.start_limit_s. Raises EnvironmentFailed, too, if the child crashes or takes longer.
     """
     from hive.envs import compiled
 
@@ -60,7 +62,7 @@ def described_by_child(
         described = describe(id, options, kind, wrappers, preset, info, rules)
         return {"spec": to_plain(described), "shareable": shareable, "compared": compiled.COMPARED}
 
-    reply = in_child(read, f"the environment `{id}`")
+    reply = in_child(read, f"the environment `{id}`", limit_s, key="env.start_limit_s")
     if reply["shareable"]:
         import_modules(id, wrappers)
     compiled.COMPARED.update(reply["compared"])

@@ -85,7 +85,7 @@ def record(
     """
     check_video_file(path)
     with preserved_globals():
-        return _record(policy, config, path, episodes, seed, sample, progress)
+        return _record(policy, config, path, episodes, seed, sample, limit_of(config, max_steps), progress)
 
 
 def _record(
@@ -95,14 +95,16 @@ def _record(
     episodes: int,
     seed: int,
     sample: bool,
+    max_steps: int,
     progress: Callable[[int], object],
 ) -> Recording:
     prepare_drawing(window=False)
     rendered = _rendered(policy, config, seed, window=False)
     done: list[Episode] = []
     try:
-        limit = limit_of(config, max_steps)
-        evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample, max_steps=limit)
+        evaluator = evaluator_of(
+            policy, rendered.vector, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps
+        )
         with video_writer(path, rendered.fps) as writer:
             for episode in episodes_of(evaluator, due_of(policy)):
                 for picture in rendered.take():

@@ -18,12 +18,12 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from hive.config import START_LIMIT_S
 from hive.errors import ActorFailed, HiveError
 from hive.runtime.process.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked, NotForked
 from hive.runtime.process.processes import Exit, OnExit, StartLost
 from hive.runtime.process.spawning import OUTPUT, ForkServer, is_supervisor, start_fork_server
 from hive.runtime.process.stacks import read_stacks
-from hive.runtime.process.throwaway import START_LIMIT_S
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.stream import pack, read
@@ -31,9 +31,9 @@ from hive.runtime.wire.stream import pack, read
 __all__ = ["BuildError", "ForkedProcesses", "may_build_again"]
 
 PR_SET_CHILD_SUBREAPER = 36
-# Time limit for importing torch and user modules, from a cold disk, and for the two children that construct the
-# environments of training and of evaluations; theirs is shorter, so that the error names the environment.
-BUILD_LIMIT_S = 120.0 + 2 * START_LIMIT_S
+# Time limit for importing torch and user modules, from a cold disk. Two children construct the environments of training
+# and of evaluations meanwhile; each has env.start_limit_s, and its error names the environment.
+BUILD_LIMIT_S = 120.0
 FORK_LIMIT_S = 10.0  # time limit for a fork, which takes milliseconds
 ATTEMPTS = 5  # attempts to build while the fork server is killed from outside
 CRASH_ATTEMPTS = 2  # attempts to build while it crashes, or is killed for lack of memory
@@ -55,14 +55,22 @@ class BuildError(HiveError):
 class ForkedProcesses:
     """The process table of a run with real processes. Call `build_plan` before `start`.
 
-    `event` logs (kind, text); `server` is the first fork server, if it has already been started.
+    `event` logs (kind, text); `server` is the first fork server, if it has already been started; `start_limit_s` is the
+    time limit for constructing an environment.
     """
 
     restarts = True
     dedicated = True
 
-    def __init__(self, build: Build, event: Callable[[str, str], None], server: ForkServer | None = None) -> None:
+    def __init__(
+        self,
+        build: Build,
+        event: Callable[[str, str], None],
+        server: ForkServer | None = None,
+        start_limit_s: float = START_LIMIT_S,
+    ) -> None:
         self.build = build
+        self.build_limit_s = BUILD_LIMIT_S + 2 * start_limit_s
         self.event = event
         self.on_exit: OnExit = lambda process, incarnation, how: None
         self.pids: dict[str, tuple[int, int]] = {}  # process -> (pid, incarnation) of running processes
@@ -133,7 +141,7 @@ class ForkedProcesses:
         return await self._build(Adopt(tuple(pid for pid, _ in self.pids.values())))
 
     async def _build(self, *before: Message) -> Plan:
-        reply = await self._request(self.build, BUILD_LIMIT_S, *before)
+        reply = await self._request(self.build, self.build_limit_s, *before)
         if isinstance(reply, BuildFailed):
             raise BuildError(reply)
         assert isinstance(reply, Built)

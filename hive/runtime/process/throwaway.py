@@ -32,13 +32,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hive import errors
+from hive.config import START_LIMIT_S
 from hive.errors import HiveError
 from hive.runtime.actor.error_location import named, place_in_dump, signal_name
 from hive.runtime.process.user_exits import leave, raise_on_exit
 
-__all__ = ["START_LIMIT_S", "Holdings", "children", "forks", "in_child", "keep_safe_to_fork", "thread_count"]
+__all__ = ["Holdings", "children", "forks", "in_child", "keep_safe_to_fork", "thread_count"]
 
-START_LIMIT_S = 300.0  # time limit of one child: a simulator may take minutes until it is constructed
 OUTPUT_BYTES = 1_000_000  # maximum bytes of a child's output that are kept as they come; constructors print little
 TAIL_BYTES = 1 << 16  # last bytes of a longer output that are kept too: the stack of a crash is printed last
 CHUNK_BYTES = 1 << 16  # bytes read from a pipe at once, its usual capacity
@@ -106,10 +106,10 @@ class _RemoteTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-def in_child(work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S) -> Any:
+def in_child(work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S, key: str = "") -> Any:
     """Return the result of `work`, which a child computes: plain data for JSON, with lists for tuples.
 
-    what: names the code in errors: "the environment `mine:Env`". Raises the HiveError that `work` raises, with its
+    what: names the code in errors: "the environment `mine:Env`". key: that of the limit in the config. Raises the HiveError that `work` raises, with its
     traceback as the cause, and EnvironmentFailed if the child crashes twice, exits, is late, or raises another error.
     """
     how = ""
@@ -125,7 +125,9 @@ def in_child(work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S)
         at = f" ({place})" if place else ""
         if not ended:
             raise errors.EnvironmentFailed(
-                f"{what} was not constructed within {limit_s:g} s{at}", hint="hive reads its spaces before a run starts"
+                f"{what} was not constructed within {limit_s:g} s{f' ({key})' if key else ''}{at}",
+                hint=f"hive reads its spaces before a run starts; {f'raise {key}' if key else 'it is slow'}, or find "
+                "what its constructor waits for",
             )
         if not os.WIFSIGNALED(child.status):
             raise errors.EnvironmentFailed(

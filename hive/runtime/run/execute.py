@@ -86,7 +86,9 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
     await control.start()
     run.write_facts()
     build = Build(FACTORY, str(run.directory.path), os.getpid(), str(folder), str(run.directory.logs))
-    processes = ForkedProcesses(build, lambda kind, text: run.event(kind, text), server)
+    processes = ForkedProcesses(
+        build, lambda kind, text: run.event(kind, text), server, start_limit_s=run.config.start_limit_s
+    )
     watching = asyncio.ensure_future(run.watch_output())  # from the build on, which makes an environment
 
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
