@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hive.paths import user_path
+
 __all__ = ["COMPLETERS", "add_completion", "complete"]
 
 SHELLS = ("bash", "zsh", "fish")
@@ -70,7 +72,7 @@ def _candidates(prefix: str, action: argparse.Action, parser: argparse.ArgumentP
     completer = COMPLETERS.get((parser.prog.rpartition(" ")[2], key)) or COMPLETERS.get(key)
     if completer is not None:
         return completer(prefix=prefix, **options)
-    if action.type is Path:
+    if action.type in (Path, user_path):
         found: Iterable[str] = FilesCompleter(["toml"] if key == "config" else [])(prefix)
         return found
     return []

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from hive.config import START_LIMIT_S
 from hive.declared import RULES
 from hive.envs import actions, observation, spec
 from hive.envs.make import describe, import_modules
@@ -47,7 +48,7 @@ def described_by_child(
     info: Sequence[str] = (),
     rules: int = RULES,
     *,
-    limit_s: float,
+    limit_s: float = START_LIMIT_S,
 ) -> EnvironmentSpec:
     """Return what `describe` returns in a child, and import the modules here if that is safe. Raises its errors.
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import torch
 
-__all__ = ["own_defaults"]
+__all__ = ["DEVICE", "own_defaults"]
 
 CPU = torch.device("cpu")
+
+DEVICE: ContextVar[torch.device] = ContextVar("device", default=CPU)
+"""Where networks are built; "meta" for a network without memory (hive.networks.sketch)."""
 
 
 @contextlib.contextmanager
@@ -25,8 +29,8 @@ def own_defaults() -> Iterator[None]:
         if dtype != torch.float32:
             torch.set_default_dtype(torch.float32)
             stack.callback(torch.set_default_dtype, dtype)
-        if torch.get_default_device() != CPU:
-            stack.enter_context(CPU)
+        if torch.get_default_device() != (device := DEVICE.get()):
+            stack.enter_context(device)
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         yield

@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from hive.errors import MemoryShort
+from hive.networks.defaults import DEVICE
 from hive.networks.layers import placeholder_weights
 
 __all__ = ["without_memory"]
@@ -39,10 +40,13 @@ def without_memory() -> Iterator[None]:
 
     Raises MemoryShort for a network whose bytes are no 64-bit number.
     """
+    before = DEVICE.set(torch.device("meta"))
     try:
-        with torch.device("meta"), _NoDraws(), placeholder_weights():
+        with _NoDraws(), placeholder_weights():
             yield
     except (RuntimeError, OverflowError, TypeError) as error:
         if "overflow" not in str(error).lower():
             raise
         raise MemoryShort("the network has more parameters than any machine has room for") from None
+    finally:
+        DEVICE.reset(before)

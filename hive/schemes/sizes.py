@@ -184,7 +184,7 @@ def _elements(one: ArraySpec) -> int:
 
 
 def _called(one: ArraySpec) -> str:
-    return f" `{one.name}`" if isinstance(one, ObservationPart) else ""
+    return f" `{one.name}`" if isinstance(one, ObservationPart) and one.path else ""
 
 
 def _space(one: ArraySpec) -> str:

@@ -139,8 +139,8 @@ def test_an_unknown_command_without_a_close_name(place: Place) -> None:
         (["init", "CartPole-v1", "-o"], "argument -o/--output: expected one argument"),
         (["up", "a.toml", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
         (["down", "--set"], "unrecognized arguments: --set"),
-        (["logs", "-n", "many"], "argument -n/--tail: expected a number of lines, got `many`"),
-        (["logs", "-n", "-5"], "argument -n/--tail: expected a number of lines, got `-5`"),
+        (["logs", "-n", "many"], "argument -n/--tail: expected a number of lines from 0 on, got `many`"),
+        (["logs", "-n", "-5"], "argument -n/--tail: expected a number of lines from 0 on, got `-5`"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_a_hint(place: Place, words: list[str], error: str) -> None:

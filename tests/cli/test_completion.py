@@ -15,6 +15,7 @@ import pytest
 from hive.cli import parser
 from hive.cli.completion import COMPLETERS, SHELLS
 from hive.native import source_folder
+from hive.paths import user_path
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -103,7 +104,7 @@ def test_every_argument_has_candidates_or_is_free() -> None:
     for name, command in commands.choices.items():
         for action in command._actions:
             key = action.metavar or action.dest
-            known = action.nargs == 0 or action.choices or action.type is Path or key in COMPLETERS
+            known = action.nargs == 0 or action.choices or action.type in (Path, user_path) or key in COMPLETERS
             assert known or (name, key) in COMPLETERS or key in FREE, f"hive {name}: {key}"
 
 

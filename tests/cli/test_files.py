@@ -268,7 +268,7 @@ def test_check_draws_the_same(place: Place, scheme: str, processes: dict[str, li
     assert {name: actors.split(", ") for name, actors in rows} == processes
     channels = lines[len(processes) : len(processes) + len(plan["channels"])]
     following = [line.split()[0] for line in lines[len(processes) + len(channels) :] if not line.startswith("     ")]
-    assert following[:8] == ["memory:", "slots", "boards", "private", "network:", "on", "optimizer:", "lag:"]
+    assert following[:8] == ["memory:", "slots", "boards", "private", "at", "network:", "on", "optimizer:"]
     matches = [CHANNEL.fullmatch(line) for line in channels]
     assert [m and m.group("source", "arrow", "targets", "carrier", "unit") for m in matches] == [
         (c["source"], ARROWS[c["carrier"]], ", ".join(c["targets"]), c["carrier"], UNITS[c["carrier"]])

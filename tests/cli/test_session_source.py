@@ -23,7 +23,7 @@ ACTORS = """
 AMOUNT = 10
 
 class Counter(Base):
-    numbers = hive.Outlet(Number)
+    numbers = hive.Outlet(Number, optional=True)
     amounts = [half(AMOUNT) for _ in range(2)]
 
     async def run(self) -> None:

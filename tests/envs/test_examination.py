@@ -164,7 +164,7 @@ class Odd(Says):
         return self.result if self.at == 2 else usual
 
 
-NO_REWARD = [None, "1", np.array([1.0]), np.nan, -np.inf, 1j, [1.0], {}, object()]
+NO_REWARD = [None, "1", np.array([1.0]), np.nan, -np.inf, 1j, [1.0], {}, Exception("no number")]
 ODD_RESULTS = [
     *[(GOOD, reward, False, False, {}) for reward in NO_REWARD],
     *[(said, 1.0, False, False, {}) for said in (None, "x", GOOD[:1], np.array([0, np.nan]), {"a": GOOD}, [GOOD, 1])],

@@ -30,7 +30,6 @@ def _only_vectorised() -> Iterator[None]:
     del gymnasium.registry["OnlyVectorised-v0"]
 
 
-@pytest.mark.usefixtures("_only_vectorised")
 class Doubles(Counting):
     """Computes with torch, in float64."""
 
@@ -57,6 +56,7 @@ def test_settings_of_torch_hold_for_the_environments_only(monkeypatch: pytest.Mo
     assert type(make_vector("fake_environments:Counting", {}, 2)) is PythonVector
 
 
+@pytest.mark.usefixtures("_only_vectorised")
 def test_kinds() -> None:
     assert isinstance(make_vector("CartPole-v1", {}, 3), CompiledVector)
     assert isinstance(make_vector("CartPole-v1", {}, 3, "python"), PythonVector)

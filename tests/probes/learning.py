@@ -29,6 +29,7 @@ Floats = NDArray[np.float32]
 # would hide the size of a gradient. Three steps of four environments end in the middle of most episodes, and swapped
 # axes are of different lengths.
 TABLE: Settings = {
+    "env.scale_actions": False,  # closed forms are in the environment's units
     "collection.workers": 0,
     "collection.envs": 4,
     "collection.rollout": 3,

@@ -65,6 +65,12 @@ def test_purposes_keep_their_numbers() -> None:
         "evaluation_forward": 7,
         "evaluation_action": 8,
         "replay": 9,
+        "describing": 10,
+        "building": 11,
+        "resetting": 12,
+        "stepping": 13,
+        "evaluation_building": 14,
+        "evaluation_stepping": 15,
     }
 
 

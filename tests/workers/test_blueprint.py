@@ -18,6 +18,7 @@ from hive.errors import ConfigError, EnvironmentMissing, NetworkError, RecordErr
 from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, ValueHead, aligned_block, build_network
 from hive.networks.configured import load_module
 from hive.networks.network import NetworkPerHead
+from hive.networks.scaled import ScaledActions
 from hive.records import RunDirectory, checkpoint_at, write_checkpoint
 from hive.storage import FINALS, LENGTH, SEQUENCE, Purpose, Rollout, stream_seed
 from hive.workers import Blueprint, Learner
@@ -38,7 +39,7 @@ def weights(blueprint: Blueprint) -> bytes:
     [
         ("discrete", Discrete, Categorical(2)),
         ("multi-discrete", MultiDiscrete, MultiCategorical((2, 3))),
-        ("box", Box, DiagonalGaussian((2,))),
+        ("box", Box, ScaledActions(DiagonalGaussian((2,)), (0.0, 0.0), (10.0, 10.0))),
     ],
 )
 def test_spaces_are_those_of_the_environment(actions: str, kind: type, distribution: Any) -> None:

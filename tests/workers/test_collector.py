@@ -192,13 +192,14 @@ def test_actions_are_those_of_the_noise_of_the_rollout() -> None:
 
 
 def test_actions_of_a_box_are_mean_and_noise_unclipped() -> None:
-    blueprint = blueprint_of(env__options='{actions="box"}')
+    blueprint = blueprint_of(env__options='{actions="box"}')  # with bounds of -10 and 10, the scale of the policy
     arrays = collected(collector_of(blueprint), blueprint, [1])[0]
     noise = stream(1, Purpose.action, 0, 1).standard_normal((STEPS, ENVS, 2), np.float32)
     with torch.no_grad():
         outputs = blueprint.network()(torch.from_numpy(arrays["observations"][:-1].reshape(-1, 3)))[0]
     mean, log_std = np.split(outputs.numpy().reshape(STEPS, ENVS, 4), 2, axis=-1)
-    np.testing.assert_allclose(arrays["actions"], mean + np.exp(log_std) * noise, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(arrays["actions"], 10 * (mean + np.exp(log_std) * noise), rtol=1e-5, atol=1e-5)
+    assert np.abs(arrays["actions"]).max() > 10
 
 
 def test_noise_follows_from_the_number_not_from_the_past() -> None:

@@ -95,6 +95,7 @@ def test_a_gradient_and_the_next_weights_are_those_of_the_oracle(deviation: floa
     config = config_of(
         "small_environments:Drift",
         env__options="{actions='box', truncates=9}",
+        env__scale_actions="false",  # the oracle acts in the units of the environment
         network__separate_networks="true",
         network__action_deviation='"output"',
         network__initial_deviation=deviation,

@@ -109,8 +109,9 @@ class _RemoteTraceback(Exception):
 def in_child(work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S, key: str = "") -> Any:
     """Return the result of `work`, which a child computes: plain data for JSON, with lists for tuples.
 
-    what: names the code in errors: "the environment `mine:Env`". key: that of the limit in the config. Raises the HiveError that `work` raises, with its
-    traceback as the cause, and EnvironmentFailed if the child crashes twice, exits, is late, or raises another error.
+    what: names the code in errors: "the environment `mine:Env`". key: that of the limit in the config. Raises the
+    HiveError that `work` raises, with its traceback as the cause, and EnvironmentFailed if the child crashes twice,
+    exits, is late, or raises another error.
     """
     how = ""
     for _ in range(ATTEMPTS):
