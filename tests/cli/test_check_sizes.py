@@ -68,8 +68,8 @@ def test_the_parts_are_the_whole_and_hosts_have_theirs(place: Place) -> None:
 
 @pytest.mark.parametrize("command", [("init",), ("check", "--env")])
 def test_an_environment_that_needs_terabytes_is_refused_and_named(place: Place, command: tuple[str, ...]) -> None:
-    (place.folder / "large_in_check.py").write_text(LARGE)
-    done = place.hive(*command, "large_in_check:Large")
+    (place.folder / "terabytes_in_check.py").write_text(LARGE)
+    done = place.hive(*command, "terabytes_in_check:Large")
     assert done.code == 3
     assert re.search(r"error: this run needs .* TiB of memory, .* Discrete\(2147483647\)\n\nhint: ", done.err), done.err
     assert not list(place.folder.glob("*.toml"))
