@@ -1,4 +1,4 @@
-"""What a declared space means to a network: the scale of its numbers, and which of its arrays are images.
+"""Gives declared spaces their meaning for a network: the scale of numbers, and which arrays are images.
 
 Bounds decide, not dtypes or sizes. Integers with declared bounds are scaled: `low` becomes 0 and `high` becomes 1.
 Bounds that are the limits of the dtype declare nothing, except 0 to 255 of bytes, which are the usual form of pixels.
@@ -70,7 +70,7 @@ def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[f
     """Return the bounds that integers are scaled by; both empty if no element declares any.
 
     low, high: those of each element, flat. limits: those of the dtype. bytes: whether it is uint8. An element that
-    declares nothing gets 0 and 1, which leave it as it is. One that is constant becomes 0.
+    declares nothing gets 0 and 1, which leave it as it is. A constant element becomes 0.
     """
     least, most = limits
     elements = {

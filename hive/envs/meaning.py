@@ -1,4 +1,4 @@
-"""What the spaces of an environment mean to a network, by the keys of [env], and by the checkpoint of earlier weights.
+"""Gives the spaces of an environment their meaning: by the keys of [env], and by the checkpoint of earlier weights.
 
 `observation_spec` describes spaces by the newest rules of hive.declared. `configured_meaning` applies env.images,
 env.scale_observations, env.scale_actions and env.rules to that. `kept_meaning` takes what a checkpoint says, because

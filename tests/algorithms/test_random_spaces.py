@@ -38,8 +38,8 @@ from hive.networks.normalization import NormalizedNetwork
 from hive.records import write_checkpoint
 
 EXAMPLES, ALL_EXAMPLES = 50, 1000
-EXPORTED = 20  # one example in so many is exported
-MOST_ELEMENTS = 400  # of an observation; more only take longer
+EXPORTED = 20  # examples per exported one
+MOST_ELEMENTS = 400  # maximum elements of an observation
 SEEDS = (0, 1, 2)  # of initial weights: with one, a unit of relu may be off for all that is tried
 
 NAMES = st.one_of(
