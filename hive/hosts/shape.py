@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 from hive.config import Config
+from hive.envs.reading_spaces import to_plain
 from hive.workers import Blueprint
 
 __all__ = ["shape_of", "without_hosts"]
@@ -22,4 +24,7 @@ def shape_of(blueprint: Blueprint) -> str:
     fields = [f"{name}: {kind}" for name, kind in blueprint.rollout_layout.as_data()["fields"].items()]
     flat = blueprint.flat
     parameters = [f"{name}: {list(shape)}" for name, shape in zip(flat.names, flat.shapes, strict=True)]
-    return "\n".join([*fields, *parameters, f"policy: {flat.block_bytes} bytes"])
+    # The meaning of spaces too: a policy that one end scales otherwise would act otherwise.
+    environment = blueprint.environment
+    spaces = f"spaces: {json.dumps(to_plain((environment.observation, environment.action)))}"
+    return "\n".join([*fields, *parameters, spaces, f"policy: {flat.block_bytes} bytes"])
