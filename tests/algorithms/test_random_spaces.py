@@ -207,8 +207,7 @@ def change(one: ArraySpec, part: np.ndarray[Any, Any], index: tuple[int, ...]) -
     """Give an element of a stored part another value that its space may have."""
     if not one.counts:
         least = one.low[0] if one.low and len(one.low) == 1 else 0.0
-        most = one.high[0] if one.high and len(one.high) == 1 else 1.0
-        part[index] = most if part[index] != most else least
+        part[index] = least if part[index] != least else least + 1  # small, because normalisers clip what is far away
         return
     (number,) = index
     if one.numbered:

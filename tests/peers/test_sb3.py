@@ -291,6 +291,7 @@ def test_updates_with_deviations_that_are_outputs(monkeypatch: pytest.MonkeyPatc
         rollout = one_round(trainer, number)
         give_rollout(rollout, model)
         model.train()
-        assert difference(trainer, model) <= CLOSE
+        # The gradient of a mean grows with 1 / deviation, and so do the rounding errors of what cancels in it.
+        assert difference(trainer, model) <= CLOSE / deviation
     last = weights_of(trainer)["branches.0.trunk.4.weight"]
     assert np.abs(last[1] - before["branches.0.trunk.4.weight"][1]).max() > 100 * CLOSE, "the deviation learned nothing"
