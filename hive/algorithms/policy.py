@@ -29,7 +29,7 @@ from hive.algorithms.acting_state import ActingState
 from hive.algorithms.described_actions import action_in, described_action, plain
 from hive.algorithms.given_observations import GivenObservations
 from hive.config import NetworkConfig
-from hive.declared import ABSENT, FIRST, LAST, NO_IMAGE
+from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
 from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
 from hive.envs.meaning import earlier_meaning
 from hive.envs.observation import MaskPart
@@ -56,7 +56,7 @@ from hive.runtime.process.torch_state import hive_torch
 __all__ = ["Policy", "describe_policy", "described_spaces", "load", "policy_of"]
 
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
-CHANNELS = ("", FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
+CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
 REFERENCES = ("module", "policy_head", "value_head")  # keys of [network] that may name user-defined code
 
 
