@@ -37,7 +37,6 @@ from hive.errors import NetworkError, RecordError
 from hive.networks.agents import AGENT_PARTS
 from hive.networks.configured import configured_distribution, copy_arrays, load_module, network_parameters
 from hive.networks.convolutions import has_bfloat16_instructions
-from hive.networks.defaults import own_defaults
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.exploration import EpsilonGreedy, epsilon_greedy
 from hive.networks.flat import FlatParameters, aligned_block
@@ -179,7 +178,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     return policy_of(checkpoint, own_code=own_code)
 
 
-@own_defaults()
+@hive_torch()
 def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = False) -> Policy:
     """Load the policy of an open checkpoint, as `load` does.
 
