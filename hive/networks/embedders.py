@@ -95,12 +95,13 @@ class NumberTable(nn.Module):
     def __init__(self, counts: Sequence[int]) -> None:
         super().__init__()
         self.table = nn.Embedding(sum(counts), table_width(counts))
+        self._elements = len(counts)
         self._first = torch.tensor([0, *accumulate(counts[:-1])])
         self._bytes = torch.tensor([1 << 8 * byte for byte in range(NUMBER_BYTES)])
 
     def forward(self, observations: Tensor) -> Tensor:
         rows = observations.shape[0]
-        given = observations.reshape(rows, -1, len(self._first), NUMBER_BYTES).to(torch.int64)
+        given = observations.reshape(rows, -1, self._elements, NUMBER_BYTES).to(torch.int64)
         numbers = (given * self._bytes).sum(-1) + self._first
         vectors: Tensor = self.table(numbers)
         return vectors.reshape(rows, -1)
