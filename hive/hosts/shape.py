@@ -18,8 +18,15 @@ def without_hosts(config: Config) -> Config:
 
 
 def shape_of(blueprint: Blueprint) -> str:
-    """Return a text that is equal on two machines if their rollouts and policies have the same bytes."""
+    """Return a text that is equal on two machines if their rollouts and policies have the same bytes and meaning."""
     fields = [f"{name}: {kind}" for name, kind in blueprint.rollout_layout.as_data()["fields"].items()]
-    flat = blueprint.flat
+    flat, environment = blueprint.flat, blueprint.environment
     parameters = [f"{name}: {list(shape)}" for name, shape in zip(flat.names, flat.shapes, strict=True)]
-    return "\n".join([*fields, *parameters, f"policy: {flat.block_bytes} bytes"])
+    # Another version of an environment may declare other bounds, by which its collectors would scale.
+    scales = [
+        f"input {number}: {one.low} to {one.high}, channels {one.channels}"
+        for number, one in enumerate(environment.observation.inputs)
+    ]
+    return "\n".join(
+        [*fields, *parameters, *scales, f"action: {environment.action}", f"policy: {flat.block_bytes} bytes"]
+    )
