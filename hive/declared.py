@@ -11,7 +11,8 @@ the last has the channels: the one without which the two others are more alike.
     111 x 8 x 8     first     4 x 84 x 84     first
 
 `hive check` prints the result for each part, and env.images and env.scale_observations replace these rules. Runs of
-hive before these rules have `env.rules = 1`: see `earlier_channels` and `earlier_bounds`.
+hive before these rules have `env.rules = 1`: see `earlier_channels` and `earlier_bounds`. Their stacked frames were
+judged again in the shape of the joined image, so the channels of such an image are EARLIER until its shape is known.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TypeAlias
 
 __all__ = [
     "ABSENT",
+    "EARLIER",
     "FIRST",
     "LAST",
     "NO_IMAGE",
@@ -40,6 +42,9 @@ RULES = 2
 
 FIRST, LAST, ABSENT, NO_IMAGE = "first", "last", "absent", "none"
 """Where an array has the channels of an image: its first axis, its last, no axis (one channel); or it is no image."""
+
+EARLIER = "earlier"
+"""In the place of one of these: what `earlier_channels` returns for the shape that the network sees."""
 
 LARGEST_FLOAT = 3.4028234663852886e38
 """The limit of float32, which some environments give in the place of infinity."""

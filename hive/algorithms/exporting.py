@@ -39,10 +39,10 @@ from hive.algorithms.policy import Policy, policy_of
 from hive.algorithms.policy_graph import PolicyGraph, Port
 from hive.config import load_config
 from hive.errors import HiveError, NetworkError, UsageError
-from hive.networks.defaults import own_defaults
 from hive.records import Checkpoint, RunDirectory, checkpoint_at, held, write_bytes
 from hive.records.export_files import ONNX, check_export_file
 from hive.records.weights import weights_bytes
+from hive.runtime.process.torch_state import hive_torch
 
 __all__ = ["Exported", "export"]
 
@@ -72,7 +72,7 @@ class Exported:
     difference: float | None = None
 
 
-@own_defaults()
+@hive_torch()
 def export(place: str | Path, path: str | Path, which: str = "latest", *, own_code: bool = False) -> Exported:
     """Write the policy of a run or checkpoint to the new file `path`, which ends in .onnx or .safetensors.
 

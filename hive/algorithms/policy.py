@@ -29,7 +29,7 @@ from hive.algorithms.acting_state import ActingState
 from hive.algorithms.described_actions import action_in, described_action, plain
 from hive.algorithms.given_observations import GivenObservations
 from hive.config import NetworkConfig
-from hive.declared import ABSENT, FIRST, LAST, NO_IMAGE
+from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
 from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
 from hive.envs.meaning import earlier_meaning
 from hive.envs.observation import MaskPart
@@ -37,7 +37,6 @@ from hive.errors import NetworkError, RecordError
 from hive.networks.agents import AGENT_PARTS
 from hive.networks.configured import configured_distribution, copy_arrays, load_module, network_parameters
 from hive.networks.convolutions import has_bfloat16_instructions
-from hive.networks.defaults import own_defaults
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.exploration import EpsilonGreedy, epsilon_greedy
 from hive.networks.flat import FlatParameters, aligned_block
@@ -56,7 +55,7 @@ from hive.runtime.process.torch_state import hive_torch
 __all__ = ["Policy", "describe_policy", "described_spaces", "load", "policy_of"]
 
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
-CHANNELS = ("", FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
+CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
 REFERENCES = ("module", "policy_head", "value_head")  # keys of [network] that may name user-defined code
 
 
@@ -179,7 +178,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     return policy_of(checkpoint, own_code=own_code)
 
 
-@own_defaults()
+@hive_torch()
 def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = False) -> Policy:
     """Load the policy of an open checkpoint, as `load` does.
 

@@ -44,6 +44,7 @@ from hive.records.documents import json_text
 from hive.records.regular import open_regular
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
+from hive.runtime.process.free_memory import free_memory
 from hive.runtime.run.control import OtherProtocol
 from hive.runtime.run.folders import check_socket_paths, live_owners, socket_root
 
@@ -154,14 +155,12 @@ def _limits() -> Iterator[Finding]:
 
 
 def _memory() -> Iterator[Finding]:
-    import psutil
-
-    free = psutil.virtual_memory().available / 2**30
-    short = free < MEMORY_GIB
+    free = free_memory()  # also of the control group, as for the check of a run
+    short = free.bytes < MEMORY_GIB * 2**30
     yield Finding(
         WARN if short else OK,
         "memory",
-        f"{free:.1f} GiB free",
+        f"{free} free",
         "stop other programs, or use fewer workers" if short else "",
     )
 

@@ -54,6 +54,8 @@ HARMLESS_KEYS = (
 GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # a finished run needs a new value of one of these
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
 STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
+# Keys of what the spaces mean to weights, which checkpoints keep. With env.rules = 1 they have no effect.
+MEANING_KEYS = ("env.images", "env.scale_observations", "env.scale_actions")
 
 
 def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | None = None) -> RunDirectory:
@@ -81,6 +83,9 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     before = load_config(directory.resolved_file)
     name = f"run.name={json.dumps(before.run.name)}"
     after = load_config(given or directory.resolved_file, [name, *sets]) if given or sets else before
+    if after.env.rules != before.env.rules and after.origin("env.rules") == "default":
+        sets = [*sets, f"env.rules={before.env.rules}"]  # the file says nothing of them
+        after = load_config(given or directory.resolved_file, [name, *sets])
     if after.automatic:
         after = _as_measured(directory, before, after, given, [name, *sets])
     changes, breaking = _change(directory, before, after, exact)
@@ -176,7 +181,8 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
     Raises UsageError for changes that the run's state or `exact` forbids.
     """
     changes = {key: f"{key}: {_shown(before, key)} -> {_shown(after, key)}" for key in before.differences(after)}
-    if bound := [key for key in changes if _is_of(key, STATE_KEYS)]:
+    fixed = (*STATE_KEYS, "env.rules", *(MEANING_KEYS if before.env.rules > 1 else ()))
+    if bound := [key for key in changes if _is_of(key, fixed)]:
         raise UsageError(
             f"{directory.name} cannot continue with another {listed(bound)}: its weights depend on these keys",
             hint="start a new run with `hive up`",

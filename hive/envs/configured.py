@@ -20,12 +20,13 @@ from hive.runtime.process.throwaway import forks
 __all__ = ["check_evaluation", "configured_spec", "configured_vector", "difference", "wrappers_of"]
 
 
-def configured_spec(env: EnvConfig) -> EnvironmentSpec:
+def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`.
 
-    In a process that forks others later a child does it; see `hive.envs.reading_spaces`.
+    In a process that forks others later a child does it; see `hive.envs.reading_spaces`. limit_s: of that child if
+    env.start_limit_s is not set.
     """
-    limit_s = START_LIMIT_S if env.start_limit_s is None else env.start_limit_s
+    limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
     read = partial(described_by_child, limit_s=limit_s) if forks() else describe
     spec = read(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
     return configured_meaning(spec, env)
@@ -49,7 +50,7 @@ def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
     """
     if not config.evaluation.env:
         return
-    found = configured_spec(config.evaluation_env)
+    found = configured_spec(config.evaluation_env, config.start_limit_s)
     pairs = (("observations", training.observation, found.observation), ("actions", training.action, found.action))
     for what, mine, its in pairs:
         if differs := difference(mine, its):

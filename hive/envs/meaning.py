@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from hive.config import EnvConfig
-from hive.declared import ABSENT, FIRST, LAST, NO_IMAGE, earlier_bounds, earlier_channels, is_bound
+from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE, earlier_bounds, earlier_channels, is_bound
 from hive.envs.actions import ActionSpec, Box, Composite
 from hive.envs.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spec import EnvironmentSpec
@@ -39,7 +39,7 @@ def earlier_meaning(observation: ObservationSpec) -> ObservationSpec:
     inputs = []
     for one in observation.inputs:
         low, high = ((), ()) if one.counts else earlier_bounds(one.dtype)
-        inputs.append(replace(one, low=low, high=high, channels=earlier_channels(one.shape, one.dtype)))
+        inputs.append(replace(one, low=low, high=high, channels=EARLIER))
     names = [part.name for part in observation.parts]
     seen = EARLIER_NAME if EARLIER_NAME in names and len(names) > 1 else ""
     return replace(_with_inputs(observation, inputs), seen=seen)
@@ -117,7 +117,8 @@ def _meaning(one: ArraySpec) -> str:
         numbers = "a number" if len(one.counts) == 1 else f"{len(one.counts):,} numbers"
         return f"{numbers} of up to {max(one.counts):,} values, looked up in an embedding table"
     where = {FIRST: "image, channels first", LAST: "image, channels last", ABSENT: "image, one channel", NO_IMAGE: ""}
-    image = f"{where[one.channels]} (env.images)" if one.channels != NO_IMAGE else ""
+    channels = _channels(one)
+    image = f"{where[channels]} (env.images)" if channels != NO_IMAGE else ""
     assert one.low is not None
     assert one.high is not None
     scale = ""
@@ -128,9 +129,13 @@ def _meaning(one: ArraySpec) -> str:
     return "; ".join(filter(None, [image, _unseen(one), scale]))
 
 
+def _channels(one: ArraySpec) -> str:
+    return earlier_channels(one.shape, one.dtype) if one.channels == EARLIER else one.channels
+
+
 def _unseen(one: ArraySpec) -> str:
     """Return how much of an image its convolutions do not reach."""
-    if one.channels == NO_IMAGE:
+    if _channels(one) == NO_IMAGE:
         return ""
     from hive.networks.embedders import unseen
 

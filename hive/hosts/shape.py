@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 from hive.config import Config
-from hive.envs.reading_spaces import to_plain
 from hive.workers import Blueprint
 
 __all__ = ["shape_of", "without_hosts"]
@@ -20,11 +18,15 @@ def without_hosts(config: Config) -> Config:
 
 
 def shape_of(blueprint: Blueprint) -> str:
-    """Return a text that is equal on two machines if their rollouts and policies have the same bytes."""
+    """Return a text that is equal on two machines if their rollouts and policies have the same bytes and meaning."""
     fields = [f"{name}: {kind}" for name, kind in blueprint.rollout_layout.as_data()["fields"].items()]
-    flat = blueprint.flat
+    flat, environment = blueprint.flat, blueprint.environment
     parameters = [f"{name}: {list(shape)}" for name, shape in zip(flat.names, flat.shapes, strict=True)]
-    # The meaning of spaces too: a policy that one end scales otherwise would act otherwise.
-    environment = blueprint.environment
-    spaces = f"spaces: {json.dumps(to_plain((environment.observation, environment.action)))}"
-    return "\n".join([*fields, *parameters, spaces, f"policy: {flat.block_bytes} bytes"])
+    # Another version of an environment may declare other bounds, by which its collectors would scale.
+    scales = [
+        f"input {number}: {one.low} to {one.high}, channels {one.channels}"
+        for number, one in enumerate(environment.observation.inputs)
+    ]
+    return "\n".join(
+        [*fields, *parameters, *scales, f"action: {environment.action}", f"policy: {flat.block_bytes} bytes"]
+    )

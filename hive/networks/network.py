@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
 from hive.networks.convolutions import Convolution, FeatureLayer
-from hive.networks.defaults import own_defaults
 from hive.networks.dense import Dense
 from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
 from hive.networks.flat import FlatParameters
@@ -54,6 +53,7 @@ from hive.networks.recurrent import (
 )
 from hive.networks.spaces import BoundedAction, DiscreteAction, InputSpec, Spaces
 from hive.networks.stacked import StackedNetwork, joined, seen_shape
+from hive.runtime.process.torch_state import hive_torch
 
 __all__ = [
     "Network",
@@ -173,7 +173,7 @@ class NetworkPerHead(nn.Module):
         return tuple([output for branch in branches for output in branch(observations)])
 
 
-@own_defaults()
+@hive_torch()
 def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
     """Builds the network that `parameters` describe, with initial weights drawn from `generator`.
 

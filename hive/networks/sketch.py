@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch.overrides import TorchFunctionMode
 
 from hive.errors import MemoryShort
-from hive.networks.defaults import DEVICE
 from hive.networks.layers import placeholder_weights
+from hive.runtime.process.torch_state import DEVICE
 
 __all__ = ["without_memory"]
 
@@ -40,7 +39,7 @@ def without_memory() -> Iterator[None]:
 
     Raises MemoryShort for a network whose bytes are no 64-bit number.
     """
-    before = DEVICE.set(torch.device("meta"))
+    before = DEVICE.set("meta")
     try:
         with _NoDraws(), placeholder_weights():
             yield

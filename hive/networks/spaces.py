@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from hive.declared import PIXELS, Bounds, channels_of
+from hive.declared import EARLIER, PIXELS, Bounds, channels_of, earlier_channels
 
 __all__ = [
     "ActionSpec",
@@ -70,6 +70,8 @@ def bounds_of(spec: InputSpec) -> Bounds:
 def channels_at(spec: InputSpec) -> str:
     """Return where an input has the channels of an image; NO_IMAGE for any other array."""
     found: str = getattr(spec, "channels", "")
+    if found == EARLIER:
+        return earlier_channels(spec.shape, spec.dtype)
     return found or channels_of(spec.shape, bounds_of(spec))
 
 

@@ -36,7 +36,6 @@ from hive.networks.arrays import (
     refuse_misfits,
 )
 from hive.networks.clipping import clip_gradient
-from hive.networks.defaults import own_defaults
 from hive.networks.embedders import network_inputs
 from hive.networks.flat import FlatParameters, aligned_block, keep_frozen, polyak_frozen
 from hive.networks.head_kinds import make_head
@@ -48,6 +47,7 @@ from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
 from hive.networks.parallel import predict_in_parallel
 from hive.networks.polyak import polyak_step
 from hive.networks.spaces import InputSpec, Spaces
+from hive.runtime.process.torch_state import hive_torch
 
 __all__ = ["TorchArchitecture"]
 
@@ -277,7 +277,7 @@ class TorchArchitecture(Architecture):
     def set_is_training(self, state: bool) -> None:
         self.module.train(state)
 
-    @own_defaults()
+    @hive_torch()
     def _heads_for_outputs(self) -> list[Any]:
         """Returns heads that compute the losses of a user-defined module; their weights, if any, are not used."""
         parameters = self.network_parameters

@@ -10,6 +10,7 @@ changes or a new one.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import importlib
 import inspect
@@ -117,8 +118,11 @@ def _call(config: Config, directory: Path, function: Callable[..., Topology] | N
     return topology
 
 
-def load(directory: str, function: Callable[..., Topology] | None = None) -> Topology:
-    """Build the topology of a run directory from its resolved config. The fork server calls it."""
+def load(directory: str, function: Callable[..., Topology] | None = None, *, allocated: bool = False) -> Topology:
+    """Build the topology of a run directory from its resolved config. The fork server calls it.
+
+    allocated: as for `hive.runtime.topology.building.load`.
+    """
     folder = RunDirectory.open(Path(directory))
     facts = host_facts(folder.path)
     config = load_config(folder.resolved_file)
@@ -127,15 +131,21 @@ def load(directory: str, function: Callable[..., Topology] | None = None) -> Top
         from hive.hosts import part_of  # here, because it imports torch
 
         topology = part_of(topology, blueprint_of(topology), facts)
-    check_memory(topology, config, folder.path, make=True)
+    if not allocated:
+        check_memory(topology, config, folder.path)
+    _make_weights(topology)
     return topology
 
 
-def check_memory(topology: Topology, config: Config, directory: Path, *, make: bool = False) -> None:
-    """Raise MemoryShort if the run needs more memory than is free here, with the cause and ways out.
+def _make_weights(topology: Topology) -> None:
+    """Make the initial weights, once: processes are forked from this one and share them."""
+    if topology.groups and "hive.workers" in sys.modules:
+        with contextlib.suppress(TopologyError):  # a topology without the trainer
+            blueprint_of(topology).flat.made  # noqa: B018
 
-    make: make the initial weights, once for all processes of the run.
-    """
+
+def check_memory(topology: Topology, config: Config, directory: Path) -> None:
+    """Raise MemoryShort if the run needs more memory than is free here, with the cause and ways out."""
     if not topology.groups:
         return  # its plan cannot be made, which is another error
     if "hive.workers" not in sys.modules:  # a topology without the trainer, and without torch, which that imports
@@ -149,5 +159,3 @@ def check_memory(topology: Topology, config: Config, directory: Path, *, make: b
         check_plan(topology.plan())
         return
     check_run(topology, config, directory, blueprint)
-    if make:
-        blueprint.flat.made  # noqa: B018  # processes are forked from this one and share it

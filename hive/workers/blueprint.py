@@ -666,7 +666,7 @@ def environment_of(config: Config) -> EnvironmentSpec:
     """Build the environment of the config, read its spaces and close it. Raises what it raises, and ConfigError."""
     # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
     seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
-    environment = configured_spec(config.env)
+    environment = configured_spec(config.env, config.start_limit_s)
     check_evaluation(config, environment)
     return environment
 

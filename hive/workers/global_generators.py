@@ -7,17 +7,12 @@ the collectors of a run, forks of one process, do not draw the same numbers.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import numpy as np
 import torch
 
 from hive.envs import seed_globals
 from hive.storage import Purpose, stream_seed
 
-__all__ = ["preserved_globals", "seed_all_globals"]
+__all__ = ["seed_all_globals"]
 
 
 def seed_all_globals(seed: int, purpose: Purpose, source: int, sequence: int) -> None:
@@ -25,15 +20,3 @@ def seed_all_globals(seed: int, purpose: Purpose, source: int, sequence: int) ->
     word = stream_seed(seed, purpose, source, sequence)
     torch.default_generator.manual_seed(word)
     seed_globals(word)
-
-
-@contextmanager
-def preserved_globals() -> Iterator[None]:
-    """Restore all three after the block, whose caller is a script that may use them itself."""
-    states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        torch.default_generator.set_state(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        random.setstate(states[2])

@@ -79,7 +79,7 @@ class Facts:
     most_entropy: float | None  # entropy of uniform discrete actions, in nats; None if a part is continuous
     dimensions: int = 0  # number of dimensions of continuous actions
     info: tuple[str, ...] = ()  # env.info
-    log_range: float = 0.0  # mean logarithm of half the width of their bounds; 0 where they are infinite
+    log_range: float = 0.0  # mean logarithm of half the width of their bounds; 0 where they are infinite or -1 and 1
     replays: bool = False  # whether it learns from a replay memory
     pretrained: bool = False  # whether it begins with the weights of another run
     limit_advice: str = ""  # the setting that limits episodes of this environment
@@ -107,8 +107,10 @@ class Facts:
         boxes = [part for part in parts if isinstance(part, Box)]
         if len(boxes) < len(parts) or config.network.action_distribution == "squashed":
             return cls(*given, None, info=info)  # the entropy does not determine a deviation
-        bounds = [pair for box in boxes for pair in zip(box.low, box.high, strict=True)]
-        widths = [0.5 * (high - low) for low, high in bounds]
+        # Entropies are those of the scale in which a policy acts; for the actors of replay algorithms that is -1 to 1.
+        scaled = isinstance(config.algorithm, ReplayConfig)
+        bounds = [(*pair, scaled or box.scaled) for box in boxes for pair in zip(box.low, box.high, strict=True)]
+        widths = [1.0 if is_scaled else 0.5 * (high - low) for low, high, is_scaled in bounds]
         logs = [math.log(width) if 0.0 < width < math.inf else 0.0 for width in widths]
         return cls(*given, None, len(logs), info=config.env.info, log_range=sum(logs) / max(len(logs), 1))
 

@@ -18,9 +18,10 @@ from hive.algorithms import Policy
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, difference
 from hive.errors import UsageError
+from hive.runtime.process.guest import Guest
 from hive.storage import Purpose
 from hive.workers.evaluator import Evaluator
-from hive.workers.global_generators import preserved_globals, seed_all_globals
+from hive.workers.global_generators import seed_all_globals
 from hive.workers.messages import Evaluation, EvaluationDue
 
 __all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined", "limit_of"]
@@ -49,7 +50,7 @@ def evaluate(
     UsageError if the policy's observations or actions are not those of the environment, and EnvironmentFailed.
     """
     env = config.evaluation_env
-    with preserved_globals():
+    with Guest():
         check_spaces(policy, env.id, configured_spec(env))
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
         vector = configured_vector(env, min(envs, episodes))

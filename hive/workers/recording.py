@@ -19,9 +19,10 @@ from hive.config import Config
 from hive.envs.rendering import RenderedEnvironment, prepare_drawing, rendered_environment, rendered_spec
 from hive.envs.window import Window
 from hive.records.videos import check_video_file, video_writer
+from hive.runtime.process.guest import Guest
 from hive.storage import Purpose
 from hive.workers.evaluator import ENDLESS, Evaluator
-from hive.workers.global_generators import preserved_globals, seed_all_globals
+from hive.workers.global_generators import seed_all_globals
 from hive.workers.messages import EvaluationDue
 from hive.workers.playing import check_spaces, due_of, evaluator_of, limit_of
 
@@ -84,7 +85,7 @@ def record(
     if the file cannot be written; then there is no file.
     """
     check_video_file(path)
-    with preserved_globals():
+    with Guest():
         return _record(policy, config, path, episodes, seed, sample, limit_of(config, max_steps), progress)
 
 

@@ -20,7 +20,7 @@ from hive.config import Config
 from hive.errors import ConfigError, MemoryShort
 from hive.networks.flat import aligned_block
 from hive.runtime import Status, free_memory, size_text
-from hive.runtime.process.torch_state import hive_torch
+from hive.runtime.process.guest import Guest
 from hive.storage import samples_in
 from hive.workers.blueprint import Blueprint
 from hive.workers.g_worker import GWorker
@@ -43,8 +43,12 @@ class Trainer:
     Raises what a Blueprint raises, and EnvironmentFailed.
     """
 
-    @hive_torch()
     def __init__(self, config: Config, number: int = 0, incarnation: int = 0, status: Status | None = None) -> None:
+        self._guest = Guest()
+        with self._guest:
+            self._begin(config, number, incarnation, status)
+
+    def _begin(self, config: Config, number: int, incarnation: int, status: Status | None) -> None:
         self.blueprint = blueprint = Blueprint(_alone(config))
         _check_memory(blueprint)
         self.collector = blueprint.collector(number, incarnation, status)
@@ -59,12 +63,15 @@ class Trainer:
         self._rounds = 0
         self.collector.reset()
 
-    @hive_torch()
     def train(self) -> int:
         """Train one round: collect a rollout, and make all updates that the algorithm makes of it.
 
         Returns the environment steps of the rollout. Raises EnvironmentFailed.
         """
+        with self._guest:
+            return self._train()
+
+    def _train(self) -> int:
         replica, number = self.replica, self._rounds
         self.collector.bind(replica.weights)
         self.collector.collect(self._rollout, sequence=number, version=number)

@@ -89,6 +89,10 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "integers": {"observation": observation_spec("", spaces.Discrete(5, start=-1))},
     "several integers": {"observation": observation_spec("", spaces.MultiDiscrete([2, 4, 3]))},
+    "an integer of many values": {"observation": observation_spec("", spaces.Discrete(5000, start=3))},
+    "integers of many values": {
+        "observation": observation_spec("", spaces.Tuple([spaces.MultiDiscrete([3, 2000]), spaces.Box(-1, 1, (2,))]))
+    },
     "a tuple": {"observation": observation_spec("", spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Discrete(3)]))},
     "parts with names of the graph's own": {"observation": observation_spec("", ODD)},
     "parts, normalised, several actions": {

@@ -19,6 +19,7 @@ from canned_status import account, actor, status, warned
 from hive.cli import doctor
 from hive.cli.doctor import BAD, OK, WARN, Finding, machine_findings, run_findings
 from hive.records import write_checkpoint
+from hive.runtime.process.free_memory import FreeMemory
 from hive.runtime.run import control_server, folders
 from hive.runtime.run.folders import make_socket_folder, socket_root
 
@@ -263,3 +264,9 @@ def test_a_quota_is_named_and_so_are_keys_that_exist(
     found = machine("cores")
     assert text in found.text
     assert ("collection.workers = 0" in found.hint) is (quota is not None)
+
+
+def test_memory_is_that_of_the_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "free_memory", lambda: FreeMemory(1 << 30, "/jobs/7"))
+    found = machine("memory")
+    assert (found.level, found.text) == (WARN, "1.00 GiB (limit of the control group /jobs/7) free")

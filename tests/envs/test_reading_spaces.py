@@ -14,13 +14,14 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive.config import EnvConfig
+from hive.config import EnvConfig, load_config
 from hive.envs import compiled, configured, configured_spec, describe
 from hive.envs.actions import action_spec
 from hive.envs.observation import observation_spec
 from hive.envs.reading_spaces import described_by_child, from_plain, to_plain
 from hive.envs.spec import EnvironmentSpec
 from hive.errors import EnvironmentFailed, EnvironmentMissing
+from hive.workers import environment_of
 
 leaf = st.sampled_from(
     [
@@ -62,6 +63,25 @@ def test_what_is_not_plain_is_an_error_that_shows_it() -> None:
 @pytest.mark.parametrize("id", ["CartPole-v1", "fake_environments:Counting"])
 def test_a_child_describes_what_this_process_would(id: str) -> None:
     assert described_by_child(id, {}) == describe(id, {})
+
+
+@pytest.mark.parametrize(
+    ("sets", "limit_s"), [([], 300.0), (["supervision.phase_limit_s=900"], 900.0), (["env.start_limit_s=2"], 2.0)]
+)
+def test_the_limit_of_the_child_is_that_of_a_run(
+    sets: list[str], limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def described(*asked: Any, limit_s: float) -> EnvironmentSpec:
+        limits.append(limit_s)
+        return describe(*asked)
+
+    monkeypatch.setattr(configured, "forks", lambda: True)
+    monkeypatch.setattr(configured, "described_by_child", described)
+    text = '[env]\nid = "CartPole-v1"\n[evaluation]\nenv = { vector = "python" }\n'
+    environment_of(load_config("run.toml", sets, text=text))
+    assert limits == [limit_s, limit_s]
 
 
 def test_the_comparison_of_a_compiled_environment_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ def _deterministic() -> Iterator[None]:
 SETTINGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "set_default_dtype": _double,
     "set_default_device": _elsewhere,
+    "device": lambda: torch.device("meta"),
     "use_deterministic_algorithms": _deterministic,
     "inference_mode": torch.inference_mode,
     "no_grad": torch.no_grad,

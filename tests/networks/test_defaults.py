@@ -11,8 +11,8 @@ from host_settings import SETTINGS
 
 from hive.envs import ActionSpec, Box, Discrete, ObservationSpec
 from hive.networks import HeadParameters, NetworkParameters, Spaces, TorchArchitecture
-from hive.networks.defaults import own_defaults
 from hive.networks.head_kinds import HEADS
+from hive.runtime.process.torch_state import hive_torch
 
 BOX = Box((2,), (-1.0, -1.0), (1.0, 1.0))
 BOXED = ("squashed_policy", "deterministic_policy")
@@ -52,9 +52,10 @@ def test_settings_of_the_host_change_no_bits(name: str) -> None:
             assert trained(name) == usual, setting
 
 
-def test_own_defaults_end_with_their_block() -> None:
-    with SETTINGS["set_default_dtype"](), SETTINGS["set_default_device"](), torch.inference_mode():
-        with own_defaults():
+@pytest.mark.parametrize("device", ["set_default_device", "device"])
+def test_settings_of_hive_end_with_their_block(device: str) -> None:
+    with SETTINGS["set_default_dtype"](), SETTINGS[device](), torch.inference_mode():
+        with hive_torch():
             made = torch.ones(2, requires_grad=True)
             assert (made.dtype, made.device.type, made.is_inference()) == (torch.float32, "cpu", False)
         made = torch.ones(2)

@@ -212,6 +212,15 @@ def test_a_run_that_fits_has_its_weights_before_its_processes(free: None, tmp_pa
     assert "made" in vars(blueprint.flat)
 
 
+def test_a_run_that_has_its_memory_is_not_compared_with_what_is_left(
+    free: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "check_memory", lambda plan: pytest.fail("it was compared"))
+    topology = load(str(run_of(tmp_path).path), allocated=True)
+    (blueprint,) = {group.parameters["blueprint"] for group in topology.groups.values()}
+    assert "made" in vars(blueprint.flat)
+
+
 def test_every_process_counts_its_networks(free: None) -> None:
     """Collectors, gradient workers, evaluators and replicas keep copies outside of shared memory."""
     alone = config("dd-ppo", gradients__workers=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 import torch
 from small_trainer import Arrays, allocate, config_of, same_bytes, weights_of
 
+import hive
+from hive.runtime.process.guest import Guest
 from hive.storage import Rollout
-from hive.workers import Blueprint
-from hive.workers.global_generators import preserved_globals
+from hive.workers import Blueprint, Trainer
 from hive.workers.messages import EvaluationDue
 
 DRAWS = "small_environments:Drawing"
@@ -104,15 +106,38 @@ def test_an_evaluation_follows_from_its_seed_and_turn_whatever_happens_between_i
     assert played[0][1] != played[2][1]
 
 
-def test_a_script_keeps_its_generators() -> None:
-    disturb()
-    expected = []
-    for block in (False, True):
-        np.random.seed(5)  # noqa: NPY002
-        random.seed(5)
-        torch.default_generator.manual_seed(5)
-        if block:
-            with preserved_globals():
-                disturb()
-        expected.append((np.random.rand(), random.random(), torch.rand(()).item()))  # noqa: NPY002
-    assert expected[0] == expected[1]
+def seed_script() -> None:
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    torch.default_generator.manual_seed(5)
+
+
+def draw() -> tuple[float, ...]:
+    return np.random.rand(), random.random(), torch.rand(()).item()  # noqa: NPY002
+
+
+def test_a_script_keeps_its_generators_and_a_guest_its_own() -> None:
+    seed_script()
+    expected = [draw() for _ in range(4)]
+    guest, inside = Guest(), []
+    seed_script()
+    with guest:
+        inside += [draw(), draw()]
+    assert [draw(), draw()] == expected[:2]
+    with guest:
+        inside += [draw(), draw()]
+    assert inside == expected
+    assert [draw(), draw()] == expected[2:]
+
+
+def test_neither_a_trainer_nor_an_inline_run_disturbs_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path))
+    seed_script()
+    expected = draw()
+    seed_script()
+    config = config_of(DRAWS, run__steps=16)
+    trainer = Trainer(config)
+    trainer.train()
+    trainer.close()
+    hive.train(config, inline=True, quiet=True)
+    assert draw() == expected

@@ -380,6 +380,7 @@ def test_metrics_that_a_custom_algorithm_lacks_are_not_judged() -> None:
         (MultiDiscrete((2, 3)), (math.log(6), 0, 0.0)),
         (Box((2,), (-2.0, 0.0), (2.0, 1.0)), (None, 2, (math.log(2.0) + math.log(0.5)) / 2)),
         (Box((2,), (-math.inf, 3.0), (math.inf, 3.0)), (None, 2, 0.0)),
+        (Box((2,), (-2.0, 0.0), (2.0, 1000.0), scaled=True), (None, 2, 0.0)),  # entropies are those of -1 to 1
         (MultiBinary((3,)), (math.log(8), 0, 0.0)),
         (Composite((Discrete(4), MultiDiscrete((2, 3)))), (math.log(24), 0, 0.0)),
         (Composite((Discrete(4), Box((1,), (0.0,), (1.0,)))), (None, 0, 0.0)),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import torch
 
 import hive
 from hive.config import Config, load_config
@@ -41,6 +44,21 @@ def test_a_trainer_makes_the_weights_of_a_run(example: str, sets: list[str]) -> 
     assert hashlib.sha256(weights).hexdigest() == result.weights_sha256
     assert (trainer.env_steps, trainer.updates) == (result.env_steps, result.updates)
     assert trainer.mean_return_100 == pytest.approx(result.mean_return_100)
+    trainer.close()
+
+
+@pytest.mark.parametrize(
+    "context", [lambda: torch.device("meta"), torch.inference_mode], ids=["with torch.device", "inference_mode"]
+)
+def test_settings_of_the_script_change_no_weights(context: Callable[[], AbstractContextManager[object]]) -> None:
+    sets = ["network.backend='torch'"]
+    usual = Trainer(config("cartpole", *sets))
+    usual.train()
+    with context():
+        trainer = Trainer(config("cartpole", *sets))
+        trainer.train()
+    assert trainer.state == usual.state
+    usual.close()
     trainer.close()
 
 

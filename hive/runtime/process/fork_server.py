@@ -67,6 +67,7 @@ class Build(Message):
     supervisor: int  # pid of the supervisor
     socket_folder: str
     log_folder: str
+    allocated: bool = False  # the run has its memory already, so what is free now does not decide whether it fits
 
 
 class Adopt(Message):
@@ -155,7 +156,8 @@ class _Server:
         self.build = request
         try:
             module, _, function = request.factory.partition(":")
-            self.topology = getattr(importlib.import_module(module), function)(request.argument)
+            known = {"allocated": True} if request.allocated else {}
+            self.topology = getattr(importlib.import_module(module), function)(request.argument, **known)
             assert self.topology is not None
             self.plan = self.topology.plan()
             self.watch.check()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import dataclasses
 import os
 import signal
 import subprocess
@@ -102,8 +103,12 @@ class ForkedProcesses:
         async with self.requesting:
             return await self._build_repeatedly()
 
-    async def _build_repeatedly(self) -> Plan:
-        """Build the plan, with a new fork server whenever one fails; the caller holds the lock. Raises as above."""
+    async def _build_repeatedly(self, *, allocated: bool = False) -> Plan:
+        """Build the plan, with a new fork server whenever one fails; the caller holds the lock. Raises as above.
+
+        allocated: as for `Build`.
+        """
+        self.build = dataclasses.replace(self.build, allocated=allocated)
         exits: list[Exit] = []
         self.building = True
         try:
@@ -216,7 +221,7 @@ class ForkedProcesses:
         """Start a fork server if none runs, which also kills processes that the previous one did not report."""
         async with self.requesting:
             if not self._has_server:  # another task may have started one while this one waited for the lock
-                await self._build_repeatedly()
+                await self._build_repeatedly(allocated=True)
 
     # --- ProcessTable
 

@@ -1,7 +1,7 @@
 """Keeps settings of torch apart: those of environments, those of a host script, and those that hive computes with.
 
 `torch.set_default_dtype`, `torch.set_default_device`, `torch.set_grad_enabled` and `torch.set_num_threads` hold for the
-whole process (or thread). hive computes with float32, on the CPU unless a config says otherwise, and with gradients,
+whole process (or thread). hive computes with float32, on the CPU, and with gradients,
 whatever a script has set before it calls hive: `hive_torch`. An environment that sets them when its module is imported
 or in its constructor has them while its code runs, and nowhere else: `environment_torch`.
 
@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["TorchState", "environment_torch", "environments_differ", "hive_torch"]
+__all__ = ["DEVICE", "TorchState", "environment_torch", "environments_differ", "hive_torch"]
+
+DEVICE: ContextVar[str] = ContextVar("device", default="cpu")
+"""Where hive makes tensors; "meta" while it builds a network without memory (hive.networks.sketch)."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +85,27 @@ def environment_torch() -> Iterator[None]:
 def hive_torch(*, whole_run: bool = False) -> Iterator[None]:
     """Compute with hive's settings, whatever those of the caller are, and restore the caller's.
 
-    Threads are left alone: a `Blueprint` sets those of a run, and a loaded policy computes with the caller's. After a
-    whole run the caller's number of threads is restored, too.
+    New tensors are float32, on DEVICE and trainable, also inside of torch.inference_mode and of `with torch.device`.
+    The default dtype belongs to the whole process, and other threads see it change. Threads are left alone: a
+    `Blueprint` sets those of a run, and a loaded policy computes with the caller's. After a whole run the caller's
+    number of threads is restored, too.
     """
     callers = TorchState.now()
     if callers is None:
         yield
         return
     torch = sys.modules["torch"]
-    replace(callers, dtype=torch.float32, device=torch.device("cpu"), gradients=True).restore()
+    hives = replace(callers, dtype=torch.float32, device=torch.device(DEVICE.get()), gradients=True)
     try:
-        yield
+        with ExitStack() as stack:
+            if torch.is_inference_mode_enabled():
+                stack.enter_context(torch.inference_mode(False))
+            replace(hives, device=callers.device).restore()
+            if callers.device != hives.device:  # by a context, which also holds inside of `with torch.device`
+                stack.enter_context(hives.device)
+            try:
+                yield
+            finally:  # here too, because contexts must be left in the order in which they were entered
+                replace(hives, threads=torch.get_num_threads()).restore()
     finally:
         (callers if whole_run else replace(callers, threads=torch.get_num_threads())).restore()

@@ -27,11 +27,11 @@ from hive.records.crash import write_failure
 from hive.runtime.actor.error_location import describe
 from hive.runtime.process.fork_server import Build
 from hive.runtime.process.forked import BuildError, ForkedProcesses
+from hive.runtime.process.guest import Guest
 from hive.runtime.process.limits import check_limits
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
 from hive.runtime.process.spawning import ForkServer
 from hive.runtime.process.stop_signals import REASONS
-from hive.runtime.process.torch_state import hive_torch
 from hive.runtime.run.control import control_path
 from hive.runtime.run.control_server import ControlServer
 from hive.runtime.run.live_run import LiveRun
@@ -192,7 +192,7 @@ def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None
     loop = runner.get_loop()
 
     def call() -> Outcome:
-        with runner, hive_torch(whole_run=True):
+        with runner, Guest(whole_run=True):
             return runner.run(_inline(run, function))
 
     try:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from hive.clock import Clock, RealClock
+from hive.runtime.process.guest import Guest
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
 from hive.runtime.run.outside_loop import outside_any_loop
 from hive.runtime.supervise.membership import Settings
@@ -63,6 +64,7 @@ class InlineRun:
         self._supervision: asyncio.Task[Outcome] | None = None
         self._work: asyncio.Task[Any] | None = None
         self._closed = False
+        self._guest = Guest()
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Let the actors work until the condition holds; it is checked once per iteration of the event loop.
@@ -109,7 +111,7 @@ class InlineRun:
             self.memory.close()
 
     def _end(self, reason: str) -> None:
-        with self.runner:
+        with self._guest, self.runner:
             if self._supervision is not None and not self._supervision.done():
                 self.supervisor.request(reason)
                 self.runner.run(self._cancellable(self._drain(self._supervision)))
@@ -121,7 +123,11 @@ class InlineRun:
     def _run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self._closed:
             raise RuntimeError("this run has been stopped")
-        return outside_any_loop(lambda: self.runner.run(self._cancellable(work())), self._cancel)
+        return outside_any_loop(lambda: self._as_guest(work), self._cancel)
+
+    def _as_guest(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        with self._guest:
+            return self.runner.run(self._cancellable(work()))
 
     async def _cancellable(self, work: Coroutine[Any, Any, Result]) -> Result:
         self._work = asyncio.current_task()

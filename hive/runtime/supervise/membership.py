@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hive.config import START_LIMIT_S
 from hive.runtime.memory.status import BUSY, RUNTIME, START, ActorStatus
 from hive.runtime.process.processes import Exit
 from hive.runtime.supervise.actions import Kill
@@ -49,7 +50,7 @@ class Settings:
     window_s: float = 60.0
     phase_limit_s: float = 60.0
     drain_s: float = 30.0
-    start_limit_s: float = 300.0
+    start_limit_s: float = START_LIMIT_S
     goal_steps: int | None = None
     goal_score: float | None = None
 

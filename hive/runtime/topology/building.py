@@ -32,13 +32,15 @@ HEAD_CALLER = "hive.networks.head_kinds._own_head"
 MODULE_IMPORTER = "hive.networks.configured.load_module"
 
 
-def load(directory: str, function: Callable[..., Topology] | None = None) -> Topology:
+def load(directory: str, function: Callable[..., Topology] | None = None, *, allocated: bool = False) -> Topology:
     """Build the topology of a run directory, with `function` if given, else with what the config names.
+
+    allocated: the run has its memory already, and is not compared with what is free.
 
     Raises HiveError. An exception raised outside of hive also writes a crash report into the directory.
     """
     try:
-        topology: Topology = _schemes().load(directory, function)
+        topology: Topology = _schemes().load(directory, function, allocated=allocated)
         return topology
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         if is_interrupt(error):

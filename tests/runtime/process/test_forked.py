@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from hive.runtime.process.forked import ATTEMPTS, may_build_again
 from hive.runtime.process.processes import Exit
+from hive.runtime.process.spawning import OUTPUT
 
 KILLED, CRASHED, STARVED = Exit(signal=signal.SIGKILL), Exit(signal=signal.SIGSEGV), Exit(signal=9, note="no memory")
 
@@ -64,3 +66,50 @@ def test_what_environments_leave_in_sessions_of_their_own_is_killed_at_the_end()
         check=True,
     )
     assert done.stdout == "killed processes that actors had started and left running: 4\n\n"
+
+
+FACTORY = """
+from hive.runtime.actor.actor import Actor
+from hive.runtime.topology.topology import Topology
+
+class Idle(Actor):
+    async def run(self): ...
+
+def make(argument, allocated=False):
+    print(f"allocated: {allocated}", flush=True)
+    topology = Topology()
+    topology.add(Idle)
+    return topology
+"""
+RENEWED = """
+import asyncio, os, signal, sys
+from hive.runtime.process.fork_server import Build
+from hive.runtime.process.forked import ForkedProcesses
+
+async def main():
+    build = Build("factory:make", "", os.getpid(), "", sys.argv[1])
+    processes = ForkedProcesses(build, lambda kind, text: None)
+    await processes.build_plan()
+    killed = processes.server.pid
+    os.kill(killed, signal.SIGKILL)
+    while processes.server.pid == killed or processes.requesting.locked():
+        await asyncio.sleep(0.001)
+    await processes.build_plan()
+    await processes.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_fork_server_that_is_replaced_does_not_compare_the_run_with_the_memory_that_it_has_left(
+    tmp_path: Path,
+) -> None:
+    """Only a plan whose memory is allocated next must fit what is free."""
+    (tmp_path / "factory.py").write_text(FACTORY)
+    subprocess.run([sys.executable, "-P", "-c", RENEWED, str(tmp_path)], cwd=tmp_path, timeout=30, check=True)
+    lines = (tmp_path / OUTPUT).read_text().splitlines()
+    assert [line for line in lines if line.startswith("allocated")] == [
+        "allocated: False",
+        "allocated: True",
+        "allocated: False",
+    ]
