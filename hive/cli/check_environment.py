@@ -158,11 +158,12 @@ def _played(done: Examination, spec: EnvironmentSpec) -> dict[str, str]:
 
 def _compiled(env: EnvConfig, spec: EnvironmentSpec) -> dict[str, str]:
     """Return the line about the cost of a compiled environment, which a run steps many at once; none for others."""
-    from hive.envs import StepRow, configured_vector
-    from hive.envs.compiled_vector import CompiledVector
+    from hive.envs import StepRow, make_compiled, wrappers_of
 
-    vector = configured_vector(env, VECTOR)
-    if not isinstance(vector, CompiledVector):
+    if env.preset != "none" or wrappers_of(env):
+        return {}
+    vector = make_compiled(env.id, env.options, VECTOR, env.vector, env.info)
+    if vector is None:  # another kind is never built so often: each of a simulator's may take seconds and gigabytes
         return {}
     row = StepRow.allocate(spec.observation, VECTOR)
     vector.reset(range(VECTOR), row.observations)
@@ -224,7 +225,7 @@ def _use(config: Config, origin: str, spec: EnvironmentSpec) -> dict[str, str]:
     parameters = sum(parameter.numel() for parameter in network.parameters())
     observation = prod(spec.observation.shape) * NUMBER_BYTES[spec.observation.dtype]
     plain = load_config("run.toml", [f"env.id={json.dumps(config.env.id)}", f"run.scheme={config.run.scheme}"], text="")
-    differing = [name for name in config.differences(plain) if name.partition(".")[0] not in ("run", "env")]
+    differing = [name for name in config.differences(plain) if not name.startswith("run.")]
     changed = ", ".join(f"{name} = {toml_text(config.value(name))}" for name in differing)
     heads = " and ".join(head if isinstance(head, str) else head.name for head in blueprint.heads)
     layout = blueprint.rollout_layout

@@ -317,3 +317,19 @@ def test_the_memory_of_the_policy_is_one_line() -> None:
         [f"memory: one gru of 8 cells for the policy and one for the value; {flow}"],
         [f"memory: one gru of 8 cells; {flow}"],
     ]
+
+
+COUNTS_ITSELF = CARELESS.replace(
+    "    def reset(",
+    """    def __init__(self):
+        with open("built.txt", "a") as file:
+            file.write("x")
+
+    def reset(""",
+)
+
+
+def test_an_environment_is_built_a_few_times(place: Place) -> None:
+    (place.folder / "counted_in_check.py").write_text(COUNTS_ITSELF)
+    assert place.hive("check", "--env", "counted_in_check:Env").code == 0
+    assert len((place.folder / "built.txt").read_text()) <= 6  # simulators take seconds and memory for each
