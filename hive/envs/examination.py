@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Examination", "examine", "statistics_text", "vector_of_one"]
 
+LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
+
 
 @dataclass
 class Examination:
@@ -44,6 +46,7 @@ class Examination:
     """
 
     steps: int = 0
+    hurried: bool = False  # the time was up before all steps were made
     observations: int = 0  # those of steps and resets, where single environments are stepped
     episodes: int = 0
     problems: dict[str, int] = field(default_factory=dict)
@@ -73,9 +76,14 @@ class Examination:
                 "ports, may remain"
             )
         if self.failure is None and not self.episodes and (self.declared_limit or 0) <= self.steps:
+            seen = f"{self.steps:,} steps of random actions"
+            if self.hurried:
+                seen += ", all that there was time for; if none ever does, there is no return"
+            else:
+                seen += ", and without an end there is no return"
             found.append(
-                f"`{id}`: no episode ended in {self.steps:,} steps of random actions, and without an end there is no "
-                f"return; let `step` return terminated or truncated, or limit episodes: {self.limit_advice}"
+                f"`{id}`: no episode ended in {seen}; let `step` return terminated or truncated, or limit episodes: "
+                f"{self.limit_advice}"
             )
         return found
 
@@ -105,6 +113,8 @@ def examine(
     limit_s: float,
 ) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
+
+    If no episode has ended by then and no limit is declared, play up to LONGER times as many, to see one end.
 
     kind, info: as for `make_vector`. The environment is seeded with 0, the actions are independent of it. Raises the
     errors of `make_vector`. An error of the environment is part of the result.
@@ -156,7 +166,10 @@ def _play(vector: NativeVector | PythonVector, done: Examination, steps: int, en
     draw = RandomActions(vector.action, vector.observation.mask, seed=0)
     vector.reset([0], row.observations)
     done.resets += 1
-    while done.steps < steps and time.monotonic() < end_s:
+    while done.steps < steps or (done.steps < LONGER * steps and not done.episodes and done.declared_limit is None):
+        if time.monotonic() >= end_s:
+            done.hurried = True
+            break
         row.finals.count = 0
         actions, before, resets_s = draw(row.observations), time.perf_counter(), done.reset_s
         vector.step(actions, row)
@@ -250,9 +263,13 @@ def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
 
 def _outside(space: Box, values: np.ndarray[Any, Any], at: tuple[int, ...]) -> str:
     """Return the sentence of an observation that is outside of its bounds at the index `at`."""
+    low, high = f"{space.low[at]:g}", f"{space.high[at]:g}"
+    value = f"{values[at]:g}"
+    if value in (low, high):  # it differs in later digits
+        value = str(values[at])
     return (
-        f"observations are outside of their space: observation{_index(at)} was {values[at]:g}, expected "
-        f"{space.low[at]:g} to {space.high[at]:g}; correct observation_space, which wrappers and other trainers rely on"
+        f"observations are outside of their space: observation{_index(at)} was {value}, expected {low} to {high}; "
+        "correct observation_space, which wrappers and other trainers rely on"
     )
 
 

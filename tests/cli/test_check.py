@@ -127,13 +127,13 @@ def test_what_an_environment_does_carelessly_is_a_warning(place: Place) -> None:
     done = place.hive("check", path, "-s", "run.seed=2")
     assert (done.code, done.err) == (0, "")
     *_, played, kind, bounds, endless, following = done.out.splitlines()
-    assert played == "random actions in `careless_in_check:Env`: 1,000 steps, 0 episodes ended"
-    assert kind.startswith("warning: `careless_in_check:Env`: 1,001 of 1,001 observations are of type list, ")
+    assert played == "random actions in `careless_in_check:Env`: 10,000 steps, 0 episodes ended"
+    assert kind.startswith("warning: `careless_in_check:Env`: 10,001 of 10,001 observations are of type list, ")
     assert "observation[1] was 2, expected -1 to 1; " in bounds
-    assert "no episode ended in 1,000 steps of random actions" in endless
+    assert "no episode ended in 10,000 steps of random actions" in endless
     assert following == f"next: hive up {path} -s run.seed=2"
     found = json.loads(place.hive("check", path, "--json").out)["environment"]
-    assert (found["steps"], found["episodes"], len(found["warnings"])) == (1_000, 0, 3)
+    assert (found["steps"], found["episodes"], len(found["warnings"])) == (10_000, 0, 3)
 
 
 def test_an_environment_is_examined_without_a_config(place: Place) -> None:
@@ -333,3 +333,50 @@ def test_an_environment_is_built_a_few_times(place: Place) -> None:
     (place.folder / "counted_in_check.py").write_text(COUNTS_ITSELF)
     assert place.hive("check", "--env", "counted_in_check:Env").code == 0
     assert len((place.folder / "built.txt").read_text()) <= 6  # simulators take seconds and memory for each
+
+
+PRINTS = BREAKS_LATER.replace("np.array([1.0])", "1.0").replace(
+    "super().reset(seed=seed)", 'super().reset(seed=seed)\n        print("reset")'
+)
+
+
+@pytest.mark.parametrize("command", [["check"], ["check", "--env", "prints_in_check:Env"]])
+def test_what_an_environment_prints_is_not_in_the_json(place: Place, command: list[str]) -> None:
+    (place.folder / "prints_in_check.py").write_text(PRINTS)
+    config = place.config('[env]\nid = "prints_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
+    done = place.hive(*command, *([config] if len(command) == 1 else []), "--json")
+    assert json.loads(done.out)
+    assert "reset\n" in done.err
+
+
+DEAD_END = """
+import gymnasium, numpy as np
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Dict(
+        {"seen": gymnasium.spaces.Box(-1, 1, (2,)), "action_mask": gymnasium.spaces.MultiBinary(3)}
+    )
+    action_space = gymnasium.spaces.Discrete(3)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.look(), {}
+
+    def look(self):
+        return {"seen": np.zeros(2, np.float32), "action_mask": np.full(3, self.steps % 7 != 5, np.int8)}
+
+    def step(self, action):
+        self.steps += 1
+        return self.look(), 1.0, False, self.steps % 9 == 0, {}
+"""
+
+
+def test_an_environment_is_examined_with_the_settings_that_init_chooses(place: Place) -> None:
+    (place.folder / "dead_end_in_check.py").write_text(DEAD_END)
+    done = place.hive("check", "--env", "dead_end_in_check:Env")
+    assert done.code == 1
+    assert "of which a mask forbids some" in done.out
+    assert 'env.action_mask = "action_mask"' in done.out
+    assert "returned an action mask that allows no action (env 0, step 5 of this collector)" in done.err
+    assert "hint: end the episode where nothing is left to do (terminated), or " in done.err

@@ -67,6 +67,7 @@ def test_a_careful_environment_has_no_warnings(monkeypatch: pytest.MonkeyPatch) 
             "observations are outside of their space: observation[1] was 1.5, expected -1 to 1; correct observation_s",
         ),
         (np.array([-2.0, 1.5], np.float32), "observations are outside of their space: observation[0] was -2, "),
+        (np.array([0.0, 1.0000001], np.float32), "observations are outside of their space: observation[1] was 1.00000"),
     ],
 )
 def test_observations_that_were_not_intended(monkeypatch: pytest.MonkeyPatch, said: Any, warning: str) -> None:
@@ -89,10 +90,19 @@ def test_each_kind_is_one_warning_with_its_first_case(monkeypatch: pytest.Monkey
     assert "observation[1] was 2, " in found
 
 
-@pytest.mark.parametrize(("truncates", "warned"), [(0, True), (10, False), (11, True)])
-def test_an_environment_without_an_end(monkeypatch: pytest.MonkeyPatch, truncates: int, warned: bool) -> None:
-    found = examined(monkeypatch, Says(GOOD, truncates=truncates)).warnings("mine:Env")
-    assert any("no episode ended in 10 steps of random actions" in text for text in found) is warned
+@pytest.mark.parametrize(("truncates", "steps", "warned"), [(0, 100, True), (10, 10, False), (99, 99, False)])
+def test_an_environment_without_an_end(
+    monkeypatch: pytest.MonkeyPatch, truncates: int, steps: int, warned: bool
+) -> None:
+    """An end is awaited for ten times the steps, because episodes of thousands of steps are usual."""
+    done = examined(monkeypatch, Says(GOOD, truncates=truncates))
+    assert done.steps == steps
+    assert any("no episode ended in 100 steps of" in text for text in done.warnings("mine:Env")) is warned
+
+
+def test_an_end_that_there_was_no_time_for_is_said_to_be_unknown() -> None:
+    (text,) = Examination(steps=3, hurried=True, limit_advice="limit them").warnings("mine:Env")
+    assert "in 3 steps of random actions, all that there was time for; if none ever does, " in text
 
 
 @pytest.mark.parametrize(("limit", "warned"), [(10, True), (11, False)])
