@@ -264,6 +264,8 @@ def _progress_line(name: str, what: str, before: int = 0) -> Iterator[Callable[[
             return
         shown_s = now_s
         still = f", and none more for {now_s - begun_s:.0f} s" if now_s - begun_s >= 1.0 else ""
+        if now_s - begun_s >= STALLED_S:  # the most likely action of a policy may change nothing, for ever
+            still += " (--max-steps cuts episodes, --sample plays as in training)"
         line = f"{printable(name)}: {before + done} {what}{still}"
         if live:
             obeyed(sys.stderr).write(f"\r\x1b[K{line}")
