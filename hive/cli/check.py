@@ -144,7 +144,7 @@ def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         sets += [*NO_VIDEOS, *NO_HOSTS, *(NO_WARMUP if config.replay_shape else ())]
         round_steps = config.collectors * config.collection.envs * config.collection.rollout
         tried = _run_trial(options.config, sets, STEPS if options.round_trip is None else ROUNDS * round_steps)
-    examined = None if tried is None or lags is None else _examine(config)
+    examined = None if tried is None or lags is None else _examine(config, topology)
     unrecorded = _why_not_recorded(config)
     if options.json:
         lag = {"lag": None if lags is None else lag_data(lags)}
@@ -236,18 +236,21 @@ def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, c
     return data
 
 
-def _examine(config: Config) -> Examination:
+def _examine(config: Config, topology: Topology) -> Examination:
     """Play one environment of the config with random actions."""
     from hive.envs import examine, wrappers_of
+    from hive.schemes import blueprint_of
 
     env = config.env
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
         asked = env.id, env.options, wrappers_of(env), env.preset
-        return examine(*asked, kind=env.vector, info=env.info, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
+        done = examine(*asked, kind=env.vector, info=env.info, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
     finally:
         limit.cancel()
+    done.begun_anew = blueprint_of(topology).steps_between_barriers
+    return done
 
 
 def _why_not_recorded(config: Config) -> str:

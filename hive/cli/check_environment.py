@@ -26,6 +26,7 @@ from hive.printable import printable
 
 if TYPE_CHECKING:  # imports Gymnasium
     from hive.envs import EnvironmentSpec, Examination
+    from hive.workers import Blueprint
 
 __all__ = ["check_environment", "frames_text"]
 
@@ -94,6 +95,8 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     asked = env.id, env.options, wrappers_of(env), env.preset
     done = examine(*asked, kind=env.vector, info=env.info, steps=STEPS, limit_s=LIMIT_S)
     facts |= _played(done, spec)
+    blueprint = _blueprint(config)
+    done.begun_anew = blueprint.steps_between_barriers
     normalizes = config.replay_shape is None
     warnings = done.warnings(env.id, normalizes=normalizes) + _reward_warnings(done, config, origin)
     if done.failure is None:
@@ -103,7 +106,7 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
         warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
     if spec.frame_skip > 1:
         facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
-    return facts | _use(config, origin, spec), warnings, done.failure
+    return facts | _use(blueprint, origin, spec), warnings, done.failure
 
 
 def frames_text(skip: int, steps: int) -> str:
@@ -221,15 +224,20 @@ def _clips(options: Mapping[str, Any]) -> bool:
     return bool(options.get("clip_rewards", True))
 
 
-def _use(config: Config, origin: str, spec: EnvironmentSpec) -> dict[str, str]:
-    """Return the lines about what hive does with the environment: settings, storage and network."""
+def _blueprint(config: Config) -> Blueprint:
+    """Return the blueprint of a run with this config. Raises MemoryShort if that needs too much memory."""
     from hive.schemes.sizes import check_settings
     from hive.workers import Blueprint
 
     # Nothing but the first weights depends on these, and their files need not exist here.
-    config = dataclasses.replace(config, run=dataclasses.replace(config.run, init_from=None))
-    blueprint, collection = Blueprint(config), config.collection
-    check_settings(config, blueprint.environment)
+    blueprint = Blueprint(dataclasses.replace(config, run=dataclasses.replace(config.run, init_from=None)))
+    check_settings(blueprint.config, blueprint.environment)
+    return blueprint
+
+
+def _use(blueprint: Blueprint, origin: str, spec: EnvironmentSpec) -> dict[str, str]:
+    """Return the lines about what hive does with the environment: settings, storage and network."""
+    config, collection = blueprint.config, blueprint.config.collection
     network = blueprint.sketch
     kinds = [type(module).__name__ for module in network.modules()]
     layers = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in LAYERS.items() if kind in kinds)

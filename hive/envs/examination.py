@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Examination", "examine", "statistics_text", "vector_of_one"]
 
+SEVERAL = 10  # least episodes between two times at which a run begins all anew
 LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
 
 
@@ -55,6 +56,7 @@ class Examination:
     declared_limit: int | None = None  # max_episode_steps
     limit_advice: str = ""  # how to limit episodes
     frame_skip: int = 1  # frames per step
+    begun_anew: int = 0  # steps after which a run begins all episodes anew, at scheduled checkpoints; 0: it does not
     rewards: list[float] = field(default_factory=list)  # of each step
     returns: list[float] = field(default_factory=list)  # of each episode that ended
     lengths: list[int] = field(default_factory=list)  # of each episode that ended, in steps
@@ -74,6 +76,13 @@ class Examination:
             found.append(
                 f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "
                 "ports, may remain"
+            )
+        longest = max(self.declared_limit or 0, *self.lengths, 0)
+        if self.begun_anew and longest > self.begun_anew:
+            found.append(
+                f"`{id}`: episodes of up to {longest:,} steps are never finished, because environments begin anew at "
+                f"the checkpoints of checkpoint.every, here after {self.begun_anew:,} steps of each; make it "
+                f"{-(-SEVERAL * longest // self.begun_anew)} times as large"
             )
         if self.failure is None and not self.episodes and (self.declared_limit or 0) <= self.steps:
             seen = f"{self.steps:,} steps of random actions"

@@ -15,6 +15,7 @@ import pytest
 from hive.cli import check
 from hive.cli.check import memory_lines
 from hive.config import load_config
+from hive.envs import examination
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -121,19 +122,20 @@ def test_errors_in_the_first_steps_are_found(place: Place) -> None:
     assert not place.runs.exists()
 
 
-def test_what_an_environment_does_carelessly_is_a_warning(place: Place) -> None:
+def test_what_an_environment_does_carelessly_is_a_warning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "LONGER", 1)  # there is time for these steps on any machine
     (place.folder / "careless_in_check.py").write_text(CARELESS)
     path = place.config('[env]\nid = "careless_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
     done = place.hive("check", path, "-s", "run.seed=2")
     assert (done.code, done.err) == (0, "")
     *_, played, kind, bounds, endless, following = done.out.splitlines()
-    assert played == "random actions in `careless_in_check:Env`: 10,000 steps, 0 episodes ended"
-    assert kind.startswith("warning: `careless_in_check:Env`: 10,001 of 10,001 observations are of type list, ")
+    assert played == "random actions in `careless_in_check:Env`: 1,000 steps, 0 episodes ended"
+    assert kind.startswith("warning: `careless_in_check:Env`: 1,001 of 1,001 observations are of type list, ")
     assert "observation[1] was 2, expected -1 to 1; " in bounds
-    assert "no episode ended in 10,000 steps of random actions" in endless
+    assert "no episode ended in 1,000 steps of random actions" in endless
     assert following == f"next: hive up {path} -s run.seed=2"
     found = json.loads(place.hive("check", path, "--json").out)["environment"]
-    assert (found["steps"], found["episodes"], len(found["warnings"])) == (10_000, 0, 3)
+    assert (found["steps"], found["episodes"], len(found["warnings"])) == (1_000, 0, 3)
 
 
 def test_an_environment_is_examined_without_a_config(place: Place) -> None:
@@ -380,3 +382,24 @@ def test_an_environment_is_examined_with_the_settings_that_init_chooses(place: P
     assert 'env.action_mask = "action_mask"' in done.out
     assert "returned an action mask that allows no action (env 0, step 5 of this collector)" in done.err
     assert "hint: end the episode where nothing is left to do (terminated), or " in done.err
+
+
+LONG = CARELESS.replace("False, False, {}", "False, self.ended(), {}").replace(
+    "    def step(",
+    "    steps = 0\n\n    def ended(self):\n        self.steps += 1\n        return self.steps % 500 == 0\n\n"
+    "    def step(",
+)
+
+
+def test_episodes_longer_than_the_time_between_checkpoints_are_a_warning(place: Place) -> None:
+    (place.folder / "long_in_check.py").write_text(LONG)
+    config = place.config(
+        '[run]\nscheme = "ppo"\n[env]\nid = "long_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n'
+        "[algorithm]\nepochs = 4\nminibatches = 2\n[checkpoint]\nevery = { updates = 80 }\n"
+    )
+    said = (
+        "episodes of up to 500 steps are never finished, because environments begin anew at the checkpoints of checkpo"
+    )
+    for command in (["check", config], ["check", config, "--env", "long_in_check:Env"]):
+        assert said in place.hive(*command).out
+    assert said not in place.hive("check", "--env", "long_in_check:Env").out  # `hive init` chooses rare ones

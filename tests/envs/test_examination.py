@@ -290,3 +290,11 @@ def test_running_statistics_are_named_with_their_key(
     assert texts[0].endswith(f"; leave it out and set {key}")
     (other,) = [text for text in done.warnings("mine:Env", normalizes=False) if "running mean" in text]
     assert "network." not in other
+
+
+@pytest.mark.parametrize(("every", "limit", "warned"), [(896, 1_000, True), (896, 896, False), (0, 1_000, False)])
+def test_episodes_that_checkpoints_cut_are_found(every: int, limit: int, warned: bool) -> None:
+    found = Examination(steps=10, episodes=1, lengths=[700], declared_limit=limit, begun_anew=every).warnings("mine:E")
+    assert len(found) == warned
+    if found:
+        assert "here after 896 steps of each; make it 12 times as large" in found[0]
