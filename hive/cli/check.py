@@ -30,6 +30,7 @@ from hive.cli.arguments import add_config_file, add_json, add_overrides, add_top
 from hive.cli.check_environment import check_environment, frames_text
 from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
+from hive.cli.json_output import environments_to_stderr
 from hive.cli.lag import hidden_line, host_lines, lag_data, lag_lines, lags_of
 from hive.cli.new_run import new_run
 from hive.cli.sizes import size_lines, sizes_of
@@ -92,12 +93,21 @@ def add_check(commands: Any) -> None:
 
 def run_check(options: argparse.Namespace) -> int:
     """Run `hive check`; return the exit code. Raises HiveError for every problem that it finds."""
+    if options.env is not None:
+        return check_environment(options)
+    with environments_to_stderr(options.json):
+        code, data = _check(options)
+    if data:
+        print(json.dumps(data, indent=2))
+    return code
+
+
+def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Check a config; return the exit code and what `--json` prints. Without `--json` print it, and return no data."""
     # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
     from hive.runtime.topology.building import build
     from hive.schemes import check_memory
 
-    if options.env is not None:
-        return check_environment(options)
     if options.config is None and options.topology is None:
         raise UsageError(
             "no config given", hint="hive check CONFIG, hive check --env ID, or hive check --topology FILE.py"
@@ -134,35 +144,34 @@ def run_check(options: argparse.Namespace) -> int:
         sets += [*NO_VIDEOS, *NO_HOSTS, *(NO_WARMUP if config.replay_shape else ())]
         round_steps = config.collectors * config.collection.envs * config.collection.rollout
         tried = _run_trial(options.config, sets, STEPS if options.round_trip is None else ROUNDS * round_steps)
-    examined = None if tried is None or lags is None else _examine(config)
+    examined = None if tried is None or lags is None else _examine(config, topology)
     unrecorded = _why_not_recorded(config)
     if options.json:
         lag = {"lag": None if lags is None else lag_data(lags)}
         videos = {"evaluation.videos": unrecorded} if unrecorded else {}
         data = _as_data(plan) | {"memory": asdict(sizes), "inexact": [*config.inexact, *plan.inexact]}
-        print(json.dumps(data | lag | _trial_data(tried, examined, config) | videos, indent=2))
-        return 0 if examined is None or examined.failure is None else examined.failure.exit_code
+        code = 0 if examined is None or examined.failure is None else examined.failure.exit_code
+        return code, data | lag | _trial_data(tried, examined, config) | videos
     if unrecorded:
         print(f"warning: evaluation.videos: {unrecorded}")
     if tried is not None and options.round_trip is not None:
         print(hidden_line(config, options.round_trip / 1e3, tried["updates"], tried["train_s"]))
     if tried is not None:
         _print_trial(tried, examined, options, config)
-    return 0
+    return 0, {}
 
 
-def _tune(config: Config, options: argparse.Namespace) -> int:
+def _tune(config: Config, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Measure the config; print rates, the choice, its reasons and the keys to write into the config."""
     found = tune(config, config.automatic or TUNABLE, print_to_stderr, lossy=True)
     if options.json:
         data = {"costs": asdict(found.costs), "keys": found.choice.values, "reasons": found.choice.reasons}
         rates = [{"steps_per_s": rate.steps_per_s, **asdict(rate.placement)} for rate in found.rates]
         trials = [{**asdict(trial.placement), "steps_per_s": trial.steps_per_s} for trial in found.trials]
-        print(json.dumps(data | {"predicted": rates, "tried": trials}, indent=2))
-        return 0
+        return 0, data | {"predicted": rates, "tried": trials}
     print("\n".join([*table_lines(found), "", textwrap.fill(found.choice.reasons, REASON_WIDTH), ""]))
     print("\n".join(toml_lines(found.choice.values) or ["nothing to change: the config has the fastest placement"]))
-    return 0
+    return 0, {}
 
 
 def meaning_lines(topology: Topology) -> list[str]:
@@ -227,18 +236,21 @@ def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, c
     return data
 
 
-def _examine(config: Config) -> Examination:
+def _examine(config: Config, topology: Topology) -> Examination:
     """Play one environment of the config with random actions."""
     from hive.envs import examine, wrappers_of
+    from hive.schemes import blueprint_of
 
     env = config.env
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
         asked = env.id, env.options, wrappers_of(env), env.preset
-        return examine(*asked, kind=env.vector, info=env.info, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
+        done = examine(*asked, kind=env.vector, info=env.info, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
     finally:
         limit.cancel()
+    done.begun_anew = blueprint_of(topology).steps_between_barriers
+    return done
 
 
 def _why_not_recorded(config: Config) -> str:

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hive.cli.json_output import environments_to_stderr
 from hive.config import Config, EnvConfig, load_config, reasoned, tuned
 from hive.config.values import toml_text
+from hive.errors import EnvironmentFailed
 from hive.printable import printable
 
 if TYPE_CHECKING:  # imports Gymnasium
     from hive.envs import EnvironmentSpec, Examination
+    from hive.workers import Blueprint
 
 __all__ = ["check_environment", "frames_text"]
 
@@ -47,6 +50,28 @@ NUMBER_BYTES = {"float32": 4, "uint8": 1}
 
 def check_environment(options: argparse.Namespace) -> int:
     """Print the report; return the exit code. Raises HiveError for an environment that hive cannot use."""
+    with environments_to_stderr(options.json):
+        facts, warnings, failure = _report(options)
+    if options.json:
+        error = {} if failure is None else {"error": str(failure), "hint": failure.hint}
+        print(json.dumps({"environment": options.env, "facts": facts, "warnings": warnings, **error}, indent=2))
+        return 0 if failure is None else failure.exit_code
+    print(f"environment `{printable(options.env)}`")
+    width = max(map(len, facts)) + 2
+    for name, text in facts.items():
+        print(f"  {name:<{width}}{printable(text)}")
+    for warning in warnings:
+        print(f"warning: {printable(warning)}")
+    if failure is not None:  # what would end a run
+        raise failure
+    if options.config or not options.set:  # `hive init` takes no overrides
+        following = ["hive", "check", str(options.config)] if options.config else ["hive", "init", options.env]
+        print(f"next: {shlex.join(following)}")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], EnvironmentFailed | None]:
+    """Return the lines about the environment, name -> text, the warnings, and what would end a run."""
     from hive.envs import (
         configured_spec,
         examine,
@@ -61,12 +86,17 @@ def check_environment(options: argparse.Namespace) -> int:
         wrappers = json.dumps(needed_wrappers(options.env))
         sets[:0] = [f"env.preset={preset_for(options.env)}", f"env.wrappers={wrappers}"]  # as `hive init` sets them
     given = load_config(options.config or "run.toml", sets, text=None if options.config else "")
-    env, spec = given.env, configured_spec(given.env)
+    spec = configured_spec(given.env)
     config, origin = (given, str(options.config)) if options.config else _chosen(spec, options.env, sets)
+    env = config.env
+    if env.action_mask != given.env.action_mask:  # chosen by the spaces, and a run of `hive init`'s config has it
+        spec = configured_spec(env)
     facts: dict[str, Any] = _spaces(spec)
     asked = env.id, env.options, wrappers_of(env), env.preset
     done = examine(*asked, kind=env.vector, info=env.info, steps=STEPS, limit_s=LIMIT_S)
     facts |= _played(done, spec)
+    blueprint = _blueprint(config)
+    done.begun_anew = blueprint.steps_between_barriers
     normalizes = config.replay_shape is None
     warnings = done.warnings(env.id, normalizes=normalizes) + _reward_warnings(done, config, origin)
     if done.failure is None:
@@ -76,23 +106,7 @@ def check_environment(options: argparse.Namespace) -> int:
         warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
     if spec.frame_skip > 1:
         facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
-    facts |= _use(config, origin, spec)
-    if options.json:
-        error = {} if done.failure is None else {"error": str(done.failure), "hint": done.failure.hint}
-        print(json.dumps({"environment": env.id, "facts": facts, "warnings": warnings, **error}, indent=2))
-        return 0 if done.failure is None else done.failure.exit_code
-    print(f"environment `{printable(env.id)}`")
-    width = max(map(len, facts)) + 2
-    for name, text in facts.items():
-        print(f"  {name:<{width}}{printable(text)}")
-    for warning in warnings:
-        print(f"warning: {printable(warning)}")
-    if done.failure is not None:  # what would end a run
-        raise done.failure
-    if options.config or not options.set:  # `hive init` takes no overrides
-        following = ["hive", "check", str(options.config)] if options.config else ["hive", "init", options.env]
-        print(f"next: {shlex.join(following)}")
-    return 0
+    return facts | _use(blueprint, origin, spec), warnings, done.failure
 
 
 def frames_text(skip: int, steps: int) -> str:
@@ -143,11 +157,11 @@ def _played(done: Examination, spec: EnvironmentSpec) -> dict[str, str]:
     """Return the lines about rewards, episodes and costs; none if no step was made."""
     if not done.steps:
         return {}
-    rewards = np.array(done.rewards)
+    rewards = np.array(done.rewards) + 0.0  # -0.0 becomes 0.0
     low, high = rewards.min(), rewards.max()
     size = f"always {low:g}" if low == high else f"{low:g} to {high:g}, mean {rewards.mean():.3g}"
     zero = float((rewards == 0).mean())
-    text = size + (f"; {zero:.0%} are 0" if 0 < zero < 1 else "")
+    text = size + (f"; {zero:.{0 if 0.01 <= zero <= 0.99 else 1}%} are 0" if 0 < zero < 1 else "")
     lines = {"rewards": f"{text} ({done.steps:,} steps of random actions)", "episodes": _episodes(done)}
     if spec.max_episode_steps is not None:
         lines["episodes"] += f"; limited to {spec.max_episode_steps:,} steps"
@@ -158,11 +172,12 @@ def _played(done: Examination, spec: EnvironmentSpec) -> dict[str, str]:
 
 def _compiled(env: EnvConfig, spec: EnvironmentSpec) -> dict[str, str]:
     """Return the line about the cost of a compiled environment, which a run steps many at once; none for others."""
-    from hive.envs import StepRow, configured_vector
-    from hive.envs.compiled_vector import CompiledVector
+    from hive.envs import StepRow, make_compiled, wrappers_of
 
-    vector = configured_vector(env, VECTOR)
-    if not isinstance(vector, CompiledVector):
+    if env.preset != "none" or wrappers_of(env):
+        return {}
+    vector = make_compiled(env.id, env.options, VECTOR, env.vector, env.info)
+    if vector is None:  # another kind is never built so often: each of a simulator's may take seconds and gigabytes
         return {}
     row = StepRow.allocate(spec.observation, VECTOR)
     vector.reset(range(VECTOR), row.observations)
@@ -209,22 +224,27 @@ def _clips(options: Mapping[str, Any]) -> bool:
     return bool(options.get("clip_rewards", True))
 
 
-def _use(config: Config, origin: str, spec: EnvironmentSpec) -> dict[str, str]:
-    """Return the lines about what hive does with the environment: settings, storage and network."""
+def _blueprint(config: Config) -> Blueprint:
+    """Return the blueprint of a run with this config. Raises MemoryShort if that needs too much memory."""
     from hive.schemes.sizes import check_settings
     from hive.workers import Blueprint
 
     # Nothing but the first weights depends on these, and their files need not exist here.
-    config = dataclasses.replace(config, run=dataclasses.replace(config.run, init_from=None))
-    blueprint, collection = Blueprint(config), config.collection
-    check_settings(config, blueprint.environment)
+    blueprint = Blueprint(dataclasses.replace(config, run=dataclasses.replace(config.run, init_from=None)))
+    check_settings(blueprint.config, blueprint.environment)
+    return blueprint
+
+
+def _use(blueprint: Blueprint, origin: str, spec: EnvironmentSpec) -> dict[str, str]:
+    """Return the lines about what hive does with the environment: settings, storage and network."""
+    config, collection = blueprint.config, blueprint.config.collection
     network = blueprint.sketch
     kinds = [type(module).__name__ for module in network.modules()]
     layers = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in LAYERS.items() if kind in kinds)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     observation = prod(spec.observation.shape) * NUMBER_BYTES[spec.observation.dtype]
     plain = load_config("run.toml", [f"env.id={json.dumps(config.env.id)}", f"run.scheme={config.run.scheme}"], text="")
-    differing = [name for name in config.differences(plain) if name.partition(".")[0] not in ("run", "env")]
+    differing = [name for name in config.differences(plain) if not name.startswith("run.")]
     changed = ", ".join(f"{name} = {toml_text(config.value(name))}" for name in differing)
     heads = " and ".join(head if isinstance(head, str) else head.name for head in blueprint.heads)
     layout = blueprint.rollout_layout

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_json, add_overrides, add_runs, add_which, whole_number
 from hive.cli.control import print_to_stderr
+from hive.cli.json_output import environments_to_stderr
 from hive.cli.select_run import chosen_run
 from hive.cli.suggest import listed
 from hive.cli.tables import print_table
@@ -112,12 +113,13 @@ def run_eval(options: argparse.Namespace) -> int:
     runs = [chosen_run(text) for text in options.runs or [None]]
     chosen = [(run, checkpoint) for run in runs for checkpoint in held_checkpoints(run, options.which)]
     _check_video(options, len(chosen))
-    found = [(run, checkpoint, _play(run, checkpoint, options, seeds)) for run, checkpoint in chosen]
     video = None
-    if options.video is not None:
-        ((run, checkpoint),) = chosen
-        episodes = options.video_episodes or VIDEO_EPISODES
-        video = recorded(run, checkpoint, options.video, options, episodes=episodes, seed=seeds[0])
+    with environments_to_stderr(options.json):
+        found = [(run, checkpoint, _play(run, checkpoint, options, seeds)) for run, checkpoint in chosen]
+        if options.video is not None:
+            ((run, checkpoint),) = chosen
+            episodes = options.video_episodes or VIDEO_EPISODES
+            video = recorded(run, checkpoint, options.video, options, episodes=episodes, seed=seeds[0])
     if options.json:
         print(json.dumps([_as_data(*one, options, seeds, video) for one in found], indent=2))
         return 0
@@ -262,6 +264,8 @@ def _progress_line(name: str, what: str, before: int = 0) -> Iterator[Callable[[
             return
         shown_s = now_s
         still = f", and none more for {now_s - begun_s:.0f} s" if now_s - begun_s >= 1.0 else ""
+        if now_s - begun_s >= STALLED_S:  # the most likely action of a policy may change nothing, for ever
+            still += " (--max-steps cuts episodes, --sample plays as in training)"
         line = f"{printable(name)}: {before + done} {what}{still}"
         if live:
             obeyed(sys.stderr).write(f"\r\x1b[K{line}")

@@ -472,7 +472,7 @@ class CheckpointConfig:
 
     every: Mapping[str, Any] = key(
         {"updates": 2000},
-        "how often: { updates = N }, or { seconds = N } in asynchronous runs; {}: only at the end",
+        "how often; environments begin anew: { updates = N }, { seconds = N } if asynchronous; {}: at the end",
         accepts=_is_schedule_or_clock,
         expected="{ updates = N }, { seconds = N }, or {} for none",
     )

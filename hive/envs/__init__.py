@@ -16,7 +16,7 @@ from hive.envs.actions import (
 from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
 from hive.envs.examination import Examination, examine, statistics_text
-from hive.envs.make import describe, limit_advice, make_environment, preset_for, takes_native
+from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for, takes_native
 from hive.envs.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
@@ -55,6 +55,7 @@ __all__ = [
     "examine",
     "include_folder",
     "limit_advice",
+    "make_compiled",
     "make_environment",
     "make_vector",
     "needed_wrappers",

@@ -19,6 +19,9 @@ from hive.envs.spec import EnvironmentSpec
 __all__ = ["described", "settings_by_spaces"]
 
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
+ROLLOUT, EPOCHS, MINIBATCHES = 128, 10, 32  # of rounds for vectors
+RARE_ROUNDS = 100  # least rounds between two checkpoints: 12,800 steps of each environment
+EPISODES = 10  # least episodes of each environment in between, if their limit is known
 NORMALIZING = ("network.normalize_observations", "network.normalize_rewards")
 
 
@@ -39,7 +42,7 @@ def settings_by_spaces(
         return []
     settings = _mask(spec, info_has_mask)
     if scheme == "ppo":
-        settings += _image_rounds() if _is_image(spec) else _vector_rounds()
+        settings += _image_rounds() if _is_image(spec) else [*_vector_rounds(), _rare_checkpoints(spec)]
     algorithm = ALGORITHMS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
     if _is_continuous(spec.action) and issubclass(algorithm, ActorCriticConfig):
         reason = "the deviation of continuous actions explores without it"
@@ -120,10 +123,17 @@ def _is_image(spec: EnvironmentSpec) -> bool:
 def _vector_rounds() -> list[Setting]:
     return [
         Setting("collection.envs", 16, "environments side by side"),
-        Setting("collection.rollout", 128, "16 x 128 = 2,048 steps a round: less noisy gradients"),
-        Setting("algorithm.epochs", 10, "times that each step is learned from"),
-        Setting("algorithm.minibatches", 32, "updates per epoch, each from 64 steps"),
+        Setting("collection.rollout", ROLLOUT, "16 x 128 = 2,048 steps a round: less noisy gradients"),
+        Setting("algorithm.epochs", EPOCHS, "times that each step is learned from"),
+        Setting("algorithm.minibatches", MINIBATCHES, "updates per epoch, each from 64 steps"),
     ]
+
+
+def _rare_checkpoints(spec: EnvironmentSpec) -> Setting:
+    """Return checkpoints that are so rare that environments, which begin anew there, end many episodes in between."""
+    rounds = max(RARE_ROUNDS, EPISODES * (spec.max_episode_steps or 0) // ROLLOUT)
+    reason = f"{rounds:,} rounds; environments begin anew there, so episodes need fewer than {rounds * ROLLOUT:,} steps"
+    return Setting("checkpoint.every", {"updates": rounds * EPOCHS * MINIBATCHES}, reason)
 
 
 def _image_rounds() -> list[Setting]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.envs.observation import ArraySpec, MaskPart, ObservationPart, ObservationSpec
+from hive.envs.observation import NO_ACTION, ArraySpec, MaskPart, ObservationPart, ObservationSpec
 from hive.envs.rows import FinalObservations
 from hive.errors import EnvironmentFailed
 from hive.printable import printable
@@ -39,6 +39,10 @@ OLD_RESULT = (
 )
 ONE_REWARD = "return float(reward) from step"
 SEVERAL_REWARDS = "combine its parts into one number, for example in a custom wrapper (env.wrappers)"
+SOME_ACTION = (
+    "end the episode where nothing is left to do (terminated), or allow an action that does nothing; a custom wrapper "
+    "can do either (env.wrappers), and without env.action_mask all actions are allowed"
+)
 NO_SEED = "define `def reset(self, *, seed=None, options=None)` and begin it with `super().reset(seed=seed)`"
 SHOWN_LENGTH = 60  # maximum characters of a reward in an error
 
@@ -141,7 +145,8 @@ class Checks:
         """Write one observation into `_one`, or raise EnvironmentFailed for it."""
         if not store(self._spec, [observation], self._one):
             what, not_finite = fault_of(self._spec, observation)
-            raise self.violation(what, index, not_finite=not_finite)
+            hint = SOME_ACTION if what.startswith(NO_ACTION) else ""
+            raise self.violation(what, index, not_finite=not_finite, hint=hint)
 
 
 def store(spec: ObservationSpec, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> bool:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Examination", "examine", "statistics_text", "vector_of_one"]
 
+SEVERAL = 10  # least episodes between two times at which a run begins all anew
+LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
+
 
 @dataclass
 class Examination:
@@ -44,6 +47,7 @@ class Examination:
     """
 
     steps: int = 0
+    hurried: bool = False  # the time was up before all steps were made
     observations: int = 0  # those of steps and resets, where single environments are stepped
     episodes: int = 0
     problems: dict[str, int] = field(default_factory=dict)
@@ -52,6 +56,7 @@ class Examination:
     declared_limit: int | None = None  # max_episode_steps
     limit_advice: str = ""  # how to limit episodes
     frame_skip: int = 1  # frames per step
+    begun_anew: int = 0  # steps after which a run begins all episodes anew, at scheduled checkpoints; 0: it does not
     rewards: list[float] = field(default_factory=list)  # of each step
     returns: list[float] = field(default_factory=list)  # of each episode that ended
     lengths: list[int] = field(default_factory=list)  # of each episode that ended, in steps
@@ -72,10 +77,22 @@ class Examination:
                 f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "
                 "ports, may remain"
             )
-        if self.failure is None and not self.episodes and (self.declared_limit or 0) <= self.steps:
+        longest = max(self.declared_limit or 0, *self.lengths, 0)
+        if self.begun_anew and longest > self.begun_anew:
             found.append(
-                f"`{id}`: no episode ended in {self.steps:,} steps of random actions, and without an end there is no "
-                f"return; let `step` return terminated or truncated, or limit episodes: {self.limit_advice}"
+                f"`{id}`: episodes of up to {longest:,} steps are never finished, because environments begin anew at "
+                f"the checkpoints of checkpoint.every, here after {self.begun_anew:,} steps of each; make it "
+                f"{-(-SEVERAL * longest // self.begun_anew)} times as large"
+            )
+        if self.failure is None and not self.episodes and (self.declared_limit or 0) <= self.steps:
+            seen = f"{self.steps:,} steps of random actions"
+            if self.hurried:
+                seen += ", all that there was time for; if none ever does, there is no return"
+            else:
+                seen += ", and without an end there is no return"
+            found.append(
+                f"`{id}`: no episode ended in {seen}; let `step` return terminated or truncated, or limit episodes: "
+                f"{self.limit_advice}"
             )
         return found
 
@@ -105,6 +122,8 @@ def examine(
     limit_s: float,
 ) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
+
+    If no episode has ended by then and no limit is declared, play up to LONGER times as many, to see one end.
 
     kind, info: as for `make_vector`. The environment is seeded with 0, the actions are independent of it. Raises the
     errors of `make_vector`. An error of the environment is part of the result.
@@ -156,7 +175,10 @@ def _play(vector: NativeVector | PythonVector, done: Examination, steps: int, en
     draw = RandomActions(vector.action, vector.observation.mask, seed=0)
     vector.reset([0], row.observations)
     done.resets += 1
-    while done.steps < steps and time.monotonic() < end_s:
+    while done.steps < steps or (done.steps < LONGER * steps and not done.episodes and done.declared_limit is None):
+        if time.monotonic() >= end_s:
+            done.hurried = True
+            break
         row.finals.count = 0
         actions, before, resets_s = draw(row.observations), time.perf_counter(), done.reset_s
         vector.step(actions, row)
@@ -250,9 +272,13 @@ def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
 
 def _outside(space: Box, values: np.ndarray[Any, Any], at: tuple[int, ...]) -> str:
     """Return the sentence of an observation that is outside of its bounds at the index `at`."""
+    low, high = f"{space.low[at]:g}", f"{space.high[at]:g}"
+    value = f"{values[at]:g}"
+    if value in (low, high):  # it differs in later digits
+        value = str(values[at])
     return (
-        f"observations are outside of their space: observation{_index(at)} was {values[at]:g}, expected "
-        f"{space.low[at]:g} to {space.high[at]:g}; correct observation_space, which wrappers and other trainers rely on"
+        f"observations are outside of their space: observation{_index(at)} was {value}, expected {low} to {high}; "
+        "correct observation_space, which wrappers and other trainers rely on"
     )
 
 

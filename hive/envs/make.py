@@ -68,6 +68,8 @@ PACKAGES = {
 POOLS = "envpool"  # the package whose environments hive.envs.pool makes
 SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
 SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
+LISTED = 5  # ids of a package that are listed where none is similar
+WRITE = 'write a custom class as "package.module:Class", and an id that a package registers as "package:Name-v0"'
 VERSION = re.compile(r"-v\d+$")
 LIBRARY = re.compile(r"\.(?:so|dylib)(?::\w+)?$")
 LIMIT = 1000  # steps of an episode in advice: that of most of Gymnasium's tasks
@@ -318,8 +320,7 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
         clause, hint = why_not_found(id)
         if module and clause:
             raise EnvironmentMissing(f"no environment `{id}`: {clause}", hint=hint)
-        names = [*gymnasium.registry, *(vars(imported) if module else ())]
-        raise EnvironmentMissing(f"no environment `{id}`", hint=_nearest(id.removesuffix(name), name, names))
+        raise EnvironmentMissing(f"no environment `{id}`", hint=_instead(id.removesuffix(name), name, imported))
     return spec
 
 
@@ -337,8 +338,29 @@ def _register(id: str) -> ModuleType | None:
     return imported
 
 
+def _instead(prefix: str, name: str, module: ModuleType | None) -> str:
+    """Return a hint for a name that does not exist: similar ones, else those that the package of `module` registers."""
+    import gymnasium
+
+    if module is None:
+        return _nearest(prefix, name, [*gymnasium.registry]) or WRITE
+    package = module.__name__.partition(".")[0]
+    its = [id for id, spec in gymnasium.registry.items() if _package_of(spec) == package]
+    if nearest := _nearest(prefix, name, [*(its or gymnasium.registry), *vars(module)]):
+        return nearest
+    listed = ", ".join(f"`{prefix}{id}`" for id in its[:LISTED])
+    more = f" and {len(its) - LISTED:,} more" if len(its) > LISTED else ""
+    return f"`{package}` registers {listed}{more}" if its else WRITE
+
+
+def _package_of(spec: EnvSpec) -> str:
+    """Return the top-level package of a registered environment."""
+    entry = spec.entry_point or spec.vector_entry_point or ""
+    return re.split("[.:]", entry if isinstance(entry, str) else entry.__module__)[0]
+
+
 def _nearest(prefix: str, name: str, names: list[str]) -> str:
-    """Return a hint with the nearest ids, at most one version of each."""
+    """Return a hint with the nearest ids, at most one version of each; "" if none is near."""
     by_lower = {candidate.lower(): candidate for candidate in sorted(names)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     close += difflib.get_close_matches(name.lower(), by_lower, n=len(by_lower), cutoff=SIMILAR)
@@ -347,4 +369,4 @@ def _nearest(prefix: str, name: str, names: list[str]) -> str:
         nearest.setdefault(VERSION.sub("", word), f"`{prefix}{by_lower[word]}`")
     if nearest:
         return f"did you mean {' or '.join([*nearest.values()][:SUGGESTIONS])}?"
-    return 'write a custom class as "package.module:Class", and an id that a package registers as "package:Name-v0"'
+    return ""

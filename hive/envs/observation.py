@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BESIDE_MASK",
     "MASK_KEY",
+    "NO_ACTION",
     "ArraySpec",
     "MaskPart",
     "ObservationPart",
@@ -53,6 +54,8 @@ __all__ = [
 
 MASK_KEY = "action_mask"
 """The key that an action mask has in `info` and, by convention, in dictionaries of observations."""
+
+NO_ACTION = "an action mask that allows no action"
 
 BESIDE_MASK = "observation"
 """The key of an observation beside its mask, if the environment gives the mask in `info`."""
@@ -156,7 +159,7 @@ class MaskPart:
         closed = next((i for i, group in enumerate(groups) if not group.any()), None)
         if closed is None:
             return ""
-        return "an action mask that allows no action" + (f" at position {closed}" if len(groups) > 1 else "")
+        return NO_ACTION + (f" at position {closed}" if len(groups) > 1 else "")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from hive.monitor.bound_by import NOTHING_YET
 from hive.monitor.drawing import duration
-from hive.monitor.history import WINDOWS, Rates
+from hive.monitor.history import WINDOWS
 from hive.monitor.snapshot import Snapshot, as_data
 from hive.printable import obeyed, printable, printable_lines
 from hive.records.documents import json_text
@@ -47,7 +47,6 @@ class StatusLine:
         self.out = obeyed(out or sys.stderr)
         self.live = live and self.out.isatty()
         self.keys = False
-        self.rates = Rates()
         self.shown: Live | None = None  # the line, while it is on the terminal
         self.printed_s = float("-inf")
 
@@ -62,10 +61,8 @@ class StatusLine:
         self.shown.console.print(Text(line), soft_wrap=True)
 
     def draw(self, snapshot: Snapshot) -> None:
-        # Rates count training time: the line is drawn from the start of the run, so it needs no other clock.
-        self.rates.add(snapshot.train_s, {"env_steps": snapshot.env_steps})
-        rate = self.rates.rate("env_steps") or 0.0
-        minute = self.rates.rate("env_steps", WINDOWS[1])
+        rate = snapshot.steps_per_s or 0.0
+        minute = snapshot.rates.get("env_steps", {}).get(WINDOWS[1])
         if self.live:
             live = self._started()
             width = live.console.width - 1

@@ -612,6 +612,13 @@ class Blueprint:
         """The number of each worker's first gradient."""
         return (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
 
+    @property
+    def steps_between_barriers(self) -> int:
+        """Steps of each environment from one scheduled checkpoint, where all begin anew, to the next; 0: no such."""
+        barriers = self.schedule().barriers
+        anew = barriers.every and not self.config.asynchronous
+        return barriers.period * self.config.collection.rollout if anew else 0
+
     def schedule(self) -> Schedule:
         """Make the schedule of one actor: the versions, rollouts and gradients that it uses."""
         per_round = self.algorithm().gradients_per_round

@@ -348,7 +348,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "no episode ended",
         _no_episode,
-        "the mean return is old or unknown: let `step` return terminated or truncated, or limit episodes: {limit}",
+        "the mean return is old or unknown: raise checkpoint.every if episodes are only long (environments begin anew "
+        "there), let `step` return terminated or truncated, or limit episodes: {limit}",
     ),
 )
 """The table of warnings. A new one is a new row; `tests/workers/test_health.py` has the series that cause each."""

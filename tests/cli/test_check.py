@@ -15,6 +15,7 @@ import pytest
 from hive.cli import check
 from hive.cli.check import memory_lines
 from hive.config import load_config
+from hive.envs import examination
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -121,7 +122,8 @@ def test_errors_in_the_first_steps_are_found(place: Place) -> None:
     assert not place.runs.exists()
 
 
-def test_what_an_environment_does_carelessly_is_a_warning(place: Place) -> None:
+def test_what_an_environment_does_carelessly_is_a_warning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "LONGER", 1)  # there is time for these steps on any machine
     (place.folder / "careless_in_check.py").write_text(CARELESS)
     path = place.config('[env]\nid = "careless_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
     done = place.hive("check", path, "-s", "run.seed=2")
@@ -317,3 +319,87 @@ def test_the_memory_of_the_policy_is_one_line() -> None:
         [f"memory: one gru of 8 cells for the policy and one for the value; {flow}"],
         [f"memory: one gru of 8 cells; {flow}"],
     ]
+
+
+COUNTS_ITSELF = CARELESS.replace(
+    "    def reset(",
+    """    def __init__(self):
+        with open("built.txt", "a") as file:
+            file.write("x")
+
+    def reset(""",
+)
+
+
+def test_an_environment_is_built_a_few_times(place: Place) -> None:
+    (place.folder / "counted_in_check.py").write_text(COUNTS_ITSELF)
+    assert place.hive("check", "--env", "counted_in_check:Env").code == 0
+    assert len((place.folder / "built.txt").read_text()) <= 6  # simulators take seconds and memory for each
+
+
+PRINTS = BREAKS_LATER.replace("np.array([1.0])", "1.0").replace(
+    "super().reset(seed=seed)", 'super().reset(seed=seed)\n        print("reset")'
+)
+
+
+@pytest.mark.parametrize("command", [["check"], ["check", "--env", "prints_in_check:Env"]])
+def test_what_an_environment_prints_is_not_in_the_json(place: Place, command: list[str]) -> None:
+    (place.folder / "prints_in_check.py").write_text(PRINTS)
+    config = place.config('[env]\nid = "prints_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
+    done = place.hive(*command, *([config] if len(command) == 1 else []), "--json")
+    assert json.loads(done.out)
+    assert "reset\n" in done.err
+
+
+DEAD_END = """
+import gymnasium, numpy as np
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Dict(
+        {"seen": gymnasium.spaces.Box(-1, 1, (2,)), "action_mask": gymnasium.spaces.MultiBinary(3)}
+    )
+    action_space = gymnasium.spaces.Discrete(3)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.look(), {}
+
+    def look(self):
+        return {"seen": np.zeros(2, np.float32), "action_mask": np.full(3, self.steps % 7 != 5, np.int8)}
+
+    def step(self, action):
+        self.steps += 1
+        return self.look(), 1.0, False, self.steps % 9 == 0, {}
+"""
+
+
+def test_an_environment_is_examined_with_the_settings_that_init_chooses(place: Place) -> None:
+    (place.folder / "dead_end_in_check.py").write_text(DEAD_END)
+    done = place.hive("check", "--env", "dead_end_in_check:Env")
+    assert done.code == 1
+    assert "of which a mask forbids some" in done.out
+    assert 'env.action_mask = "action_mask"' in done.out
+    assert "returned an action mask that allows no action (env 0, step 5 of this collector)" in done.err
+    assert "hint: end the episode where nothing is left to do (terminated), or " in done.err
+
+
+LONG = CARELESS.replace("False, False, {}", "False, self.ended(), {}").replace(
+    "    def step(",
+    "    steps = 0\n\n    def ended(self):\n        self.steps += 1\n        return self.steps % 500 == 0\n\n"
+    "    def step(",
+)
+
+
+def test_episodes_longer_than_the_time_between_checkpoints_are_a_warning(place: Place) -> None:
+    (place.folder / "long_in_check.py").write_text(LONG)
+    config = place.config(
+        '[run]\nscheme = "ppo"\n[env]\nid = "long_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n'
+        "[algorithm]\nepochs = 4\nminibatches = 2\n[checkpoint]\nevery = { updates = 80 }\n"
+    )
+    said = (
+        "episodes of up to 500 steps are never finished, because environments begin anew at the checkpoints of checkpo"
+    )
+    for command in (["check", config], ["check", config, "--env", "long_in_check:Env"]):
+        assert said in place.hive(*command).out
+    assert said not in place.hive("check", "--env", "long_in_check:Env").out  # `hive init` chooses rare ones

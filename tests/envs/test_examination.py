@@ -67,6 +67,7 @@ def test_a_careful_environment_has_no_warnings(monkeypatch: pytest.MonkeyPatch) 
             "observations are outside of their space: observation[1] was 1.5, expected -1 to 1; correct observation_s",
         ),
         (np.array([-2.0, 1.5], np.float32), "observations are outside of their space: observation[0] was -2, "),
+        (np.array([0.0, 1.0000001], np.float32), "observations are outside of their space: observation[1] was 1.00000"),
     ],
 )
 def test_observations_that_were_not_intended(monkeypatch: pytest.MonkeyPatch, said: Any, warning: str) -> None:
@@ -89,10 +90,19 @@ def test_each_kind_is_one_warning_with_its_first_case(monkeypatch: pytest.Monkey
     assert "observation[1] was 2, " in found
 
 
-@pytest.mark.parametrize(("truncates", "warned"), [(0, True), (10, False), (11, True)])
-def test_an_environment_without_an_end(monkeypatch: pytest.MonkeyPatch, truncates: int, warned: bool) -> None:
-    found = examined(monkeypatch, Says(GOOD, truncates=truncates)).warnings("mine:Env")
-    assert any("no episode ended in 10 steps of random actions" in text for text in found) is warned
+@pytest.mark.parametrize(("truncates", "steps", "warned"), [(0, 100, True), (10, 10, False), (99, 99, False)])
+def test_an_environment_without_an_end(
+    monkeypatch: pytest.MonkeyPatch, truncates: int, steps: int, warned: bool
+) -> None:
+    """An end is awaited for ten times the steps, because episodes of thousands of steps are usual."""
+    done = examined(monkeypatch, Says(GOOD, truncates=truncates))
+    assert done.steps == steps
+    assert any("no episode ended in 100 steps of" in text for text in done.warnings("mine:Env")) is warned
+
+
+def test_an_end_that_there_was_no_time_for_is_said_to_be_unknown() -> None:
+    (text,) = Examination(steps=3, hurried=True, limit_advice="limit them").warnings("mine:Env")
+    assert "in 3 steps of random actions, all that there was time for; if none ever does, " in text
 
 
 @pytest.mark.parametrize(("limit", "warned"), [(10, True), (11, False)])
@@ -280,3 +290,11 @@ def test_running_statistics_are_named_with_their_key(
     assert texts[0].endswith(f"; leave it out and set {key}")
     (other,) = [text for text in done.warnings("mine:Env", normalizes=False) if "running mean" in text]
     assert "network." not in other
+
+
+@pytest.mark.parametrize(("every", "limit", "warned"), [(896, 1_000, True), (896, 896, False), (0, 1_000, False)])
+def test_episodes_that_checkpoints_cut_are_found(every: int, limit: int, warned: bool) -> None:
+    found = Examination(steps=10, episodes=1, lengths=[700], declared_limit=limit, begun_anew=every).warnings("mine:E")
+    assert len(found) == warned
+    if found:
+        assert "here after 896 steps of each; make it 12 times as large" in found[0]

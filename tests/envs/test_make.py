@@ -235,3 +235,13 @@ def test_no_environment_is_named() -> None:
     with pytest.raises(EnvironmentMissing, match="the config names no environment") as caught:
         make_environment("", {})
     assert "--set env.id=" in caught.value.hint
+
+
+def test_what_a_package_registers_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for index in range(7):
+        spec = gymnasium.envs.registration.EnvSpec(f"Odd/Name{index}-v0", entry_point="fake_environments:Counting")
+        monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    with pytest.raises(EnvironmentMissing) as error:
+        describe("fake_environments:xyz-v1", {})
+    first = ", ".join(f"`fake_environments:Odd/Name{index}-v0`" for index in range(5))
+    assert error.value.hint == f"`fake_environments` registers {first} and 2 more"

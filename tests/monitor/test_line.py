@@ -12,7 +12,7 @@ import pytest
 from canned_status import account, actor, results, starting, status, warned
 from emulated import lines_on_screen
 
-from hive.monitor import Snapshot, StatusLine, event_text, line, snapshot_of
+from hive.monitor import History, Snapshot, StatusLine, event_text, line, snapshot_of
 from hive.monitor.line import SnapshotLines, live_text, plain_text
 
 
@@ -45,9 +45,13 @@ class Time:
         return self.now
 
 
-def snapshot(*, state: str = "running", restarts: int = 0, lag: int = 1, **counters: float) -> Snapshot:
+def document(*, state: str = "running", restarts: int = 0, lag: int = 1, **counters: float) -> dict[str, Any]:
     rows = [actor("collector-0", lag=lag, restarts=restarts, pid=1), actor("learner-0", counters=results(**counters))]
-    return snapshot_of(status(*rows, state=state, channels={"rollouts": account(40, run_ended=1_200)}))
+    return status(*rows, state=state, channels={"rollouts": account(40, run_ended=1_200)})
+
+
+def snapshot(**parts: Any) -> Snapshot:
+    return snapshot_of(document(**parts))
 
 
 @pytest.fixture
@@ -144,7 +148,7 @@ def test_the_line_of_a_file_is_that_of_a_terminal_without_keys() -> None:
 
 def test_it_is_redrawn_in_place(terminal: Stream) -> None:
     view = StatusLine(terminal)
-    first, second = snapshot(env_steps=1_000, train_s=1.0), snapshot(env_steps=3_000, train_s=2.0)
+    first, second = (dataclasses.replace(snapshot(env_steps=n), steps_per_s=2_000.0) for n in (1_000, 3_000))
     view.draw(first)
     view.draw(second)
     assert terminal.screen() == [live_text(second, 2_000.0)]
@@ -234,11 +238,14 @@ def test_a_terminal_sees_a_run_that_has_not_been_built(terminal: Stream) -> None
 
 
 def test_lines_of_a_file_are_plain_and_few(clock: Time) -> None:
-    out = Stream(terminal=False)
+    """Their rate is that of the views, which counts the time in which rollouts are awaited."""
+    out, history = Stream(terminal=False), History()
     view = StatusLine(out)
     for second in range(0, 72, 6):
         clock.now = 100.0 + second
-        view.draw(snapshot(train_s=second, env_steps=100 * (second + 1)))
+        made = document(train_s=0.01 * second, env_steps=100 * (second + 1))
+        history.add(made, clock.now)
+        view.draw(snapshot_of(made, history))
     lines = out.flushed.splitlines()
     assert [part.split(" │ ")[0] for part in lines] == [
         "100/500,000 steps 0%",

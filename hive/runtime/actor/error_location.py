@@ -67,14 +67,22 @@ def place_in_dump(text: str) -> str:
 
 def describe(error: BaseException) -> tuple[str, str, str]:
     """Return the type, text and traceback of an error, shortened to fit a message."""
-    text = str(error) or type(error).__name__
+    text = _text(error) or type(error).__name__
     return type(error).__name__, text[:TEXT_CHARACTERS], "".join(traceback.format_exception(error))[-TRACE_CHARACTERS:]
 
 
 def named(error: BaseException) -> str:
     """Describe an error with its line of user code: `KeyError: 'mine' (mine.py:7)`."""
-    what, place = f"{type(error).__name__}: {error}".removesuffix(": "), place_of(error)
+    what, place = f"{type(error).__name__}: {_text(error)}".removesuffix(": "), place_of(error)
     return f"{what} ({place})" if place else what
+
+
+def _text(error: BaseException) -> str:
+    """Return the text of an error; of an assertion without one, its statement."""
+    if str(error) or not isinstance(error, AssertionError) or error.__traceback__ is None:
+        return str(error)
+    statement = traceback.extract_tb(error.__traceback__)[-1].line or ""
+    return statement if statement.startswith("assert") else ""
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -7,7 +7,15 @@ import signal
 
 import pytest
 
-from hive.runtime.actor.error_location import describe, place_in, place_of, signal_name, source_lines, user_frames
+from hive.runtime.actor.error_location import (
+    describe,
+    named,
+    place_in,
+    place_of,
+    signal_name,
+    source_lines,
+    user_frames,
+)
 
 
 def caught(work: object) -> BaseException:
@@ -80,3 +88,15 @@ def test_the_frames_of_user_code_come_from_the_cause() -> None:
 def test_library_code_has_no_frames_to_show() -> None:
     assert user_frames('Traceback\n  File "<string>", line 1, in <module>\nValueError: x\n') == ""
     assert user_frames("") == ""
+
+
+def test_an_assertion_without_a_text_is_its_statement() -> None:
+    def checks(joints: int) -> None:
+        assert joints == 7
+
+    error = caught(lambda: checks(6))
+    error.args = ()  # pytest has written a text
+    assert named(error).startswith("AssertionError: assert joints == 7")
+    assert describe(error)[1].startswith("assert joints == 7")
+    assert named(AssertionError("six joints")) == "AssertionError: six joints"
+    assert named(AssertionError()) == "AssertionError"
