@@ -41,8 +41,8 @@ def why_not_found(reference: str) -> tuple[str, str]:
     its = Path(origin).resolve() if origin else None
     for folder in map(Path, sys.path):
         for file in (folder / f"{top}.py", folder / top):
-            if not file.is_file() and not any(file.glob("*.py")):
-                continue
+            if not (file.is_file() if file.suffix else any(file.glob("*.py"))):
+                continue  # a program of that name, such as `bin/pytest`, is no module
             if its is None or not its.is_relative_to(file.resolve()):
                 return (
                     f"`{top}` is {f'the module {its}' if its else 'a module inside Python'}, which hides "

@@ -43,7 +43,10 @@ def test_a_module_that_another_one_hides_is_explained(tmp_path: Path, monkeypatc
     for file in ("random.py", "time.py", "json/envs.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text("class Env: ...\n")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    (tmp_path / "bin").mkdir()
+    for program in ("pytest", "random"):
+        (tmp_path / "bin" / program).write_text("#!/usr/bin/env python\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "bin"), *sys.path, str(tmp_path)])
     for reference, found, file in (
         ("random:Env", "lib/python", "random.py"),
         ("time:Env", "a module inside Python", "time.py"),
