@@ -22,6 +22,7 @@ __all__ = [
     "Messages",
     "Outlet",
     "Publication",
+    "Result",
     "Shape",
     "Shared",
     "SharedIn",
@@ -67,6 +68,7 @@ _HOMES = {
     "Messages": "hive.runtime",
     "Outlet": "hive.runtime",
     "Publication": "hive.runtime",
+    "Result": "hive.cli.result",
     "Shape": "hive.runtime",
     "Shared": "hive.runtime",
     "SharedIn": "hive.runtime",
@@ -104,6 +106,7 @@ if TYPE_CHECKING:  # the names that are lazy below, for type checkers and editor
         workers,
     )
     from hive.algorithms import export, load
+    from hive.cli.result import Result
     from hive.cli.scripting import run, run_async, train, train_async
     from hive.config import Config
     from hive.runtime import (

@@ -30,7 +30,19 @@ ORDER = (
         "testing",
     ),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
-    *("algorithms", "workers", "hosts", "tuning", "schemes", "facades", "monitor", "web", "comparison", "cli"),
+    *(
+        "algorithms",
+        "workers",
+        "hosts",
+        "tuning",
+        "schemes",
+        "facades",
+        "monitor",
+        "web",
+        "comparison",
+        "session",
+        "cli",
+    ),
 )
 
 # The sub-packages of hive.runtime. Each may import only from those to its left, also for

@@ -21,7 +21,7 @@ from hive.cli.tables import markdown_table, print_table
 from hive.errors import UsageError
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
-from hive.records import find_runs, home_folder
+from hive.records import RunDirectory, find_runs, home_folder
 from hive.records.documents import json_text
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hive.comparison.selection import Group
     from hive.monitor.series import Axis
 
-__all__ = ["add_compare", "add_plot"]
+__all__ = ["add_compare", "add_plot", "draw_run"]
 
 RUNS = """runs:
   cartpole-3            one run: a name, a unique prefix of a name, a path or `latest`
@@ -149,15 +149,42 @@ def run_plot(options: argparse.Namespace) -> int:
 
     _check_picture(options.output)
     groups = _groups(options.runs, [options.metric])
-    _check_metric(groups, options.metric)
-    theme = picture.THEMES[options.theme]
-    figure, (axes,) = picture.new_figure(7.0, 4.0, theme=theme)
-    lines = {group.label: _lines(group, options.metric, options.x, options.smooth) for group in groups}
-    picture.draw_curves(axes, lines, xlabel=XLABELS[options.x], ylabel=_ylabel(options.metric), theme=theme)
-    axes.set_title(options.title or _environments(groups), loc="left")
+    figure = _figure(groups, options.metric, options.x, options.smooth, options.theme, options.title)
     picture.write_figure(figure, options.output)
     print(options.output)
     return 0
+
+
+def draw_run(directory: RunDirectory, metric: str, path: Path | None = None) -> Any:
+    """Draw a metric of one run over environment steps; return the Figure. path: write it there, too.
+
+    Raises UsageError if the run has no values of the metric.
+    """
+    from hive.comparison import picture
+    from hive.comparison.curves import read_run
+    from hive.comparison.selection import Selected, grouped
+
+    if path is not None:
+        picture.check_file(path)
+    figure = _figure(grouped([(Selected(directory, ""), read_run(directory, [metric]))]), metric)
+    if path is not None:
+        picture.write_figure(figure, path)
+    return figure
+
+
+def _figure(
+    groups: Sequence[Group], metric: str, axis: Axis = "steps", smooth: int = 1, theme: str = "light", title: str = ""
+) -> Any:
+    """Draw a metric of groups of runs. Raises UsageError if no run has values of it."""
+    from hive.comparison import picture
+
+    _check_metric(groups, metric)
+    colours = picture.THEMES[theme]
+    figure, (axes,) = picture.new_figure(7.0, 4.0, theme=colours)
+    lines = {group.label: _lines(group, metric, axis, smooth) for group in groups}
+    picture.draw_curves(axes, lines, xlabel=XLABELS[axis], ylabel=_ylabel(metric), theme=colours)
+    axes.set_title(title or _environments(groups), loc="left")
+    return figure
 
 
 def _check_picture(path: Path) -> None:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from hive.cli.control import print_to_stderr
 from hive.cli.interrupts import deferred_interrupts
 from hive.cli.starting import discard
 from hive.cli.tune import decide, write_choice
-from hive.config import AUTO, Config, absolute, load_config, resolved, syntax
+from hive.config import AUTO, SESSION_FILE, Config, absolute, load_config, resolved, syntax
+from hive.config.values import toml_text
 from hive.errors import HiveError, RecordError
 from hive.native import check_native
 from hive.paths import user_path
@@ -22,6 +25,42 @@ from hive.records import RunDirectory, home_folder, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
 __all__ = ["new_run"]
+
+
+REFERENCE_KEYS = (
+    *("run.topology", "run.scheme", "run.update_hook", "env.id", "evaluation.env.id"),
+    *("network.module", "network.policy_head", "network.value_head", "algorithm.name"),
+)
+LIST_KEYS = ("env.wrappers", "evaluation.env.wrappers", "record.sinks")
+
+
+def _absolute_references(config: Config) -> list[str]:
+    """Return overrides by which references to files do not depend on the current folder; `session.py` is the run's."""
+    sets = []
+    for name in (*REFERENCE_KEYS, *LIST_KEYS):
+        value = config.value(name) if not name.startswith("evaluation.env") else _inner(config, name)
+        changed = [_absolute(one) for one in value] if name in LIST_KEYS and value else _absolute(value)
+        if changed != (list(value) if isinstance(value, tuple) else value):
+            sets.append(f"{name}={toml_text(changed)}")
+    return sets
+
+
+def _stem_of(topology: str) -> str:
+    """Return the name of a topology's file; for one of a program, that of the program."""
+    place = topology.rpartition(":")[0] or topology
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    return Path(program if place == SESSION_FILE and program else place).stem
+
+
+def _inner(config: Config, name: str) -> Any:
+    return config.evaluation.env.get(name.removeprefix("evaluation.env."))
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {**value, "name": _absolute(value.get("name"))}
+    place = value.rpartition(":")[0] or value if isinstance(value, str) else ""
+    return absolute(value) if place.endswith(".py") and place != SESSION_FILE else value
 
 
 def new_run(
@@ -46,11 +85,9 @@ def new_run(
         return load_config(given or "run.toml", [*overrides, *more], text=text)
 
     config = load([])
-    more: list[str] = []  # overrides that make paths independent of the current folder
-    if config.run.topology is not None:
-        more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
-        if given is None and config.origin("run.name") == "default":
-            more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
+    more = _absolute_references(config)  # overrides that make paths independent of the current folder
+    if config.run.topology is not None and given is None and config.origin("run.name") == "default":
+        more.append(f"run.name={json.dumps(_stem_of(config.run.topology))}")
     if config.run.init_from is not None and user_path(config.run.init_from).exists():
         more.append(f"run.init_from={json.dumps(str(user_path(config.run.init_from).resolve()))}")
     if config.run.replay_folder is not None:
@@ -70,8 +107,8 @@ def new_run(
         write_bytes(directory.config_file, syntax.read(given, str(given)) if given is not None else content.encode())
         if source is not None:
             write_bytes(directory.session_file, source.encode())
-            place = f"{directory.session_file.resolve()}:{str(config.run.topology).partition(':')[2]}"
-            config = load([*more, f"run.topology={json.dumps(place)}"])
+            write_bytes(directory.resolved_file, resolved(config))
+            config = dataclasses.replace(load_config(directory.resolved_file), origins=config.origins)
         if choice is not None:
             config = dataclasses.replace(config, origins={**config.origins, **dict.fromkeys(choice.values, AUTO)})
             write_choice(directory, choice)

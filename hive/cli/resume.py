@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from hive.cli.control import print_to_stderr
 from hive.cli.select_run import named_run
 from hive.cli.suggest import listed
 from hive.cli.tune import recorded_sets
@@ -58,12 +59,20 @@ STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.op
 MEANING_KEYS = ("env.images", "env.scale_observations", "env.scale_actions")
 
 
-def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | None = None) -> RunDirectory:
+def prepare(
+    text: str,
+    *,
+    exact: bool,
+    sets: Sequence[str] = (),
+    given: Path | None = None,
+    report: Callable[[str], object] = print_to_stderr,
+) -> RunDirectory:
     """Prepare to resume the run that `text` selects, and return its directory.
 
     exact: resume from the last scheduled checkpoint.
     sets: changes to the run's config, as for `--set`.
     given: a config file that replaces the run's config.
+    report: is called with each line of what changes.
 
     Raises UsageError if the run is live, has reached its goal or has no checkpoint, or if its state or `exact` forbids
     a change. Raises ConfigError for an invalid config, and PlatformError if processes cannot run on this machine.
@@ -78,7 +87,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
         raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
     directory.check()
     for folder in finish_set_aside(directory):
-        print(f"completed an interrupted `hive resume`: newer state lies in {folder}", file=sys.stderr)
+        report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
     chosen = _chosen(directory, exact)
     before = load_config(directory.resolved_file)
     name = f"run.name={json.dumps(before.run.name)}"
@@ -101,11 +110,11 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     write_resume_point(directory, chosen.update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
     if changes:
         write_bytes(directory.resolved_file, resolved(after))
-    print(f"resuming {directory.name} from {where}, update {chosen.update:,}", file=sys.stderr)
+    report(f"resuming {directory.name} from {where}, update {chosen.update:,}")
     for key, change in changes.items():
-        print(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""), file=sys.stderr)
+        report(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""))
     if back:
-        print(f"  {back}", file=sys.stderr)
+        report(f"  {back}")
     return directory
 
 

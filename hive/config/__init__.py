@@ -42,7 +42,7 @@ from hive.config.custom import ConfigProblems
 from hive.config.keys import AUTO, is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
-from hive.config.references import absolute, load_reference, why_not_found
+from hive.config.references import SESSION_FILE, absolute, beside, load_reference, module_of, why_not_found
 from hive.config.render import render, resolved
 from hive.config.schema import (
     CUSTOM,
@@ -72,6 +72,7 @@ __all__ = [
     "HEAD",
     "SCHEDULES",
     "SCHEMES",
+    "SESSION_FILE",
     "START_LIMIT_S",
     "TUNED",
     "A2CConfig",
@@ -108,9 +109,11 @@ __all__ = [
     "TargetConfig",
     "Tuned",
     "absolute",
+    "beside",
     "is_reference",
     "load_config",
     "load_reference",
+    "module_of",
     "reasoned",
     "render",
     "resolved",

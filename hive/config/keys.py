@@ -189,13 +189,13 @@ def with_default(default: Any, section: type, name: str) -> Any:
 
 
 def is_reference(text: str) -> bool:
-    """Whether `text` has the form `package.module:name`, which refers to a custom class or function."""
-    module, _, name = text.partition(":")
-    return all(part.isidentifier() for part in (*module.split("."), name))
+    """Whether `text` is `package.module:name` or `path/file.py:name`, which refers to a custom class or function."""
+    place, _, name = text.rpartition(":")
+    return is_topology_reference(place) and ":" not in place and name.isidentifier()
 
 
 def is_topology_reference(text: str) -> bool:
     """Whether `text` is `package.module` or `path/file.py`, optionally followed by `:name` for a function in it."""
-    place, colon, name = text.partition(":")
+    place, colon, name = text.rpartition(":") if ":" in text else (text, "", "")
     module = all(part.isidentifier() for part in place.split("."))
     return (module or (place.endswith(".py") and place.isprintable())) and (not colon or name.isidentifier())

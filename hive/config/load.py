@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from hive.config import syntax
@@ -21,6 +21,7 @@ from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
 from hive.config.other_names import WITHOUT_ONE, note_on
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
+from hive.config.references import SESSION_FILE, beside
 from hive.config.rules import RULES, Rule
 from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
 from hive.config.schemes import SCHEMES
@@ -43,6 +44,8 @@ def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, 
     """
     name = printable(os.fspath(path))
     content = syntax.read(path, name) if text is None else text.encode(errors="surrogatepass")
+    if text is None and PurePath(path).name == RESOLVED_NAME and SESSION_FILE.encode() in content:
+        content = beside(content.decode(), Path(path).parent).encode()
     document, source = syntax.parse(content, name)
     loader = _Loader(source, PurePath(path).stem)
     if PurePath(path).name == RESOLVED_NAME:  # it has all keys, so one without this key is older than the key

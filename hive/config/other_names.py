@@ -13,7 +13,7 @@ from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 
-__all__ = ["OTHER_NAMES", "WITHOUT_ONE", "is_key", "note_on"]
+__all__ = ["OTHER_NAMES", "WITHOUT_ONE", "homes_of", "is_key", "note_on"]
 
 OTHER_NAMES: Mapping[str, str] = {
     "action_noise": "algorithm.exploration_noise",
@@ -161,7 +161,7 @@ WITHOUT_ONE: Mapping[str, str] = {
 
 def is_key(full: str) -> bool:
     """Whether `full` (`table.key`) is a key of the config, for any algorithm."""
-    return full in _homes(full.rpartition(".")[2])
+    return full in homes_of(full.rpartition(".")[2])
 
 
 def note_on(name: str) -> str:
@@ -170,11 +170,11 @@ def note_on(name: str) -> str:
         return f"hive calls it `{OTHER_NAMES[name]}`"
     if name in WITHOUT_ONE:
         return WITHOUT_ONE[name]
-    homes = [f"`{home}`" for home in _homes(name)]
+    homes = [f"`{home}`" for home in homes_of(name)]
     return f"did you mean {' or '.join(homes)}?" if homes else ""
 
 
-def _homes(name: str) -> list[str]:
+def homes_of(name: str) -> list[str]:
     """Return the full names of all keys `name`."""
     tables = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
     return list(dict.fromkeys(f"{section}.{name}" for section, table in tables if name in keys_of(table)))

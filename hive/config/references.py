@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +20,12 @@ from typing import Any
 from hive.errors import TopologyError
 from hive.paths import user_path
 
-__all__ = ["absolute", "load_reference", "why_not_found"]
+__all__ = ["SESSION_FILE", "absolute", "beside", "load_reference", "module_of", "why_not_found"]
+
+SESSION_FILE = "session.py"
+"""The file of a run's directory with the classes and functions of the program that started it."""
+
+IN_SESSION = re.compile(r'"[^"\n]*?\bsession\.py:')
 
 
 def why_not_found(reference: str) -> tuple[str, str]:
@@ -55,8 +62,17 @@ def why_not_found(reference: str) -> tuple[str, str]:
 
 def absolute(text: str) -> str:
     """Return a reference that does not depend on the current folder: a file gets its absolute path."""
-    place, colon, name = text.partition(":")
+    place, colon, name = text.rpartition(":") if ":" in text else (text, "", "")
     return f"{user_path(place).resolve()}{colon}{name}" if place.endswith(".py") else text
+
+
+def beside(text: str, folder: Path) -> str:
+    """Return the TOML of a run's config with all references to `session.py` pointing to that of the run's directory.
+
+    A directory may have been moved or copied since the text was written.
+    """
+    place = json.dumps(str(folder.resolve() / SESSION_FILE), ensure_ascii=False)
+    return IN_SESSION.sub(lambda _: f"{place[:-1]}:", text)
 
 
 def load_reference(text: str, default: str = "") -> Any:
@@ -64,9 +80,9 @@ def load_reference(text: str, default: str = "") -> Any:
 
     Raises TopologyError if the module, file or object does not exist, and any error that importing the module raises.
     """
-    place, _, name = text.partition(":")
+    place, _, name = text.rpartition(":") if ":" in text else (text, "", "")
     name = name or default
-    module = _file(user_path(place)) if place.endswith(".py") else _module(place)
+    module = module_of(place)
     if not hasattr(module, name):
         there = ", ".join(key for key, value in vars(module).items() if callable(value) and key[0] != "_") or "nothing"
         clause, hint = why_not_found(f"{place}:{name}")
@@ -74,6 +90,14 @@ def load_reference(text: str, default: str = "") -> Any:
             f"`{place}` has no `{name}`" + (f": {clause}" if clause else ""), hint=hint or f"it has: {there}"
         )
     return getattr(module, name)
+
+
+def module_of(place: str) -> ModuleType:
+    """Import `package.module`, or the file `path/file.py`.
+
+    Raises TopologyError if there is no such module or file, and any error that importing it raises.
+    """
+    return _file(user_path(place)) if place.endswith(".py") else _module(place)
 
 
 def _module(name: str) -> ModuleType:
@@ -96,7 +120,7 @@ def _file(path: Path) -> ModuleType:
     if not path.is_file():
         raise TopologyError(f"there is no file `{path}`")
     known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) == str(path):
+    if known is not None and getattr(known.__spec__, "origin", None) == str(path):  # a session sets `__file__`
         return known
     main = sys.modules.get("__main__")
     if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == path:

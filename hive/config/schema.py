@@ -60,7 +60,7 @@ HOST_LENGTH = 20  # maximum characters of a host's name: it is part of the name 
 HOST = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{HOST_LENGTH - 1}}}")
 CUSTOM = "custom"  # the table that holds the parameters of custom actors
 
-CLASS: dict[str, Any] = {"accepts": is_reference, "expected": '"package.module:name"'}
+CLASS: dict[str, Any] = {"accepts": is_reference, "expected": '"package.module:name" or "path/file.py:name"'}
 
 
 def _lag(table: Mapping[str, Any]) -> int:
@@ -145,7 +145,7 @@ class EnvConfig:
 
     id: str = key(
         REQUIRED,
-        'Gymnasium id of the environment, "package.module:Class", or "./library.so:Name" (hive/env.h)',
+        'Gymnasium id of the environment, "package.module:Class", "file.py:Class", "library.so:Name" (hive/env.h)',
         accepts=lambda id: id.isprintable() and id != "",
         expected="the name of an environment",
     )

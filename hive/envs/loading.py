@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from hive.config import why_not_found
-from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError
+from hive.config import module_of, why_not_found
+from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, TopologyError
 from hive.runtime.actor.error_location import is_interrupt, named
 from hive.runtime.process.torch_state import environment_torch
 
@@ -23,13 +23,15 @@ PACKAGES = {"minatar": "MinAtar", "envpool": "envpool"}
 
 
 def import_module(kind: str, name: str, module: str) -> ModuleType:
-    """Import `module` for the environment or wrapper `name`; `kind` is "environment" or "wrapper".
+    """Import `module`, a file or a name, for the environment or wrapper `name`; `kind` is "environment" or "wrapper".
 
     Raises EnvironmentMissing if it or a module that it needs is not installed, and EnvironmentFailed if it raises.
     """
     try:
         with environment_torch():
-            return importlib.import_module(module)
+            return module_of(module) if module.endswith(".py") else importlib.import_module(module)
+    except TopologyError as error:
+        raise EnvironmentMissing(f"no {kind} `{name}`: {error}") from None
     except HiveError:
         raise
     except ModuleNotFoundError as error:

@@ -3,7 +3,8 @@
 An id is one of
     CartPole-v1             registered with Gymnasium; for a namespace in PACKAGES its package is imported first
     package.module:Class    a callable that returns a gymnasium.Env; called with the config's options
-    package.module:Name-v0  a registered id after the colon; the module is imported first to register it
+    path/file.py:Class      the same in a file
+    package.module:Name-v0  a registered id after the colon; the module or file is imported first to register it
     envpool:Pong-v5         an environment of EnvPool (hive.envs.pool)
     ./library.so:Name       a constant of a shared library that was compiled with hive/env.h (hive.envs.compiled)
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from hive.config import NetworkConfig, why_not_found
-from hive.errors import NetworkError, RecordError
+from hive.config import NetworkConfig, module_of, why_not_found
+from hive.errors import NetworkError, RecordError, TopologyError
 from hive.networks.agents import AGENT_PARTS
 from hive.networks.distributions import ActionDistribution
 from hive.networks.head_parameters import PolicyHeadParameters
@@ -143,14 +143,15 @@ def _features(network: NetworkConfig) -> int:
 
 
 def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]:
-    """Imports and returns the class or function "package.module:Class" of a [network] key.
+    """Imports and returns the class or function "package.module:Class" or "file.py:Class" of a [network] key.
 
     Raises NetworkError if it cannot be imported or is not callable.
     """
-    name, _, attribute = reference.partition(":")
+    name, _, attribute = reference.rpartition(":")
     try:
-        found: Any = getattr(importlib.import_module(name), attribute)
-    except (ImportError, AttributeError) as error:
+        module = module_of(name) if name.endswith(".py") else importlib.import_module(name)
+        found: Any = getattr(module, attribute)
+    except (ImportError, AttributeError, TopologyError) as error:
         clause, hint = why_not_found(reference)
         raise NetworkError(
             f"[network] {key} `{reference}` cannot be loaded: {clause or error}",

@@ -4,7 +4,7 @@
       latest -> cartpole-2   the newest, a symbolic link
       cartpole-2/            name and number
         config.toml          the config as given, byte for byte       resolved.toml    every key
-        session.py           the source of a topology from a notebook
+        session.py           classes and functions of the program that started it
         tuning.json          the choice for keys that were "auto"
         run.json             facts of the running processes           summary.json     the result
         metrics.jsonl        metrics over time                        events.jsonl     the event log
@@ -28,6 +28,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from hive.config import SESSION_FILE
 from hive.errors import RecordError, UsageError
 from hive.paths import user_path
 from hive.records.documents import failure
@@ -105,7 +106,7 @@ class RunDirectory:
     @property
     def session_file(self) -> Path:
         """The topology of a run that was started in a notebook. Other runs have none."""
-        return self.path / "session.py"
+        return self.path / SESSION_FILE
 
     @property
     def config_file(self) -> Path:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hive.config import SCHEMES, Config, load_config, load_reference, why_not_found
+from hive.config import SCHEMES, Config, load_config, load_reference, module_of, why_not_found
 from hive.errors import MemoryShort, TopologyError
 from hive.hosts import host_facts
 from hive.records import RunDirectory
@@ -45,10 +45,11 @@ def build(config: Config, directory: Path | None = None) -> Topology:
     """
     directory = directory or _DIRECTORY.get()
     name = config.run.scheme
-    module, _, function = (SCHEMES[name].topology if name in SCHEMES else name).partition(":")
+    module, _, function = (SCHEMES[name].topology if name in SCHEMES else name).rpartition(":")
     try:
-        scheme = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
+        place = module_of(module) if module.endswith(".py") else importlib.import_module(module)
+        scheme = getattr(place, function)
+    except (ImportError, AttributeError, TopologyError) as error:
         clause, hint = why_not_found(name)
         raise TopologyError(
             f"the scheme `{name}` cannot be loaded: {clause or error}",

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import gymnasium.envs.classic_control
 import numpy as np
 import pytest
 
 import hive
-from hive.cli.scripting import _prepared, _reference, _toml
+from hive.cli.given import GivenConfig, toml_of
+from hive.cli.scripting import _prepared
 from hive.config import load_config, load_reference
 from hive.envs import describe
-from hive.errors import ConfigError, RecordError, TopologyError, UsageError
+from hive.errors import ConfigError, HiveError, RecordError, UsageError
 from hive.records import RunDirectory, Summary
 
 
@@ -35,7 +39,7 @@ TABLES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("tables", TABLES)
 def test_a_mapping_of_tables_equals_its_toml(tables: dict[str, Any]) -> None:
-    assert tomllib.loads(_toml(tables)) == tables
+    assert tomllib.loads(toml_of(tables)) == tables
 
 
 SCRIPT = """
@@ -77,10 +81,12 @@ def config_of(directory: RunDirectory) -> Any:
 def test_a_config_may_be_a_file_a_mapping_or_a_config(tmp_path: Path) -> None:
     file = tmp_path / "cart.toml"
     file.write_text('[env]\nid = "CartPole-v1"\n[run]\nsteps = 7\n')
-    of_file = _prepared(file, ["run.seed=3"])
-    of_text = _prepared(str(file), ["run.seed=3"])
-    of_mapping = _prepared({"env": {"id": "CartPole-v1"}, "run": {"steps": 7, "name": "cart"}}, ["run.seed=3"])
-    of_config = _prepared(load_config(file), ["run.seed=3"])
+    of_file = _prepared(file, {}, ["run.seed=3"], None, inline=False)
+    of_text = _prepared(str(file), {}, ["run.seed=3"], None, inline=False)
+    of_mapping = _prepared(
+        {"env": {"id": "CartPole-v1"}, "run": {"steps": 7, "name": "cart"}}, {}, ["run.seed=3"], None, inline=False
+    )
+    of_config = _prepared(load_config(file), {}, ["run.seed=3"], None, inline=False)
     assert config_of(of_file) == config_of(of_text) == config_of(of_mapping) == config_of(of_config)
     assert [d.name for d in (of_file, of_text, of_mapping, of_config)] == ["cart-1", "cart-2", "cart-3", "cart-4"]
     assert of_file.config_file.read_bytes() == file.read_bytes()
@@ -88,7 +94,7 @@ def test_a_config_may_be_a_file_a_mapping_or_a_config(tmp_path: Path) -> None:
 
 def test_all_problems_of_a_mapping_are_reported(home: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        _prepared({"run": {"steps": "many"}, "colection": {}}, [])
+        _prepared({"run": {"steps": "many"}, "colection": {}}, {}, [], None, inline=False)
     assert "run.steps: expected an integer" in str(caught.value)
     assert "did you mean `collection`?" in str(caught.value)
     assert not home.exists()
@@ -97,22 +103,105 @@ def test_all_problems_of_a_mapping_are_reported(home: Path) -> None:
 def own(config: Any) -> Any: ...
 
 
-def test_a_function_of_a_file_is_found_by_its_place() -> None:
-    assert _reference(own, inline=False) == (f"{Path(__file__).resolve()}:own", None)
+def test_functions_of_modules_are_references() -> None:
+    given = GivenConfig.of(
+        {"env": {"id": gymnasium.envs.classic_control.CartPoleEnv}}, {"update_hook": own}, inline=False
+    )
+    assert 'id = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"' in given.text
+    assert given.source is not None
+    assert f"from {__name__} import own" in given.source
+    assert 'update_hook = "session.py:own"' in given.text
 
 
-def nested() -> Callable[..., Any]:
-    def inner(config: Any) -> Any: ...
-
-    return inner
+class Coin(gymnasium.Env[Any, Any]):
+    """An environment of this module."""
 
 
-@pytest.mark.parametrize("function", [lambda config: None, nested(), len, object()])
-def test_a_function_that_others_cannot_import_only_runs_inline(function: Any) -> None:
-    with pytest.raises(TopologyError, match="cannot be imported by other processes") as caught:
-        _reference(function, inline=False)
-    assert "inline=True" in caught.value.hint
-    assert _reference(function, inline=True) == ("inline.py:topology", None)
+SENT: list[tuple[dict[str, Any], str]] = [
+    ({"env": Coin}, 'id = "session.py:Coin"'),
+    ({"env": lambda: Coin()}, 'id = "session.py:env"'),
+    ({"env": functools.partial(Coin)}, 'id = "session.py:env"'),
+    ({"env": {"id": "A-v0", "wrappers": [Coin, {"name": Coin, "size": 3}, "TimeLimit"]}}, '["session.py:Coin", {name'),
+    ({"env": "A-v0", "sinks": ["jsonl", Coin]}, 'sinks = ["jsonl", "session.py:Coin"]'),
+    ({"env": "A-v0", "network": {"module": Coin}}, 'module = "session.py:Coin"'),
+    ({"env": gymnasium.spec("CartPole-v1")}, 'id = "CartPole-v1"'),
+    ({"env": "A-v0", "learning_rate": np.float32(0.5), "seed": np.int64(3)}, "learning_rate = 0.5"),
+    ({"env": "A-v0", "replay_folder": Path("a/b")}, 'replay_folder = "a/b"'),
+    ({"env": "A-v0", "collection.workers": 3}, "workers = 3"),
+    ({"env": "A-v0", "collection": {"workers": 3}, "rollout": 7}, "[collection]\nworkers = 3\nrollout = 7"),
+    ({"env": "A-v0", "custom": {"group": {"level": 3}}}, "[custom.group]\nlevel = 3"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "text"), SENT)
+def test_keywords_are_keys(keywords: dict[str, Any], text: str) -> None:
+    given = GivenConfig.of("ppo", keywords, inline=False)
+    assert text in given.text
+    assert given.text.startswith('[run]\nscheme = "ppo"')
+    assert (given.source is not None) == ("session.py" in given.text)
+    assert GivenConfig.of("cartpole.toml", keywords, inline=False).overrides
+
+
+WRONG: list[tuple[Any, dict[str, Any], str, str]] = [
+    ("PPO", {}, "`PPO` is neither a config file nor a scheme", "did you mean `ppo`?"),
+    ("qqq", {}, "`qqq` is neither", "the schemes are"),
+    ("ppo", {"workers": 2}, "workers: several keys .* `collection.workers`, `gradients.workers`", "hive config"),
+    (
+        "ppo",
+        {"gamma": 0.9, "learn_rate": 1},
+        "hive calls it `algorithm.discount`(.|\n)*did you mean `learning_rate`",
+        "",
+    ),
+    ("ppo", {"collection": 3}, "collection: the name of a table", ""),
+    ("ppo", {"env": Coin()}, "`env` is an environment that exists already", "give the class"),
+    ("ppo", {"env": gymnasium.make("CartPole-v1")}, "an environment that exists already", 'env="CartPole-v1"'),
+    ("ppo", {"env": [Coin, Coin]}, "`env` is a list", "collection.envs"),
+    ("ppo", {"env": "A-v0", "learning_rate": lambda left: left}, "learning_rate takes no class or function", ""),
+    ("ppo", {"env": Coin().reset}, "`Env.reset` cannot be sent to other processes: it is a method", "lambda"),
+]
+
+
+@pytest.mark.parametrize(("config", "keywords", "message", "hint"), WRONG)
+def test_what_is_no_config_is_named_with_the_way_out(
+    config: Any, keywords: dict[str, Any], message: str, hint: str, home: Path
+) -> None:
+    with pytest.raises(HiveError, match=message) as caught:
+        hive.train(config, **keywords)
+    assert hint in caught.value.hint
+    assert not home.exists()
+
+
+def test_an_environment_that_a_program_registered_goes_with_it() -> None:
+    gymnasium.register("OfATest-v3", Coin, max_episode_steps=7, kwargs={"size": 3})
+    try:
+        given = GivenConfig.of("ppo", {"env": "OfATest-v3"}, inline=False)
+    finally:
+        del gymnasium.registry["OfATest-v3"]
+    assert 'id = "session.py:OfATest-v3"' in given.text
+    assert "register(id='OfATest-v3', entry_point=Coin, max_episode_steps=7, kwargs={'size': 3})" in str(given.source)
+
+
+def test_the_run_directory_holds_the_module_and_may_move(home: Path) -> None:
+    directory = _prepared("ppo", {"env": "CartPole-v1", "update_hook": own}, [], "here", inline=False)
+    assert config_of(directory).run.update_hook == f"{directory.session_file}:own"
+    moved = home / "there"
+    directory.path.rename(moved)
+    config = config_of(RunDirectory(moved))
+    assert config.run.update_hook == f"{moved}/session.py:own"
+    assert load_reference(str(config.run.update_hook)) is own
+
+
+def test_inline_runs_take_any_object(home: Path) -> None:
+    heard = []
+    result = hive.train(
+        "a2c",
+        env="CartPole-v1",
+        steps=600,
+        update_hook=lambda update: heard.append(update.number),
+        inline=True,
+        quiet=True,
+    )
+    assert len(heard) == result.updates > 0
 
 
 class Three(hive.Actor):
@@ -171,6 +260,11 @@ def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:
     assert result.policy()(np.zeros((2, 4), np.float32)).shape == (2,)
     with pytest.raises(RecordError):
         result.policy("best")
+    assert repr(result).startswith(f"<hive.Result {result.name}, finished: 400 steps")
+    assert repr(hive.Result.open(result.name)) == repr(hive.Result.open(result.directory)) == repr(result)
+    assert [*result.metrics()["steps"]][-1] == result.env_steps
+    assert len(result.evaluations()) == 0
+    assert result.plot().axes[0].get_xlabel() == "environment steps"
 
 
 @pytest.mark.parametrize(

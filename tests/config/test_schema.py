@@ -555,7 +555,10 @@ def test_configs_are_frozen() -> None:
 def test_entries_tell_all() -> None:
     entry = next(entry for entry in load_config("a.toml", text=ENV).entries() if entry.name == "env.id")
     assert (entry.value, entry.origin) == ("CartPole-v1", "a.toml:2")
-    assert entry.doc == 'Gymnasium id of the environment, "package.module:Class", or "./library.so:Name" (hive/env.h)'
+    assert (
+        entry.doc
+        == 'Gymnasium id of the environment, "package.module:Class", "file.py:Class", "library.so:Name" (hive/env.h)'
+    )
 
 
 def test_the_config_needs_no_torch() -> None:

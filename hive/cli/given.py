@@ -1,0 +1,370 @@
+"""Turns what a Python program gives into a config: a scheme or a config, keywords, classes and functions.
+
+    hive.train("ppo", env=Coin, steps=100_000, collection={"workers": 2})
+
+Keywords are names of keys, of tables with a mapping, or dotted names. Classes and functions may stand wherever a config
+has a reference "module:Name". Those of installed packages become that reference; all others are kept as `session.py`
+in the run's directory (hive.session), so that the run can be resumed and evaluated without the program.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+import itertools
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hive.config import SCHEMES, SESSION_FILE, Config, is_reference, render
+from hive.config.algorithms import ALGORITHMS
+from hive.config.keys import keys_of
+from hive.config.other_names import homes_of, note_on
+from hive.config.schema import CUSTOM, SECTIONS
+from hive.config.values import closest, toml_key, toml_setting
+from hive.envs.registered import registration
+from hive.errors import ConfigError, UsageError
+from hive.session import SessionModule
+from hive.session.module import is_installed
+
+__all__ = ["Given", "GivenConfig", "toml_of"]
+
+Given = str | os.PathLike[str] | Config | Mapping[str, Any] | None
+
+REFERENCES = {
+    "env.id": "env",
+    "evaluation.env.id": "evaluation_env",
+    "network.module": "network",
+    "network.policy_head": "policy_head",
+    "network.value_head": "value_head",
+    "algorithm.name": "algorithm",
+    "run.update_hook": "update_hook",
+    "run.topology": "topology",
+    "run.scheme": "scheme",
+}
+"""Key that takes a reference -> the name in `session.py` of an object without a name, such as a lambda."""
+
+LISTS = {"env.wrappers": "wrapper", "evaluation.env.wrappers": "wrapper", "record.sinks": "sink"}
+"""Key with an array of references, or of tables with a `name` that is one -> the name as above."""
+
+_inline = itertools.count(1)
+
+
+@dataclass
+class GivenConfig:
+    """A config as the command line takes it: a file or a text, overrides, and the source of `session.py`."""
+
+    file: Path | None
+    text: str
+    overrides: list[str]
+    source: str | None
+
+    @classmethod
+    def of(cls, given: Given, keywords: Mapping[str, Any], *, inline: bool) -> GivenConfig:
+        """Make the config of what a call gives.
+
+        inline: objects stay in this process, and need no source. Raises ConfigError for keywords that name no key or
+        several, and for values that a config cannot hold; UsageError for objects that cannot be sent.
+        """
+        file, tables = _opened(given)
+        flat = _keys(keywords, SCHEMES if file is None else ())
+        if isinstance(given, Config):
+            flat, tables = {**flat}, {}
+        if file is None and not isinstance(given, Config):
+            for name, value in flat.items():
+                _put(tables, name.split("."), value)
+            flat = {}
+        source = _replaced(tables, flat, inline)
+        text = render(given) if isinstance(given, Config) else toml_of(tables)
+        overrides = [f"{name}={toml_setting(name, _plain(value))}" for name, value in flat.items()]
+        return cls(file, text, overrides, source)
+
+
+def _opened(given: Given) -> tuple[Path | None, dict[str, Any]]:
+    """Return the file of a config, or its tables."""
+    if given is None or isinstance(given, Config):
+        return None, {}
+    if isinstance(given, Mapping):
+        return None, _copied(given)
+    text = os.fspath(given)
+    if isinstance(given, str) and (given in SCHEMES or is_reference(given)) and not Path(given).is_file():
+        return None, {"run": {"scheme": given}}
+    if isinstance(given, os.PathLike) or text.endswith(".toml") or Path(text).exists():
+        return Path(text), {}
+    close = closest(text.lower(), SCHEMES)
+    raise UsageError(
+        f"`{text}` is neither a config file nor a scheme",
+        hint=f"did you mean `{close}`?" if close else f"the schemes are {', '.join(SCHEMES)}",
+    )
+
+
+def _keys(keywords: Mapping[str, Any], schemes: object) -> dict[str, Any]:
+    """Return the full name of each key that the keywords name, and its value. Raises ConfigError with all problems."""
+    found: dict[str, Any] = {}
+    problems: list[str] = []
+    for keyword, value in keywords.items():
+        if keyword == "env" and not isinstance(value, Mapping):
+            found["env.id"] = value
+        elif keyword in (*SECTIONS, CUSTOM) and isinstance(value, Mapping):
+            found |= {f"{keyword}.{toml_key(str(name))}": one for name, one in value.items()}
+        elif "." in keyword:
+            found[keyword] = value
+        elif len(homes := homes_of(keyword)) == 1:
+            found[homes[0]] = value
+        else:
+            problems.append(f"{keyword}: {_problem(keyword, homes)}")
+    if problems:
+        raise ConfigError("\n".join(problems), hint="`hive config FILE` lists every key")
+    return found
+
+
+def _problem(keyword: str, homes: list[str]) -> str:
+    if homes:
+        section, _, name = homes[0].partition(".")
+        listed = ", ".join(f"`{home}`" for home in homes)
+        return f'several keys have this name: {listed}; give {section}={{"{name}": ...}}'
+    if keyword in SECTIONS:
+        return "the name of a table; give a mapping of its keys"
+    names = {name for table in (*SECTIONS.values(), *ALGORITHMS.values()) for name in keys_of(table)}
+    close = closest(keyword, names)
+    return "no key has this name; " + (note_on(keyword) or (f"did you mean `{close}`?" if close else "see the keys"))
+
+
+def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool) -> str | None:
+    """Replace objects by references to them; return the source of `session.py`, None without one."""
+    for name in {*REFERENCES, *LISTS}:
+        section, _, rest = name.partition(".")
+        if rest and isinstance(tables.get(section), Mapping) and (value := _get(tables, name)) is not None:
+            flat.setdefault(name, value)
+    for section, table in tables.items():
+        for name, value in table.items() if isinstance(table, Mapping) else ():
+            if callable(value):
+                flat.setdefault(f"{section}.{name}", value)
+    own = [name for name in flat if _get(tables, name) is not None]
+    try:
+        sender = _Inline() if inline else _Sender()
+        replaced = {name: _sent(name, value, sender) for name, value in flat.items()}
+    except UsageError:
+        if inline or not _is_guarded():
+            raise
+        sender = _Importer()
+        replaced = {name: _sent(name, value, sender) for name, value in flat.items()}
+    for name in own:
+        _put(tables, name.split("."), replaced.pop(name))
+    flat.clear()
+    flat |= replaced
+    return sender.source()
+
+
+def _sent(name: str, value: Any, sender: _Sender) -> Any:
+    """Return the value of a key with references in place of objects."""
+    if name in LISTS and isinstance(value, list | tuple):
+        return [
+            {**one, "name": _sent_one(f"{name}.name", LISTS[name], one.get("name"), sender)}
+            if isinstance(one, Mapping)
+            else _sent_one(name, LISTS[name], one, sender)
+            for one in value
+        ]
+    if name in REFERENCES:
+        return _sent_one(name, REFERENCES[name], value, sender)
+    if isinstance(value, types.FunctionType | functools.partial | type):
+        section, _, key = name.partition(".")
+        known = [keys_of(table)[key] for table in (SECTIONS.get(section), *ALGORITHMS.values()) if _has(table, key)]
+        expected = f": expected {known[0].expected()}" if known else ""
+        raise ConfigError(f"{name} takes no class or function{expected}", hint=note_on(key))
+    return value
+
+
+def _has(table: type | None, key: str) -> bool:
+    return table is not None and key in keys_of(table)
+
+
+def _sent_one(name: str, wish: str, value: Any, sender: _Sender) -> Any:
+    if isinstance(value, str):
+        return sender.registered(value) if name.endswith("env.id") else value
+    spec = getattr(value, "spec", None) if not isinstance(value, type) else None
+    if name.endswith("env.id") and hasattr(value, "entry_point") and isinstance(getattr(value, "id", None), str):
+        return sender.registered(value.id)  # a gymnasium.EnvSpec
+    if name.endswith("env.id") and hasattr(value, "step") and not isinstance(value, type):
+        known = f'give its name: env="{spec.id}"' if spec is not None else "give the class, or a function that makes it"
+        raise UsageError(
+            "`env` is an environment that exists already; hive makes its own, in several processes", hint=known
+        )
+    if isinstance(value, list | tuple) and name.endswith("env.id"):
+        raise UsageError("`env` is a list", hint="give one class or function; collection.envs is their number")
+    return value if value is None or isinstance(value, bool | int | float) else sender.reference(value, wish)
+
+
+class _Sender:
+    """Gives objects references by which other processes import them."""
+
+    def __init__(self) -> None:
+        self.module = SessionModule()
+        self.used = False
+
+    def reference(self, value: Any, wish: str) -> str:
+        """Return the reference of a class or function. Raises UsageError if it cannot be sent."""
+        return _importable(value) or self._in_session(value, wish)
+
+    def registered(self, id: str) -> str:
+        """Return the reference of an environment that this program registered in Gymnasium; others stay as they are."""
+        arguments = registration(id)
+        if arguments is None:
+            return id
+        self.used = True
+        self.module.register(id, arguments)
+        return f"{SESSION_FILE}:{id}"
+
+    def source(self) -> str | None:
+        """Return the source of `session.py`; None if nothing needs it."""
+        return self.module.text() if self.used else None
+
+    def _in_session(self, value: Any, wish: str) -> str:
+        self.used = True
+        return f"{SESSION_FILE}:{self.module.add(value, wish)}"
+
+
+class _Importer(_Sender):
+    """Gives objects of the script a reference to its file, which other processes then import under its own name."""
+
+    def _in_session(self, value: Any, wish: str) -> str:
+        name = getattr(value, "__qualname__", "")
+        main = sys.modules["__main__"]
+        if name.isidentifier() and getattr(main, name, None) is value:
+            return f"{Path(str(main.__file__)).resolve()}:{name}"
+        return super()._in_session(value, wish)
+
+
+class _Inline(_Sender):
+    """Keeps objects in a module of this process, where breakpoints work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.home = types.ModuleType(f"inline_{next(_inline)}")
+        sys.modules[self.home.__name__] = self.home
+
+    def reference(self, value: Any, wish: str) -> str:
+        name = wish
+        while hasattr(self.home, name):
+            name += "_"
+        setattr(self.home, name, value)
+        return f"{self.home.__name__}:{name}"
+
+    def registered(self, id: str) -> str:
+        return id
+
+
+def _importable(value: Any) -> str:
+    """Return the reference of an object of a module; "" for objects of the session, and of packages without a home."""
+    name, place = str(getattr(value, "__qualname__", "")), str(getattr(value, "__module__", ""))
+    module = sys.modules.get(place)
+    if module is None or place == "__main__" or not name.isidentifier() or getattr(module, name, None) is not value:
+        return ""
+    if is_installed(module):
+        return f"{place}:{name}"
+    file = getattr(module, "__file__", None)
+    return "" if getattr(module, "__package__", "") or not file else f"{Path(file).resolve()}:{name}"
+
+
+def _is_guarded() -> bool:
+    """Whether the statement of the script that is running stands under `if __name__ == "__main__":`.
+
+    Then other processes may import the script. They see what its top level binds, so nothing under the guard may bind
+    one of these names anew.
+    """
+    frame = inspect.currentframe()
+    while frame is not None and (frame.f_code.co_name != "<module>" or frame.f_globals.get("__name__") != "__main__"):
+        frame = frame.f_back
+    file = frame.f_globals.get("__file__") if frame is not None else None
+    if frame is None or not file or not Path(str(file)).is_file():
+        return False
+    tree = ast.parse(Path(str(file)).read_text())
+    guards = [node for node in tree.body if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)]
+    guard = next((one for one in guards if one.lineno <= frame.f_lineno <= (one.end_lineno or 0)), None)
+    if guard is None:
+        return False
+    outside = {name for node in tree.body if node not in guards for name in _stored(node)}
+    changed = set(_stored(guard, deep=True)) | {
+        name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
+    }
+    return not outside & changed
+
+
+def _stored(node: ast.AST, deep: bool = False) -> Iterator[str]:
+    """Yield the names that a statement binds; with `deep` also those of which it sets an attribute or an element."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store | ast.Del):
+            yield one.id
+        elif isinstance(one, ast.FunctionDef | ast.ClassDef):
+            yield one.name
+        elif deep and isinstance(one, ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store | ast.Del):
+            inner: ast.expr = one
+            while isinstance(inner, ast.Attribute | ast.Subscript):
+                inner = inner.value
+            if isinstance(inner, ast.Name):
+                yield inner.id
+
+
+def _copied(tables: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, Mapping) else copy.copy(value) for key, value in tables.items()}
+
+
+def _get(tables: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a dotted name; None without one."""
+    found: Any = tables
+    for step in name.split("."):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found
+
+
+def _put(tables: dict[str, Any], path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        inner = tables.get(step)
+        tables[step] = inner if isinstance(inner, dict) else {}
+        tables = tables[step]
+    tables[path[-1]] = value
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with Python's own numbers and strings in place of NumPy's and of paths."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    convert: Callable[[], Any] | None = getattr(value, "tolist", None)
+    return convert() if convert is not None and getattr(value, "ndim", None) == 0 else value
+
+
+def toml_of(tables: Mapping[str, Any], above: str = "") -> str:
+    """Return a mapping of tables as TOML; the values are checked when the text is loaded.
+
+    Raises ConfigError for values that TOML cannot hold.
+    """
+    lines: list[str] = []
+    for key, value in tables.items():
+        name = f"{above}{toml_key(key)}"
+        if isinstance(value, Mapping) and (not above or any(isinstance(item, Mapping) for item in value.values())):
+            plain = {k: v for k, v in value.items() if not isinstance(v, Mapping)}
+            lines += [f"[{name}]", *(_line(name, k, v) for k, v in plain.items())]
+            inner = {k: v for k, v in value.items() if isinstance(v, Mapping)}
+            for k, v in inner.items():
+                table = f"{name}.{toml_key(k)}"
+                lines += [f"[{table}]", *(_line(table, a, b) for a, b in v.items())]
+        else:
+            lines.append(f"{name} = {toml_setting(name, _plain(value))}")
+    return "\n".join(lines)
+
+
+def _line(table: str, key: Any, value: Any) -> str:
+    """Return one line of a table. Raises ConfigError for a key that is no string, and as `toml_setting`."""
+    if not isinstance(key, str):
+        toml_setting(table, {key: value})
+    return f"{toml_key(key)} = {toml_setting(f'{table}.{toml_key(key)}', _plain(value))}"

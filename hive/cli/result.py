@@ -1,0 +1,183 @@
+"""The result of a run in a Python program: its summary, curves, evaluations, policy and continuation."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hive.cli.control import print_to_stderr
+from hive.cli.given import GivenConfig
+from hive.cli.resume import prepare
+from hive.cli.select_run import named_run
+from hive.cli.starting import run_quietly
+from hive.cli.up import launch
+from hive.errors import ActorFailed, UsageError
+from hive.monitor.series import RETURN
+from hive.records import RunDirectory, Summary, read_jsonl
+from hive.records.return_text import return_text
+
+if TYPE_CHECKING:
+    from hive.algorithms import Policy
+    from hive.runtime import Topology
+
+__all__ = ["Result", "finish", "no_report", "refuse_while_imported"]
+
+IMPORTERS = (
+    ("hive.envs.loading", "import_module"),
+    ("hive.config.references", "_module"),
+    ("hive.config.references", "_file"),
+    ("hive.networks.configured", "load_module"),
+    ("hive.schemes", "build"),
+)
+"""Functions of hive that import modules of users for a run."""
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Summary):
+    """The summary of a run that has ended, with its curves and its policy. `hive.train` and `hive.run` return it.
+
+    exact: whether another run of this config and seed gives the same weights, bit for bit. `inexact` has the reasons
+    why not: for example actors that were restarted, or collectors that do not wait.
+    """
+
+    directory: Path = dataclasses.field(kw_only=True)  # of the run, absolute
+
+    @classmethod
+    def open(cls, run: str | Path) -> Result:
+        """Return the result of a run that has ended: by its name or a prefix in $HIVE_HOME, its path, or "latest".
+
+        Raises UsageError if there is no such run, and RecordError if it has not ended.
+        """
+        return cls.of(named_run(str(run)))
+
+    @classmethod
+    def of(cls, directory: RunDirectory) -> Result:
+        """Return the result of a run's directory. Raises RecordError if the run has not ended."""
+        summary = Summary.read(directory.summary_file)
+        fields = {field.name: getattr(summary, field.name) for field in dataclasses.fields(summary)}
+        return cls(**fields, directory=directory.path.absolute())
+
+    def __repr__(self) -> str:
+        mean = return_text(self.mean_return_100)
+        return (
+            f"<hive.Result {self.name}, {self.ending}: {self.env_steps:,} steps, return {mean}, {self.wall_s:.1f} s, "
+            f"in {self.directory}>"
+        )
+
+    def metrics(self) -> Any:
+        """Return the metrics over time, a row per record and a column per metric; NaN where a record lacks one.
+
+        A pandas.DataFrame where pandas is installed, otherwise a dict of NumPy arrays.
+        """
+        return _columns(read_jsonl(RunDirectory.open(self.directory).metrics_file))
+
+    def evaluations(self) -> Any:
+        """Return the evaluations, a row for each, in the form of `metrics`. Without [evaluation] there are none."""
+        file = RunDirectory.open(self.directory).evaluations_file
+        return _columns(read_jsonl(file) if file.exists() else ())
+
+    def plot(self, metric: str = RETURN, *, path: str | Path | None = None) -> Any:
+        """Draw a metric over environment steps; notebooks show the figure. Returns a matplotlib Figure.
+
+        path: also write it there, as .png or .svg.
+
+        Raises UsageError without matplotlib, and for a metric that the run does not have.
+        """
+        from hive.cli.comparing import draw_run
+
+        return draw_run(RunDirectory.open(self.directory), metric, None if path is None else Path(path))
+
+    def policy(self, which: str = "latest") -> Policy:
+        """Load the policy of the run, as `hive.load` does. `which`: "latest" or "best".
+
+        Raises RecordError if the run saved no such policy.
+        """
+        from hive.algorithms import load
+
+        return load(str(self.directory), which, own_code=True)  # the run imported that code already
+
+    def resume(self, *, exact: bool = False, quiet: bool = False, **keys: Any) -> Result:
+        """Continue the run, with other values of keys, and return its new result: `result.resume(steps=200_000)`.
+
+        exact: go back to the last scheduled checkpoint, so that the result is that of a run that never stopped.
+        keys: as in `hive.train`. Raises UsageError if the run reached its goal or has no checkpoint, ConfigError for
+        invalid keys, and ActorFailed if the run fails.
+        """
+        refuse_while_imported()
+        if objects := [name for name, value in keys.items() if callable(value)]:
+            raise UsageError(
+                f"`{objects[0]}` is a class or function; a resumed run keeps its own", hint="start a new run"
+            )
+        given = GivenConfig.of(self.directory, keys, inline=False)
+        report = no_report if quiet else print_to_stderr
+        return finish(prepare(str(self.directory), exact=exact, sets=given.overrides, report=report), False, quiet)
+
+
+def no_report(text: str) -> None:
+    """Print nothing."""
+
+
+def refuse_while_imported() -> None:
+    """Raise UsageError if hive is importing the module that starts a run: each run would import it and start another.
+
+    Processes of a run import the module of its environment, network or topology.
+    """
+    frame = inspect.currentframe()
+    module = ""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>":
+            module = str(frame.f_globals.get("__name__"))
+        elif module and (frame.f_globals.get("__name__"), frame.f_code.co_name) in IMPORTERS:
+            raise UsageError(
+                f"`{module}` starts a run while a process of a run imports it for what the config names there",
+                hint=f'in {module}.py, put the call that starts the run under `if __name__ == "__main__":`, or move '
+                "what the config names to a file of its own",
+            )
+        frame = frame.f_back
+
+
+def finish(
+    directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
+) -> Result:
+    """Execute a run whose directory is prepared, and return its result. Raises ActorFailed if the run fails."""
+    if inline:
+        from hive.runtime.run.execute import run_inline
+
+        run_inline(directory, topology)
+    elif quiet:
+        run_quietly(directory)
+    else:
+        launch(directory, argparse.Namespace(inline=False, detach=False, json=False, owns_stdout=False))
+    summary = Summary.read(directory.summary_file)
+    if summary.error:
+        text, _, hint = summary.error.partition("\n\nhint: ")
+        raise ActorFailed(text, hint=hint)
+    return Result.of(directory)
+
+
+def _columns(lines: Iterable[Mapping[str, Any]]) -> Any:
+    rows = [dict(_flat(line)) for line in lines]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
+    try:
+        pandas: Any = importlib.import_module("pandas")
+    except ImportError:
+        return columns
+    return pandas.DataFrame(columns)
+
+
+def _flat(line: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, Any]]:
+    """Yield the names and values of a line; those of inner tables as `table/name`, arrays as they are not at all."""
+    for name, value in line.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}/")
+        elif isinstance(value, str | int | float | bool) or value is None:
+            yield f"{above}{name}", np.nan if value is None else value

@@ -1,0 +1,333 @@
+"""The module that holds objects of a session: the definitions and all that they refer to, directly or not.
+
+Nothing is pickled and no cell is executed again. Imports are repeated, values are written as they are now, classes and
+functions as their source says. What cannot be written is refused by name.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import contextlib
+import copy
+import functools
+import site
+import sys
+import sysconfig
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hive.errors import UsageError
+from hive.session.changes import change_in
+from hive.session.names import bound_after, imports_of, locals_of, names_of
+from hive.session.sources import Found, Sources
+from hive.session.values import NotWritten, written
+
+__all__ = ["SessionModule", "is_installed"]
+
+WAYS_OUT = "make it inside the class or function, put the code into a file of its own"
+OWN = ("__file__", "__name__", "__doc__", "__builtins__", "__spec__", "__package__", "__loader__")
+
+
+class SessionModule:
+    """A module that grows by `add`; `text` is its source."""
+
+    def __init__(self) -> None:
+        self.sources = Sources()
+        self.bound: dict[str, Any] = {}  # name -> the object that it stands for
+        self.folders: dict[str, None] = {}  # of modules that are not installed
+        self.imports: dict[str, None] = {}  # in the order of their first use
+        self.statements: dict[str, str] = {}  # name -> the statement that binds it
+        self.needs: dict[str, list[str]] = {}  # name -> names that must be bound before it
+        self.registered: list[str] = []
+        self.lazy_annotations = False
+
+    def add(self, value: Any, name: str) -> str:
+        """Add a class or function; return its name in the module. name: for those that have none, such as lambdas.
+
+        Raises UsageError for an object that other processes cannot get, or that is not what its source says.
+        """
+        why = "it is a method of an object, and the object stays here"
+        if not isinstance(value, types.MethodType) and callable(value):
+            try:
+                return self._define(value, name)
+            except NotWritten as error:
+                why = str(error)
+        raise UsageError(
+            f"`{getattr(value, '__qualname__', name)}` cannot be sent to other processes: {why}",
+            hint="give a class, or a function or lambda that makes the object, of a script, a notebook or a module",
+        )
+
+    def register(self, id: str, arguments: Mapping[str, Any]) -> None:
+        """Add the registration of an environment in Gymnasium; `arguments` are those of `gymnasium.register`."""
+        parts = ", ".join(f"{name}={self._written(value, id)}" for name, value in {"id": id, **arguments}.items())
+        place = self._module("gymnasium")
+        self.registered.append(f"if {id!r} not in {place}.registry:\n    {place}.register({parts})")
+
+    def text(self) -> str:
+        """Return the source of the module."""
+        head = ["from __future__ import annotations\n"] if self.lazy_annotations else []
+        if self.folders:
+            folders = [f"sys.path += [one for one in {[*self.folders]!r} if one not in sys.path]"]
+            head += ["import sys\n", *folders, ""]
+        blocks = ["\n".join([*head, *self.imports])]
+        plain: list[str] = []
+        short = True
+        for name in self._ordered():
+            statement = self.statements[name]
+            is_short = not statement.startswith(("def ", "class ", "@", "async ", "if True:"))
+            plain.append(("\n" if is_short and short else "\n\n\n" if plain else "\n\n") + statement)
+            short = is_short
+        return (
+            "\n\n".join(filter(None, ["\n".join(blocks).strip(), "".join(plain).strip("\n"), *self.registered])) + "\n"
+        )
+
+    def _define(self, value: Any, wish: str) -> str:
+        """Bind a class or function, and return its name. Raises NotWritten if there is no source of it."""
+        name = str(getattr(value, "__name__", ""))
+        if not name.isidentifier() or isinstance(value, functools.partial):
+            name = self._free(wish)
+        bound = self._known(value)
+        if not bound:
+            self._bind(name, value, name)
+        return bound or name
+
+    def _known(self, value: Any) -> str:
+        """Return the name that an object is bound to already, or ""."""
+        return next((name for name, other in self.bound.items() if other is value), "")
+
+    def _bind(self, name: str, value: Any, user: str) -> None:
+        """Bind `name` to `value` in the module. user: the definition that uses it."""
+        if name in self.bound:
+            if self.bound[name] is not value and not _equal(self.bound[name], value):
+                raise UsageError(
+                    f"`{name}` stands for two different objects in what `{user}` refers to, and other processes would "
+                    "get one of them",
+                    hint="give one of them another name; in a notebook, run the cells of both again",
+                )
+            return
+        other = "" if _equal(value, value) else self._known(value)
+        if other:
+            self._alias(name, value, other)
+        elif isinstance(value, types.ModuleType):
+            self._import_module(name, value)
+        elif found := self._found(name, value):
+            own = getattr(found.node, "name", name)
+            if own != name:
+                self._bind(own, value, user)
+                self._alias(name, value, own)
+            else:
+                self._write_definition(name, value, found)
+        elif not self._import_object(name, value):
+            self._write_value(name, value)
+
+    def _alias(self, name: str, value: Any, other: str) -> None:
+        self.bound[name], self.statements[name], self.needs[name] = value, f"{name} = {other}", [other]
+
+    def _found(self, name: str, value: Any) -> Found | None:
+        """Return the source of a class or function of the session."""
+        if isinstance(value, types.MethodType | functools.partial) or not callable(value):
+            return None
+        return self.sources.of_definition(value, name)
+
+    def _write_value(self, name: str, value: Any) -> None:
+        if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+            raise NotWritten(f"the session keeps no source of `{value.__qualname__}`")
+        self.bound[name] = value  # now, for definitions that it holds and that refer to it
+        try:
+            self.statements[name] = f"{name} = {self._written(value, name)}"
+        except NotWritten:
+            del self.bound[name]
+            raise
+
+    def _write_definition(self, name: str, value: Any, found: Found) -> None:
+        self.bound[name] = value
+        text = self._lambda(name, found) if isinstance(found.node, ast.Lambda) else found.text()
+        names = found.namespace(self.sources.main)
+        if changed := change_in(value, found, names, self.sources.all()):
+            raise UsageError(
+                f"`{name}` is not what its source says: {changed}",
+                hint=f"define `{name}` as it shall be; other processes execute its source",
+            )
+        lazy = names.get("annotations") is __future__.annotations
+        self.lazy_annotations = self.lazy_annotations or lazy
+        self.statements[name] = text
+        at_once, later = names_of(text, lazy)
+        self.needs[name] = [one for one in at_once if one != name]
+        gone = locals_of(found.around)
+        closures = {one for function in found.functions for one in function.__code__.co_freevars}
+        for used in dict.fromkeys((*self.needs[name], *later)):
+            if used in gone and used not in closures:
+                raise UsageError(
+                    f"`{name}` uses `{used}` of the function in which it is defined, and only while it is defined",
+                    hint=f"define `{name}` at the top of the file or cell, or give `{used}` to its constructor",
+                )
+            if used in self.needs[name] and used not in names and used not in vars(builtins):
+                raise UsageError(
+                    f"`{name}` uses `{used}` while it is defined, and `{used}` is gone",
+                    hint=f"keep `{used}`, or define `{name}` without it",
+                )
+            if used == "__file__" and names.get(used):
+                self.statements.setdefault(used, f"__file__ = {str(names.get(used))!r}")
+            elif used in names and used not in OWN and names[used] is not vars(builtins).get(used, OWN):
+                self._use(name, used, names[used], found, used in self.needs[name])
+
+    def _lambda(self, name: str, found: Found) -> str:
+        """Return the statement that binds a lambda, whose defaults are written as they are."""
+        (function,) = found.functions
+        node = copy.deepcopy(found.node)
+        assert isinstance(node, ast.Lambda)
+
+        def value(one: Any) -> ast.expr:
+            return ast.parse(self._written(one, name), mode="eval").body
+
+        node.args.defaults = [*map(value, function.__defaults__ or ())]
+        given = function.__kwdefaults__ or {}
+        node.args.kw_defaults = [value(given[one.arg]) if one.arg in given else None for one in node.args.kwonlyargs]
+        return f"{name} = {ast.unparse(node)}"
+
+    def _use(self, user: str, name: str, value: Any, found: Found, at_once: bool) -> None:
+        """Bind what the definition `user` refers to by `name`."""
+        if at_once and name != user and bound_after(name, found, self.sources.all()):
+            raise UsageError(
+                f"`{name}` got a new value after the definition of `{user}`, which uses it while it is defined",
+                hint=f"define `{user}` after `{name}` has its value; in a notebook, run its cell again with a change",
+            )
+        try:
+            self._bind(name, value, user)
+        except NotWritten as error:
+            raise UsageError(
+                f"`{user}` uses `{name}`, an object of this session that other processes cannot get: {error}",
+                hint=f"{WAYS_OUT}, or pass inline=True",
+            ) from None
+
+    def _free(self, name: str) -> str:
+        """Return a name that is not bound yet, in the module or, for something else, in the session."""
+        number, wish = 1, name
+        while name in self.bound or name in vars(builtins):
+            number += 1
+            name = f"{wish}_{number}"
+        return name
+
+    def _written(self, value: Any, name: str) -> str:
+        """Return a value as an expression; what it needs is bound before `name`."""
+        needs = self.needs.setdefault(name, [])
+
+        def defined(inner: Any) -> str:
+            known = str(getattr(inner, "__name__", ""))
+            if vars(builtins).get(known) is inner:
+                return known
+            needs.append(self._define(inner, f"{name}_part"))
+            return needs[-1]
+
+        return written(value, self._module, defined)
+
+    def _module(self, name: str) -> str:
+        """Import a module for an expression, under a name that is nobody's; return that name."""
+        own = f"_{name.replace('.', '_')}"
+        self.imports[f"import {name} as {own}"] = None
+        return own
+
+    def _import_module(self, name: str, value: types.ModuleType) -> None:
+        if value.__name__ == "__main__" or getattr(value, "__spec__", None) is None:
+            raise NotWritten(f"the module `{value.__name__}`, which has no file")
+        self.bound[name] = value
+        self._find(value)
+        said = []
+        for node in imports_of(name, self.sources.all()):
+            whole = node.names[0].name if isinstance(node, ast.Import) else f"{node.module}.{node.names[0].name}"
+            top = whole.partition(".")[0] if isinstance(node, ast.Import) and not node.names[0].asname else whole
+            if sys.modules.get(top) is value:
+                said.append(ast.unparse(node))
+        if not said:
+            said = [f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}"]
+        self.imports.update(dict.fromkeys(said))
+
+    def _import_object(self, name: str, value: Any) -> bool:
+        """Import a class, function or other object of a module; return whether a module has it.
+
+        Plain values are written instead, because a module's may have changed since it was imported.
+        """
+        if not callable(value):
+            with contextlib.suppress(NotWritten):
+                written(value, str, lambda inner: str(inner))
+                return False
+        statement = self._said_import(name, value)
+        if not statement:
+            module = sys.modules.get(str(getattr(value, "__module__", None)))
+            path = str(getattr(value, "__qualname__", getattr(value, "__name__", "<>"))).split(".")
+            found: Any = module
+            for step in path:
+                found = getattr(found, step, None)
+            if module is None or module.__name__ == "__main__" or found is not value:
+                return False
+            self._find(module)
+            top = f"_{path[0]}" if len(path) > 1 else name
+            statement = f"from {module.__name__} import {path[0]}" + (f" as {top}" if top != path[0] else "")
+            if len(path) > 1:
+                self.statements[name] = f"{name} = {'.'.join([top, *path[1:]])}"
+        self.bound[name] = value
+        self.imports[statement] = None
+        return True
+
+    def _said_import(self, name: str, value: Any) -> str:
+        """Return the statement of the session that imports `value` as `name`; "" without one."""
+        for node in imports_of(name, self.sources.all()):
+            module = sys.modules.get(str(getattr(node, "module", None)))
+            if module is not None and vars(module).get(node.names[0].name) is value:
+                self._find(module)
+                return ast.unparse(node)
+        return ""
+
+    def _find(self, module: types.ModuleType) -> None:
+        """Make a module that is not installed findable: its folder is added to the Python path of the others."""
+        name, place = module.__name__.partition(".")[0], _place(module)
+        if is_installed(module):
+            return
+        if place.stem != name:
+            raise NotWritten(f"an object of the module `{name}`, which is not on the Python path")
+        self.folders[str(place.parent)] = None
+
+    def _ordered(self) -> list[str]:
+        """Return the bound names so that each follows those that it needs when it is executed."""
+        ordered: dict[str, None] = {}
+
+        def visit(name: str, above: tuple[str, ...]) -> None:
+            for needed in self.needs.get(name, ()):
+                if needed in self.statements and needed not in above and needed not in ordered:
+                    visit(needed, (*above, name))
+            ordered.setdefault(name)
+
+        for name in reversed(self.statements):  # what was found later is used by what was found earlier
+            visit(name, (name,))
+        return list(ordered)
+
+
+def is_installed(module: types.ModuleType) -> bool:
+    """Whether a module belongs to Python, to hive or to an installed package, so that every process finds it."""
+    place = _place(module)
+    return module.__name__.partition(".")[0] == "hive" or any(place.is_relative_to(one) for one in _installed())
+
+
+def _place(module: types.ModuleType) -> Path:
+    """Return the folder of the package of a module, or the file of a module outside of packages."""
+    top = sys.modules.get(module.__name__.partition(".")[0], module)
+    folders = list(getattr(top, "__path__", ()))
+    return Path(folders[0] if folders else getattr(top, "__file__", None) or sys.prefix).resolve()
+
+
+@functools.cache
+def _installed() -> tuple[Path, ...]:
+    """Return the folders of Python itself and of installed packages."""
+    paths = sysconfig.get_paths()
+    folders = [sys.prefix, paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages()]
+    folders += [one for one in sys.path if one.endswith(("site-packages", "dist-packages"))]  # of a .pth file
+    return tuple(Path(one).resolve() for one in folders)
+
+
+def _equal(mine: Any, its: Any) -> bool:
+    """Whether two objects are the same plain value."""
+    return type(mine) in (bool, int, float, str, bytes, type(None)) and type(mine) is type(its) and mine == its

@@ -1,0 +1,218 @@
+"""Writes values as Python expressions: numbers, text, containers, arrays, tables of pandas, spaces, paths, enums.
+
+    written([1.5, numpy.zeros(2)], names)  ->  "[1.5, _numpy.array([0.0, 0.0], dtype='float64')]"
+
+An expression is a copy of the value at this moment. What has no such expression (open files, models, generators) is
+refused, never guessed.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import math
+import pathlib
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["VALUE_CHARACTERS", "NotWritten", "written"]
+
+VALUE_CHARACTERS = 4_000_000  # most characters of a value: a session's module is source that each process compiles
+SHORT_ARRAY = 100  # most elements of an array that are written as numbers, which one can read
+DEPTH = 50  # most containers inside each other: a list that holds itself has no end
+PLAIN = (bool, int, str, bytes, type(None), type(...), range)
+BY_REPR = (datetime.date, datetime.time, datetime.timedelta, datetime.timezone, decimal.Decimal, fractions.Fraction)
+
+Import = Callable[[str], str]
+Define = Callable[[Any], str]
+
+
+class NotWritten(Exception):
+    """A value, or a part of it (the argument), has no expression."""
+
+
+def written(value: Any, imported: Import, defined: Define) -> str:
+    """Return an expression with the value `value`. Raises NotWritten.
+
+    imported: called with the name of a module; returns the name under which the expression finds it.
+    defined: called with a class or function; returns its name.
+    """
+    text = _Writer(imported, defined).text(value, DEPTH)
+    if len(text) > VALUE_CHARACTERS:
+        raise NotWritten(f"a value of {len(text):,} characters (at most {VALUE_CHARACTERS:,} are sent)")
+    return text
+
+
+@dataclasses.dataclass(frozen=True)
+class _Writer:
+    imported: Import
+    defined: Define
+
+    def text(self, value: Any, depth: int) -> str:
+        if depth == 0:
+            raise NotWritten("a container that holds itself")
+        inner = functools.partial(self.text, depth=depth - 1)
+        kind = type(value)
+        if kind in PLAIN:
+            return repr(value)
+        if kind in (float, complex):
+            finite = math.isfinite(abs(value))
+            return repr(value) if finite else f'{kind.__name__}("{value}")'
+        if kind in (list, tuple, set, frozenset, dict):
+            return self._container(value, inner)
+        if isinstance(value, enum.Enum):
+            return f"{self.defined(kind)}[{value.name!r}]" if value.name in kind.__members__ else _refuse(value)
+        if isinstance(value, functools.partial):
+            parts = [
+                inner(value.func),
+                *map(inner, value.args),
+                *(f"{k}={inner(v)}" for k, v in value.keywords.items()),
+            ]
+            return f"{self.imported('functools')}.partial({', '.join(parts)})"
+        if kind in BY_REPR:
+            return f"{self.imported(kind.__module__)}.{repr(value).removeprefix(f'{kind.__module__}.')}"
+        if isinstance(value, pathlib.PurePath):
+            return f"{self.imported('pathlib')}.{kind.__name__}({str(value)!r})"
+        if kind is re.Pattern:
+            return f"{self.imported('re')}.compile({value.pattern!r}, {value.flags})"
+        if text := self._typing(value, inner):
+            return text
+        if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+            return self.defined(value)
+        return self._of_library(value, inner) or self._fields(value, inner)
+
+    def _typing(self, value: Any, inner: Callable[[Any], str]) -> str:
+        """Return the expression of a type as annotations have it; "" for other values."""
+        if value is type(None):
+            return "type(None)"
+        if isinstance(value, types.UnionType):
+            return " | ".join(map(inner, value.__args__))
+        if type(value) is typing.TypeVar and value.__bound__ is None and not value.__constraints__:
+            return f"{self.imported('typing')}.TypeVar({value.__name__!r})"
+        if value is typing.Any:
+            return f"{self.imported('typing')}.Any"
+        origin = typing.get_origin(value)
+        if origin is None or typing.get_args(value) == ():
+            return ""
+        home = f"{self.imported('typing')}.Union" if origin is typing.Union else self.defined(origin)
+        if isinstance(origin, type) and origin.__module__ == "collections.abc":
+            home = f"{self.imported('collections.abc')}.{origin.__name__}"
+        parts = [f"[{', '.join(map(inner, one))}]" if isinstance(one, list) else inner(one) for one in value.__args__]
+        if home.endswith(".Callable"):
+            parts = [f"[{', '.join(parts[:-1])}]", parts[-1]]
+        return f"{home}[{', '.join(parts)}]"
+
+    def _container(self, value: Any, inner: Callable[[Any], str]) -> str:
+        match value:
+            case dict():
+                return f"{{{', '.join(f'{inner(key)}: {inner(item)}' for key, item in value.items())}}}"
+            case list():
+                return f"[{', '.join(map(inner, value))}]"
+            case tuple():
+                return f"({', '.join(map(inner, value))}{',' * (len(value) == 1)})"
+        items = ", ".join(sorted(map(inner, value)))  # sorted: the order of a set of strings differs in each process
+        return f"{type(value).__name__}([{items}])"
+
+    def _of_library(self, value: Any, inner: Callable[[Any], str]) -> str:
+        """Return the expression of a value of NumPy, pandas or Gymnasium; "" for others."""
+        numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+        spaces = sys.modules.get("gymnasium.spaces")
+        if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic | numpy.dtype):
+            return self._array(value, numpy)
+        if pandas is not None and isinstance(value, pandas.DataFrame | pandas.Series | pandas.Index):
+            return self._table(value, inner, pandas)
+        if spaces is not None and isinstance(value, spaces.Space) and type(value).__module__.startswith("gymnasium."):
+            place, name = self.imported("gymnasium.spaces"), type(value).__name__
+            if (arguments := _arguments(value, spaces)) is not None:
+                return f"{place}.{name}({', '.join(f'{key}={inner(item)}' for key, item in arguments.items())})"
+        return ""
+
+    def _array(self, value: Any, numpy: Any) -> str:
+        place = self.imported("numpy")
+        if isinstance(value, numpy.dtype):
+            return f"{place}.dtype({value.str!r})" if value.names is None else _refuse(value)
+        if type(value) is not numpy.ndarray and not isinstance(value, numpy.generic):
+            return _refuse(value)  # masked arrays, records, memory maps
+        if value.dtype.hasobject or value.dtype.names is not None:
+            return _refuse(value)
+        kind = value.dtype.str
+        if value.size <= SHORT_ARRAY and value.dtype.kind in "bif" and numpy.isfinite(value).all():
+            text = f"{place}.array({ast.unparse(ast.parse(repr(value.tolist())))}, dtype={kind!r})"
+        else:
+            text = f"{place}.frombuffer({value.tobytes()!r}, dtype={kind!r}).reshape({value.shape!r}).copy()"
+        if 0 in value.shape:
+            text = f"{place}.empty({value.shape!r}, dtype={kind!r})"
+        return f"{text}[()]" if isinstance(value, numpy.generic) else text
+
+    def _table(self, value: Any, inner: Callable[[Any], str], pandas: Any) -> str:
+        place = self.imported("pandas")
+        if isinstance(value, pandas.DataFrame):
+            columns = [value.iloc[:, number] for number in range(value.shape[1])]
+            series = ", ".join(self._column(column, inner) for column in columns)
+            names = self._index(value.columns, inner, place, pandas)
+            rows = self._index(value.index, inner, place, pandas)
+            return f"{place}.DataFrame(dict(enumerate([{series}])), index={rows}).set_axis({names}, axis=1)"
+        if isinstance(value, pandas.Series):
+            rows = self._index(value.index, inner, place, pandas)
+            return f"{place}.Series({self._column(value, inner)}, index={rows}, name={inner(value.name)})"
+        return self._index(value, inner, place, pandas)
+
+    def _column(self, column: Any, inner: Callable[[Any], str]) -> str:
+        if column.dtype.kind in "biufmMc" and type(column.dtype).__module__.startswith("numpy"):
+            return inner(column.to_numpy())
+        return f"{self.imported('pandas')}.array({inner(list(column))}, dtype={str(column.dtype)!r})"
+
+    def _index(self, index: Any, inner: Callable[[Any], str], place: str, pandas: Any) -> str:
+        if isinstance(index, pandas.MultiIndex) or getattr(index, "tz", None) is not None:
+            return _refuse(index)
+        if isinstance(index, pandas.RangeIndex):
+            return f"{place}.RangeIndex({index.start}, {index.stop}, {index.step}, name={inner(index.name)})"
+        return f"{place}.Index({self._column(index, inner)}, dtype={str(index.dtype)!r}, name={inner(index.name)})"
+
+    def _fields(self, value: Any, inner: Callable[[Any], str]) -> str:
+        """Return the call that makes an instance of a dataclass or a named tuple."""
+        kind = type(value)
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return f"{self.defined(kind)}({', '.join(map(inner, value))})"
+        if dataclasses.is_dataclass(value):
+            fields = dataclasses.fields(value)
+            names = [field.name for field in fields]
+            state = getattr(value, "__dict__", None)
+            plain = all(field.init for field in fields) and "__post_init__" not in dir(kind)
+            if plain and (state is None or [*state] == names):
+                return f"{self.defined(kind)}({', '.join(f'{name}={inner(getattr(value, name))}' for name in names)})"
+        if kind is types.SimpleNamespace:
+            parts = ", ".join(f"{name}={inner(item)}" for name, item in vars(value).items())
+            return f"{self.imported('types')}.SimpleNamespace({parts})"
+        return _refuse(value)
+
+
+def _arguments(space: Any, spaces: Any) -> dict[str, Any] | None:
+    """Return the arguments that make a space; None for spaces beyond the usual ones."""
+    match type(space):
+        case spaces.Box:
+            return {"low": space.low, "high": space.high, "dtype": space.dtype}
+        case spaces.Discrete:
+            return {"n": int(space.n), "start": int(space.start)}
+        case spaces.MultiDiscrete:
+            return {"nvec": space.nvec, "dtype": space.dtype, "start": space.start}
+        case spaces.MultiBinary:
+            return {"n": space.n}
+        case spaces.Dict:
+            return {"spaces": dict(space.spaces)}
+        case spaces.Tuple:
+            return {"spaces": tuple(space.spaces)}
+    return None
+
+
+def _refuse(value: Any) -> str:
+    raise NotWritten(f"a value of type `{type(value).__name__}`")
