@@ -191,10 +191,12 @@ class SessionModule:
 
     def _use(self, user: str, name: str, value: Any, found: Found, at_once: bool) -> None:
         """Bind what the definition `user` refers to by `name`."""
-        if at_once and name != user and bound_after(name, found, self.sources.all()):
+        own = not callable(value) or getattr(value, "__module__", None) == self.sources.main.get("__name__")
+        imported = isinstance(value, types.ModuleType) or not own  # may be imported again in every cell
+        if at_once and name != user and not imported and bound_after(name, found, self.sources.all()):
             raise UsageError(
                 f"`{name}` got a new value after the definition of `{user}`, which uses it while it is defined",
-                hint=f"define `{user}` after `{name}` has its value; in a notebook, run its cell again with a change",
+                hint=f"define `{user}` after `{name}` has its value; in a notebook, run the cell of `{user}` again",
             )
         try:
             self._bind(name, value, user)

@@ -24,6 +24,8 @@ WORKS = {
     "def target(): return m.sqrt(4), os.path.join('a', 'b'), xml.dom.__name__\n",
     "names of modules": "from math import sqrt as root, pi\ndef target(): return root(9), pi\n",
     "two submodules": "import xml.dom\nimport xml.sax\ndef target(): return xml.dom.__name__, xml.sax.__name__\n",
+    "imports in every cell": "import math\nfrom enum import Enum\nclass A(Enum):\n    X = math.floor(2.5)\n# %%\n"
+    "import math\nfrom enum import Enum\ndef target(): return A.X.value\n",
     "constants": "A = 3\nB = [1, {'x': (2.5, None)}]\nC = float('inf')\ndef target(): return A, B, C\n",
     "sets and ranges": "A = {3, 1, 2}\nB = frozenset('ab')\nC = range(2, 9)\n"
     "def target(): return sorted(A), sorted(B), list(C)\n",
