@@ -45,7 +45,7 @@ def test_a_running_loop_runs_topologies(house: House) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["the sum is 45", "the sum is 4950 the sum is 45", "the sum is 45", "cancelled"]
-    assert (house.home / "session-1" / "session.py").is_file()
+    assert (house.home / "running_loop-1" / "session.py").is_file()
     summary = house.summary("endless-1")
     assert (summary["state"], summary["stop_reason"]) == ("stopped", "cancellation")
 
