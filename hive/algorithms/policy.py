@@ -18,6 +18,7 @@ class called, so it requires `own_code=True`.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from hive.algorithms.acting_state import ActingState
 from hive.algorithms.described_actions import action_in, described_action, plain
 from hive.algorithms.given_observations import GivenObservations
-from hive.config import NetworkConfig
+from hive.config import SESSION_FILE, NetworkConfig, beside
 from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
 from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
 from hive.envs.meaning import earlier_meaning
@@ -186,6 +187,8 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     """
     try:
         description = checkpoint.state["policy"]
+        if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
+            description = json.loads(beside(text, checkpoint.path.parents[1]))
         observation, action, network = _specs_in(description)
         heads = _heads_in(description)
         distribution = _distribution_in(description, action, network, heads)
@@ -257,6 +260,8 @@ def described_spaces(checkpoint: Checkpoint) -> tuple[ObservationSpec, ActionSpe
     """Return the specs of observations and actions that a checkpoint describes; None if it describes no policy."""
     try:
         description = checkpoint.state["policy"]
+        if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
+            description = json.loads(beside(text, checkpoint.path.parents[1]))
         return _observation_in(description["observation"]), action_in(description["action"])
     except (KeyError, TypeError, ValueError):
         return None

@@ -138,7 +138,7 @@ def _problem(keyword: str, homes: list[str]) -> str:
 
 def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool) -> str | None:
     """Replace objects by references to them; return the source of `session.py`, None without one."""
-    for name in {*REFERENCES, *LISTS}:
+    for name in (*REFERENCES, *LISTS):
         section, _, rest = name.partition(".")
         if rest and isinstance(tables.get(section), Mapping) and (value := _get(tables, name)) is not None:
             flat.setdefault(name, value)
@@ -147,19 +147,25 @@ def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool) -> str
             if callable(value):
                 flat.setdefault(f"{section}.{name}", value)
     own = [name for name in flat if _get(tables, name) is not None]
-    try:
-        sender = _Inline() if inline else _Sender()
-        replaced = {name: _sent(name, value, sender) for name, value in flat.items()}
-    except UsageError:
-        if inline or not _is_guarded():
-            raise
+    sender: _Sender = _Inline() if inline else _Sender()
+    refused, replaced = _all_sent(flat, sender)
+    if refused is not None and not inline and _is_guarded():
         sender = _Importer()
-        replaced = {name: _sent(name, value, sender) for name, value in flat.items()}
+        refused, replaced = _all_sent(flat, sender)
+    if refused is not None:
+        raise refused
     for name in own:
         _put(tables, name.split("."), replaced.pop(name))
     flat.clear()
     flat |= replaced
     return sender.source()
+
+
+def _all_sent(flat: Mapping[str, Any], sender: _Sender) -> tuple[UsageError | None, dict[str, Any]]:
+    try:
+        return None, {name: _sent(name, value, sender) for name, value in flat.items()}
+    except UsageError as error:
+        return error.with_traceback(None), {}
 
 
 def _sent(name: str, value: Any, sender: _Sender) -> Any:

@@ -10,6 +10,7 @@ matplotlib is the extra `plot`. It is imported at the first drawing.
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,14 +132,26 @@ def new_figure(
     options: those of matplotlib's `Figure.subplots`, such as `sharey`.
     """
     matplotlib = _matplotlib()
-    from matplotlib.figure import Figure
-
     with matplotlib.rc_context(style_of(theme)):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = _figure_class()(figsize=(width, height), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=list(panels), **options)
     for axes in grid[0]:  # ticks that are made later take their colours from here
         axes.tick_params(which="both", colors=theme.ink, grid_color=theme.faint)
     return figure, [*grid[0]]
+
+
+@functools.cache
+def _figure_class() -> type[Figure]:
+    """Return the class of figures: one that notebooks show although nothing has imported pyplot."""
+    from matplotlib.figure import Figure
+
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            content = io.BytesIO()
+            self.savefig(content, format="png", dpi=DPI // 2)
+            return content.getvalue()
+
+    return Shown
 
 
 def draw_curves(

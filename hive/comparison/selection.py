@@ -13,6 +13,7 @@ several groups have the same name, each is labelled with the keys that differ be
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -99,7 +100,24 @@ def grouped(selected: Iterable[tuple[Selected, RunCurves]]) -> list[Group]:
 def _values(run: RunCurves) -> Mapping[str, Any] | None:
     if run.config is None:
         return None
-    return {entry.name: entry.value for entry in run.config.entries() if entry.name not in (SEED, NAME)}
+    session = run.directory.session_file
+    whole = hashlib.sha256(session.read_bytes()).hexdigest()[:6] if session.is_file() else ""
+    return {
+        entry.name: _placeless(entry.value, f"{session.resolve()}:", f"{session.name}({whole}):")
+        for entry in run.config.entries()
+        if entry.name not in (SEED, NAME)
+    }
+
+
+def _placeless(value: Any, mine: str, name: str) -> Any:
+    """Return a value whose references to the run's own code name its content, which runs in other folders share."""
+    if isinstance(value, str):
+        return value.replace(mine, name)
+    if isinstance(value, tuple | list):
+        return type(value)(_placeless(one, mine, name) for one in value)
+    if isinstance(value, Mapping):
+        return {key: _placeless(one, mine, name) for key, one in value.items()}
+    return value
 
 
 def _distinct(groups: Sequence[Group]) -> list[Group]:

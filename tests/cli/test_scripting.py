@@ -264,6 +264,7 @@ def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:
     assert repr(hive.Result.open(result.name)) == repr(hive.Result.open(result.directory)) == repr(result)
     assert [*result.metrics()["steps"]][-1] == result.env_steps
     assert len(result.evaluations()) == 0
+    assert result.plot()._repr_png_().startswith(b"\x89PNG")
     assert result.plot().axes[0].get_xlabel() == "environment steps"
 
 

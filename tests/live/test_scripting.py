@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+
+import hive
 
 if TYPE_CHECKING:
     from conftest import House
@@ -35,6 +38,22 @@ def test_a_script_runs_its_own_topology(house: House) -> None:
         assert (summary["state"], summary["exact"]) == ("finished", summary["exact"])
         numbers = summary["channels"]["numbers"]
         assert numbers["produced"] == numbers["consumed"] in (10, 100)
+
+
+def test_a_script_without_a_guard_trains_its_own_classes(house: House) -> None:
+    """The run needs neither the script nor the place where it was made."""
+    script = house.folder / "elsewhere" / "script.py"
+    script.parent.mkdir()
+    script.write_text(SCRIPT.with_name("own_environment.py").read_text())
+    command = [sys.executable, "elsewhere/script.py"]
+    done = subprocess.run(command, env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["4096 True", "6144"], done.stderr
+    script.unlink()
+    (house.home / "coin-1").rename(house.home / "moved")
+    played = house.hive("eval", "moved", "--episodes", "2")
+    assert played.returncode == 0, played.stderr
+    observations = np.zeros((2, 3), np.float32)
+    assert hive.load(str(house.home / "moved"), own_code=True)(observations).shape == (2,)
 
 
 @pytest.mark.full(reason="five runs; tests/cli/test_scripting.py covers the same calls inline")
