@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,10 @@ PAGES = [README, *sorted(GUIDE.glob("*.md"))]
 LINKED = [*PAGES, ROOT / "ARCHITECTURE.md"]
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in PAGES}
 
-WORDS = range(600, 901)  # of README: one screen and a half
+WORDS = range(600, 901)  # length of README: one screen and a half
 MOST_LINES = 13  # README's program, with its imports
 TWELVE = 12  # lines of the first program of topologies.md, as its first paragraph says
+DEVELOPMENT = {"peers", "test"}  # extras for work on hive itself
 EXAMPLE = "dqn.py"  # this example is the program of plain-scripts.md; tests/examples runs it in a shorter form
 
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
@@ -120,6 +122,13 @@ def test_the_files_it_names_exist(name: str) -> None:
 def test_the_index_lists_every_page() -> None:
     index = set(LINK.findall(TEXTS["examples/guide/README.md"]))
     assert {path.name for path in GUIDE.glob("*.md")} - {"README.md"} <= index
+
+
+def test_the_index_lists_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    table = TEXTS["examples/guide/README.md"].partition("\n## Extras\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(extras) - DEVELOPMENT
 
 
 def test_names_of_other_trainers_are_those_of_the_hints() -> None:
