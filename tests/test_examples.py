@@ -51,8 +51,8 @@ def test_there_are_examples() -> None:
         *("cartpole", "acrobot", "pendulum", "pendulum-sac"),
         *(f"cartpole-{s}" for s in SCHEMES if s not in AS_OTHERS),
     } <= stems
-    readme = (EXAMPLES[0].parents[1] / "README.md").read_text()
-    assert all(f"`{stem}.toml`" in readme for stem in stems)
+    gallery = (EXAMPLES[0].parent / "guide" / "gallery.md").read_text()
+    assert all(f"`{stem}.toml`" in gallery for stem in stems)
 
 
 FASTER = {"nstep-q": ["algorithm.exploration_steps=60_000", "collection.rollout=8"]}  # explores less, updates more

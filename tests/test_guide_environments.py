@@ -1,4 +1,4 @@
-"""Part 13 of the guide: every config trains as written, and the script that loads the policies runs."""
+"""The environments page of the guide: every config trains as written, and the script that loads the policies runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 import hive
 from hive.records import RunDirectory
 
-PART = (Path(__file__).parents[1] / "examples" / "GUIDE.md").read_text().partition("\n## 13. ")[2].partition("\n## ")[0]
-PROGRAM = re.findall(r"^```python\n(.*?)```", PART, re.DOTALL | re.MULTILINE)[0]
-SCRIPT = re.findall(r"^```py\n(.*?)```", PART, re.DOTALL | re.MULTILINE)[0]
-CONFIGS = dict(re.findall(r"`(\w+)\.toml`[^`]*(?:`[^`]+`[^`]*)*?```toml\n(.*?)```", PART, re.DOTALL))
+PAGE = (Path(__file__).parents[1] / "examples" / "guide" / "environments.md").read_text()
+PROGRAM = re.findall(r"^```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)[0]
+SCRIPT = re.findall(r"`play.py`[^`]*```py\n(.*?)```", PAGE, re.DOTALL)[0]
+CONFIGS = dict(re.findall(r"`(\w+)\.toml`[^`]*(?:`[^`]+`[^`]*)*?```toml\n(.*?)```", PAGE, re.DOTALL))
 PACKAGES = {"snake": "gymnasium_snake_game", "minigrid": "minigrid"}
 """Config -> the module that it needs, which hive does not install."""
 
@@ -26,7 +26,7 @@ MOST_LINES = 20
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the files of the part into an empty folder, and start there."""
+    """Write the files of the page into an empty folder, and start there."""
     (tmp_path / "doors.py").write_text(PROGRAM)
     for name, text in CONFIGS.items():
         (tmp_path / f"{name}.toml").write_text(text)
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def train(name: str) -> None:
     summary = hive.train(f"{name}.toml", sets=["run.steps=1"], inline=True, quiet=True)
-    assert (summary.state, RunDirectory.open(Path("runs") / f"{name}-1").config_file.read_text()) == (
+    assert (summary.state, RunDirectory.open(summary.directory).config_file.read_text()) == (
         "finished",
         CONFIGS[name],
     )

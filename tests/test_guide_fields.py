@@ -1,4 +1,4 @@
-"""Part 12 of the guide lists every channel, message and field of the trainer, as the code has them."""
+"""The page `messages.md` of the guide lists every channel, message and field of the trainer, as the code has them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from hive.workers.messages import __all__ as MESSAGES
 from hive.workers.replay_memory import ReplaySize, ledger_layout, memory_layout, plan_layout
 
 ROOT = Path(__file__).parents[1]
-PART = (ROOT / "examples" / "GUIDE.md").read_text().partition("\n## 12. ")[2].partition("\n## ")[0]
-SECTIONS = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^### |\Z)", PART, re.DOTALL | re.MULTILINE))
+PAGE = (ROOT / "examples" / "guide" / "messages.md").read_text()
+SECTIONS = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 REPLAY = ReplaySize(sources=2, envs=2, steps=4, kept=16, rounds_ahead=1, stack=3, n_step=1, workers=2, batch=8)
 ENV = '[env]\nid = "CartPole-v1"\n'
 VARIANTS = (
@@ -156,6 +156,6 @@ def test_each_channel_is_listed_with_its_ends(tmp_path: Path) -> None:
             source = channel.source
             built[channel.name] = (channel.carrier.kind, f"`{source}`", f"`{source.port.message.__name__}`")
             targets.setdefault(channel.name, set()).update(map(str, channel.targets))
-    rows = {row[0].strip("`"): row[1:] for row in tables(PART.partition("\n### ")[0])["channel"]}
+    rows = {row[0].strip("`"): row[1:] for row in tables(PAGE.partition("\n## ")[0])["channel"]}
     assert {name: (carrier, source, message) for name, (carrier, source, _, message) in rows.items()} == built
     assert {name: set(re.findall(r"`([^`]+)`", row[2])) for name, row in rows.items()} == targets

@@ -1,7 +1,7 @@
 """Describes the lag of a config for `hive check`: how old the policy that acts and the weights of gradients are.
 
     lag: rollouts are made by a policy that is 1 round old (16,384 steps, 1.6 % of run.steps)
-         this can cost PPO sample efficiency, most with long rounds (README, "What lag costs")
+         this can cost PPO sample efficiency, most with long rounds (guide, "What lag costs")
          collection.communication = "synchronous" removes it, and collectors then wait for the learner
 
 Ages are in rounds or updates and in environment steps. In asynchronous modes they are the largest that are used.
@@ -26,8 +26,8 @@ __all__ = ["Lag", "hidden_line", "host_lines", "lag_data", "lag_lines", "lags_of
 # Name of an algorithm -> what the lag of its rollouts means for it. Nothing is known about user-defined ones. Measured
 # costs are those of rounds of thousands of steps: shorter rounds lost no return that the seeds could show.
 COSTS = {
-    "a2c": 'this can cost A2C sample efficiency, most with long rounds (README, "What lag costs")',
-    "ppo": 'this can cost PPO sample efficiency, most with long rounds (README, "What lag costs")',
+    "a2c": 'this can cost A2C sample efficiency, most with long rounds (guide, "What lag costs")',
+    "ppo": 'this can cost PPO sample efficiency, most with long rounds (guide, "What lag costs")',
     "impala": "V-trace corrects for it",
 }
 

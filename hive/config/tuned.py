@@ -7,7 +7,7 @@ too, so that no entry changes its meaning when a default of hive changes.
 The zoo's n_envs and n_steps are `collection.envs` and `collection.rollout` with one collector, and its batch_size is
 envs * rollout / minibatches. With a replay memory, its train_freq is `collection.rollout` and its gradient_steps are
 the updates of a round. Rounds of more than LONG_ROUND steps are halved, because a pipelined run has two rounds in
-flight and one round of lag is then half as long: LunarLander-v3 ended higher after 300,000 steps (README, "What lag
+flight and one round of lag is then half as long: LunarLander-v3 ended higher after 300,000 steps (guide, "What lag
 costs"). The entries do not use gSDE (`action_distribution = "gsde"`); the sources say where the zoo does.
 """
 

@@ -45,7 +45,7 @@ def test_the_default_of_a2c() -> None:
     config = config_of()
     assert lag_lines(found(config), config) == [
         "lag: rollouts are made by a policy that is 1 round old (64 steps, 1 % of run.steps)",
-        '     this can cost A2C sample efficiency, most with long rounds (README, "What lag costs")',
+        '     this can cost A2C sample efficiency, most with long rounds (guide, "What lag costs")',
         '     collection.communication = "synchronous" removes it, and collectors then wait for the learner',
     ]
 
@@ -114,7 +114,7 @@ def test_what_it_costs_depends_on_the_algorithm() -> None:
         config = config_of(run__scheme=scheme, collection__broadcast_interval=2)
         lines[scheme] = lag_lines(found(config), config)[1:3]
     assert (
-        lines["ppo"][0] == '     this can cost PPO sample efficiency, most with long rounds (README, "What lag costs")'
+        lines["ppo"][0] == '     this can cost PPO sample efficiency, most with long rounds (guide, "What lag costs")'
     )
     assert lines["impala"][0] == "     V-trace corrects for it"
     assert lines["nstep-q"][0] == (

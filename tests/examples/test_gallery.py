@@ -1,4 +1,4 @@
-"""Every example is short, documents how to run it, is listed in the README, and uses public names only."""
+"""Every example is short, documents how to run it, is listed in the gallery, and uses public names only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import hive
 
 MOST_LINES = 125
 PLAIN_SCRIPTS = {"actor_critic", "c51", "ddpg", "dqn", "play_onnx", "workers"}  # without processes of hive
-README = (EXAMPLES.parent / "README.md").read_text()
+GALLERY = (EXAMPLES / "guide" / "gallery.md").read_text()
 ENVIRONMENTS = {"cartpole_positions"}  # those that a config in this folder names
 PROGRAMS = sorted(path for path in EXAMPLES.glob("*.py") if path.stem not in ENVIRONMENTS)
 every_program = pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
@@ -38,8 +38,8 @@ def test_it_is_short_and_says_how_to_run_it(path: Path) -> None:
 
 
 @every_program
-def test_it_is_in_the_readme_and_tested(path: Path) -> None:
-    assert f"| `{path.name}` |" in README
+def test_it_is_in_the_gallery_and_tested(path: Path) -> None:
+    assert f"| `{path.name}` |" in GALLERY
     assert (Path(__file__).parent / f"test_{path.name}").exists()
 
 

@@ -53,7 +53,7 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     tensors, state = load_weights(house.home / "cartpole-1" / "checkpoints" / f"{summary['updates']:06d}")
     assert state["update"] == summary["updates"]
     assert any(tensor.size for tensor in tensors.values())
-    assert returns(hive.load(str(house.home / "cartpole-1"))) >= 450  # README's three lines
+    assert returns(hive.load(str(house.home / "cartpole-1"))) >= 450  # the guide's three lines
     assert hive.load(str(house.home / "cartpole-1"), which="best").mean_return == best["mean_return"]
     assert "best policy: mean return" in done.stderr
 
