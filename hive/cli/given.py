@@ -128,7 +128,8 @@ def _problem(keyword: str, homes: list[str]) -> str:
     if homes:
         section, _, name = homes[0].partition(".")
         listed = ", ".join(f"`{home}`" for home in homes)
-        return f'several keys have this name: {listed}; give {section}={{"{name}": ...}}'
+        own = f'{{"id": ..., "{name}": ...}}' if section == "env" else f'{{"{name}": ...}}'
+        return f"several keys have this name: {listed}; give {section}={own}"
     if keyword in SECTIONS:
         return "the name of a table; give a mapping of its keys"
     names = {name for table in (*SECTIONS.values(), *ALGORITHMS.values()) for name in keys_of(table)}
