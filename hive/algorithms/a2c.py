@@ -5,11 +5,13 @@
 over the valid steps of a share of a round. The advantages A and the lambda-returns R = A + V are constants, computed
 from the values of the same forward pass that the loss differentiates. One pass over [T+1, B] rows and the last
 observations of truncated episodes gives policies, values and bootstraps. A truncated episode is bootstrapped with the
-value of its true last observation, a terminated one with 0. `gae_lambda = 1` gives n-step returns to the rollout's end.
+value of its true last observation, a terminated one with 0. In rollouts with lag each advantage is multiplied by the
+importance weight of hive.algorithms.lag. `gae_lambda = 1` gives n-step returns to the rollout's end.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +20,7 @@ from torch import nn
 
 from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
+from hive.algorithms.lag import IMPORTANCE, described, importance_of, is_lagged, proximal
 from hive.algorithms.rows import flat, input_rows, network_input, progress_of, sizes, weights
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
@@ -37,6 +40,7 @@ class A2C:
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean", *VALUE_FIT)
     behaviour_log_probs = False
+    expects_lag = False
     model: ActorCritic
 
     def __init__(self, config: A2CConfig, distribution: ActionDistribution, workers: int = 1) -> None:
@@ -44,6 +48,11 @@ class A2C:
         self.asks_for_moments = config.normalize_advantages and workers > 1
         self.gradients_per_round = 1 + self.asks_for_moments
         self.reconfigure(config)
+
+    def expect_lag(self) -> None:
+        """Correct rollouts of older policies, and report the weights: rollouts hold log-probabilities for that."""
+        self.expects_lag = self.behaviour_log_probs = True
+        self.statistics = (*type(self).statistics, *IMPORTANCE)
 
     def reconfigure(self, config: A2CConfig) -> None:
         """Use these keys from the next loss on."""
@@ -56,29 +65,38 @@ class A2C:
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         """Yield Moments if workers share a round, then one gradient. `noise` is not used."""
         samples = sum(rollout.samples for rollout in rollouts)
-        inputs, moments = network_input(rollouts, input_rows(rollouts)), None
-        if samples and self.asks_for_moments:
-            values = self.model.no_grad(inputs)[1].numpy()
+        if not samples:
+            return
+        inputs, moments, importance = network_input(rollouts, input_rows(rollouts)), None, None
+        log_ratios = np.zeros(sum(rollout.valid.size for rollout in rollouts), np.float32)
+        corrects = self.config.importance_clip > 0 and is_lagged(rollouts)
+        if self.asks_for_moments or corrects:
+            policy, values = (found.numpy() for found in self.model.no_grad(inputs)[:2])
+        if corrects:
+            log_ratios = proximal(rollouts, self.distribution, policy)[1]
+            importance = importance_of(log_ratios, self.config.importance_clip)
+        if self.asks_for_moments:
             moments = yield moments_of(rollouts, self._targets(rollouts, values)[0])
 
         def targets(values: Floats) -> tuple[Floats, Floats]:
             advantages, returns = self._targets(rollouts, values)
             if self.config.normalize_advantages:
                 advantages = normalized(advantages, moments or merged([moments_of(rollouts, advantages)]))
-            return advantages, returns
+            return advantages if importance is None else advantages * importance, returns
 
-        if samples:
-            loss = A2CLoss(
-                inputs,
-                torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
-                weights(rollouts, samples),
-                sizes(rollouts),
-                self.distribution,
-                targets,
-                self.config.value_loss_weight,
-                scheduled(self.config.entropy_weight, self.config.entropy_weight_schedule, progress_of(rollouts)),
-            )
-            yield self.model.reinforce(loss, samples=samples)
+        share = weights(rollouts, samples)
+        loss = A2CLoss(
+            inputs,
+            torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
+            share,
+            sizes(rollouts),
+            self.distribution,
+            targets,
+            self.config.value_loss_weight,
+            scheduled(self.config.entropy_weight, self.config.entropy_weight_schedule, progress_of(rollouts)),
+            described(log_ratios, share.numpy(), self.config.importance_clip or math.inf) if self.expects_lag else (),
+        )
+        yield self.model.reinforce(loss, samples=samples)
 
     def _targets(self, rollouts: Sequence[Rollout], values: Floats) -> tuple[Floats, Floats]:
         return generalised_advantages(rollouts, values, self.config.discount, self.config.gae_lambda)

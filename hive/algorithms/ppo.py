@@ -15,12 +15,16 @@ this worker's moments, and receives those of all workers.
 A recurrent policy learns from whole sequences, as in SB3-Contrib's RecurrentPPO: an epoch permutes the environments of
 the share, and a slice has all valid steps of some of them, from the state that the rollout stores.
 
-target_kl: a worker that finds the policy too far from the acting one on its next slice makes no more gradients in this
-round. The gradients of the other workers still count: each worker judges its own slices.
+Rollouts with lag are corrected (hive.algorithms.lag): the proximal policy, that of the round's first gradient, takes
+the place of the acting one in the ratio, and each advantage, normalised, is multiplied by its importance weight.
+
+target_kl: a worker that finds the policy too far from the proximal one on its next slice makes no more gradients in
+this round. The gradients of the other workers still count: each worker judges its own slices.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +33,7 @@ from torch import Tensor, nn
 
 from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
+from hive.algorithms.lag import IMPORTANCE, described, importance_of, is_lagged, proximal, weighted
 from hive.algorithms.rows import acted_inputs, batches, evaluated, flat, input_rows, progress_of, sizes
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
@@ -48,6 +53,7 @@ class PPO:
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "kl", "clipped", *VALUE_FIT)
     behaviour_log_probs = True
+    expects_lag = False
     model: ActorCritic
 
     def __init__(self, config: PPOConfig, distribution: ActionDistribution, workers: int = 1) -> None:
@@ -55,6 +61,11 @@ class PPO:
         self.asks_for_moments = config.normalize_advantages and config.normalize_over == "round" and workers > 1
         self.gradients_per_round = config.epochs * config.minibatches + self.asks_for_moments
         self.reconfigure(config)
+
+    def expect_lag(self) -> None:
+        """Report importance weights, too: rollouts may be made by older policies."""
+        self.expects_lag = True
+        self.statistics = (*type(self).statistics, *IMPORTANCE)
 
     def reconfigure(self, config: PPOConfig) -> None:
         """Use these keys from the next loss on."""
@@ -68,25 +79,34 @@ class PPO:
         """Yield Moments if workers share a round, then the gradients of all minibatches, permuted by `noise`."""
         config = self.config
         inputs = input_rows(rollouts)
-        outputs = evaluated(lambda rows: self.model.no_grad(rows)[1], rollouts, inputs)
-        advantages, returns = generalised_advantages(rollouts, outputs, config.discount, config.gae_lambda)
+        corrects = config.importance_clip > 0 and is_lagged(rollouts)
+        heads = slice(2) if corrects else slice(1, 2)
+        *policies, values = evaluated(lambda rows: self.model.no_grad(rows)[heads], rollouts, inputs)
+        advantages, returns = generalised_advantages(rollouts, values, config.discount, config.gae_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         if config.normalize_advantages and config.normalize_over == "round":
             mine = moments_of(rollouts, advantages)
             advantages = normalized(advantages, (yield mine) if self.asks_for_moments else merged([mine]))
+        log_probs, log_ratios = flat([rollout.log_probs for rollout in rollouts]), np.zeros(len(valid), np.float32)
+        if corrects:
+            log_probs, log_ratios = proximal(rollouts, self.distribution, policies[0])
+        importance = torch.from_numpy(importance_of(log_ratios[valid], config.importance_clip)) if corrects else None
         acted, kept = sizes(rollouts), torch.from_numpy(valid)
         observations = acted_inputs(inputs, acted)[kept]
         batch = (
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
-            torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])[valid]),
+            torch.from_numpy(log_probs[valid]),
             torch.from_numpy(advantages[valid]),
             torch.from_numpy(returns[valid]),
-            acted_rows(torch.from_numpy(outputs), acted)[kept],
+            acted_rows(torch.from_numpy(values), acted)[kept],
         )
-        fit = value_fit(batch[-1], returns[valid], torch.full((len(batch[-1]),), 1.0 / max(len(batch[-1]), 1)))
+        equal = torch.full((len(batch[-1]),), 1.0 / max(len(batch[-1]), 1))
+        fit: tuple[float, ...] = value_fit(batch[-1], returns[valid], equal)
+        if self.expects_lag:
+            fit += described(log_ratios[valid], equal.numpy(), config.importance_clip or math.inf)
         progress = progress_of(rollouts)
         for rows, some in batches(rollouts, observations, config.epochs, config.minibatches, noise):
-            loss = self._loss(some, batch, rows, progress, fit)
+            loss = self._loss(some, batch, rows, progress, fit, importance)
             samples = len(observations) if rows is None else len(rows)
             if samples and self._too_far(loss):
                 return  # the worker fills the rest of the round with gradients of zero samples
@@ -98,7 +118,8 @@ class PPO:
         batch: tuple[Tensor, ...],
         rows: Tensor | None,
         progress: float,
-        fit: tuple[float, float],
+        fit: tuple[float, ...],
+        importance: Tensor | None,
     ) -> PPOLoss:
         """Return the loss of these rows of the batch, with the current keys, after `progress` (0 to 1) of the run.
 
@@ -106,6 +127,9 @@ class PPO:
         """
         config = self.config
         actions, log_probs, advantages, returns, values = batch
+        normalizes = config.normalize_advantages and config.normalize_over == "minibatch"
+        if importance is not None:
+            advantages, normalizes = weighted(advantages, importance, rows, normalizes), False
         return PPOLoss(
             inputs,
             actions,
@@ -120,7 +144,7 @@ class PPO:
             config.value_clip_range,
             fit,
             rows,
-            normalizes=config.normalize_advantages and config.normalize_over == "minibatch",
+            normalizes=normalizes,
         )
 
     def _too_far(self, loss: PPOLoss) -> bool:

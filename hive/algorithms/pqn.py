@@ -48,7 +48,7 @@ class PQN(QLearning):
         """Yield the gradients of all minibatches, permuted by `noise`."""
         config = self.config
         inputs = input_rows(rollouts)
-        values = evaluated(lambda rows: self.q.no_grad(rows).amax(-1), rollouts, inputs)
+        (values,) = evaluated(lambda rows: (self.q.no_grad(rows).amax(-1),), rollouts, inputs)
         _, returns = generalised_advantages(rollouts, values, config.discount, config.q_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         batch = (

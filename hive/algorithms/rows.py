@@ -74,13 +74,13 @@ def together(rows: Tensor | Frames) -> Tensor:
 
 
 def evaluated(
-    function: Callable[[Any], Tensor], rollouts: Sequence[Rollout], rows: Tensor | Frames
-) -> NDArray[np.float32]:
-    """Return `function(input)`, [N], for all input rows. Only some stacks are put together at once."""
+    function: Callable[[Any], tuple[Tensor, ...]], rollouts: Sequence[Rollout], rows: Tensor | Frames
+) -> list[NDArray[np.float32]]:
+    """Return the tensors of `function(input)`, [N, ...] each, for all input rows. Only some stacks are made at once."""
     if not isinstance(rows, Frames) or remembers(rollouts):
-        return function(network_input(rollouts, rows)).numpy()
-    parts = torch.arange(len(rows)).split(STACKS)
-    return np.concatenate([function(rows.index_select(0, part)).numpy() for part in parts])
+        return [found.numpy() for found in function(network_input(rollouts, rows))]
+    parts = [function(rows.index_select(0, part)) for part in torch.arange(len(rows)).split(STACKS)]
+    return [np.concatenate([part.numpy() for part in column]) for column in zip(*parts, strict=True)]
 
 
 def acted_inputs(rows: Tensor | Frames, sizes: Sequence[int]) -> Tensor | Frames:

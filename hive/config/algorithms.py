@@ -214,6 +214,9 @@ class A2CConfig(ActorCriticConfig):
         "normalise the advantages of a batch to mean 0 and standard deviation 1",
         fixed=ROUND_FIXED,
     )
+    importance_clip: float = key(
+        2.0, "with lag: maximum weight of a step, the learning policy over the one that acted; 0: no weights", minimum=0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +227,7 @@ class PPOConfig(ActorCriticConfig):
     gae_lambda: float = with_default(0.95, ActorCriticConfig, "gae_lambda")
     learning_rate: float = with_default(3e-4, AlgorithmConfig, "learning_rate")
     normalize_advantages: bool = with_default(True, A2CConfig, "normalize_advantages")
+    importance_clip: float = with_default(2.0, A2CConfig, "importance_clip")
     epochs: int = key(4, "passes over the rollouts of a round", minimum=1, fixed=ROUND_FIXED)
     minibatches: int = key(
         4,

@@ -7,7 +7,7 @@ return_distributions   the losses of distributions of returns
 native          shared parts of the losses that hive._native computes
 """
 
-from hive.losses.actor_critic import EPSILON, A2CLoss, PPOLoss, VTraceLoss
+from hive.losses.actor_critic import EPSILON, A2CLoss, PPOLoss, VTraceLoss, acted_log_probs
 from hive.losses.agents import CriticLoss, CriticOfActions, DeterministicActorLoss, SoftActorLoss
 from hive.losses.loss import VALUE_FIT, Floats, Loss, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
 from hive.losses.q_learning import QLoss
@@ -30,6 +30,7 @@ __all__ = [
     "QuantileQLoss",
     "SoftActorLoss",
     "VTraceLoss",
+    "acted_log_probs",
     "acted_rows",
     "value_fit",
     "weighted_mean",

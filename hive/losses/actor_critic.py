@@ -10,6 +10,7 @@ of their targets.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ from hive.losses.native import native_actions, policy_losses
 from hive.networks.distributions import ActionDistribution
 from hive.networks.sequences import Sequences
 
-__all__ = ["EPSILON", "A2CLoss", "PPOLoss", "VTraceLoss"]
+__all__ = ["EPSILON", "A2CLoss", "PPOLoss", "VTraceLoss", "acted_log_probs"]
 
 EPSILON = 1e-8
 """Added to the deviation of advantages, so that the normalisation of equal ones is finite."""
@@ -36,7 +37,8 @@ class A2CLoss:
     inputs: [N, ...], or Sequences of N rows. actions: [M, ...].
     weights: float32 [M], the weight of each acted row, with the sum 1. sizes: as for `acted_rows`.
     targets: a function from the values of this forward pass, float32 [N], to advantages and returns, float32 [M] each.
-    statistics: policy loss, value loss, entropy, mean value, and the two of `value_fit`.
+    further: numbers that are only reported.
+    statistics: policy loss, value loss, entropy, mean value, the two of `value_fit`, and `further`.
     """
 
     inputs: Tensor | Sequences
@@ -47,6 +49,7 @@ class A2CLoss:
     targets: Callable[[Floats], tuple[Floats, Floats]]
     value_loss_weight: float = 0.5
     entropy_weight: float = 0.01
+    further: tuple[float, ...] = ()
 
     def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
         advantages, returns = self.targets(outputs[1].detach().numpy())
@@ -57,7 +60,9 @@ class A2CLoss:
         predicted = values.detach()
         terms = policy_losses, value_losses, entropies, predicted
         factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0)
-        return weighted_mean(terms, self.weights, factors, value_fit(predicted, returns, self.weights))
+        return weighted_mean(
+            terms, self.weights, factors, (*value_fit(predicted, returns, self.weights), *self.further)
+        )
 
     @property
     def is_native(self) -> bool:
@@ -67,7 +72,8 @@ class A2CLoss:
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
         """Return the loss and its gradients, from NumPy outputs."""
         advantages, returns = self.targets(outputs[1])
-        return _differentiated(self, outputs, advantages, returns)
+        found = _differentiated(self, outputs, advantages, returns)
+        return dataclasses.replace(found, statistics=(*found.statistics, *self.further))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -113,10 +119,7 @@ class VTraceLoss:
 
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
         """Return the loss and its gradients, from NumPy outputs."""
-        log_ratios = np.empty(len(self.weights), np.float32)
-        losses = policy_losses(self.distribution)
-        assert losses is not None
-        losses.log_probs(outputs[0], native_actions(self.distribution, self.actions), list(self.sizes), log_ratios)
+        log_ratios = acted_log_probs(self.distribution, outputs[0], self.actions, self.sizes)
         log_ratios -= self.behaviour_log_probs.numpy()
         advantages, targets = self.targets(outputs[1], log_ratios)
         weights = self.weights.numpy()
@@ -125,6 +128,16 @@ class VTraceLoss:
                 np.exp(log_ratios), np.float32(self.rho_clip), where=weights > 0, out=np.zeros_like(weights)
             )
         return _differentiated(self, outputs, advantages, targets, float(rhos @ weights))
+
+
+def acted_log_probs(distribution: ActionDistribution, outputs: Floats, actions: Tensor, sizes: Sequence[int]) -> Floats:
+    """Return log pi of actions [M, ...], float32 [M], from the policy's outputs [N, W]; sizes: as for `acted_rows`."""
+    if (losses := policy_losses(distribution)) is not None:
+        found = np.empty(len(actions), np.float32)
+        losses.log_probs(outputs, native_actions(distribution, actions), list(sizes), found)
+        return found
+    with torch.no_grad():
+        return distribution.log_prob_and_entropy(acted_rows(torch.from_numpy(outputs), sizes), actions)[0].numpy()
 
 
 def _differentiated(

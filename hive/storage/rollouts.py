@@ -161,6 +161,8 @@ class Rollout:
         self.errors = arrays["errors"][:length] if "errors" in arrays else None
         self.history = arrays.get("history")
         self.state = arrays.get("state")
+        self.lagged = False
+        """Whether an older policy than that of the round's first gradient made it."""
         self.novelty: NDArray[np.float32] | None = None
         """[T, B]: that of each step's next observation, computed in the gradient worker; None without novelty."""
 

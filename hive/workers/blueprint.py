@@ -270,6 +270,20 @@ class Blueprint:
         sendable = self.flat.block_bytes <= MAX_ARRAY_BYTES  # the learner sends the weights to the recorder
         return "training" if self.config.checkpoint.every and sendable else None
 
+    @property
+    def has_lag(self) -> bool:
+        """Whether a policy older than that of a round's first gradient may make its rollouts."""
+        return self.config.collection.max_lag > 0
+
+    def is_lagged(self, number: int, version: int) -> bool:
+        """Whether policy `version` is older than that of the first gradient of round `number`.
+
+        Only rounds in order say so; without order every rollout counts as older.
+        """
+        collection = self.config.collection
+        current = collection.communication != "asynchronous" and version * collection.broadcast_interval == number
+        return self.has_lag and not current
+
     def algorithm(self, *, alone: bool = False) -> Algorithm | ReplayAlgorithm:
         """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalises advantages alone.
 
@@ -280,6 +294,8 @@ class Blueprint:
         action = configured_distribution(self.config.network, self.environment.action, squashed=squashed)
         workers = 1 if alone else self.gradient_workers
         algorithm = make_algorithm(self.config.algorithm, action, workers, self.round_steps)
+        if self.has_lag and (expect_lag := getattr(algorithm, "expect_lag", None)) is not None:
+            expect_lag()
         weight = self.config.network.novelty_weight
         return SeeksNovelty(cast(Algorithm, algorithm), weight) if weight else algorithm
 

@@ -303,6 +303,8 @@ class GWorker:
         out["header"][POLICY] = min((view.version for view in views), default=-1)
         self._round = None
         if samples:
+            for view in views:
+                view.lagged = self.blueprint.is_lagged(number, view.version)
             self._scale_rewards(views)
             self._noise = stream(self.seed, Purpose.minibatches, self.index_worker, number, self._noise)
             self._round, self._rollouts = (number, self.algo.gradients(views, self._noise)), views

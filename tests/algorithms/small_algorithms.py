@@ -274,7 +274,13 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
     wrapper = wrapper_for(network, **options)
     config = SimpleNamespace(run=SimpleNamespace(seed=5))
     blueprint: Any = SimpleNamespace(
-        threads=ONE_THREAD, config=config, codec=PLAIN, wrapper=lambda: wrapper, rounds=math.inf, schedule_start=0.0
+        threads=ONE_THREAD,
+        config=config,
+        codec=PLAIN,
+        wrapper=lambda: wrapper,
+        rounds=math.inf,
+        schedule_start=0.0,
+        is_lagged=lambda number, version: False,
     )
     worker = GWorker(source, lambda *_: CollectorsElsewhere(blueprint), algorithm=algorithm)
     bind(worker, network, network if wrapper.has_target else None)
