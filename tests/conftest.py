@@ -15,7 +15,11 @@ import gc
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("hive", deadline=None)  # how long an example takes says nothing on a busy machine
+hypothesis.settings.load_profile("hive")
 
 LIVE = Path(__file__).parent / "live"
 MOST_PROCESSES = 4  # live tests alone take longer than all the others do in three

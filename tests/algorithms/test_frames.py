@@ -75,7 +75,7 @@ def test_parts_of_the_stacks_are_those_of_all() -> None:
     acted = acted_inputs(rows, sizes(rollouts))
     kept = torch.arange(len(acted)) % 2 == 0
     torch.testing.assert_close(acted[kept].index_select(0, torch.tensor([1])), acted.index_select(0, torch.tensor([2])))
-    sums = evaluated(lambda some: some.flatten(1).sum(1), rollouts, rows)
+    (sums,) = evaluated(lambda some: (some.flatten(1).sum(1),), rollouts, rows)
     np.testing.assert_allclose(sums, every.flatten(1).sum(1))
 
 
@@ -83,7 +83,12 @@ def test_values_do_not_depend_on_how_many_stacks_are_evaluated_at_once(monkeypat
     rollouts, saw = collected(np.random.default_rng(2), 2)
     monkeypatch.setattr("hive.algorithms.rows.STACKS", 4)
     calls = []
-    sums = evaluated(lambda some: calls.append(len(some)) or some.flatten(1).sum(1), rollouts, input_rows(rollouts))
+
+    def counted(some: torch.Tensor) -> tuple[torch.Tensor]:
+        calls.append(len(some))
+        return (some.flatten(1).sum(1),)
+
+    (sums,) = evaluated(counted, rollouts, input_rows(rollouts))
     np.testing.assert_allclose(sums, np.stack(saw).sum((1, 2)))
     assert max(calls) == 4
 
