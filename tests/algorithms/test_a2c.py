@@ -262,3 +262,20 @@ def test_a_rollout_is_only_read() -> None:
     before = {name: array.copy() for name, array in arrays.items()}
     made("discrete", CONFIGS["normalised"], network_for("discrete"), [Rollout(arrays)])
     assert all(np.array_equal(arrays[name].view(np.uint8), before[name].view(np.uint8)) for name in arrays)
+
+
+@pytest.mark.parametrize(("ratio", "weight"), [(1.5, 1.5), (4.0, 2.0), (0.5, 0.5)])
+def test_steps_of_an_older_policy_have_importance_weights(ratio: float, weight: float) -> None:
+    """The learning policy takes the action with probability 1/4, the one that acted did with 1/4 / ratio."""
+    arrays = one_environment([2.0], [0.0, 0.0])
+    arrays["log_probs"][:] = np.log(0.25 / ratio)
+    algorithm = A2C(A2CConfig(entropy_weight=0.0, value_loss_weight=0.0), distribution_for(SPECS["discrete"]))
+    algorithm.expect_lag()
+    rollout = Rollout(arrays)
+    (plain,) = gradients_of(algorithm, Reads(), [rollout])
+    rollout.lagged = True
+    (lagged,) = gradients_of(algorithm, Reads(), [rollout])
+    np.testing.assert_allclose(lagged.gradient, weight * plain.gradient, rtol=1e-5)
+    assert lagged.statistics[-3:] == pytest.approx((weight, weight, float(ratio > 2)))
+    assert len(lagged.statistics) == len(algorithm.statistics)
+    assert algorithm.behaviour_log_probs

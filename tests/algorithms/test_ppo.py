@@ -66,6 +66,7 @@ class Exact:
     advantages: Tensor
     targets: Tensor
     values: Tensor  # before the first update
+    importance: Tensor  # weights of rollouts with lag
 
     def loss(self, kind: str, config: PPOConfig, network: Plain, picked: Any) -> tuple[Tensor, list[float]]:
         """Return the loss of some samples, with its statistics."""
@@ -83,6 +84,7 @@ class Exact:
                 for r, a in zip(ratios, advantages, strict=True)
             ]
         )
+        gained = gained * self.importance[picked]
         if limit := config.value_clip_range:
             values = torch.maximum(torch.minimum(values, self.values[picked] + limit), self.values[picked] - limit)
         policy_loss, value_loss = -gained.mean(), ((self.targets[picked] - values) ** 2).mean()
@@ -94,9 +96,15 @@ class Exact:
         return total, [policy_loss.item(), value_loss.item(), entropy.item(), kl.item(), float(clipped), *fit]
 
 
-def exact(config: PPOConfig, network: Plain, rollouts: Sequence[Rollout]) -> Exact:
+def log_probs_of(kind: str, network: Plain, observations: Tensor, actions: Tensor) -> Tensor:
+    parts = distributions(kind, network(observations)[0])
+    choices = actions.unbind(1) if kind == "multi-discrete" else [actions]
+    return sum(part.log_prob(choice) for part, choice in zip(parts, choices, strict=True))  # type: ignore[return-value]
+
+
+def exact(config: PPOConfig, network: Plain, rollouts: Sequence[Rollout], kind: str = "discrete") -> Exact:
     """With the values of this network. Advantages are normalised over all samples if the config says "round"."""
-    columns: list[list[Any]] = [[], [], [], [], [], []]
+    columns: list[list[Any]] = [[], [], [], [], [], [], []]
     for r in rollouts:
         with torch.no_grad():
             values = network(torch.tensor(r.observations, dtype=torch.float64))[1].numpy()
@@ -110,13 +118,19 @@ def exact(config: PPOConfig, network: Plain, rollouts: Sequence[Rollout]) -> Exa
                 carry = 0.0 if ended else advantages[t + 1, b]
                 advantages[t, b] = delta + config.discount * config.gae_lambda * carry
         parts = r.observations[:-1], r.actions, r.log_probs, advantages, advantages + values[:-1], values[:-1]
+        parts = *parts, np.full(r.valid.shape, r.lagged)
         for column, part in zip(columns, parts, strict=True):
             column.append(part[r.valid.astype(bool)])
     joined = [np.concatenate(column) for column in columns]
     if config.normalize_advantages and config.normalize_over == "round":
         joined[3] = (joined[3] - joined[3].mean()) / joined[3].std(ddof=1)
-    observations, actions, log_probs, advantages, targets, values = (torch.from_numpy(part) for part in joined)
-    return Exact(observations.double(), actions, log_probs.double(), advantages, targets, values)
+    observations, actions, log_probs, advantages, targets, values, lagged = (torch.from_numpy(p) for p in joined)
+    observations, log_probs, importance = observations.double(), log_probs.double(), torch.ones(len(values)).double()
+    if lagged.any():
+        with torch.no_grad():
+            own = torch.where(lagged, log_probs_of(kind, network, observations, actions), log_probs)
+        importance, log_probs = (own - log_probs).exp().clamp(max=config.importance_clip), own
+    return Exact(observations, actions, log_probs, advantages, targets, values, importance)
 
 
 def ppo(kind: str, config: PPOConfig, workers: int = 1) -> PPO:
@@ -145,14 +159,24 @@ CONFIGS = {
 # --- loss and gradient
 
 
+@pytest.mark.parametrize("lagged", [False, True])
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("settings", CONFIGS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_losses_and_gradients_are_those_of_the_reference(kind: str, settings: str, share: str) -> None:
-    """Every slice of every epoch has clipped and unclipped samples; the rollouts have both kinds of ends."""
-    config, network, rollouts = CONFIGS[settings], network_for(kind), share_of(kind, share)
+def test_losses_and_gradients_are_those_of_the_reference(kind: str, settings: str, share: str, lagged: bool) -> None:
+    """Every slice of every epoch has clipped and unclipped samples; the rollouts have both kinds of ends.
+
+    lagged: an older policy made the first rollout, whose importance weights are clipped in part. With the network of
+    these gradients as it stays, ratios to the proximal policy are 1 in that rollout.
+    """
+    config, network, rollouts = (
+        replace(CONFIGS[settings], importance_clip=1.2),
+        network_for(kind),
+        share_of(kind, share),
+    )
+    rollouts[0].lagged = lagged
     exact_network = copy.deepcopy(network).double()
-    samples = exact(config, exact_network, rollouts)
+    samples = exact(config, exact_network, rollouts, kind)
     gradients = gradients_of(ppo(kind, config), network, rollouts, np.random.default_rng(11))
     generator, order, shown = np.random.default_rng(11), [], []
     for _ in range(config.epochs):
@@ -164,7 +188,8 @@ def test_losses_and_gradients_are_those_of_the_reference(kind: str, settings: st
         assert gradient.statistics == pytest.approx(statistics, rel=1e-4, abs=1e-5)
         assert distance(gradient.gradient, gradient_of(total, exact_network)) < 1e-5
         shown.append(statistics[4])
-    assert 0 < np.mean(shown) < 1
+    assert lagged or 0 < np.mean(shown) < 1
+    assert not lagged or 0 < float((samples.importance == 1.2).double().mean()) < 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -225,6 +250,22 @@ def test_a_step_that_only_reset_counts_nowhere() -> None:
     statistics, gradient = by_hand(arrays)
     assert statistics[1] == pytest.approx(((1 - 10) ** 2 + (24 - 30) ** 2) / 2)
     assert np.isfinite(gradient).all()
+
+
+def test_weights_of_lag_are_reported() -> None:
+    config, network = replace(WHOLE, importance_clip=1.2), network_for("discrete")
+    rollouts = [random_rollout("discrete", 6)]
+    algorithm = ppo("discrete", config)
+    algorithm.expect_lag()
+    assert algorithm.statistics[-3:] == ("importance_mean", "importance_max", "importance_clipped")
+    (plain,) = gradients_of(algorithm, network, rollouts)
+    assert plain.statistics[-3:] == (1.0, 1.0, 0.0)
+    rollouts[0].lagged = True
+    (gradient,) = gradients_of(algorithm, network, rollouts)
+    mean, most, clipped = gradient.statistics[-3:]
+    assert (most, 0 < clipped < 1, 0 < mean < 1.2) == (pytest.approx(1.2), True, True)
+    (off,) = gradients_of(ppo("discrete", replace(config, importance_clip=0.0)), network, rollouts)
+    np.testing.assert_array_equal(off.gradient, plain.gradient)
 
 
 def test_statistics_have_names() -> None:
