@@ -71,7 +71,7 @@ class A2C:
         log_ratios = np.zeros(sum(rollout.valid.size for rollout in rollouts), np.float32)
         corrects = self.config.importance_clip > 0 and is_lagged(rollouts)
         if self.asks_for_moments or corrects:
-            policy, values = (found.numpy() for found in self.model.no_grad(inputs)[:2])
+            policy, values = (found.detach().numpy() for found in self.model.no_grad(inputs)[:2])
         if corrects:
             log_ratios = proximal(rollouts, self.distribution, policy)[1]
             importance = importance_of(log_ratios, self.config.importance_clip)

@@ -78,9 +78,9 @@ def evaluated(
 ) -> list[NDArray[np.float32]]:
     """Return the tensors of `function(input)`, [N, ...] each, for all input rows. Only some stacks are made at once."""
     if not isinstance(rows, Frames) or remembers(rollouts):
-        return [found.numpy() for found in function(network_input(rollouts, rows))]
+        return [found.detach().numpy() for found in function(network_input(rollouts, rows))]
     parts = [function(rows.index_select(0, part)) for part in torch.arange(len(rows)).split(STACKS)]
-    return [np.concatenate([part.numpy() for part in column]) for column in zip(*parts, strict=True)]
+    return [np.concatenate([part.detach().numpy() for part in column]) for column in zip(*parts, strict=True)]
 
 
 def acted_inputs(rows: Tensor | Frames, sizes: Sequence[int]) -> Tensor | Frames:
