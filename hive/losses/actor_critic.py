@@ -134,7 +134,7 @@ def acted_log_probs(distribution: ActionDistribution, outputs: Floats, actions: 
     """Return log pi of actions [M, ...], float32 [M], from the policy's outputs [N, W]; sizes: as for `acted_rows`."""
     if (losses := policy_losses(distribution)) is not None:
         found = np.empty(len(actions), np.float32)
-        losses.log_probs(outputs, native_actions(distribution, actions), list(sizes), found)
+        losses.log_probs(np.ascontiguousarray(outputs), native_actions(distribution, actions), list(sizes), found)
         return found
     with torch.no_grad():
         return distribution.log_prob_and_entropy(acted_rows(torch.from_numpy(outputs), sizes), actions)[0].numpy()
