@@ -63,7 +63,7 @@ RENAMED = {"story": "history"}
 IN_A_FOLDER = ("init", "check", "config", "up", "join", "resume", "eval", "export", "play", "compare", "plot")
 
 EXAMPLES = """examples:
-  hive init CartPole-v1 -o cartpole.toml     write a config
+  hive init CartPole-v1                           write a config, cartpole-ppo.toml
   hive up cartpole.toml                      train in the foreground
   hive up cartpole.toml -d; hive ps          train in the background, then list the processes
 """

@@ -33,8 +33,7 @@ def new_run(
 ) -> RunDirectory:
     """Create the directory of a new run, with its config as given and as resolved.
 
-    given: the config file; None to load `content` instead. Then the default name of the run is that of its topology's
-        file.
+    given: the config file; None to load `content` instead.
     overrides: `KEY=VALUE`, as for `--set`.
 
     Raises ConfigError for an invalid config, RecordError if the directory cannot be written, and PlatformError if
@@ -49,8 +48,6 @@ def new_run(
     more: list[str] = []  # overrides that make paths independent of the current folder
     if config.run.topology is not None:
         more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
-        if given is None and config.origin("run.name") == "default":
-            more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
     if config.run.init_from is not None and user_path(config.run.init_from).exists():
         more.append(f"run.init_from={json.dumps(str(user_path(config.run.init_from).resolve()))}")
     if config.run.replay_folder is not None:

@@ -22,7 +22,8 @@ from hive.config.keys import REQUIRED, Key, is_reference, keys_of
 from hive.config.other_names import WITHOUT_ONE, note_on
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
 from hive.config.rules import RULES, Rule
-from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
+from hive.config.run_names import trained_name
+from hive.config.schema import CUSTOM, SECTIONS, Config
 from hive.config.schemes import SCHEMES
 from hive.config.values import closest, free_fault, shown
 from hive.printable import printable
@@ -44,7 +45,7 @@ def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, 
     name = printable(os.fspath(path))
     content = syntax.read(path, name) if text is None else text.encode(errors="surrogatepass")
     document, source = syntax.parse(content, name)
-    loader = _Loader(source, PurePath(path).stem)
+    loader = _Loader(source)
     if PurePath(path).name == RESOLVED_NAME:  # it has all keys, so one without this key is older than the key
         loader.defaults["env.rules"] = 1
     loader.take(document, source)
@@ -67,16 +68,16 @@ class _Given:
 class _Loader:
     """Collects values and problems. `faulty` holds the keys and tables with a problem."""
 
-    def __init__(self, file: FileSource, stem: str) -> None:
+    def __init__(self, file: FileSource) -> None:
         self.file = file
         self.problems: list[Problem] = []
         self.faulty: set[str] = set()
         self.given: dict[tuple[str, str], _Given] = {}
         self.named: list[tuple[str, str, Source]] = []
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip(".-")[:NAME_LENGTH]
-        self.defaults: dict[str, Any] = {"run.name": name} if name else {}
+        self.defaults: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
         self.automatic: list[str] = []
+        self.unset: dict[str, Any] = {}
 
     def take(self, document: Mapping[str, Any], source: Source) -> None:
         """Collect every key of `document`; keys outside of a known table become problems."""
@@ -129,6 +130,8 @@ class _Loader:
         """Return the config; it is only valid if `problems` is empty afterwards."""
         if scheme := SCHEMES.get(self._choice("run.scheme")):
             self.defaults.update(scheme.defaults)
+        if name := self._trained_name():
+            self.defaults["run.name"] = name
         sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
         tables = {section: table(**self._table(section, table)) for section, table in sections.items()}
         for section, name, source in self.named:
@@ -137,7 +140,10 @@ class _Loader:
         custom = {group: given.value for (section, group), given in self.given.items() if section == CUSTOM}
         for group in custom:
             self.origins[f"{CUSTOM}.{group}"] = self.given[CUSTOM, group].source.origin((CUSTOM, group))
-        config = Config(**tables, custom=custom, origins=self.origins, automatic=tuple(self.automatic))
+        self.unset["algorithm.name"] = self._usual_algorithm()  # its table has the default of the algorithm's own
+        self.unset["env.rules"] = keys_of(SECTIONS["env"])["rules"].default  # which an old resolved.toml does not have
+        automatic = tuple(self.automatic)
+        config = Config(**tables, custom=custom, origins=self.origins, automatic=automatic, unset=self.unset)
         for rule in RULES:
             if not {rule.name, *rule.others} & self.faulty:
                 self._check_rule(rule, config)
@@ -146,8 +152,18 @@ class _Loader:
     def _algorithm(self, name: str) -> type:
         """Return the [algorithm] table. A custom algorithm has the keys of the scheme's algorithm."""
         if is_reference(name):
-            name = str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
+            name = self._usual_algorithm()
         return ALGORITHMS.get(name, AlgorithmConfig)
+
+    def _usual_algorithm(self) -> str:
+        """Return the algorithm of a config that names none."""
+        return str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
+
+    def _trained_name(self) -> str:
+        """Return the default of run.name. A scheme stands for its algorithm, but not for another one that is given."""
+        algorithm, scheme = self._choice("algorithm.name"), self._choice("run.scheme")
+        learner = scheme if algorithm == self._usual_algorithm() else algorithm
+        return trained_name(self._choice("env.id"), learner, self._choice("run.topology"))
 
     def _choice(self, full: str) -> str:
         """Return the value of a key that determines other keys, valid or not; "" if it is not a string."""
@@ -162,25 +178,24 @@ class _Loader:
         for name, key in keys_of(table).items():
             full = f"{section}.{name}"
             given = self.given.get((section, name))
+            default = self.defaults.get(full, key.default)
+            if default is REQUIRED and key.limits.resolve is not None:
+                default = key.limits.resolve(values)
+            elif default is REQUIRED and ("run", "topology") in self.given:
+                default = ""  # a custom topology may have no environment
+            self.unset[full] = default
             if given is not None and self._fits(section, key, given):
-                if key.is_automatic(given.value):
-                    self.automatic.append(full)
-                    values[name] = self.defaults.get(full, key.default)
-                else:
-                    values[name] = key.convert(given.value)
+                automatic = key.is_automatic(given.value)
+                self.automatic += [full] * automatic
+                values[name] = default if automatic else key.convert(given.value)
                 self.origins[full] = given.source.origin((section, name))
                 continue
             scheme = self._choice("run.scheme")
             is_scheme = scheme in SCHEMES and full in SCHEMES[scheme].defaults
             self.origins[full] = f"scheme {scheme}" if is_scheme else "default"
-            values[name] = self.defaults.get(full, key.default)
-            if values[name] is REQUIRED and key.limits.resolve is not None:
-                values[name] = key.limits.resolve(values)
-            elif values[name] is REQUIRED and given is None and section not in self.faulty:
-                if ("run", "topology") in self.given:
-                    values[name] = ""  # a custom topology may have no environment
-                else:
-                    self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))
+            values[name] = default
+            if default is REQUIRED and given is None and section not in self.faulty:
+                self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))
         return values
 
     def _fits(self, section: str, key: Key, given: _Given) -> bool:
