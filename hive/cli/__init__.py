@@ -74,7 +74,7 @@ IN_A_FOLDER = ("init", "check", "config", "up", "join", "resume", "eval", "expor
 EXAMPLES = """examples:
   hive init CartPole-v1                   write a config: cartpole-ppo.toml
   hive up cartpole-ppo.toml               train in the foreground
-  hive up cartpole-ppo.toml -d; hive ps   train in the background, list processes
+  hive up cartpole-ppo.toml -d; hive ps   train in the background
 """
 
 
