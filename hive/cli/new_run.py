@@ -18,7 +18,7 @@ from hive.config import AUTO, Config, absolute, load_config, resolved, syntax
 from hive.errors import HiveError, RecordError
 from hive.native import check_native
 from hive.paths import user_path
-from hive.records import RunDirectory, home_folder, write_bytes
+from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
 __all__ = ["new_run"]
@@ -36,7 +36,7 @@ def new_run(
     given: the config file; None to load `content` instead.
     overrides: `KEY=VALUE`, as for `--set`.
 
-    Raises ConfigError for an invalid config, RecordError if the directory cannot be written, and PlatformError if
+    Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory cannot be written, and PlatformError if
     processes cannot run on this machine.
     """
     text = None if given is not None else content
@@ -48,8 +48,10 @@ def new_run(
     more: list[str] = []  # overrides that make paths independent of the current folder
     if config.run.topology is not None:
         more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
-    if config.run.init_from is not None and user_path(config.run.init_from).exists():
-        more.append(f"run.init_from={json.dumps(str(user_path(config.run.init_from).resolve()))}")
+    if config.run.init_from is not None:  # looked up while the new run does not exist, which is no answer
+        place = user_path(config.run.init_from)
+        found = place if place.exists() else resolve_run(home_folder(), config.run.init_from).path
+        more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
     if config.run.replay_folder is not None:
         more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
     config = load(more) if more else config

@@ -23,6 +23,7 @@ import contextlib
 import dataclasses
 import inspect
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 from hive.cli.control import print_to_stderr
 from hive.cli.new_run import new_run
 from hive.cli.session_source import source_of
-from hive.cli.starting import RETRY_S, run_quietly
+from hive.cli.starting import RETRY_S, began, failed_start, raise_failure, run_quietly
 from hive.cli.up import launch
 from hive.config import Config, render
 from hive.config.values import toml_key, toml_setting
@@ -266,7 +267,13 @@ def _finish(
     if inline:
         from hive.runtime.run.execute import run_inline
 
-        run_inline(directory, topology)
+        try:
+            run_inline(directory, topology)
+        except HiveError as error:
+            failed_start(directory, error)
+            raise
+        if not began(directory):
+            raise_failure(directory, ActorFailed.exit_code, os.getpid())
     elif quiet:
         run_quietly(directory)
     else:

@@ -130,7 +130,10 @@ def test_init_overwrites_nothing(place: Place) -> None:
     (place.folder / "new.toml").write_text("precious")
     done = place.hive("init", "CartPole-v1", "-o", "new.toml")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: `new.toml` already exists\n\nhint: choose another name with -o, or leave it out for a free one\n"
+    assert (
+        done.err
+        == "error: `new.toml` already exists\n\nhint: choose another name with -o, or leave it out for a free one\n"
+    )
     assert (place.folder / "new.toml").read_text() == "precious"
 
 

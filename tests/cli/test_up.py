@@ -398,7 +398,7 @@ def test_up_makes_a_run_of_a_config(place: Place, start: Callable[..., FakeProce
     assert load_config(run.resolved_file) == given
     for n in (1, 2):
         start(FakeProcess(*[nothing] * 9), status())
-        assert place.hive("up", path, "-d").out == f"cart-{n}\n"
+        assert place.hive("up", path, "-d").out == f"cartpole-a2c-{n}\n"
 
 
 def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess]) -> None:
@@ -614,8 +614,8 @@ def test_inline_with_json(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
     assert json.loads(done.out.splitlines()[-1])["state"] == "finished"
 
 
-@pytest.mark.parametrize(("error", "left"), [(ConfigError("a mistake"), False), (ActorFailed("it died"), True)])
-def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error: HiveError, left: bool) -> None:
+@pytest.mark.parametrize(("error", "kept"), [(ConfigError("a mistake"), False), (ActorFailed("it died"), True)])
+def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error: HiveError, kept: bool) -> None:
     threads = threading.active_count()
 
     def run_inline(directory: RunDirectory) -> int:
@@ -624,6 +624,8 @@ def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error:
     monkeypatch.setattr("hive.runtime.run.execute.run_inline", run_inline)
     done = place.hive("up", place.config(), "--inline")
     assert done.code == error.exit_code
-    assert done.err.endswith(f"error: {error}\n")
-    assert (place.runs / "cart-1").exists() is left
+    files = place.runs / ".failed" / "cart-1"
+    hint = f"\nhint: the files of this start are in {files}\n" if kept else ""
+    assert done.err.endswith(f"error: {error}\n{hint}")
+    assert (not (place.runs / "cart-1").exists(), files.exists()) == (True, kept)
     assert threading.active_count() == threads

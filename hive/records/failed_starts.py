@@ -1,0 +1,47 @@
+"""Frees the name of a run that failed before its actors began: it has trained nothing, and no list of runs shows it.
+
+    home/.failed/cartpole-ppo-1/     logs, crash reports and config of the last failed start of that name
+
+The files stay there because the error of a start may need them. The next failed start of the same name replaces them,
+and `hive prune` deletes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from hive.errors import RecordError
+from hive.records.atomic import remove_folder
+from hive.records.checkpoints import list_checkpoints
+from hive.records.directory import RunDirectory
+from hive.records.jsonl import read_jsonl
+from hive.records.summary import Summary
+
+__all__ = ["FAILED_FOLDER", "put_away", "ran"]
+
+FAILED_FOLDER = ".failed"  # hidden from `find_runs`, and on the same disk as the runs
+
+
+def ran(directory: RunDirectory) -> bool:
+    """Whether all actors of a run began once, or it has steps or checkpoints. A run that is resumed has run before."""
+    with contextlib.suppress(RecordError):
+        if directory.summary_file.exists() and Summary.read(directory.summary_file).env_steps > 0:
+            return True
+    if list_checkpoints(directory.checkpoints):
+        return True
+    return directory.events_file.exists() and any(e.get("kind") == "running" for e in read_jsonl(directory.events_file))
+
+
+def put_away(directory: RunDirectory) -> Path:
+    """Move a run that never ran out of the folder of runs, and return where it lies; its own path if that fails."""
+    place = directory.path.parent / FAILED_FOLDER / directory.name
+    try:
+        place.parent.mkdir(exist_ok=True)
+        if place.exists():
+            remove_folder(place)
+        directory.path.rename(place)
+    except (OSError, RecordError):
+        return directory.path  # a full or read-only disk must not hide the error of the start
+    directory.remove()  # only the link `latest` is left
+    return place
