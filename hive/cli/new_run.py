@@ -36,8 +36,8 @@ def new_run(
     given: the config file; None to load `content` instead.
     overrides: `KEY=VALUE`, as for `--set`.
 
-    Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory cannot be written, and PlatformError if
-    processes cannot run on this machine.
+    Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory
+    cannot be written, and PlatformError if processes cannot run on this machine.
     """
     text = None if given is not None else content
 
@@ -49,8 +49,8 @@ def new_run(
     if config.run.topology is not None:
         more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
     if config.run.init_from is not None:  # looked up while the new run does not exist, which is no answer
-        place = user_path(config.run.init_from)
-        found = place if place.exists() else resolve_run(home_folder(), config.run.init_from).path
+        path = user_path(config.run.init_from)
+        found = path if path.exists() else resolve_run(home_folder(), config.run.init_from).path
         more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
     if config.run.replay_folder is not None:
         more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")

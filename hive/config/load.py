@@ -19,7 +19,7 @@ from typing import Any
 from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import WITHOUT_ONE, note_on
+from hive.config.other_names import WITHOUT_ONE, note_on, note_on_table
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
@@ -203,14 +203,14 @@ class _Loader:
         fault = key.fault(given.value)
         if fault is None:
             return True
-        path = (section, key.name)
+        path, full = (section, key.name), f"{section}.{key.name}"
         wrong = given.value
         for step in fault:
             wrong = wrong[step]
         message = f"expected {key.expected()}, got {shown(wrong)}"
         close = closest(wrong, key.limits.choices) if isinstance(wrong, str) else ""
         note = f"did you mean `{close}`?" if close else ""
-        self._add(f"{section}.{key.name}", given.source.problem((*path, *fault), message, note=note))
+        self._add(full, given.source.problem((*path, *fault), message, note=note))
         return False
 
     def _check_rule(self, rule: Rule, config: Config) -> None:
@@ -233,10 +233,12 @@ class _Loader:
         self.problems.append(problem)
 
     def _unknown_section(self, section: str, table: Any, source: Source) -> None:
-        what = "unknown table" if isinstance(table, dict) else "unknown key"
+        is_table = isinstance(table, dict)
         close = closest(section, SECTIONS)
-        note = note_on(section) or (f"did you mean `{close}`?" if close else "")
-        self._add(section, source.problem((section,), what, note=note, at_key=True))
+        note = note_on_table(section, table) if is_table else note_on(section)
+        note = note or (f"did you mean `{close}`?" if close else "")
+        problem = source.problem((section,), "unknown table" if is_table else "unknown key", note=note, at_key=True)
+        self._add(section, replace(problem, lost=is_table))
 
     def _unknown_key(self, section: str, table: type, name: str, source: Source) -> None:
         owners = [owner for owner, keys in ALGORITHMS.items() if section == "algorithm" and name in keys_of(keys)]
@@ -247,7 +249,8 @@ class _Loader:
         if owners and name in WITHOUT_ONE:
             note += f"; {WITHOUT_ONE[name]}"
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
-        self._add(f"{section}.{name}", source.problem((section, name), "unknown key", note=note, at_key=True))
+        problem = source.problem((section, name), "unknown key", note=note, at_key=True)
+        self._add(f"{section}.{name}", replace(problem, lost=not note))
 
     def _add(self, name: str, problem: Problem) -> None:
         self.faulty.add(name)

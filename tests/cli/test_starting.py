@@ -80,7 +80,7 @@ def test_an_actor_that_failed_before_all_had_begun_leaves_no_run(place: Place) -
     first = place.ended(state="failed", env_steps=0, error="collector-0 failed in `env`: bad\n\nhint: mend /x")
     event(first, "started", "run cartpole-1")
     assert not began(first)
-    with pytest.raises(ActorFailed, match="^collector-0 failed in `env`: bad\n") as caught:
+    with pytest.raises(ActorFailed, match=r"^collector-0 failed in `env`: bad\n") as caught:
         raise_failure(first, 1, read_run_facts(first).pid)
     assert caught.value.hint == f"mend /x; the files of this start are in {put_away(first).path}"
     again = place.never_begun()
