@@ -402,17 +402,21 @@ def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and what came of it; a custom topology may have no steps."""
     if summary.state == "finished" and not summary.env_steps:
         return f"{summary.ending} · {summary.wall_s:.1f} s"
-    rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
+    rate = f", {summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else ""
+    if not (summary.updates or summary.env_steps):
+        rate = ", no updates"
     updates = f", {summary.updates:,} updates" if summary.updates else ""
     mean = return_text(summary.mean_return_100)
-    return f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s, {rate}"
+    return f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s{rate}"
 
 
 def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and at which step; for a stopped run also what was saved."""
     stopped = summary.state == "stopped"
     frames = "" if summary.frames is None else f", {summary.frames:,} frames"
-    return summary.ending + (kept(summary, saved) if stopped else f" · {summary.env_steps:,} steps") + frames
+    steps = f"{summary.env_steps:,} steps"  # which may be the goal itself
+    counted = kept(summary, saved) if stopped else "" if steps == summary.stop_reason else f" · {steps}"
+    return summary.ending + counted + frames
 
 
 def _best_line(best: Mapping[str, Any], name: str) -> str:
