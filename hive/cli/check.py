@@ -71,7 +71,7 @@ def add_check(commands: Any) -> None:
         "check",
         description="Check a config: build its environment, network and topology, draw the topology as text, report "
         "how old the policies are that it uses, and run it for a few steps in this process. No run is left behind.",
-        epilog="example: hive check cartpole.toml --svg cartpole.svg",
+        epilog="example: hive check cartpole-ppo.toml --svg cartpole.svg",
     )
     add_config_file(check, nargs="?")
     add_overrides(check)

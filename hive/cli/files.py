@@ -65,7 +65,7 @@ def add_config(commands: Any) -> None:
     config = commands.add_parser(
         "config",
         description="Show every key of a config: its value, where the value comes from, and what the key means.",
-        epilog="example: hive config cartpole.toml -s collection.workers=4",
+        epilog="example: hive config cartpole-ppo.toml -s collection.workers=4",
     )
     add_config_file(config)
     add_overrides(config)

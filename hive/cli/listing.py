@@ -68,7 +68,7 @@ def add_ps(commands: Any) -> None:
     ps = commands.add_parser(
         "ps",
         description="List the processes of a run: what each is doing, and how it spends its time.",
-        epilog="example: hive ps cartpole-1",
+        epilog="example: hive ps cartpole-ppo-1",
     )
     add_run(ps, "all live runs in $HIVE_HOME, else the newest run there")
     add_json(ps, "one JSON array")
@@ -79,7 +79,7 @@ def add_logs(commands: Any) -> None:
     logs = commands.add_parser(
         "logs",
         description="Show the logs of a run's actors, merged by time.",
-        epilog="example: hive logs cartpole-1 learner-0 -n 20",
+        epilog="example: hive logs cartpole-ppo-1 learner-0 -n 20",
     )
     add_run(logs)
     logs.add_argument("actors", nargs="*", metavar="ACTOR", help="only these actors (default: all)")

@@ -1,7 +1,7 @@
 """Selects runs by texts of a user, and forms groups of runs that differ only in their seeds.
 
-    cartpole-3            one run: a name, a unique prefix of a name, a path or `latest`
-    cartpole              all runs cartpole-<n>, unless a run has exactly this name
+    cartpole-ppo-3        one run: a name, a unique prefix of a name, a path or `latest`
+    cartpole-ppo          all runs cartpole-ppo-<n>, unless a run has exactly this name
     'cartpole-*'          all runs whose names match a pattern of the shell
     slow='cartpole-[45]'  the same runs as one group with the name `slow`, whatever their configs; several texts are
                           separated by commas
