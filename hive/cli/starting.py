@@ -32,7 +32,6 @@ from hive.printable import printable
 from hive.records import (
     RunDirectory,
     Summary,
-    list_checkpoints,
     read_document,
     read_run_facts,
 )
@@ -242,6 +241,6 @@ def _no_room(directory: RunDirectory) -> str:
 
 
 def discard(directory: RunDirectory) -> None:
-    """Remove the directory of a run that never began, unless it has checkpoints or a crash report."""
-    if not list_checkpoints(directory.checkpoints) and not any(directory.crashes.iterdir()):
+    """Remove the directory of a run that never began, unless it has a crash report."""
+    if not any(directory.crashes.iterdir()):
         directory.remove()

@@ -203,7 +203,7 @@ OTHER_TABLES: Mapping[str, str] = {
 
 def note_on_table(name: str, table: Mapping[str, Any]) -> str:
     """Return a note for a table that hive does not have: hive's table, and hive's names for its keys."""
-    keys = {key: [OTHER_NAMES[key]] if key in OTHER_NAMES else _homes(key) for key in table}
+    keys = {key: [OTHER_NAMES[key]] if key in OTHER_NAMES else _homes(key) for key in table if key not in WITHOUT_ONE}
     known = [f"`{key}` is `{homes[0]}`" for key, homes in keys.items() if len(homes) == 1][:KEYS_NAMED]
     meant = OTHER_TABLES.get(name.lower().replace("-", "_"), OTHER_TABLES.get(name.lower()))
     return "; ".join([*([f"hive calls it [{meant}]"] if meant else []), *known]) or note_on(name)

@@ -24,11 +24,14 @@ FAILED_FOLDER = ".failed"  # hidden from `find_runs`, and on the same disk as th
 
 
 def ran(directory: RunDirectory) -> bool:
-    """Whether all actors of a run began once, or it has steps or checkpoints. A run that is resumed has run before."""
+    """Whether all actors of a run began once, or it has steps or updates. A run that is resumed has run before.
+
+    A checkpoint of update 0 holds initial weights only: the recorder writes one even if a collector could not start.
+    """
     with contextlib.suppress(RecordError):
         if directory.summary_file.exists() and Summary.read(directory.summary_file).env_steps > 0:
             return True
-    if list_checkpoints(directory.checkpoints):
+    if any(saved.update for saved in list_checkpoints(directory.checkpoints)):
         return True
     return directory.events_file.exists() and any(e.get("kind") == "running" for e in read_jsonl(directory.events_file))
 

@@ -77,8 +77,11 @@ def test_a_run_that_had_been_running_did_not_end_before_it_began(place: Place) -
 
 
 def test_an_actor_that_failed_before_all_had_begun_leaves_no_run(place: Place) -> None:
-    first = place.ended(state="failed", env_steps=0, error="collector-0 failed in `env`: bad\n\nhint: mend /x")
+    first = place.ended(
+        state="failed", env_steps=0, updates=0, error="collector-0 failed in `env`: bad\n\nhint: mend /x"
+    )
     event(first, "started", "run cartpole-1")
+    write_checkpoint(first.checkpoints, 0, tensors={}, parts={}, state={})  # of the initial weights
     assert not began(first)
     with pytest.raises(ActorFailed, match=r"^collector-0 failed in `env`: bad\n") as caught:
         raise_failure(first, 1, read_run_facts(first).pid)

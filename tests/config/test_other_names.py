@@ -85,6 +85,7 @@ def test_an_override_says_it_too() -> None:
     ("text", "note"),
     [
         ("[policy]\nnet_arch = [64]", "hive calls it [network]; `net_arch` is `network.middleware`"),
+        ("[ppo]\nbatch_size = 64\ngae_lambda = 1", "hive calls it [algorithm]; `gae_lambda` is `algorithm.gae_lambda`"),
         ("[policy_kwargs]\nsize = 3", "hive calls it [network]"),
         (
             "[model]\nactivation_fn = 1\nlr = 2",
