@@ -104,7 +104,7 @@ def run_quietly(directory: RunDirectory) -> None:
 
 
 def began(directory: RunDirectory) -> bool:
-    """Whether an ended run had started successfully; not so if it failed before all its actors had begun."""
+    """Whether an ended run had started successfully; not so if it failed before it had collected anything."""
     if not directory.summary_file.exists() or directory.failure_file.exists():
         return False
     return Summary.read(directory.summary_file).state != "failed" or ran(directory)

@@ -1,4 +1,4 @@
-"""Frees the name of a run that failed before its actors began: it has trained nothing, and no list of runs shows it.
+"""Frees the name of a run that failed before it had collected anything, so that no list of runs shows it.
 
     home/.failed/cartpole-ppo-1/     logs, crash reports and config of the last failed start of that name
 
@@ -24,16 +24,27 @@ FAILED_FOLDER = ".failed"  # hidden from `find_runs`, and on the same disk as th
 
 
 def ran(directory: RunDirectory) -> bool:
-    """Whether all actors of a run began once, or it has steps or updates. A run that is resumed has run before.
+    """Whether a run has anything: metrics, steps, updates, or a message that one of its actors has sent.
 
-    A checkpoint of update 0 holds initial weights only: the recorder writes one even if a collector could not start.
+    A topology without channels counts as soon as all its actors began, and so does a run that did not fail. A
+    checkpoint of update 0 holds initial weights only: the recorder writes one even if a collector could not start.
     """
-    with contextlib.suppress(RecordError):
-        if directory.summary_file.exists() and Summary.read(directory.summary_file).env_steps > 0:
-            return True
-    if any(saved.update for saved in list_checkpoints(directory.checkpoints)):
+    if any(saved.update for saved in list_checkpoints(directory.checkpoints)) or _size(directory.metrics_file):
         return True
+    with contextlib.suppress(RecordError):
+        summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
+        if summary is not None and (summary.env_steps or summary.updates):
+            return True
+        if summary is not None and summary.state == "failed" and summary.channels:
+            return any(account["produced"] for account in summary.channels.values())
     return directory.events_file.exists() and any(e.get("kind") == "running" for e in read_jsonl(directory.events_file))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def put_away(directory: RunDirectory) -> Path:

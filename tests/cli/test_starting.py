@@ -94,9 +94,21 @@ def test_an_actor_that_failed_before_all_had_begun_leaves_no_run(place: Place) -
     assert not put_away(again).summary_file.exists()
 
 
-@pytest.mark.parametrize("what", ["running", "steps", "checkpoint"])
+def test_an_environment_that_breaks_before_a_rollout_leaves_no_run(place: Place) -> None:
+    nothing_sent = {"rollouts": {"produced": 0, "consumed": 0, "dropped": {}, "in_flight": 0}}
+    run = place.ended(state="failed", env_steps=0, updates=0, error="it broke", channels=nothing_sent)
+    event(run, "running", "4 actors in 3 processes")
+    run.metrics_file.touch()
+    assert not began(run)
+    sent = {"rollouts": {"produced": 1, "consumed": 0, "dropped": {"run_ended": 1}, "in_flight": 0}}
+    place.end(run, state="failed", env_steps=0, updates=0, error="it broke", channels=sent)
+    assert began(run)
+
+
+@pytest.mark.parametrize("what", ["running", "steps", "checkpoint", "metrics"])
 def test_a_run_that_has_run_is_never_put_away(place: Place, what: str) -> None:
-    run = place.ended(state="failed", env_steps=9 if what == "steps" else 0, error="it broke")
+    run = place.ended(state="failed", env_steps=9 if what == "steps" else 0, updates=0, error="it broke")
+    run.metrics_file.write_text('{"steps": 9}\n' if what == "metrics" else "")
     event(run, "running" if what == "running" else "started", "text")
     if what == "checkpoint":
         write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
