@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def train(name: str) -> None:
-    summary = hive.train(f"{name}.toml", sets=["run.steps=1"], inline=True, quiet=True)
+    summary = hive.train(f"{name}.toml", name=name, sets=["run.steps=1"], inline=True, quiet=True)
     assert (summary.state, RunDirectory.open(Path("runs") / f"{name}-1").config_file.read_text()) == (
         "finished",
         CONFIGS[name],

@@ -90,11 +90,12 @@ def test_an_environment_that_breaks_its_contract_ends_the_run_at_once(house: Hou
     assert text in done.stderr
     assert "Traceback" not in done.stderr
     if name != "NoConstructor":
-        summary = house.summary("bad-1")
+        kept = ".failed/bad-1" if name == "NoReset" else "bad-1"  # which has collected nothing
+        summary = house.summary(kept)
         assert summary["state"] == "failed"
         assert text in summary["error"]
         assert summary["restarts"]["collector-0"] == 0
-        crash = next((house.home / "bad-1" / "crash").iterdir()).read_text()
+        crash = next((house.home / kept / "crash").iterdir()).read_text()
         assert text in crash.splitlines()[0]
         assert "Traceback" in crash
 
@@ -164,7 +165,7 @@ def test_an_environment_that_raises_without_progress_is_tried_once_more(house: H
     assert "(the same error twice in a row, with no progress between" in done.stderr
     assert 'breaking_environments.py", line ' in done.stderr
     assert '    raise ValueError("the robot fell over")' in done.stderr
-    assert house.ended("bad-1")["restarts"]["collector-0"] == 1
+    assert house.ended(".failed/bad-1")["restarts"]["collector-0"] == 1
 
 
 @pytest.mark.full(reason="another exception on the same path")
