@@ -1,6 +1,6 @@
 """Trained policies, loaded from a checkpoint, which only act.
 
-    policy = hive.load("runs/cartpole-1")               # of its newest checkpoint; which="best": the best policy
+    policy = hive.load("runs/cartpole-ppo-1")           # of its newest checkpoint; which="best": the best policy
     action = policy(observation)                        # the most likely one; [B, ...] observations give B actions
     action = policy(observation, noise=generator)       # drawn from its distribution, as while it trained
 

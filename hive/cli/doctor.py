@@ -83,7 +83,7 @@ def add_doctor(commands: Any) -> None:
         "doctor",
         description="Find problems with this machine and the installation, or with one run, and suggest solutions. "
         "The exit code is 1 if a finding is bad.",
-        epilog="example: hive doctor cartpole-1",
+        epilog="example: hive doctor cartpole-ppo-1",
     )
     add_run(doctor, "this machine instead of a run")
     add_json(doctor, "one JSON array of findings")

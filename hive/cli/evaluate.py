@@ -65,7 +65,7 @@ def add_eval(commands: Any) -> None:
         "eval",
         description="Play whole episodes with the policies of runs and print statistics of their returns. All policies "
         "play from the same initial states.",
-        epilog="example: hive eval cartpole-1 --which best --episodes 20",
+        epilog="example: hive eval cartpole-ppo-1 --which best --episodes 20",
     )
     add_runs(evaluate)
     add_which(evaluate, every=True)

@@ -35,7 +35,7 @@ def add_export(commands: Any) -> None:
         "export",
         description="Write the policy of a run to a file for other programs: the whole policy as ONNX, from raw "
         "observations to actions, or its weights with a description as safetensors.",
-        epilog="example: hive export cartpole-1 -o cartpole.onnx --which best",
+        epilog="example: hive export cartpole-ppo-1 -o cartpole.onnx --which best",
     )
     add_run(export)
     export.add_argument(

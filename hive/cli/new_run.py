@@ -17,11 +17,12 @@ from hive.cli.interrupts import deferred_interrupts
 from hive.cli.starting import discard
 from hive.cli.tune import decide, write_choice
 from hive.config import AUTO, SESSION_FILE, Config, absolute, load_config, resolved, syntax
+from hive.config.run_names import trained_name
 from hive.config.values import toml_text
 from hive.errors import HiveError, RecordError
 from hive.native import check_native
 from hive.paths import user_path
-from hive.records import RunDirectory, home_folder, write_bytes
+from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
 __all__ = ["new_run"]
@@ -45,13 +46,6 @@ def _absolute_references(config: Config) -> list[str]:
     return sets
 
 
-def _stem_of(topology: str) -> str:
-    """Return the name of a topology's file; for one of a program, that of the program."""
-    place = topology.rpartition(":")[0] or topology
-    program = getattr(sys.modules["__main__"], "__file__", None)
-    return Path(program if place == SESSION_FILE and program else place).stem
-
-
 def _inner(config: Config, name: str) -> Any:
     return config.evaluation.env.get(name.removeprefix("evaluation.env."))
 
@@ -72,12 +66,11 @@ def new_run(
 ) -> RunDirectory:
     """Create the directory of a new run, with its config as given and as resolved.
 
-    given: the config file; None to load `content` instead. Then the default name of the run is that of its topology's
-        file.
+    given: the config file; None to load `content` instead.
     overrides: `KEY=VALUE`, as for `--set`.
 
-    Raises ConfigError for an invalid config, RecordError if the directory cannot be written, and PlatformError if
-    processes cannot run on this machine.
+    Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory
+    cannot be written, and PlatformError if processes cannot run on this machine.
     """
     text = None if given is not None else content
 
@@ -86,10 +79,13 @@ def new_run(
 
     config = load([])
     more = _absolute_references(config)  # overrides that make paths independent of the current folder
-    if config.run.topology is not None and given is None and config.origin("run.name") == "default":
-        more.append(f"run.name={json.dumps(_stem_of(config.run.topology))}")
-    if config.run.init_from is not None and user_path(config.run.init_from).exists():
-        more.append(f"run.init_from={json.dumps(str(user_path(config.run.init_from).resolve()))}")
+    if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
+        program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE
+        more.append(f"run.name={json.dumps(trained_name(config.env.id, '', program))}")
+    if config.run.init_from is not None:  # looked up while the new run does not exist, which is no answer
+        path = user_path(config.run.init_from)
+        found = path if path.exists() else resolve_run(home_folder(), config.run.init_from).path
+        more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
     if config.run.replay_folder is not None:
         more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
     config = load(more) if more else config

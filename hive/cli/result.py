@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,9 @@ from hive.cli.control import print_to_stderr
 from hive.cli.given import GivenConfig
 from hive.cli.resume import prepare
 from hive.cli.select_run import named_run
-from hive.cli.starting import run_quietly
+from hive.cli.starting import began, failed_start, raise_failure, run_quietly
 from hive.cli.up import launch
-from hive.errors import ActorFailed, UsageError
+from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, read_jsonl
 from hive.records.return_text import return_text
@@ -151,7 +152,13 @@ def finish(
     if inline:
         from hive.runtime.run.execute import run_inline
 
-        run_inline(directory, topology)
+        try:
+            run_inline(directory, topology)
+        except HiveError as error:
+            failed_start(directory, error)
+            raise
+        if not began(directory):
+            raise_failure(directory, ActorFailed.exit_code, os.getpid())
     elif quiet:
         run_quietly(directory)
     else:

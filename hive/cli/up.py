@@ -38,12 +38,12 @@ from hive.cli.starting import (
     began,
     clear_failure,
     connect,
-    discard,
     discard_unbegun,
+    failed_start,
     raise_failure,
     start,
 )
-from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
+from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor import StatusLine, snapshot_of
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
@@ -55,6 +55,7 @@ from hive.records import (
     list_checkpoints,
     run_state,
 )
+from hive.records.failed_starts import ran
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning
 from hive.runtime.actor.error_location import signal_name
@@ -186,7 +187,8 @@ def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client:
             if not began(directory):
                 raise_failure(directory, process.returncode, process.pid)
             return _report(directory, process.returncode)
-        if state not in ("starting",):
+        failing = state in ("draining", "failed") and not ran(directory)  # it ends soon, and its error is reported
+        if state != "starting" and not failing:
             process.returncode = 0  # the run continues without this process, so Popen must not warn about it
             print(directory.name)
             return 0
@@ -355,8 +357,7 @@ def _inline(directory: RunDirectory, line: StatusLine, events: NewEvents, lines:
     try:
         code = run_inline(directory)
     except HiveError as error:
-        if error.exit_code == ConfigError.exit_code:
-            discard(directory)
+        failed_start(directory, error)
         raise
     finally:
         over.set()
@@ -401,17 +402,21 @@ def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and what came of it; a custom topology may have no steps."""
     if summary.state == "finished" and not summary.env_steps:
         return f"{summary.ending} · {summary.wall_s:.1f} s"
-    rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
+    rate = f", {summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else ""
+    if not (summary.updates or summary.env_steps):
+        rate = ", no updates"
     updates = f", {summary.updates:,} updates" if summary.updates else ""
     mean = return_text(summary.mean_return_100)
-    return f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s, {rate}"
+    return f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s{rate}"
 
 
 def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and at which step; for a stopped run also what was saved."""
     stopped = summary.state == "stopped"
     frames = "" if summary.frames is None else f", {summary.frames:,} frames"
-    return summary.ending + (kept(summary, saved) if stopped else f" · {summary.env_steps:,} steps") + frames
+    steps = f"{summary.env_steps:,} steps"  # which may be the goal itself
+    counted = kept(summary, saved) if stopped else "" if steps == summary.stop_reason else f" · {steps}"
+    return summary.ending + counted + frames
 
 
 def _best_line(best: Mapping[str, Any], name: str) -> str:

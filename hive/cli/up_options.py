@@ -18,7 +18,7 @@ def add_up(commands: Any) -> None:
         "up",
         description="Start a run and show its progress. Leaving the view (key d) does not stop the run; Ctrl-C does, "
         "after saving its state.",
-        epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
+        epilog="example: hive up examples/cartpole-ppo.toml --set collection.workers=2",
     )
     add_config_file(up, nargs="?")
     up.add_argument("--resume", metavar="RUN", help="continue an ended run, as `hive resume RUN` does")
@@ -34,7 +34,7 @@ def add_resume(commands: Any) -> None:
     resume = commands.add_parser(
         "resume",
         description="Continue a paused run, or an ended one from its newest checkpoint.",
-        epilog="example: hive resume cartpole-1",
+        epilog="example: hive resume cartpole-ppo-1",
     )
     add_run(resume)
     add_start(

@@ -28,7 +28,7 @@ def add_web(commands: Any) -> None:
         "web",
         description="Serve a web page of runs: overview, learning curves, actors, logs, configs and evaluations. "
         "Ctrl-C ends the page; runs continue. The printed URL contains a token, which only actions need.",
-        epilog="example: hive web cartpole-1 cartpole-2",
+        epilog="example: hive web cartpole-ppo-1 cartpole-ppo-2",
     )
     add_runs(web, "all runs, also those that start later")
     web.add_argument("--port", type=int, metavar="N", help="port to listen at (default 4483, or a free one)")

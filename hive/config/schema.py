@@ -22,6 +22,7 @@ from typing import Any
 
 from hive.config.algorithms import AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
+from hive.config.run_names import NAME_LENGTH
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
 from hive.cores import cores
@@ -46,7 +47,6 @@ __all__ = [
     "SupervisionConfig",
 ]
 
-NAME_LENGTH = 64  # maximum characters of a run's name: fits a table column, and a file name (255 bytes) with its number
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
 START_LIMIT_S = 300.0  # simulators start in minutes: they load scenes, compile shaders, wait for a license
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
@@ -89,7 +89,7 @@ class RunConfig:
 
     name: str = key(
         "run",
-        "name of the run, to which a number is appended; default: the name of the config file",
+        "name of the run, to which a number is appended; if not set: environment and algorithm, as cartpole-ppo",
         accepts=lambda name: NAME.fullmatch(name) is not None,
         expected=f"at most {NAME_LENGTH} letters, digits and `.` `_` `-`, not beginning with `.` or `-`",
     )
@@ -114,7 +114,7 @@ class RunConfig:
     )
     replay_folder: str | None = key(
         None,
-        "folder on a disk whose files hold the replay memory, where it is larger than RAM; default: shared memory",
+        "folder on a disk for a replay memory that is larger than RAM; if not set: shared memory",
         accepts=str.isprintable,
     )
     init_from: str | None = key(
@@ -199,7 +199,7 @@ class EnvConfig:
     )
     start_limit_s: float | None = key(
         None,
-        "seconds for construction and first reset; default: 300, or phase_limit_s where that is longer",
+        "seconds for construction and first reset; if not set: 300, or phase_limit_s if that is longer",
         above=0,
     )
 
@@ -224,7 +224,7 @@ class CollectionConfig:
     )
     max_lag: int = key(
         REQUIRED,
-        "lag of rollouts, in policy versions; default: 0 synchronous, 1 pipelined, at most 4 asynchronous",
+        "lag of rollouts, in policy versions; if not set: 0 synchronous, 1 pipelined, at most 4 asynchronous",
         minimum=0,
         resolve=_lag,
     )
@@ -238,7 +238,7 @@ class CollectionConfig:
     )
     fraction_samples: float = key(
         REQUIRED,
-        "fraction of its rollout that a collector always completes; default: 0, or 1 if fraction_workers = 1",
+        "fraction of its rollout that a collector always completes; if not set: 0, or 1 if fraction_workers = 1",
         minimum=0,
         maximum=1,
         resolve=_quota,
@@ -250,7 +250,7 @@ class CollectionConfig:
     )
     slots: int = key(
         REQUIRED,
-        "rollouts kept in shared memory per collector; default: max_lag + 2, or max_lag + 1 if asynchronous",
+        "rollouts kept in shared memory per collector; if not set: max_lag + 2, or max_lag + 1 if asynchronous",
         minimum=2,
         resolve=_slots,
     )
@@ -275,7 +275,7 @@ class GradientsConfig:
     bootstrap_rounds: int = key(1, "gradients of each gradient worker that are combined in one update", minimum=1)
     max_lag: int = key(
         REQUIRED,
-        "lag of gradients, in updates; default: 0 synchronous, 1 pipelined, at most 4 asynchronous",
+        "lag of gradients, in updates; if not set: 0 synchronous, 1 pipelined, at most 4 asynchronous",
         minimum=0,
         resolve=_lag,
     )
@@ -294,7 +294,7 @@ class GradientsConfig:
     )
     top_k: float = key(
         REQUIRED,
-        "fraction of the elements that top-k sends, 8 bytes each; default: 0.1 with top-k, otherwise 1",
+        "fraction of the elements that top-k sends, 8 bytes each; if not set: 0.1 with top-k, otherwise 1",
         above=0,
         maximum=1,
         resolve=_top_k,
@@ -453,7 +453,7 @@ class EvaluationConfig:
     env: Mapping[str, Any] = key({}, "keys of [env] with other values in evaluations; options are added to those there")
     envs: int = key(
         REQUIRED,
-        "environments that play these episodes side by side; default: one per episode, at most 16",
+        "environments that play these episodes side by side; if not set: one per episode, at most 16",
         minimum=1,
         resolve=lambda table: min(table["episodes"], EVALUATION_ENVS),
     )
@@ -544,12 +544,17 @@ class SupervisionConfig:
 
 @dataclass(frozen=True)
 class Entry:
-    """One key of a config: its full name (`collection.envs`), value, origin and one-line description."""
+    """One key of a config: its full name (`collection.envs`), value, origin and one-line description.
+
+    changed: whether the value is another one than the key would have if it was not given. It is false for what the
+    scheme sets, and true for "auto" and parameters of custom actors.
+    """
 
     name: str
     value: Any
     origin: str
     doc: str
+    changed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -572,6 +577,8 @@ class Config:
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
     automatic: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """Full names of the keys that are "auto" and still have their defaults."""
+    unset: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    """Full name of a key -> the value that it has, or would have, if it is not given."""
 
     def origin(self, name: str) -> str:
         """Return where the value of a key came from: `default`, `scheme single`, `run.toml:12` or `--set`.
@@ -667,11 +674,13 @@ class Config:
             table: type = type(getattr(self, section))
             for name, declared in keys_of(table).items():
                 full = f"{section}.{name}"
-                yield Entry(full, self.value(full), self.origins[full], declared.limits.doc)
+                value = self.value(full)
+                changed = full in self.automatic or value != self.unset[full]
+                yield Entry(full, value, self.origins[full], declared.limits.doc, changed)
         for group, parameters in self.custom.items():
             for name, value in parameters.items():
                 doc = f"parameter of the actors of `{group}`"
-                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc)
+                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc, changed=True)
 
     def differences(self, other: Config) -> list[str]:
         """Return the full names of keys whose values differ, or that only one of the two algorithms has."""
@@ -683,6 +692,6 @@ class Config:
 SECTIONS: Mapping[str, type] = {
     name: table
     for name, table in typing.get_type_hints(Config).items()
-    if name not in ("custom", "origins", "automatic")
+    if name not in ("custom", "origins", "automatic", "unset")
 }
 """Table -> its dataclass; for [algorithm] the base class of all algorithms' tables."""

@@ -130,8 +130,13 @@ def shown(value: object) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return the word in `known` that is closest to the misspelled `word`, or "" if none is close."""
-    return next(iter(difflib.get_close_matches(word[:SHOWN_LENGTH], known, n=1)), "")
+    """Return the word in `known` that is closest to the misspelled `word`, or "" if none is close.
+
+    Capitals do not count: `PPO` is `ppo`.
+    """
+    lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(word[:SHOWN_LENGTH].lower(), lower, n=1)
+    return lower[near[0]] if near else ""
 
 
 def _quoted(text: str) -> str:

@@ -1,6 +1,6 @@
 """Evaluates a trained policy by whole episodes, in a script.
 
-    policy = hive.load("runs/cartpole-1")
+    policy = hive.load("runs/cartpole-ppo-1")
     played = evaluate(policy, config, episodes=100)         # config: what the environment is, and its options
     print(played.mean_return, played.interval)
 

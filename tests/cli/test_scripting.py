@@ -83,12 +83,12 @@ def test_a_config_may_be_a_file_a_mapping_or_a_config(tmp_path: Path) -> None:
     file.write_text('[env]\nid = "CartPole-v1"\n[run]\nsteps = 7\n')
     of_file = _prepared(file, {}, ["run.seed=3"], None, inline=False)
     of_text = _prepared(str(file), {}, ["run.seed=3"], None, inline=False)
-    of_mapping = _prepared(
-        {"env": {"id": "CartPole-v1"}, "run": {"steps": 7, "name": "cart"}}, {}, ["run.seed=3"], None, inline=False
-    )
+    of_mapping = _prepared({"env": {"id": "CartPole-v1"}, "run": {"steps": 7}}, {}, ["run.seed=3"], None, inline=False)
     of_config = _prepared(load_config(file), {}, ["run.seed=3"], None, inline=False)
     assert config_of(of_file) == config_of(of_text) == config_of(of_mapping) == config_of(of_config)
-    assert [d.name for d in (of_file, of_text, of_mapping, of_config)] == ["cart-1", "cart-2", "cart-3", "cart-4"]
+    assert [d.name for d in (of_file, of_text, of_mapping, of_config)] == [
+        f"{config_of(of_file).run.name}-{n}" for n in range(1, 5)
+    ]
     assert of_file.config_file.read_bytes() == file.read_bytes()
 
 

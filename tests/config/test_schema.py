@@ -19,7 +19,7 @@ TABLES = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.valu
 KEYS = {f"{section}.{name}": key for section, table in TABLES for name, key in keys_of(table).items()}
 
 DEFAULTS = {
-    "run.name": "cartpole",
+    "run.name": "cartpole-a2c",
     "run.scheme": "a2c",
     "run.carrier": "slots",
     "run.seed": 1,
@@ -329,7 +329,8 @@ def test_every_algorithm_has_its_defaults(algorithm: str, own: dict[str, Any]) -
     config = load_config("cartpole.toml", [f"algorithm.name={algorithm}"], text=ENV)
     others = {f"algorithm.{name}" for name in ("normalize_advantages", *ACTOR_CRITIC)}
     shared = {name: value for name, value in DEFAULTS.items() if name not in others}
-    expected = shared | {"algorithm.name": algorithm} | {f"algorithm.{name}": value for name, value in own.items()}
+    named = {"run.name": f"cartpole-{algorithm}", "algorithm.name": algorithm}
+    expected = shared | named | {f"algorithm.{name}": value for name, value in own.items()}
     assert {entry.name: entry.value for entry in config.entries()} == expected
     assert config.algorithm == ALGORITHMS[algorithm]()
 
@@ -529,7 +530,7 @@ def test_configs_compare_by_value() -> None:
 def test_differences_are_named() -> None:
     one = load_config("a.toml", text=ENV)
     other = load_config("b.toml", ["env.options.x=1", "algorithm.learning_rate=1e-3"], text=ENV)
-    assert one.differences(other) == ["run.name", "env.options", "algorithm.learning_rate"]
+    assert one.differences(other) == ["env.options", "algorithm.learning_rate"]
     assert one != other
 
 
@@ -537,8 +538,8 @@ def test_keys_that_only_one_algorithm_has_differ() -> None:
     one = load_config("a.toml", text=ENV)
     other = load_config("a.toml", ["algorithm.name=impala"], text=ENV)
     own = ["algorithm.normalize_advantages", "algorithm.rho_clip", "algorithm.c_clip"]
-    assert one.differences(other) == ["algorithm.name", *own]
-    assert set(other.differences(one)) == {"algorithm.name", *own}
+    assert one.differences(other) == ["run.name", "algorithm.name", *own]
+    assert set(other.differences(one)) == {"run.name", "algorithm.name", *own}
 
 
 def test_no_key_of_an_algorithm_may_be_none() -> None:

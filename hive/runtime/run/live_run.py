@@ -522,7 +522,8 @@ class LiveRun:
         saved = list_checkpoints(self.directory.checkpoints)
         lines = [outcome.hint] if outcome.hint else []
         lines += [f"the report is in {outcome.report}"] if outcome.report else []
-        lines += [f"`hive resume {self.directory.name}` continues from update {saved[-1].update:,}"] if saved else []
+        if saved and saved[-1].update:  # that of update 0 holds initial weights only
+            lines.append(f"`hive resume {self.directory.name}` continues from update {saved[-1].update:,}")
         return "; ".join(lines)
 
     def why_inexact(self, outcome: Outcome) -> list[str]:
