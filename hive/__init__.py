@@ -2,12 +2,16 @@
 
 `import hive` is lazy: the module of a name is imported when the name is first used (PEP 562), so that commands that do
 not need torch never load it.
+
+The distribution that contains this package is `hive-trainer`.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from hive.distribution import warn_of_strangers as _warn_of_strangers
 
 __version__ = "0.1.0"
 
@@ -143,3 +147,6 @@ else:
 
             return load_native()
         raise AttributeError(f"module `hive` has no attribute `{name}`")
+
+
+_warn_of_strangers()

@@ -17,6 +17,7 @@ TESTS = ROOT / "tests"
 # A package may import only from those to its left. `testing` has the runtime's rank, but production must not use it.
 ORDER = (
     *(
+        "distribution",
         "printable",
         "errors",
         "native",
@@ -183,7 +184,8 @@ def upward_imports(path: Path) -> Iterator[Violation]:
         if target == "testing":
             yield path, line, "hive.testing is for tests only"
         elif here == "":
-            yield path, line, f"`import hive` must load nothing, but loads {name}"
+            if target != "distribution":  # which takes 0.7 ms, and compares the names in the folder
+                yield path, line, f"`import hive` must load nothing else, but loads {name}"
         elif here == "__main__":
             if target != "cli":
                 yield path, line, f"__main__ imports {name}; it may import hive.cli only"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hive.cli.arguments import add_json, add_run, add_which
 from hive.cli.evaluate import checkpoints_of
 from hive.cli.select_run import chosen_run
+from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.paths import user_path
 from hive.printable import printable
@@ -73,7 +74,7 @@ def run_export(options: argparse.Namespace) -> int:
     print(f"inputs   {_listed(done.inputs)}")
     print(f"outputs  {_listed(done.outputs)}")
     if done.difference is None:
-        print("not compared with hive: onnxruntime is not installed (pip install 'hive[export]')")
+        print(f"not compared with hive: onnxruntime is not installed ({pip_install('export')})")
     else:
         print(
             f"equal to hive on {done.compared:,} random observations: the largest difference is {done.difference:.1e}"

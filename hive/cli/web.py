@@ -14,6 +14,7 @@ from typing import Any
 from hive.cli.arguments import add_runs
 from hive.cli.monitor import NICE
 from hive.cli.select_run import live_elsewhere, named_run
+from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records import RunDirectory, find_runs, home_folder
 
@@ -47,7 +48,7 @@ def run_web(options: argparse.Namespace) -> int:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
-        raise UsageError("`hive web` needs Starlette and uvicorn", hint="pip install 'hive[web]'") from error
+        raise UsageError("`hive web` needs Starlette and uvicorn", hint=pip_install("web")) from error
     listener = bind(options.host, options.port)
     if options.port is None and listener.getsockname()[1] != PORT:
         print(f"port {PORT} is taken by another program: using a free one", file=sys.stderr)

@@ -299,7 +299,7 @@ def test_missing_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UsageError, match="needs the package onnx") as error:
         hive.export(place, tmp_path / "other.onnx")
-    assert error.value.hint.startswith("pip install 'hive[export]'")
+    assert error.value.hint.startswith("pip install 'hive-trainer[export]'")
 
 
 class Custom(nn.Module):

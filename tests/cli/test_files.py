@@ -167,7 +167,7 @@ def test_a_missing_simulator_is_named_with_its_command(
     done = place.hive(command, *words)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"error: `{env_id}` cannot be built: ")
-    assert done.err.endswith(f"\n\nhint: install it with: `pip install 'hive[{extra}]'`\n")
+    assert done.err.endswith(f"\n\nhint: install it with: `pip install 'hive-trainer[{extra}]'`\n")
 
 
 def test_a_misspelled_scheme_gets_a_suggestion(place: Place) -> None:
