@@ -316,11 +316,12 @@ def test_the_rows_of_a_replay_memory_keep_their_collectors(run: RunDirectory, ch
 
 
 def test_a_config_of_another_name_is_the_same_run_with_its_values(run: RunDirectory, tmp_path: Path) -> None:
+    name = config_of(run).run.name
     given = tmp_path / "other.toml"
-    given.write_text('[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_rate = 0.5\n')
+    given.write_text('[run]\nname = "other"\n[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_rate = 0.5\n')
     prepare("cart-1", exact=False, given=given)
     after = config_of(run)
-    assert (after.run.name, after.algorithm.learning_rate) == ("cart", 0.5)
+    assert (after.run.name, after.algorithm.learning_rate) == (name, 0.5)
 
 
 def test_the_same_config_changes_nothing(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
