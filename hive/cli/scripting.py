@@ -42,7 +42,7 @@ from hive.records import RunDirectory, Summary
 from hive.runtime.run.control import open_run
 
 if TYPE_CHECKING:
-    from hive.algorithms import Policy
+    from hive.algorithms.policy import Policy
     from hive.runtime import Topology
 
 __all__ = ["Result", "run", "run_async", "train", "train_async"]
@@ -70,7 +70,7 @@ class Result(Summary):
 
         Raises RecordError if the run saved no such policy.
         """
-        from hive.algorithms import load
+        from hive.algorithms.policy import load
 
         return load(str(self.directory), which, own_code=True)  # the run imported that code already
 

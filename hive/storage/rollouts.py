@@ -164,6 +164,21 @@ class Rollout:
         self.novelty: NDArray[np.float32] | None = None
         """[T, B]: that of each step's next observation, computed in the gradient worker; None without novelty."""
 
+    @staticmethod
+    def write_header(
+        arrays: Mapping[str, NDArray[Any]],
+        version: int,
+        length: int,
+        finals: int,
+        source: int,
+        sequence: int,
+        begins: bool = False,
+    ) -> None:
+        """Write the header of a rollout, once its other arrays are written; for the words see the module."""
+        header = arrays["header"]
+        header[VERSION], header[LENGTH], header[FINALS] = version, length, finals
+        header[SOURCE], header[SEQUENCE], header[BEGINS] = source, sequence, begins
+
     @property
     def samples(self) -> int:
         """The number of valid steps of all environments."""

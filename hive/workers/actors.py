@@ -33,7 +33,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.algorithms import Configured, Moments, merged, update_parameter
+from hive.algorithms.advantages import merged
+from hive.algorithms.algorithm import Moments
+from hive.algorithms.parameters import Configured, update_parameter
 from hive.envs import VectorEnvironment, Watched, statistics_text
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION

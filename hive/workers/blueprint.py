@@ -17,16 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hive.algorithms import (
-    Algorithm,
-    ReplayAlgorithm,
-    SeeksNovelty,
-    describe_policy,
-    described_spaces,
-    heads_of_algorithm,
-    make_algorithm,
-    warmup_rounds,
-)
+from hive.algorithms.algorithm import Algorithm
+from hive.algorithms.making import heads_of_algorithm, make_algorithm
+from hive.algorithms.novelty import SeeksNovelty
+from hive.algorithms.policy import describe_policy, described_spaces
+from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
 from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
 from hive.envs import (
     EnvironmentSpec,

@@ -32,8 +32,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.algorithms import Algorithm, Moments, update_parameter
-from hive.algorithms import Gradients as AlgorithmGradients
+from hive.algorithms.algorithm import Algorithm, Moments
+from hive.algorithms.algorithm import Gradients as AlgorithmGradients
+from hive.algorithms.parameters import update_parameter
 from hive.approximation import SharedTarget
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import (

@@ -16,7 +16,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive import approximation
 from hive.approximation import (
     Approximation,
     Checkpointer,
@@ -29,6 +28,7 @@ from hive.approximation import (
     TargetNetwork,
     load_checkpoint,
 )
+from hive.compat import autonomous as approximation
 from hive.records import newest_checkpoint
 
 REQUIRED = inspect.Parameter.empty
