@@ -7,8 +7,8 @@
     Configured                               the interface of those whose keys may change in a run (`hive set`)
     Approximation, ActorCritic, jointly      networks that learn: `yield self.model.reinforce(loss, samples=n)`
     TargetNetwork, AnyOptimizer              types of the arguments of `connect`
-    Loss, LossValue                          the interface of a loss; a torch scalar is a loss too
-    A2CLoss, PPOLoss, VTraceLoss, QLoss, CategoricalQLoss, QuantileQLoss
+    Loss, LossValue, QLoss                   the interface of a typed loss, and that of Q-learning; a torch scalar is a
+                                             loss too
 
 Most custom algorithms derive from one of the classes above and override one method:
 

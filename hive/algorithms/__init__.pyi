@@ -20,11 +20,6 @@ from hive.approximation import ActorCritic as ActorCritic
 from hive.approximation import Approximation as Approximation
 from hive.approximation import TargetNetwork as TargetNetwork
 from hive.approximation import jointly as jointly
-from hive.losses import A2CLoss as A2CLoss
-from hive.losses import CategoricalQLoss as CategoricalQLoss
 from hive.losses import Loss as Loss
 from hive.losses import LossValue as LossValue
-from hive.losses import PPOLoss as PPOLoss
 from hive.losses import QLoss as QLoss
-from hive.losses import QuantileQLoss as QuantileQLoss
-from hive.losses import VTraceLoss as VTraceLoss
