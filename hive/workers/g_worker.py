@@ -230,8 +230,7 @@ class GWorker:
         if not hasattr(self.algo, "gradients"):
             raise TopologyError(
                 f"{self.blueprint.config.algorithm.name} learns from a replay memory, and a GWorker from rollouts",
-                hint="start a run (hive.run, hive up), whose gradient workers are hive.workers.ReplayWorker; or use "
-                "hive.storage.ReplayBuffer in a script",
+                hint="start a run (hive.train, hive up), or use hive.ReplayBuffer in a script",
             )
         target = self.networks.target_network
         self.algo.connect(self.actor, self.slot, SharedTarget(self.actor, target.module) if target else None)

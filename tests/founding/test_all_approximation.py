@@ -16,7 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import (
+from hive.compat import autonomous as approximation
+from hive.compat.autonomous import (
     Approximation,
     Checkpointer,
     DummyWriter,
@@ -28,7 +29,6 @@ from hive.approximation import (
     TargetNetwork,
     load_checkpoint,
 )
-from hive.compat import autonomous as approximation
 from hive.records import newest_checkpoint
 
 REQUIRED = inspect.Parameter.empty

@@ -19,23 +19,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
-from hive.errors import NetworkError
-from hive.networks import (
+from hive.compat.coach import (
+    Architecture,
     EmbeddingMergerType,
+    GradientClippingMethod,
     HeadParameters,
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
+    NetworkWrapper,
     PPOHeadParameters,
     Spaces,
+    TorchArchitecture,
+    WorkerGroup,
 )
-from hive.networks.architecture import Architecture
-from hive.networks.parameters import GradientClippingMethod
-from hive.networks.torch_architecture import TorchArchitecture
-from hive.networks.worker_group import WorkerGroup
-from hive.networks.wrapper import NetworkWrapper
+from hive.envs.actions import Discrete
+from hive.envs.observation import ObservationSpec
+from hive.errors import NetworkError
 
 torch.set_num_threads(1)
 
