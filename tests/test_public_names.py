@@ -92,8 +92,6 @@ PARTS = {
     "Trainer": "(config number incarnation status) train env_steps updates mean_return_100 state set close",
     "Zmq": CARRIER,
     "make_vector": "(id options count kind wrappers preset info)",
-    "load": "(place which)",
-    "export": "(place path which)",
     "observation_spec": "(id space)",
     "stream": "(seed purpose source sequence)",
     "A2C": FROM_ROLLOUTS,

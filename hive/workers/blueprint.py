@@ -69,6 +69,11 @@ BUFFERS_SHOWN = 3  # maximum buffers named in an error; one BatchNorm has three
 class Blueprint:
     """Derives spaces, layouts and factories from the config and its environment.
 
+    environment: the spec of the environment; `environment.observation` and `.action` are how both are stored.
+    distribution: of the actions, given the first output of the network. flat: the layout of the parameters in a block.
+    state: the layout of a version of the board `weights`. rollout_layout, memory_layout, ledger_layout, plan_layout
+    and `gradient_layout(collectors)`: the layouts of the messages of these names.
+
     resume: the checkpoint that the run continues from, if any. Raises what environments and networks raise,
     RecordError if `run.init_from` does not fit, and NetworkError for a network whose buffers change in training.
 

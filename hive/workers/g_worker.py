@@ -180,7 +180,10 @@ class Gradients(Sequence[Tensor]):
 
 
 class GWorker:
-    """Computes gradients of rollouts, and in a script applies them; see the module.
+    """Computes gradients of rollouts. `GWorker.of_run(blueprint, 0)` is that of a run, with `bind` and `compute`.
+
+    With the constructor's arguments it is the class of PyTorchRL, which also collects and applies (hive.compat).
+
 
     index_worker: its number; together with the collectors' numbers it determines their seeds.
     col_workers_factory: a function of (device, initial_weights, index_worker) that returns the CollectionWorkers.

@@ -40,7 +40,7 @@ class RolloutReady(Message):
 
 
 class ReplayRows(Message):
-    """learner -> gradient workers and recorder. The block of the replay memory (hive.workers.replay_memory)."""
+    """learner -> gradient workers and recorder. The block of the replay memory (`Blueprint.memory_layout`)."""
 
 
 class ReplayLedger(Message):
