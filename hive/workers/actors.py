@@ -59,8 +59,8 @@ class CollectorActor(Actor):
     """Collects one rollout after another, each with the behaviour version that the schedule names.
 
     A subclass may override `vector`, which makes its environments, and replace them between two rollouts:
-    `self.collector.rebuild(self.vector(), self.reset_round)`. `Topology.replace("collectors", Own)` makes it the class of
-    the collectors.
+    `self.collector.rebuild(self.vector(), self.reset_round)`. `Topology.replace("collectors", Own)` makes it the class
+    of the collectors.
     """
 
     role = "collector"
