@@ -12,6 +12,7 @@ The stub beside a module is the only list of its names. Type checkers and editor
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
@@ -32,13 +33,11 @@ def lazy_names(
     file: that of the module; the stub lies beside it. old: names of the last release that are no longer public, and
     the modules that have them. They still work, with a DeprecationWarning.
     """
-    homes: dict[str, str] = {}
 
+    @functools.cache  # the stub is read at the first use of a name
     def names() -> dict[str, str]:
-        if not homes:  # the stub is read at the first use of a name
-            with open(f"{file.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
-                homes.update((name, home) for home, name in LINE.findall(stub.read()))
-        return homes
+        with open(f"{file.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
+            return {name: home for home, name in LINE.findall(stub.read())}
 
     def get(name: str) -> Any:
         if name == "__all__":
@@ -51,8 +50,8 @@ def lazy_names(
         if home is None and old is not None and name in old:
             home = old[name]
             warnings.warn(
-                f"`{module}.{name}` is not a public name of hive, and the next release removes it here; "
-                "examples/guide/public-names.md lists those that stay",
+                f"`{module}.{name}` is no longer public, and the next release removes it; `help(hive)` and "
+                "examples/guide/public-names.md list the names that stay",
                 DeprecationWarning,
                 stacklevel=2,
             )

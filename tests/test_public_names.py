@@ -182,7 +182,7 @@ def default_of(value: object) -> str:
 
 
 def signature_of(function: Any, only: str = "", *, bound: bool = False) -> str:
-    """Return parameters and what is returned, as in the source. only: the names of the parameters that are public."""
+    """Return the parameters and the type of the result, as in the source. only: names of the public parameters."""
     signature, parts = inspect.signature(function), []
     parameters = list(signature.parameters.values())[bound:]
     chosen = only.split() or [p.name for p in parameters]
