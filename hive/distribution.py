@@ -18,7 +18,18 @@ __all__ = ["HOME", "NAME", "OWN", "REMEDY", "pip_install", "strangers", "warn_of
 NAME = "hive-trainer"  # of the distribution; the import and the command are `hive`
 HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathlib takes 8 ms
 OWN = {
-    *("__init__.py", "__main__.py", "algorithms", "approximation", "cli", "clock.py", "comparison"),
+    *(
+        "__init__.py",
+        "__main__.py",
+        "algorithms",
+        "approximation",
+        "cli",
+        "clock.py",
+        "comparison",
+        "compat",
+        "lazy.py",
+        "session",
+    ),
     *("config", "cores.py", "declared.py", "distribution.py", "env.h", "envs", "errors.py", "facades", "gradients"),
     *("hosts", "losses", "monitor", "native.py", "networks", "paths.py", "printable.py", "py.typed", "records"),
     *("runtime", "schemes", "storage", "testing", "tuning", "web", "workers"),

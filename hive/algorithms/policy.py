@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,7 +164,7 @@ class Policy:
 
 
 @hive_torch()
-def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy:
+def load(place: str | Path, which: str = "latest", *, own_code: bool = False) -> Policy:
     """Load the policy of a checkpoint or of a run.
 
     place: the folder of either, or the name of a run below $HIVE_HOME.

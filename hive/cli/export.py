@@ -25,7 +25,7 @@ from hive.printable import printable
 from hive.records.export_files import check_export_file
 
 if TYPE_CHECKING:
-    from hive.algorithms import Exported
+    from hive.algorithms.exporting import Exported
     from hive.algorithms.policy_graph import Port
 
 __all__ = ["add_export"]
@@ -59,7 +59,7 @@ def run_export(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{run.name}.onnx")
     check_export_file(output)
     (checkpoint,) = checkpoints_of(run, options.which)
-    from hive.algorithms import export
+    from hive.algorithms.exporting import export
 
     done = export(checkpoint.path, output, own_code=True)  # executes the config's user code, as `hive resume` does
     if options.json:

@@ -26,7 +26,7 @@ from hive.records import RunDirectory, Summary, read_jsonl
 from hive.records.return_text import return_text
 
 if TYPE_CHECKING:
-    from hive.algorithms import Policy
+    from hive.algorithms.policy import Policy
     from hive.runtime import Topology
 
 __all__ = ["Result", "finish", "no_report", "refuse_while_imported"]
@@ -101,7 +101,7 @@ class Result(Summary):
 
         Raises RecordError if the run saved no such policy.
         """
-        from hive.algorithms import load
+        from hive.algorithms.policy import load
 
         return load(str(self.directory), which, own_code=True)  # the run imported that code already
 

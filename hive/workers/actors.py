@@ -33,7 +33,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.algorithms import Configured, Moments, merged, update_parameter
+from hive.algorithms.advantages import merged
+from hive.algorithms.algorithm import Moments
+from hive.algorithms.parameters import Configured, update_parameter
 from hive.envs import VectorEnvironment, Watched, statistics_text
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
@@ -54,7 +56,12 @@ __all__ = ["CollectorActor", "GradientWorkerActor", "NanDumps"]
 
 
 class CollectorActor(Actor):
-    """Collects one rollout after another, each with the behaviour version that the schedule names."""
+    """Collects one rollout after another, each with the behaviour version that the schedule names.
+
+    A subclass may override `vector`, which makes its environments, and replace them between two rollouts:
+    `self.collector.rebuild(self.vector(), self.reset_round)`. `Topology.replace("collectors", Own)` makes it the class
+    of the collectors.
+    """
 
     role = "collector"
     source = True

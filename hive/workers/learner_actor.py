@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.algorithms import Moments, merged, update_parameter
+from hive.algorithms.advantages import merged
+from hive.algorithms.algorithm import Moments
+from hive.algorithms.parameters import update_parameter
 from hive.config import load_reference
 from hive.errors import NotFinite
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hive.algorithms import Policy
+from hive.algorithms.policy import Policy
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, difference
 from hive.errors import UsageError

@@ -26,9 +26,10 @@ from torch import nn
 from hive.config import Config, TargetConfig, load_config
 from hive.envs import Discrete, EnvironmentSpec, ObservationSpec
 from hive.gradients import ENV_STEPS, EPISODES, PLAIN, POLICY, SAMPLES, clear, gradient_layout, put_episodes
-from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces
+from hive.networks import FlatParameters, NetworkParameters, Spaces
 from hive.networks.flat import InitialWeights
 from hive.networks.state import StateLayout
+from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
 from hive.runtime.supervise.ending import LAST_TRIES
 from hive.schemes.trainer import assemble

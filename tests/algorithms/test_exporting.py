@@ -16,7 +16,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import hive
-from hive.algorithms import Exported, describe_policy, load
+from hive.algorithms.exporting import Exported
+from hive.algorithms.policy import describe_policy, load
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, ObservationSpec
 from hive.envs.masks import MaskedSpace
@@ -27,7 +28,6 @@ from hive.networks import (
     EpsilonGreedy,
     FlatParameters,
     HeadParameters,
-    NetworkWrapper,
     QuantileQHeadParameters,
     Spaces,
     aligned_block,
@@ -36,6 +36,7 @@ from hive.networks.configured import network_parameters
 from hive.networks.distributions import ActionDistribution
 from hive.networks.exploration import epsilon_greedy
 from hive.networks.off_policy_actions import NoisyActions
+from hive.networks.wrapper import NetworkWrapper
 from hive.records import write_checkpoint
 
 onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")

@@ -18,7 +18,7 @@ from hive.workers import Blueprint
 if TYPE_CHECKING:
     from conftest import House
 
-    from hive.algorithms import Policy
+    from hive.algorithms.policy import Policy
 
 from pathlib import Path
 

@@ -13,8 +13,9 @@ from torch import nn
 
 from hive import _native
 from hive.config import Config, load_config
-from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, aligned_block
+from hive.networks import FlatParameters, NetworkParameters, Spaces, aligned_block
 from hive.networks.state import StateLayout
+from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Layout, Status
 from hive.runtime.memory.status import PAGE_BYTES, ActorStatus, read_status
 from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker
