@@ -1,4 +1,4 @@
-"""Names runs and configs after what they train: environment and algorithm, as in `cartpole-ppo`.
+"""Names runs and configs after environment and algorithm: `cartpole-ppo`.
 
     ALE/Pong-v5, ppo           pong-ppo       without namespace and version, in lower case
     module:Coin, sac           coin-sac       the class; its algorithm, or the scheme that sets it ("dd-ppo")
