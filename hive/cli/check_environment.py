@@ -244,7 +244,11 @@ def _use(blueprint: Blueprint, origin: str, spec: EnvironmentSpec) -> dict[str, 
     parameters = sum(parameter.numel() for parameter in network.parameters())
     observation = prod(spec.observation.shape) * NUMBER_BYTES[spec.observation.dtype]
     plain = load_config("run.toml", [f"env.id={json.dumps(config.env.id)}", f"run.scheme={config.run.scheme}"], text="")
-    differing = [name for name in config.differences(plain) if not name.startswith("run.")]
+    differing = [
+        name
+        for name in config.differences(plain)
+        if not name.startswith("run.") and config.origin(name) != "default"  # which follows from another key
+    ]
     changed = ", ".join(f"{name} = {toml_text(config.value(name))}" for name in differing)
     heads = " and ".join(head if isinstance(head, str) else head.name for head in blueprint.heads)
     layout = blueprint.rollout_layout

@@ -45,6 +45,7 @@ from hive.config.load import load_config
 from hive.config.references import absolute, load_reference, why_not_found
 from hive.config.render import render, resolved
 from hive.config.schema import (
+    BARRIER_STEPS,
     CUSTOM,
     HEAD,
     START_LIMIT_S,
@@ -68,6 +69,7 @@ __all__ = [
     "ALGORITHMS",
     "ATARI",
     "AUTO",
+    "BARRIER_STEPS",
     "CUSTOM",
     "HEAD",
     "SCHEDULES",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -35,16 +36,24 @@ RESOLVED_NAME = "resolved.toml"
 SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
-def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, text: str | None = None) -> Config:
+def load_config(
+    path: str | os.PathLike[str],
+    overrides: Iterable[str] = (),
+    *,
+    text: str | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Config:
     """Load the config file at `path`; with `text`, load that instead, and use `path` only in errors and origins.
 
     overrides: strings `KEY=VALUE`, a dotted key and a TOML value; a value that is not TOML is taken as a string.
+    defaults: full name of a key -> its default, instead of the declared one.
     Raises ConfigError with all problems.
     """
     name = printable(os.fspath(path))
     content = syntax.read(path, name) if text is None else text.encode(errors="surrogatepass")
     document, source = syntax.parse(content, name)
     loader = _Loader(source, PurePath(path).stem)
+    loader.defaults |= defaults or {}
     if PurePath(path).name == RESOLVED_NAME:  # it has all keys, so one without this key is older than the key
         loader.defaults["env.rules"] = 1
     loader.take(document, source)
@@ -130,7 +139,9 @@ class _Loader:
         if scheme := SCHEMES.get(self._choice("run.scheme")):
             self.defaults.update(scheme.defaults)
         sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
-        tables = {section: table(**self._table(section, table)) for section, table in sections.items()}
+        tables: dict[str, Any] = {}
+        for section, table in sections.items():
+            tables[section] = table(**self._table(section, table, tables))
         for section, name, source in self.named:
             if name not in keys_of(sections[section]):
                 self._unknown_key(section, sections[section], name, source)
@@ -157,7 +168,7 @@ class _Loader:
         value = default if given is None else given.value
         return value if isinstance(value, str) else ""
 
-    def _table(self, section: str, table: type) -> dict[str, Any]:
+    def _table(self, section: str, table: type, before: dict[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for name, key in keys_of(table).items():
             full = f"{section}.{name}"
@@ -175,7 +186,7 @@ class _Loader:
             self.origins[full] = f"scheme {scheme}" if is_scheme else "default"
             values[name] = self.defaults.get(full, key.default)
             if values[name] is REQUIRED and key.limits.resolve is not None:
-                values[name] = key.limits.resolve(values)
+                values[name] = key.limits.resolve(ChainMap(values, before))
             elif values[name] is REQUIRED and given is None and section not in self.faulty:
                 if ("run", "topology") in self.given:
                     values[name] = ""  # a custom topology may have no environment

@@ -279,7 +279,7 @@ class Schedule:
         """
         collection, gradients = config.collection, config.gradients
         barriers = (NoBarriers if config.asynchronous else ResumeBarriers)(
-            every=int(config.checkpoint.every.get("updates", 0)),
+            every=_turns_between_checkpoints(config, per_round, collectors, workers, replays=warmup is not None),
             per_round=per_round,
             per_turn=gradients.bootstrap_rounds,
             interval=collection.broadcast_interval,
@@ -297,6 +297,18 @@ class Schedule:
             else TurnsInOrder(barriers, gradients.max_lag, workers),
             _partial_rounds(collectors, collection.fraction_workers, collection.fraction_samples * collection.rollout),
         )
+
+
+def _turns_between_checkpoints(config: Config, per_round: int, collectors: int, workers: int, *, replays: bool) -> int:
+    """Return `checkpoint.every` in turns, rounded up; 0 if it is no number of steps or updates."""
+    collection, every = config.collection, config.checkpoint.every
+    if "steps" not in every:
+        return int(every.get("updates", 0))
+    # A gradient takes one rollout with asynchronous collection, else a worker's share of a round.
+    shares = collectors if collection.communication == "asynchronous" and not replays else workers
+    gradients = config.gradients.bootstrap_rounds * (1 if config.gradients.communication == "asynchronous" else workers)
+    round_steps = collectors * collection.envs * collection.rollout
+    return -(-int(every["steps"]) * shares * per_round // (round_steps * gradients))
 
 
 def _partial_rounds(collectors: int, fraction: float, steps: float) -> PartialRounds | None:

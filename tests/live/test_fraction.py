@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 CONFIG = """
 [run]
+scheme = "a2c"
 steps = 600
 [env]
 id = "sleeping_environment:Sleeping"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SLEEPS = """
 [run]
+scheme = "a2c"
 steps = {steps}
 [env]
 id = "patient_environment:Patient"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -263,6 +264,26 @@ def test_a_rollout_ends_early_once_enough_collectors_are_done() -> None:
     partial = PartialRounds(collectors=2, steps=4)
     assert not partial.over(3, unread), "peers are not counted before the least steps are done"
     assert [partial.over(4, lambda done=done: done) for done in (1, 2, 3)] == [False, True, True]
+
+
+# --- checkpoints by environment steps
+
+
+@pytest.mark.parametrize("values", [{}, ASYNC_ROLLOUTS, ASYNC_GRADIENTS, {**ASYNC_ROLLOUTS, **ASYNC_GRADIENTS}])
+@pytest.mark.parametrize(("per_round", "per_turn"), [(1, 1), (4, 1), (1, 3)])
+def test_steps_between_checkpoints_become_turns(values: dict[str, Any], per_round: int, per_turn: int) -> None:
+    """A round of 2 collectors with 2 environments has 32 steps, which all gradients made of it share."""
+    numbers = {**values, "checkpoint__every": "{steps=320}", "gradients__bootstrap_rounds": per_turn}
+    made = 2 if ASYNC_ROLLOUTS.items() <= values.items() else 4  # rollouts, or shares of rounds
+    together = 1 if ASYNC_GRADIENTS.items() <= values.items() else 4
+    steps = Fraction(32 * per_turn * together, made * per_round)  # of a turn
+    assert schedule_of(2, 4, per_round, **numbers).barriers.every == math.ceil(320 / steps)
+
+
+def test_rounds_between_barriers_do_not_depend_on_epochs() -> None:
+    numbers = {"checkpoint__every": "{steps=310}"}
+    periods = {schedule_of(per_round=per_round, **numbers).barriers.period for per_round in (1, 5, 320)}
+    assert periods == {10}
 
 
 # --- the warm-up of a replay memory
