@@ -314,7 +314,8 @@ class Recorder(Actor):
             if due.by_hand:
                 keep_until_pruned(root / name)
             retain(root, blueprint.config.checkpoint.keep, keep_best=0)
-            self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
+            routine = not (due.by_hand or ended)  # views show no line of it: a fast run makes many
+            self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name), routine=routine)
             self._log_warnings([], [NOT_SAVED] if self.unsaved else [], env_steps)
             self.unsaved = False
         except (RecordError, VersionGone) as error:  # the run continues, e.g. on a full disk

@@ -367,6 +367,19 @@ def test_a_due_checkpoint_is_written_unchanged_and_kept(tmp_path: Path) -> None:
     assert len(checkpoint.part("optimizer_state")) == fixture.blueprint.optimizer_state_bytes
 
 
+def test_checkpoints_of_a_schedule_are_marked_as_routine_and_the_last_is_not(tmp_path: Path) -> None:
+    events: list[tuple[str, Any]] = []
+
+    def listen(supervisor: Supervisor) -> None:
+        supervisor.effects.journal = Journal(lambda kind, text, of: events.append((text, of)), lambda *of: "")
+
+    RecorderFixture(tmp_path).run([1, 2, 3, 4, 5], due=(3,), watch=listen)
+    assert [(text.partition(" at ")[0], of["routine"]) for text, of in events if "routine" in of] == [
+        ("checkpoint 000003", True),
+        ("checkpoint 000005", False),
+    ]
+
+
 def test_old_checkpoints_go(tmp_path: Path) -> None:
     fixture = RecorderFixture(tmp_path, checkpoint__keep=1)
     for version in (1, 2, 3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from fractions import Fraction
@@ -113,6 +114,24 @@ def test_no_round_needs_an_older_version_than_the_boards_keep(barriers: ResumeBa
         newest = number // barriers.interval  # when round `number` begins, all rounds before it may be consumed
         assert newest - behaviour(barriers, number) <= barriers.lag
         assert newest >= behaviour(barriers, number)
+
+
+@given(ANY, st.integers(0, 400), st.integers(0, 3))
+def test_the_lag_that_is_shown_is_that_of_the_use_whatever_is_published_meanwhile(
+    barriers: ResumeBarriers, ahead: int, lag: int
+) -> None:
+    barriers = dataclasses.replace(barriers, every=0)  # at one the lag is 0
+    number = barriers.lag * barriers.interval + ahead
+    version = behaviour(barriers, number)
+    assert {RoundsInOrder(barriers, 1).lag(number, version, version + newer) for newer in range(3)} == {barriers.lag}
+    turn = lag + ahead
+    gradient = turn * barriers.per_turn
+    version = state(barriers, gradient, lag)
+    assert {TurnsInOrder(barriers, lag, 1).lag(gradient, version, version + newer) for newer in range(3)} == {lag}
+
+
+def test_the_lag_of_what_takes_the_latest_is_measured() -> None:
+    assert RolloutsAsReady(4, 1).lag(7, 3, 5) == GradientsAsReady(1, 4, "drop").lag(7, 3, 5) == 2
 
 
 @given(ANY, st.integers(0, 500), st.integers(0, 3))
