@@ -556,6 +556,9 @@ class SupervisionConfig:
     drain_s: float = key(
         30.0, "seconds that a stop may take, half of them for saving; then remaining actors are killed", above=0
     )
+    strict: bool = key(
+        False, "end the run at the first error of an actor or a sink, also of your code, instead of going on"
+    )
     non_finite: str = key(
         "skip",
         'on NaN or infinity: "skip" the update, or restart the collector if it came from there; "stop" the run',

@@ -120,6 +120,7 @@ DEFAULTS = {
     "checkpoint.keep": 3,
     "checkpoint.replay": True,
     "supervision.restarts": 5,
+    "supervision.strict": False,
     "supervision.window_s": 60.0,
     "supervision.phase_limit_s": 60.0,
     "supervision.drain_s": 30.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -265,6 +266,25 @@ def test_a_sink_that_fails_is_a_warning_of_the_run(
     assert (warning.kind, warning.last_steps) == ("sink failed", None)
     assert warning.text.startswith(f"the sink `{sink}` {fault}")
     assert len([*read_jsonl(fixture.directory.metrics_file)]) == 3
+
+
+@pytest.mark.parametrize(
+    ("sink", "fault"),
+    [
+        ("test_recorder:Breaking", "is dropped: OSError: its disk is gone"),
+        ("test_recorder:Unclosable", "did not close: ValueError: not now"),
+        ("no_such_module:Sink", "is dropped: there is no module `no_such_module`"),
+    ],
+)
+def test_a_strict_run_fails_with_the_error_of_a_sink_when_it_has_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, fault: str
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    fixture = RecorderFixture(tmp_path, record__sinks=["jsonl", sink], supervision__strict="true")
+    with pytest.raises(RecordError, match=re.escape(f"the sink `{sink}` {fault}")) as caught:
+        fixture.run([*range(50)])
+    assert caught.value.__cause__ is not None
+    assert fixture.checkpoints() or sink.startswith("no_such_module")  # which fails before the run begins
 
 
 class Insistent(Source):
