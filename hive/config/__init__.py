@@ -60,7 +60,7 @@ from hive.config.schema import (
     RunConfig,
     SupervisionConfig,
 )
-from hive.config.schemes import SCHEMES, Scheme
+from hive.config.schemes import DEFAULT_SCHEME, SCHEMES, Scheme
 from hive.config.template import Setting, reasoned, template
 from hive.config.tuned import ATARI, TUNED, Tuned, tuned
 from hive.config.values import shown
@@ -71,6 +71,7 @@ __all__ = [
     "AUTO",
     "BARRIER_STEPS",
     "CUSTOM",
+    "DEFAULT_SCHEME",
     "HEAD",
     "SCHEDULES",
     "SCHEMES",

@@ -22,7 +22,7 @@ from typing import Any
 
 from hive.config.algorithms import AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
-from hive.config.schemes import SCHEMES
+from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
 from hive.config.values import toml_text
 from hive.cores import cores
 from hive.declared import RULES
@@ -100,7 +100,7 @@ class RunConfig:
         expected=f"at most {NAME_LENGTH} letters, digits and `.` `_` `-`, not beginning with `.` or `-`",
     )
     scheme: str = key(
-        "ppo",
+        DEFAULT_SCHEME,
         "ppo, a2c, a3c, dd-ppo, impala, nstep-q, pqn, dqn, sac, td3, ddpg, rapid, single or module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,

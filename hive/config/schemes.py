@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SCHEMES", "Scheme"]
+__all__ = ["DEFAULT_SCHEME", "SCHEMES", "Scheme"]
+
+DEFAULT_SCHEME = "ppo"  # the safest first choice for a new environment
 
 
 @dataclass(frozen=True)

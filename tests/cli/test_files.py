@@ -89,6 +89,16 @@ def test_init_adds_the_wrappers_that_an_environment_needs(place: Place) -> None:
     )
 
 
+def test_init_of_a_scheme_that_cannot_do_the_actions_is_refused_as_by_up(place: Place) -> None:
+    done = place.hive("init", "Pendulum-v1", "--scheme", "dqn", "-o", "new.toml")
+    assert done.err == (
+        "error: dqn learns a value for every action, so it needs a single discrete action\n\n"
+        "hint: use ppo, a2c or impala, or for box actions sac, td3 or ddpg\n"
+    )
+    assert done.code == place.hive("check", place.config('[run]\nscheme = "dqn"\n[env]\nid = "Pendulum-v1"\n')).code
+    assert not (place.folder / "new.toml").exists()
+
+
 def test_init_of_a_custom_scheme_changes_no_default(place: Place) -> None:
     (place.folder / "mine_for_init.py").write_text(OWN)
     done = place.hive("init", "mine_for_init:Own", "--scheme", "mine_for_init:topology", "-o", "new.toml")
