@@ -14,14 +14,32 @@ from hive.cli.control import print_to_stderr
 from hive.cli.interrupts import deferred_interrupts
 from hive.cli.starting import discard
 from hive.cli.tune import decide, write_choice
-from hive.config import AUTO, Config, absolute, load_config, resolved, syntax
+from hive.config import AUTO, Config, EpsilonGreedyConfig, ReplayConfig, absolute, load_config, resolved, syntax
 from hive.errors import HiveError, RecordError
 from hive.native import check_native
 from hive.paths import user_path
 from hive.records import RunDirectory, home_folder, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
-__all__ = ["new_run"]
+__all__ = ["new_run", "random_beginning"]
+
+
+def random_beginning(config: Config) -> str:
+    """Return a warning if the policy of run.init_from does not act at first, and no key says so; "" otherwise."""
+    if config.run.init_from is None:
+        return ""
+    instead: dict[str, float] = {}  # key -> the value that leaves random actions out
+    if isinstance(config.algorithm, ReplayConfig):
+        instead["algorithm.learning_starts"] = 0
+    if isinstance(config.algorithm, EpsilonGreedyConfig):
+        instead["algorithm.exploration_start"] = config.algorithm.exploration_end
+    defaults = ("default", f"scheme {config.run.scheme}")
+    random = [key for key, value in instead.items() if config.value(key) > value and config.origin(key) in defaults]
+    if not random:
+        return ""
+    what = " and ".join(f"{key} = {config.value(key):,}" for key in random)
+    ways = " ".join(f"-s {key}={instead[key]}" for key in random)
+    return f"the run begins with random actions, not with those of run.init_from: {what}; {ways} leaves them out"
 
 
 def new_run(
@@ -56,6 +74,8 @@ def new_run(
     if config.run.replay_folder is not None:
         more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
     config = load(more) if more else config
+    if warning := random_beginning(config):
+        report(f"warning: {warning}")
     check_native()
     check_socket_paths()
     choice = decide(config, report) if config.automatic else None
