@@ -64,15 +64,7 @@ def new_run(
         return load_config(given or "run.toml", [*overrides, *more], text=text)
 
     config = load([])
-    more: list[str] = []  # overrides that make paths independent of the current folder
-    if config.run.topology is not None:
-        more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
-        if given is None and config.origin("run.name") == "default":
-            more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
-    if config.run.init_from is not None and user_path(config.run.init_from).exists():
-        more.append(f"run.init_from={json.dumps(str(user_path(config.run.init_from).resolve()))}")
-    if config.run.replay_folder is not None:
-        more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
+    more = _independent_of_folder(config, given)
     config = load(more) if more else config
     if warning := random_beginning(config):
         report(f"warning: {warning}")
@@ -104,3 +96,17 @@ def new_run(
             error.hint = "free space there, or set HIVE_HOME to a folder on another disk"
         raise
     return directory
+
+
+def _independent_of_folder(config: Config, given: Path | None) -> list[str]:
+    """Return the overrides that make paths in a config independent of the current folder."""
+    more: list[str] = []
+    if config.run.topology is not None:
+        more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
+        if given is None and config.origin("run.name") == "default":
+            more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
+    if config.run.init_from is not None and user_path(config.run.init_from).exists():
+        more.append(f"run.init_from={json.dumps(str(user_path(config.run.init_from).resolve()))}")
+    if config.run.replay_folder is not None:
+        more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
+    return more
