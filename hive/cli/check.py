@@ -35,7 +35,7 @@ from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.json_output import environments_to_stderr
 from hive.cli.lag import Lag, hidden_line, host_lines, lag_data, lag_lines, lags_of
-from hive.cli.new_run import new_run
+from hive.cli.new_run import new_run, random_beginning
 from hive.cli.sizes import Sizes, size_lines, sizes_of
 from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
@@ -156,6 +156,8 @@ def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     _print_topology(topology, plan, lags, sizes, config)
     if tried is not None and options.round_trip is not None:
         print(hidden_line(config, options.round_trip / 1e3, tried["updates"], tried["train_s"]))
+    if warning := random_beginning(config):
+        print(f"warning: {warning}")
     if unrecorded:
         print(f"warning: evaluation.videos: {unrecorded}")
     if tried is not None:
@@ -294,7 +296,7 @@ def _run_trial(config: Path | None, sets: list[str], steps: int) -> dict[str, An
             threading.Timer(LIMIT_S + GRACE_S, _give_up, (threading.get_ident(), folder)),
         ]
         try:
-            directory = new_run(config, [*sets, f"run.steps={steps}", "checkpoint.every={}"])
+            directory = new_run(config, [*sets, f"run.steps={steps}", "checkpoint.every={}"], report=lambda text: None)
             for limit in limits:
                 limit.start()
             run_inline(directory)

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_config_file, add_json, add_overrides
 from hive.cli.tables import print_table
-from hive.config import ATARI, SCHEMES, TUNED, load_config, reasoned, render, template, tuned
+from hive.config import (
+    ALGORITHMS,
+    ATARI,
+    DEFAULT_SCHEME,
+    SCHEMES,
+    TUNED,
+    ActorCriticConfig,
+    load_config,
+    reasoned,
+    render,
+    template,
+    tuned,
+)
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
 from hive.paths import user_path
@@ -23,8 +35,6 @@ __all__ = ["add_config", "add_init"]
 
 LARGE_BYTES = 1 << 16  # of one observation: the rounds of `hive init`, 2,048 steps in three slots, are then 400 MiB
 NUMBER_BYTES = 4  # of a weight for each value of a discrete space, and of an element of a one-hot vector
-
-DEFAULT_SCHEME = "ppo"  # the safest first choice for an environment without tuned settings
 
 
 def add_init(commands: Any) -> None:
@@ -137,11 +147,17 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
     masked = info_has_mask(env_id)
     settings = settings_by_spaces(spec, scheme, preset, wrappers=wrappers, info_has_mask=masked)
     text = template(env_id, scheme, settings, origin)
-    if scheme in SCHEMES and _may_be_large(spec):
+    if scheme in SCHEMES and (_may_be_refused(scheme) or _may_be_large(spec)):
         from hive.schemes.sizes import check_settings  # imports torch, which takes a second
 
         check_settings(load_config("template", text=text), spec)
     return text
+
+
+def _may_be_refused(scheme: str) -> bool:
+    """Return whether the algorithm of a scheme serves only some kinds of actions."""
+    algorithm = SCHEMES[scheme].defaults.get("algorithm.name", "a2c")
+    return not issubclass(ALGORITHMS[algorithm], ActorCriticConfig)
 
 
 def _may_be_large(spec: EnvironmentSpec) -> bool:

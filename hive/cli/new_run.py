@@ -16,7 +16,17 @@ from hive.cli.control import print_to_stderr
 from hive.cli.interrupts import deferred_interrupts
 from hive.cli.starting import discard
 from hive.cli.tune import decide, write_choice
-from hive.config import AUTO, SESSION_FILE, Config, absolute, load_config, resolved, syntax
+from hive.config import (
+    AUTO,
+    SESSION_FILE,
+    Config,
+    EpsilonGreedyConfig,
+    ReplayConfig,
+    absolute,
+    load_config,
+    resolved,
+    syntax,
+)
 from hive.config.run_names import trained_name
 from hive.config.values import toml_text
 from hive.errors import HiveError, RecordError
@@ -25,7 +35,25 @@ from hive.paths import user_path
 from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
-__all__ = ["new_run"]
+__all__ = ["new_run", "random_beginning"]
+
+
+def random_beginning(config: Config) -> str:
+    """Return a warning if the policy of run.init_from does not act at first, and no key says so; "" otherwise."""
+    if config.run.init_from is None:
+        return ""
+    instead: dict[str, float] = {}  # key -> the value that leaves random actions out
+    if isinstance(config.algorithm, ReplayConfig):
+        instead["algorithm.learning_starts"] = 0
+    if isinstance(config.algorithm, EpsilonGreedyConfig):
+        instead["algorithm.exploration_start"] = config.algorithm.exploration_end
+    defaults = ("default", f"scheme {config.run.scheme}")
+    random = [key for key, value in instead.items() if config.value(key) > value and config.origin(key) in defaults]
+    if not random:
+        return ""
+    what = " and ".join(f"{key} = {config.value(key):,}" for key in random)
+    ways = " ".join(f"-s {key}={instead[key]}" for key in random)
+    return f"the run begins with random actions, not with those of run.init_from: {what}; {ways} leaves them out"
 
 
 REFERENCE_KEYS = (
@@ -78,17 +106,10 @@ def new_run(
         return load_config(given or "run.toml", [*overrides, *more], text=text)
 
     config = load([])
-    more = _absolute_references(config)  # overrides that make paths independent of the current folder
-    if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
-        program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE
-        more.append(f"run.name={json.dumps(trained_name(config.env.id, '', program))}")
-    if config.run.init_from is not None:  # looked up while the new run does not exist, which is no answer
-        path = user_path(config.run.init_from)
-        found = path if path.exists() else resolve_run(home_folder(), config.run.init_from).path
-        more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
-    if config.run.replay_folder is not None:
-        more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
+    more = _independent_of_folder(config)
     config = load(more) if more else config
+    if warning := random_beginning(config):
+        report(f"warning: {warning}")
     check_native()
     check_socket_paths()
     choice = decide(config, report) if config.automatic else None
@@ -117,3 +138,18 @@ def new_run(
             error.hint = "free space there, or set HIVE_HOME to a folder on another disk"
         raise
     return directory
+
+
+def _independent_of_folder(config: Config) -> list[str]:
+    """Return overrides with which a config does not depend on the current folder, nor its name on where it is loaded."""
+    more = _absolute_references(config)
+    if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
+        program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE
+        more.append(f"run.name={json.dumps(trained_name(config.env.id, '', program))}")
+    if config.run.init_from is not None:  # looked up while the new run does not exist, which is no answer
+        path = user_path(config.run.init_from)
+        found = path if path.exists() else resolve_run(home_folder(), config.run.init_from).path
+        more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
+    if config.run.replay_folder is not None:
+        more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
+    return more

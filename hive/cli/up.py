@@ -45,6 +45,7 @@ from hive.cli.starting import (
 )
 from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor import StatusLine, snapshot_of
+from hive.monitor.drawing import duration
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
 from hive.monitor.poller import poll_once
@@ -401,13 +402,16 @@ def _report(directory: RunDirectory, code: int, say: Callable[[str], object] = p
 def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and what came of it; a custom topology may have no steps."""
     if summary.state == "finished" and not summary.env_steps:
-        return f"{summary.ending} · {summary.wall_s:.1f} s"
-    rate = f", {summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else ""
-    if not (summary.updates or summary.env_steps):
-        rate = ", no updates"
-    updates = f", {summary.updates:,} updates" if summary.updates else ""
+        return f"{summary.ending} · {duration(summary.wall_s)}"
+    updates = f", {summary.updates:,} updates" if summary.updates else ", no updates"
     mean = return_text(summary.mean_return_100)
-    return f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s{rate}"
+    return f"{_ending(summary, saved)}{updates} · return {mean} · {_times(summary)}"
+
+
+def _times(summary: Summary) -> str:
+    """Return how long the run took; the rate stands beside the seconds that it is of, which exclude start and end."""
+    whole, rate = duration(summary.wall_s), summary.steps_per_s
+    return f"{duration(summary.train_s)} of training at {rate:,.0f} steps/s, {whole} in all" if rate else whole
 
 
 def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:

@@ -22,7 +22,7 @@ def add_up(commands: Any) -> None:
     )
     add_config_file(up, nargs="?")
     up.add_argument("--resume", metavar="RUN", help="continue an ended run, as `hive resume RUN` does")
-    add_start(up, exact="with --resume: start from the last scheduled checkpoint")
+    add_start(up, exact="with --resume: as `hive resume --exact`")
     add_topology(up)
     up.add_argument("--seed", type=int, help="random seed; the same as --set run.seed=SEED")
     up.add_argument("--seeds", metavar="1..5", help="start one run after another with these seeds, and print a table")
@@ -39,7 +39,8 @@ def add_resume(commands: Any) -> None:
     add_run(resume)
     add_start(
         resume,
-        exact="start from the last scheduled checkpoint; results are then bit-identical to an uninterrupted run",
+        exact="start from the last scheduled checkpoint, or the beginning before the first one; results are then "
+        "bit-identical to an uninterrupted run",
     )
     resume.set_defaults(run=_run_resume, owns_stdout=True)
 

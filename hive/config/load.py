@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -37,10 +38,17 @@ RESOLVED_NAME = "resolved.toml"
 SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
-def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, text: str | None = None) -> Config:
+def load_config(
+    path: str | os.PathLike[str],
+    overrides: Iterable[str] = (),
+    *,
+    text: str | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Config:
     """Load the config file at `path`; with `text`, load that instead, and use `path` only in errors and origins.
 
     overrides: strings `KEY=VALUE`, a dotted key and a TOML value; a value that is not TOML is taken as a string.
+    defaults: full name of a key -> its default, instead of the declared one.
     Raises ConfigError with all problems.
     """
     name = printable(os.fspath(path))
@@ -49,6 +57,7 @@ def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, 
         content = beside(content.decode(), Path(path).parent).encode()
     document, source = syntax.parse(content, name)
     loader = _Loader(source)
+    loader.defaults |= defaults or {}
     if PurePath(path).name == RESOLVED_NAME:  # it has all keys, so one without this key is older than the key
         loader.defaults["env.rules"] = 1
     loader.take(document, source)
@@ -136,7 +145,9 @@ class _Loader:
         if name := self._trained_name():
             self.defaults["run.name"] = name
         sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
-        tables = {section: table(**self._table(section, table)) for section, table in sections.items()}
+        tables: dict[str, Any] = {}
+        for section, table in sections.items():
+            tables[section] = table(**self._table(section, table, tables))
         for section, name, source in self.named:
             if name not in keys_of(sections[section]):
                 self._unknown_key(section, sections[section], name, source)
@@ -176,14 +187,14 @@ class _Loader:
         value = default if given is None else given.value
         return value if isinstance(value, str) else ""
 
-    def _table(self, section: str, table: type) -> dict[str, Any]:
+    def _table(self, section: str, table: type, before: dict[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for name, key in keys_of(table).items():
             full = f"{section}.{name}"
             given = self.given.get((section, name))
             default = self.defaults.get(full, key.default)
             if default is REQUIRED and key.limits.resolve is not None:
-                default = key.limits.resolve(values)
+                default = key.limits.resolve(ChainMap(values, before))
             elif default is REQUIRED and ("run", "topology") in self.given:
                 default = ""  # a custom topology may have no environment
             self.unset[full] = default

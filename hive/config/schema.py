@@ -23,12 +23,13 @@ from typing import Any
 from hive.config.algorithms import AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.run_names import NAME_LENGTH
-from hive.config.schemes import SCHEMES
+from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
 from hive.config.values import toml_text
 from hive.cores import cores
 from hive.declared import RULES
 
 __all__ = [
+    "BARRIER_STEPS",
     "CUSTOM",
     "HEAD",
     "SECTIONS",
@@ -55,6 +56,11 @@ WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing e
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
+# Steps of each environment between two resume barriers, where open episodes are cut. Even episodes of 5,000 steps end
+# several times in between. It is no time, because the same seed must give the same barriers on every machine.
+BARRIER_STEPS = 50_000
+LARGEST_INTEGER = 2**63 - 1  # in TOML
+AUTOSAVE_S = 300.0  # seconds of work that a crash of the machine may cost by default
 HEAD = "head"  # the name of this machine among the hosts
 HOST_LENGTH = 20  # maximum characters of a host's name: it is part of the name of a phase, which has 23
 HOST = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{HOST_LENGTH - 1}}}")
@@ -94,8 +100,8 @@ class RunConfig:
         expected=f"at most {NAME_LENGTH} letters, digits and `.` `_` `-`, not beginning with `.` or `-`",
     )
     scheme: str = key(
-        "a2c",
-        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, pqn, dqn, sac, td3, ddpg, rapid, single or module:function",
+        DEFAULT_SCHEME,
+        "ppo, a2c, a3c, dd-ppo, impala, nstep-q, pqn, dqn, sac, td3, ddpg, rapid, single or module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
@@ -425,11 +431,19 @@ def _is_schedule(every: Mapping[str, Any]) -> bool:
     return not every or (set(every) == {"updates"} and type(every["updates"]) is int and every["updates"] > 0)
 
 
-def _is_schedule_or_clock(every: Mapping[str, Any]) -> bool:
-    """Whether `every` is `{}`, `{ updates = N }` or `{ seconds = N }`."""
-    return _is_schedule(every) or (
-        set(every) == {"seconds"} and type(every["seconds"]) in (int, float) and every["seconds"] > 0
-    )
+def _is_checkpoint_schedule(every: Mapping[str, Any]) -> bool:
+    """Whether `every` is `{}`, `{ steps = N }`, `{ updates = N }` or `{ seconds = N }`."""
+    if set(every) == {"seconds"}:
+        return type(every["seconds"]) in (int, float) and every["seconds"] > 0
+    return _is_schedule({"updates": every["steps"]} if set(every) == {"steps"} else every)
+
+
+def _checkpoints(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the default `every`: by time, except where checkpoints are resume barriers, which may not depend on it."""
+    collection, gradients = table["collection"], table["gradients"]
+    if "asynchronous" in (collection.communication, gradients.communication):
+        return {"seconds": AUTOSAVE_S}
+    return {"steps": min(BARRIER_STEPS * _collectors(collection, gradients) * collection.envs, LARGEST_INTEGER)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -471,13 +485,15 @@ class CheckpointConfig:
     """[checkpoint]: when checkpoints are written, and how many are kept."""
 
     every: Mapping[str, Any] = key(
-        {"updates": 2000},
-        "how often; environments begin anew: { updates = N }, { seconds = N } if asynchronous; {}: at the end",
-        accepts=_is_schedule_or_clock,
-        expected="{ updates = N }, { seconds = N }, or {} for none",
+        REQUIRED,
+        "how often: { steps = N } or { updates = N }, environments begin anew; { seconds = N } if asynchronous",
+        hash=False,
+        accepts=_is_checkpoint_schedule,
+        expected="{ steps = N }, { updates = N }, { seconds = N }, or {} for none",
+        resolve=_checkpoints,
     )
     autosave_s: float = key(
-        300.0,
+        AUTOSAVE_S,
         "write an extra checkpoint after this many seconds without one (a resume from it is not exact); 0: never",
         minimum=0,
     )
@@ -485,6 +501,11 @@ class CheckpointConfig:
         True, "write the replay memory too, of which each checkpoint adds what is new; false: a resume is not exact"
     )
     keep: int = key(3, "how many of the newest are kept, besides the newest scheduled one and best/", minimum=1)
+
+
+def _collectors(collection: CollectionConfig, gradients: GradientsConfig) -> int:
+    """Return the number of collectors: without dedicated ones, that of the gradient workers or of the learner."""
+    return collection.workers or max(gradients.workers, 1)
 
 
 def _are_hosts(cores: Any) -> bool:
@@ -534,6 +555,9 @@ class SupervisionConfig:
     phase_limit_s: float = key(60.0, "seconds without progress after which an actor is restarted", above=0)
     drain_s: float = key(
         30.0, "seconds that a stop may take, half of them for saving; then remaining actors are killed", above=0
+    )
+    strict: bool = key(
+        False, "end the run at the first error of an actor or a sink, also of your code, instead of going on"
     )
     non_finite: str = key(
         "skip",
@@ -595,7 +619,7 @@ class Config:
     @property
     def collectors(self) -> int:
         """Number of collectors: without dedicated ones, that of the gradient workers or of the learner."""
-        return self.collection.workers or max(self.gradients.workers, 1)
+        return _collectors(self.collection, self.gradients)
 
     @property
     def placement(self) -> Mapping[str, range]:

@@ -107,9 +107,11 @@ class CollectorActor(Actor):
             slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
             self._reset_at_barrier(slot.sequence)
             version, weights = await self.behaviour.pin(self.schedule.collection.behaviour_version(slot.sequence))
-            self.status.show_version(version, self.behaviour.latest - version)
+            schedule = self.schedule.collection
+            self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.collector.bind(weights)
             self._collect(slot, version)
+            self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.behaviour.unpin()
             self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
@@ -237,7 +239,7 @@ class GradientWorkerActor(Actor):
             slot = await self.gradients.reserve()  # before the pin, so no version is held while waiting for a slot
             moments = await self._moments(number)
             version, weights = await self._state(number)
-            self.status.show_version(version, self.state.latest - version)
+            self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
             self.worker.bind(weights)
             self.worker.compute(arrays, slot.arrays, sequence=number, version=version, moments=moments)
             self.state.unpin()

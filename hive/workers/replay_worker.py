@@ -128,7 +128,7 @@ class ReplayWorkerActor(Actor):
             self.plans.unpin()
             batch = self.worker.gather(drawn, slot.arrays, number)
             version, weights = await self.state.pin(self.schedule.gradients.state_version(number))
-            self.status.show_version(version, self.state.latest - version)
+            self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
             self.worker.bind(weights)
             self.worker.compute(batch, slot.arrays, sequence=number, version=version)
             self.state.unpin()

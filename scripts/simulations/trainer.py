@@ -330,7 +330,7 @@ class SimulatedBlueprint(Blueprint):
 
 def run(planned: Schedule) -> Simulation:
     """Simulate one schedule. `wrong` of the result lists every broken promise."""
-    config = load_config("simulated.toml", planned.sets, text='[env]\nid = "none"')
+    config = load_config("simulated.toml", planned.sets, text='[run]\nscheme = "a2c"\n[env]\nid = "none"')
     world = World({}, [])
     blueprint = SimulatedBlueprint(config, planned.gradients_per_round, planned.moments, world)
     topology = assemble(blueprint, Path())

@@ -59,6 +59,9 @@ def test_init_takes_the_tuned_settings_of_the_scheme(place: Place) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_init_of_a_scheme(place: Place, scheme: str) -> None:
     done = place.hive("init", "CartPole-v1", "--scheme", scheme, "--output", "new.toml")
+    if scheme in ("td3", "ddpg"):
+        assert done.err.startswith(f"error: {scheme} needs a box action with bounds\n")
+        return
     assert (done.code, done.err) == (0, "")
     assert load_config("new.toml").run.scheme == scheme
     text = (place.folder / "new.toml").read_text()
@@ -87,6 +90,16 @@ def test_init_adds_the_wrappers_that_an_environment_needs(place: Place) -> None:
         '\n\nhint: env.wrappers = ["minigrid.wrappers:ImgObsWrapper"] leaves it out; `hive init MiniGrid-Empty-5x5-v0` '
         "writes such a config\n"
     )
+
+
+def test_init_of_a_scheme_that_cannot_do_the_actions_is_refused_as_by_up(place: Place) -> None:
+    done = place.hive("init", "Pendulum-v1", "--scheme", "dqn", "-o", "new.toml")
+    assert done.err == (
+        "error: dqn learns a value for every action, so it needs a single discrete action\n\n"
+        "hint: use ppo, a2c or impala, or for box actions sac, td3 or ddpg\n"
+    )
+    assert done.code == place.hive("check", place.config('[run]\nscheme = "dqn"\n[env]\nid = "Pendulum-v1"\n')).code
+    assert not (place.folder / "new.toml").exists()
 
 
 def test_init_of_a_custom_scheme_changes_no_default(place: Place) -> None:

@@ -103,15 +103,20 @@ def test_an_old_failure_is_gone_before_an_inline_run_too(
     [
         (
             {},
-            "finished: 500,000 steps, 976 updates · return 471.5 · 61.5 s, 10,000 steps/s · ",
+            "finished: 500,000 steps, 976 updates · return 471.5 · "
+            "50 s of training at 10,000 steps/s, 1 min 1 s in all · ",
         ),
         (
             {"state": "stopped", "stop_reason": "hive down", "mean_return_100": None, "train_s": 0.0},
-            "stopped by hive down at 500,000 steps; nothing was saved, 976 updates · return – · 61.5 s · ",
+            "stopped by hive down at 500,000 steps; nothing was saved, 976 updates · return – · 1 min 1 s · ",
+        ),
+        (
+            {"updates": 0, "mean_return_100": None, "train_s": 0.0},
+            "finished: 500,000 steps, no updates · return – · 1 min 1 s · ",
         ),
         (
             {"stop_reason": "the sum is 45", "env_steps": 0, "updates": 0, "mean_return_100": None, "train_s": 0.0},
-            "finished: the sum is 45 · 61.5 s · ",
+            "finished: the sum is 45 · 1 min 1 s · ",
         ),
         (
             {"state": "failed", "stop_reason": "learner-0", "error": "learner-0 died\n\nhint: look"},
@@ -191,7 +196,8 @@ def watch(run: RunDirectory, process: FakeProcess, *now: dict[str, Any]) -> tupl
     return view.watch(), said(out)
 
 
-def test_a_run_is_watched_to_its_end(place: Place) -> None:
+def test_a_run_is_watched_to_its_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.monitor.line.FIRST_PLAIN_S", 0.0)
     run = place.never_begun()
 
     def work() -> None:
@@ -401,7 +407,9 @@ def test_up_makes_a_run_of_a_config(place: Place, start: Callable[..., FakeProce
         assert place.hive("up", path, "-d").out == f"cartpole-a2c-{n}\n"
 
 
-def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess]) -> None:
+def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.monitor.line.FIRST_PLAIN_S", 0.0)
+
     def finish() -> None:
         place.end(RunDirectory.open(place.runs / "cart-1"))
 

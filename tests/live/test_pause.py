@@ -30,6 +30,7 @@ MODES = {
     ],
 }
 SETTINGS = (
+    "run.scheme=a2c",
     *('env.id="CartPole-v1"', "collection.envs=8", "collection.rollout=16", "run.steps=16_000"),
     "checkpoint.every={updates=50}",
 )

@@ -29,6 +29,7 @@ LIMIT_S = 60.0  # for a whole run, which takes a second or less: one that hangs 
 def config_of(id: str, **values: Any) -> Config:
     """A small config; `collection__envs=2` sets collection.envs."""
     small = {
+        "run.scheme": "a2c",
         "collection.envs": 2,
         "collection.rollout": 8,
         "collection.communication": '"synchronous"',

@@ -419,6 +419,7 @@ class LiveRun:
             limits.phase_limit_s,
             limits.drain_s,
             self.config.start_limit_s,
+            strict=limits.strict,
             goal_steps=self.config.run.steps,
             goal_score=self.config.run.stop_at_return,
         )
