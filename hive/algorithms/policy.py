@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from hive.algorithms.acting_state import ActingState
 from hive.algorithms.described_actions import action_in, described_action, plain
 from hive.algorithms.given_observations import GivenObservations
-from hive.config import SESSION_FILE, NetworkConfig, beside
+from hive.config import NetworkConfig, beside
 from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
 from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
 from hive.envs.meaning import earlier_meaning
@@ -51,6 +51,7 @@ from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
 from hive.networks.squashed import SquashedGaussian
 from hive.networks.wrapper import NetworkWrapper
+from hive.paths import SESSION_FILE
 from hive.records import Checkpoint, checkpoint_at, held
 from hive.runtime.process.torch_state import hive_torch
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hive.config import SCHEMES, SESSION_FILE, Config, is_reference, render
+from hive.config import SCHEMES, Config, is_reference, render
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.other_names import homes_of, note_on
@@ -30,6 +30,7 @@ from hive.config.schema import CUSTOM, SECTIONS
 from hive.config.values import closest, toml_key, toml_setting
 from hive.envs.registered import registration
 from hive.errors import ConfigError, UsageError
+from hive.paths import SESSION_FILE
 from hive.session import SessionModule
 from hive.session.module import is_installed
 

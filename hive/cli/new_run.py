@@ -18,7 +18,6 @@ from hive.cli.starting import discard
 from hive.cli.tune import decide, write_choice
 from hive.config import (
     AUTO,
-    SESSION_FILE,
     Config,
     EpsilonGreedyConfig,
     ReplayConfig,
@@ -31,7 +30,7 @@ from hive.config.run_names import trained_name
 from hive.config.values import toml_text
 from hive.errors import HiveError, RecordError
 from hive.native import check_native
-from hive.paths import user_path
+from hive.paths import SESSION_FILE, user_path
 from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
@@ -68,8 +67,9 @@ def _absolute_references(config: Config) -> list[str]:
     sets = []
     for name in (*REFERENCE_KEYS, *LIST_KEYS):
         value = config.value(name) if not name.startswith("evaluation.env") else _inner(config, name)
-        changed = [_absolute(one) for one in value] if name in LIST_KEYS and value else _absolute(value)
-        if changed != (list(value) if isinstance(value, tuple) else value):
+        now = [*value] if isinstance(value, tuple) else value
+        changed = [_absolute(one) for one in now] if isinstance(now, list) else _absolute(now)
+        if changed != now:
             sets.append(f"{name}={toml_text(changed)}")
     return sets
 
@@ -141,7 +141,7 @@ def new_run(
 
 
 def _independent_of_folder(config: Config) -> list[str]:
-    """Return overrides with which a config does not depend on the current folder, nor its name on where it is loaded."""
+    """Return the overrides with which a config does not depend on the current folder."""
     more = _absolute_references(config)
     if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
         program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE

@@ -42,7 +42,7 @@ from hive.config.custom import ConfigProblems
 from hive.config.keys import AUTO, is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
-from hive.config.references import SESSION_FILE, absolute, beside, load_reference, module_of, why_not_found
+from hive.config.references import absolute, beside, load_reference, module_of, why_not_found
 from hive.config.render import render, resolved
 from hive.config.schema import (
     BARRIER_STEPS,
@@ -75,7 +75,6 @@ __all__ = [
     "HEAD",
     "SCHEDULES",
     "SCHEMES",
-    "SESSION_FILE",
     "START_LIMIT_S",
     "TUNED",
     "A2CConfig",

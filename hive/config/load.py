@@ -22,12 +22,13 @@ from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
 from hive.config.other_names import WITHOUT_ONE, note_on, note_on_table
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
-from hive.config.references import SESSION_FILE, beside
+from hive.config.references import beside
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
 from hive.config.schemes import SCHEMES
 from hive.config.values import closest, free_fault, shown
+from hive.paths import SESSION_FILE
 from hive.printable import printable
 
 __all__ = ["RESOLVED_NAME", "load_config"]

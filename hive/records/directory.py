@@ -29,9 +29,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from hive.config import SESSION_FILE
 from hive.errors import RecordError, UsageError
-from hive.paths import user_path
+from hive.paths import SESSION_FILE, user_path
 from hive.records.documents import failure
 from hive.records.regular import foreign
 

@@ -224,7 +224,7 @@ def test_config_shows_the_origin_of_each_value(place: Place) -> None:
 
 
 def test_config_changed_is_a_short_config(place: Place) -> None:
-    path = place.config('[run]\nscheme = "ppo"\nseed = 1\n[env]\nid = "CartPole-v1"\n')
+    path = place.config('[run]\nscheme = "a2c"\nseed = 1\n[env]\nid = "CartPole-v1"\n')
     done = place.hive("config", path, "--changed", "-s", "collection.envs=4")
     assert (done.code, done.err) == (0, "")
     assert [line.split()[0] for line in done.out.splitlines() if line] == [
@@ -232,7 +232,7 @@ def test_config_changed_is_a_short_config(place: Place) -> None:
     ]
     assert load_config("short.toml", text=done.out) == load_config(path, ["collection.envs=4"])
     keys = json.loads(place.hive("config", path, "--changed", "--json").out)
-    assert keys["run.scheme"] == {"value": "ppo", "origin": f"{path}:2"}
+    assert keys["run.scheme"] == {"value": "a2c", "origin": f"{path}:2"}
     assert "run.seed" not in keys
 
 

@@ -89,7 +89,7 @@ def test_ls_of_runs_in_every_state(place: Place) -> None:
     wall = listed["cartpole-1"].pop(-2)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", listed["cartpole-1"].pop())
     long_ago = time.strftime("%Y-%m-%d %H:%M", time.localtime(3.0))
-    trained = ["CartPole-v1", "a2c"]
+    trained = ["CartPole-v1", "ppo"]
     assert listed == {
         "NAME": ["ENV", "ALGORITHM", "STATE", "STEPS", "RETURN", "BEST", "WALL", "STARTED"],
         "pong-1": [*trained, "finished", "500,000", "471.5", "488.8", "61.5 s", long_ago],
@@ -149,8 +149,8 @@ def test_ls_as_json_has_the_same_keys_for_every_run(place: Place) -> None:
         "state": "finished",
         "path": str(ended.path),
         "env": "CartPole-v1",
-        "algorithm": "a2c",
-        "scheme": "a2c",
+        "algorithm": "ppo",
+        "scheme": "ppo",
         "topology": None,
         "env_steps": 500_000,
         "mean_return_100": 471.5,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hive.cli.new_run import new_run
+from hive.records import RunDirectory
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 
@@ -32,6 +33,7 @@ def test_a_run_from_weights_that_begins_at_random_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sets: list[str], ways: str
 ) -> None:
     monkeypatch.setenv("HIVE_HOME", str(tmp_path))
+    RunDirectory.create(tmp_path, "old")
     lines: list[object] = []
     new_run(None, [*sets, "run.init_from=old-1"], ENV, report=lines.append)
     begins = "warning: the run begins with random actions, not with those of run.init_from: "

@@ -404,7 +404,7 @@ def test_up_makes_a_run_of_a_config(place: Place, start: Callable[..., FakeProce
     assert load_config(run.resolved_file) == given
     for n in (1, 2):
         start(FakeProcess(*[nothing] * 9), status())
-        assert place.hive("up", path, "-d").out == f"cartpole-a2c-{n}\n"
+        assert place.hive("up", path, "-d").out == f"cartpole-ppo-{n}\n"
 
 
 def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess], monkeypatch: pytest.MonkeyPatch) -> None:

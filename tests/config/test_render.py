@@ -136,13 +136,13 @@ def test_the_changed_keys_alone_give_the_same_config(config: Config) -> None:
 
 
 def test_changed_keys_are_those_that_differ_from_their_defaults() -> None:
-    text = f'[run]\nscheme = "ppo"\nseed = 1\n{ENV}[collection]\ncommunication = "synchronous"\nmax_lag = 0\nenvs = 8\n'
+    text = f'[run]\nscheme = "a2c"\nseed = 1\n{ENV}[collection]\ncommunication = "synchronous"\nmax_lag = 0\nenvs = 8\n'
     config = load_config("x.toml", ["collection.workers=auto", "custom.pupil.level=3"], text=text)
     assert [line.partition(" ")[0] for line in render(config, changed=True).splitlines()] == [
         *("[run]", "scheme", "", "[env]", "id", "", "[collection]", "workers", "envs", "communication"),
         *("", "[custom.pupil]", "level"),
     ]
-    assert 'scheme = "ppo"                      # x.toml:2  ' in render(config, changed=True)
+    assert 'scheme = "a2c"                      # x.toml:2  ' in render(config, changed=True)
     assert render(load_config("x.toml", text=ENV), changed=True).splitlines()[0] == "[env]"
 
 
