@@ -141,7 +141,7 @@ def new_run(
 
 
 def _independent_of_folder(config: Config) -> list[str]:
-    """Return overrides with which a config does not depend on the current folder, nor its name on where it is loaded."""
+    """Return overrides with which a config does not depend on the current folder, nor its name on where it lies."""
     more = _absolute_references(config)
     if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
         program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE
