@@ -1,7 +1,7 @@
 """The installed distribution: its name, the command that installs an extra, and other distributions in its folder.
 
 The folder `hive/` of site-packages belongs to no one distribution: pip lets two of them write there, and the later one
-overwrites files of the earlier. PyPI has strangers that do so (`hive`, `rlhive`), and hive itself was called `hive`
+overwrites files of the earlier. Distributions of others do so (`hive`, `rlhive`), and hive itself was called `hive`
 before. `import hive` therefore compares the names in its folder with its own, which takes some 20 microseconds. Only if
 there are others does it read which distribution they belong to; `hive doctor` always does. A stranger that was
 installed later and has overwritten `hive/__init__.py` cannot be found by that file, so the command `hive` looks before

@@ -52,6 +52,21 @@ def test_the_files_that_workflows_name_exist(path: Path) -> None:
     assert {*re.findall(r"'\.\[(\w+)\]'", text)} <= extras.keys()
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *WORKFLOWS,
+        *(ROOT / ".ci").iterdir(),
+        *sorted((ROOT / "examples" / "guide").glob("*.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "pyproject.toml")),
+    ],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_no_file_names_a_package_index(path: Path) -> None:
+    """Where packages come from is the user's own setting of pip, or the repository variable TORCH_INDEX."""
+    assert re.findall(r"index-url|pypi|://[\w.-]*(?:download|index)", path.read_text(), re.IGNORECASE) == []
+
+
 @pytest.mark.full(reason="slow to start")
 @pytest.mark.parametrize(
     ("schema", "paths"), [("github-workflows", WORKFLOWS), ("citation-file-format", [ROOT / "CITATION.cff"])]
