@@ -168,8 +168,8 @@ class Sources:
             if not own and cls.__module__ != self.main.get("__name__"):
                 continue
             files = dict.fromkeys(one.__code__.co_filename for one in own)
-            sources = [one for one in map(self.of, files) if one is not None] or self.all()
-            for source in reversed(sources):
+            sources = [one for one in map(self.of, files) if one is not None]
+            for source in [*reversed(sources), *reversed(self.all())]:
                 self._check_file(source, own, cls.__qualname__)
                 for full, node, around in reversed(source.nodes):
                     found = Found(source, node, around, tuple(own))

@@ -119,8 +119,8 @@ class Coin(gymnasium.Env[Any, Any]):
 
 SENT: list[tuple[dict[str, Any], str]] = [
     ({"env": Coin}, 'id = "session.py:Coin"'),
-    ({"env": lambda: Coin()}, 'id = "session.py:env"'),
-    ({"env": functools.partial(Coin)}, 'id = "session.py:env"'),
+    ({"env": lambda: Coin()}, 'id = "session.py:coin"'),
+    ({"env": functools.partial(Coin)}, 'id = "session.py:coin"'),
     ({"env": {"id": "A-v0", "wrappers": [Coin, {"name": Coin, "size": 3}, "TimeLimit"]}}, '["session.py:Coin", {name'),
     ({"env": "A-v0", "sinks": ["jsonl", Coin]}, 'sinks = ["jsonl", "session.py:Coin"]'),
     ({"env": "A-v0", "network": {"module": Coin}}, 'module = "session.py:Coin"'),
