@@ -163,7 +163,11 @@ def finish(
         run_quietly(directory)
     else:
         launch(directory, argparse.Namespace(inline=False, detach=False, json=False, owns_stdout=False))
+    if not directory.summary_file.exists():  # it was ended before it began
+        raise KeyboardInterrupt
     summary = Summary.read(directory.summary_file)
+    if quiet and summary.state == "stopped":
+        print_to_stderr(f"{directory.name}: {summary.ending} at {summary.env_steps:,} steps")
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")
         raise ActorFailed(text, hint=hint)

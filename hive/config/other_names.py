@@ -149,16 +149,30 @@ OTHER_NAMES: Mapping[str, str] = {
 }
 """Name in another trainer -> full name of the key (`table.key`)."""
 
+BESIDE: Mapping[str, str] = {
+    "ent_coef": "; that of sac is `algorithm.temperature`",
+    "n_steps": "; of algorithms with a replay memory it is `algorithm.n_step`",
+}
+"""Name in another trainer -> what else it means there."""
+
 BATCH = "hive divides a round (`collection.workers` x `envs` x `rollout` steps) into PPO's `algorithm.minibatches`"
 UPDATES = "hive calls gradient_steps / train_freq `algorithm.updates_per_step`, and updates after each round"
 WITHOUT_ONE: Mapping[str, str] = {
     "batch_size": BATCH,
+    "callback": "hive has `run.update_hook`, [evaluation] and `run.stop_at_return`",
+    "eval_env": "hive has [evaluation.env], with the keys of [env] that differ",
     "exploration_fraction": "hive gives the environment steps, `algorithm.exploration_steps`",
+    "features_extractor_class": "hive has `network.module`, a whole network",
     "gradient_steps": UPDATES,
     "mini_batch_size": BATCH,
     "minibatch_size": BATCH,
+    "policy": "hive chooses the network by the spaces; `network.middleware` has its sizes",
+    "policy_kwargs": "hive has these keys in [network]: net_arch is `network.middleware`",
+    "tensorboard_log": 'hive has `record.sinks = ["jsonl", "tensorboard"]`',
     "train_batch_size": BATCH,
     "train_freq": UPDATES,
+    "use_sde": 'hive has `network.action_distribution = "gsde"`',
+    "verbose": "from Python, quiet=True prints nothing",
 }
 """Name in another trainer -> note, where no single key of hive means the same."""
 
@@ -217,7 +231,7 @@ def is_key(full: str) -> bool:
 def note_on(name: str) -> str:
     """Return a note for a name that is no key where it stands: hive's name for it, or the tables that have it."""
     if name in OTHER_NAMES:
-        return f"hive calls it `{OTHER_NAMES[name]}`"
+        return f"hive calls it `{OTHER_NAMES[name]}`{BESIDE.get(name, '')}"
     if name in WITHOUT_ONE:
         return WITHOUT_ONE[name]
     homes = [f"`{home}`" for home in homes_of(name)]

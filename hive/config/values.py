@@ -76,7 +76,9 @@ def toml_setting(name: str, value: Any) -> str:
     kind = part.__name__ if isinstance(part, type) else type(part).__name__
     what = "None" if part is None else f"the class {kind}" if isinstance(part, type) else f"a value of type {kind}"
     raise ConfigError(
-        f"{printable(place)}: {what} cannot be written into a config, which every run keeps", hint=_instead(part)
+        f"{printable(place)}: {what} cannot be written into a config, which every run keeps",
+        hint=_instead(part)
+        + ("; or, from Python, give env=lambda: Env(...)" if place.startswith("env.options") else ""),
     )
 
 

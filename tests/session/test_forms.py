@@ -35,7 +35,8 @@ WORKS = {
     "def target(): return A.tolist(), A.dtype.str, float(B), C.shape, (A * 300).sum()\n",
     "large arrays": "import numpy as np\nA = np.random.default_rng(1).normal(size=(40, 30))\n"
     "def target(): return A.sum(), A.shape, A.flags.writeable\n",
-    "tables": "import pandas as pd\nT = pd.DataFrame({'t': pd.to_datetime(['2020-01-01', '2021-05-02']), 'n': [1, 2], "
+    "tables": "import pandas as pd\n"
+    "T = pd.DataFrame({'t': pd.to_datetime(['2020-01-01', '2021-05-02']), 'n': [1, 2], "
     "'s': ['a', None]}, index=[7, 9])\ndef target(): return T.to_json(), str(T.dtypes.to_dict()), T.s.name\n",
     "spaces": "from gymnasium import spaces\n"
     "S = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Discrete(3, start=1))\n"
@@ -46,7 +47,8 @@ WORKS = {
     "def target(): return M is Mode.HARD, [one.value for one in Mode]\n",
     "dataclasses": "from dataclasses import dataclass, field\n@dataclass(frozen=True)\nclass Size:\n    x: int = 2\n"
     "    more: list = field(default_factory=list)\nS = Size(5, [1])\ndef target(): return S.x, S.more, Size().x\n",
-    "named tuples": "import collections, typing\nP = collections.namedtuple('P', 'x y')\nclass Q(typing.NamedTuple):\n"
+    "named tuples": "import collections, typing\nP = collections.namedtuple('P', 'x y')\n"
+    "class Q(typing.NamedTuple):\n"
     "    x: int = 3\nq = Q(4)\ndef target(): return q.x, Q().x\n",
     "super": "class A:\n    def f(self): return [1]\nclass B(A):\n    def f(self): return super().f() + [2]\n"
     "class C(B):\n    def f(self): return super(C, self).f() + [3]\ndef target(): return C().f()\n",
@@ -95,23 +97,30 @@ WORKS = {
     "conditional definitions": "import sys\nif sys.platform == 'linux':\n    def f(): return 'linux'\nelse:\n"
     "    def f(): return 'other'\ntry:\n    import nothing_of_this_name\nexcept ImportError:\n    nothing = None\n"
     "def target(): return f()\n",
-    "attributes that were changed": "class A:\n    size, cfg, T = 3, {}, None\n    name = 'a'\n    def f(self): return self.size, "
-    "self.cfg, self.name, self.more, self.g()\n# %%\ndef g(self): return 'g'\nA.size = 5\nA.cfg['x'] = 1\nA.name = 'b'\n"
+    "attributes that were changed": "class A:\n    size, cfg, T = 3, {}, None\n    name = 'a'\n"
+    "    def f(self): return self.size, "
+    "self.cfg, self.name, self.more, self.g()\n# %%\ndef g(self): return 'g'\nA.size = 5\nA.cfg['x'] = 1\n"
+    "A.name = 'b'\n"
     "setattr(A, 'more', [2])\nA.g = g\nA.f.mark = 1\ndef target(): return A().f(), A.f.mark\n",
-    "values of a class body": "import numpy as np\nclass A:\n    m = np.random.default_rng().random(2)\n    t = np.zeros(3)\n"
+    "values of a class body": "import numpy as np\nclass A:\n    m = np.random.default_rng().random(2)\n"
+    "    t = np.zeros(3)\n"
     "    def f(self): return self.m.tolist(), self.t.tolist()\n# %%\nA.t[0] = 7\ndef target(): return A().f()\n",
-    "a value that was used and then changed": "N = 3\nclass A:\n    rows = [0] * N\n    def f(self, n=N): return self.rows, n, N\n"
+    "a value that was used and then changed": "N = 3\nclass A:\n    rows = [0] * N\n"
+    "    def f(self, n=N): return self.rows, n, N\n"
     "# %%\nN = 5\ndef target(): return A().f()\n",
-    "methods that were replaced": "class A:\n    def f(self): return 1\n    @staticmethod\n    def s(): return 1\n# %%\n"
+    "methods that were replaced": "class A:\n    def f(self): return 1\n    @staticmethod\n"
+    "    def s(): return 1\n# %%\n"
     "A.f = lambda self: 2\nA.s = staticmethod(lambda: 3)\ndef target(): return A().f(), A.s()\n",
     "defaults that were changed": "def f(n=[3], *, k=1): return n, k\n# %%\nf.__defaults__[0][0] = 5\n"
     "f.__kwdefaults__['k'] = 2\ndef target(): return f()\n",
-    "counters": "class A:\n    made = 0\n    def __init__(self): type(self).made += 1\nA(), A()\ndef target(): return A.made\n",
+    "counters": "class A:\n    made = 0\n    def __init__(self): type(self).made += 1\nA(), A()\n"
+    "def target(): return A.made\n",
     "objects of own classes": "class S:\n    def __init__(self): self.mean = 0\n    def fit(self, x): self.mean = x\n"
     "    def __call__(self): return self.mean\ns = S()\n# %%\ns.fit(4)\ntarget = s\n",
     "arguments of a command": "import argparse\nargs = argparse.Namespace(fee=0.7, names=['a'])\n"
     "def target(): return args.fee, args.names\n",
-    "collections": "import collections, logging\nO = collections.OrderedDict(a=1)\nD = collections.defaultdict(list, a=[1])\n"
+    "collections": "import collections, logging\nO = collections.OrderedDict(a=1)\n"
+    "D = collections.defaultdict(list, a=[1])\n"
     "Q = collections.deque([1, 2], maxlen=2)\nL = logging.getLogger('x')\n"
     "def target(): return O, D, D['new'], Q, Q.maxlen, L.name\n",
     "tensors": "import torch\nT = torch.ones(2, dtype=torch.float64)\nD = torch.float32\nP = torch.device('cpu')\n"
@@ -154,7 +163,8 @@ REFUSED = {
         "`M` was defined anew, and an object of the older `M` is left",
     ),
     "a dataclass that was defined anew": (
-        "from dataclasses import dataclass\n@dataclass\nclass D:\n    a: int = 1\nd = D()\n# %%\n@dataclass\nclass D:\n"
+        "from dataclasses import dataclass\n@dataclass\nclass D:\n    a: int = 1\nd = D()\n# %%\n@dataclass\n"
+        "class D:\n"
         "    a: int = 1\n    b: int = 2\ndef target(): return vars(d)\n",
         "`D` was defined anew",
     ),
