@@ -253,15 +253,12 @@ class _Inline(_Sender):
 
 
 def _importable(value: Any) -> str:
-    """Return the reference of an object of a module; "" for objects of the session, and of packages without a home."""
+    """Return the reference of an object of an installed module; "" for all others."""
     name, place = str(getattr(value, "__qualname__", "")), str(getattr(value, "__module__", ""))
     module = sys.modules.get(place)
     if module is None or place == "__main__" or not name.isidentifier() or getattr(module, name, None) is not value:
         return ""
-    if is_installed(module):
-        return f"{place}:{name}"
-    file = getattr(module, "__file__", None)
-    return "" if getattr(module, "__package__", "") or not file else f"{Path(file).resolve()}:{name}"
+    return f"{place}:{name}" if is_installed(module) else ""
 
 
 def _copied(tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,20 +42,21 @@ def changes_of(value: Any, found: Found, names: Mapping[str, Any]) -> Iterator[C
         yield from _function_changes(value, found.node, names)
 
 
-def changes_of_imported(value: type, sources: Sources) -> str:
-    """Return what of a class of an imported module differs from its file, as a clause; "" if nothing does."""
+def changes_of_imported(value: type, sources: Sources) -> list[Change]:
+    """Return what was certainly changed in a class of an imported module.
+
+    Raises UsageError if the module's file was changed after it was imported: other processes import it as it is now.
+    """
     module = sys.modules[value.__module__]
-    source = sources.of(str(module.__file__))
+    source = sources.of(str(getattr(module, "__file__", None)))
     for full, node, around in source.nodes if source is not None else ():
         if full == value.__qualname__ and isinstance(node, ast.ClassDef) and source is not None:
             own = [one for _, member in own_functions(value) for one in functions_of(member)]
             here = tuple(one for one in own if one.__code__.co_filename == source.file)
-            if any(one.__code__ not in source.codes for one in here):
-                return "the file was changed after it was imported"
-            found = Found(source, node, around, tuple(one for one in here if first_line(node) <= _line(one)))
-            changed = [one for one in changes_of(value, found, vars(module)) if one.certain]
-            return f"its attribute `{changed[0].name}` was changed" if changed else ""
-    return ""
+            sources.check_file(source, here, f"{module.__name__}.{full}")
+            found = Found(source, node, around, here)
+            return [one for one in changes_of(value, found, vars(module)) if one.certain]
+    return []
 
 
 def new_values(module: types.ModuleType, sources: Sources) -> Iterator[tuple[str, Any]]:

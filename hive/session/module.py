@@ -47,7 +47,7 @@ class SessionModule:
         self.statements: dict[str, str] = {}  # name -> the statement that binds it
         self.needs: dict[str, list[str]] = {}  # name -> names that must be bound before it
         self.registered: dict[str, str] = {}
-        self.changed: dict[str, None] = {}  # statements that give values of imported modules anew
+        self.modules: set[str] = set()  # those whose changes are repeated
         self.lazy_annotations = False
 
     def add(self, value: Any, name: str) -> str:
@@ -85,7 +85,7 @@ class SessionModule:
         if self.folders:
             folders = [f"sys.path += [one for one in {[*self.folders]!r} if one not in sys.path]"]
             head += ["import sys\n", *folders, ""]
-        blocks = ["\n".join([*head, *self.imports, *([""] if self.changed else []), *self.changed])]
+        blocks = ["\n".join([*head, *self.imports])]
         plain: list[str] = []
         short = True
         for name in self._ordered():
@@ -210,7 +210,7 @@ class SessionModule:
     def _repeat(self, name: str, change: Change) -> None:
         """Add the statement that gives an attribute of a class or function its value of this moment."""
         key = f"{name}.{change.name}"
-        self.needs[key] = [name]
+        self.needs[key] = [name] if name in self.statements else []
         try:
             member = getattr(change.value, "__func__", change.value)
             if isinstance(member, FunctionType):
@@ -327,7 +327,6 @@ class SessionModule:
             statement = f"from {module.__name__} import {path[0]}" + (f" as {top}" if top != path[0] else "")
             if len(path) > 1:
                 self.statements[name] = f"{name} = {'.'.join([top, *path[1:]])}"
-        self._check_imported(name, value)
         self.bound[name] = value
         self.imports[statement] = None
         return True
@@ -352,24 +351,18 @@ class SessionModule:
         self.folders[str(place.parent)] = None
 
     def _take_changes(self, module: types.ModuleType) -> None:
-        """Repeat what was assigned to names of an imported module since, such as `settings.SIZE = 3`."""
+        """Repeat what was assigned to names and classes of an imported module since, such as `settings.SIZE = 3`."""
+        if module.__name__ in self.modules:
+            return
+        self.modules.add(module.__name__)
         for name, value in new_values(module, self.sources):
-            place = self._module(module.__name__)
-            with contextlib.suppress(NotWritten):
-                self.changed[f"{place}.{name} = {self._written(value, name)}"] = None
-
-    def _check_imported(self, name: str, value: Any) -> None:
-        """Raise UsageError for a class of a module that is not installed, which is not what its file says any more."""
-        for cls in value.__mro__ if isinstance(value, type) else ():
-            module = sys.modules.get(cls.__module__)
-            file = getattr(module, "__file__", None)
-            if module is None or file is None or is_installed(module):
-                continue
-            if clause := changes_of_imported(cls, self.sources):
-                raise UsageError(
-                    f"`{name}` is not what {file} says: {clause}",
-                    hint=f"import the module again, or change it in a class of your own that is derived from `{name}`",
-                )
+            self._repeat(self._module(module.__name__), Change(name, value, certain=False))
+        for cls in [
+            one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__
+        ]:
+            if cls.__qualname__.isidentifier() and vars(module).get(cls.__qualname__) is cls:
+                for change in changes_of_imported(cls, self.sources):
+                    self._repeat(f"{self._module(module.__name__)}.{cls.__qualname__}", change)
 
     def _ordered(self) -> list[str]:
         """Return the bound names so that each follows those that it needs when it is executed."""
