@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hive.algorithms.policy import Policy
     from hive.runtime import Topology
 
-__all__ = ["Result", "finish", "no_report", "refuse_while_imported"]
+__all__ = ["Result", "brief_errors", "finish", "no_report", "refuse_while_imported"]
 
 IMPORTERS = (
     ("hive.envs.loading", "import_module"),
@@ -113,13 +113,29 @@ class Result(Summary):
         invalid keys, and ActorFailed if the run fails.
         """
         refuse_while_imported()
-        if objects := [name for name, value in keys.items() if callable(value)]:
-            raise UsageError(
-                f"`{objects[0]}` is a class or function; a resumed run keeps its own", hint="start a new run"
-            )
-        given = GivenConfig.of(self.directory, keys, inline=False)
-        report = no_report if quiet else print_to_stderr
-        return finish(prepare(str(self.directory), exact=exact, sets=given.overrides, report=report), False, quiet)
+        with brief_errors(inline=False):
+            if objects := [name for name, value in keys.items() if callable(value)]:
+                what = f"`{objects[0]}` is a class or function; a resumed run keeps its own"
+                raise UsageError(what, hint="start a new run")
+            given = GivenConfig.of(self.directory, keys, inline=False)
+            report = no_report if quiet else print_to_stderr
+            directory = prepare(str(self.directory), exact=exact, sets=given.overrides, report=report)
+            return finish(directory, False, quiet)
+
+
+class brief_errors:
+    """Leaves the frames of hive out of the tracebacks of its own errors, whose text says all; not of runs `inline`."""
+
+    def __init__(self, inline: bool) -> None:
+        self.inline = inline
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, HiveError) and not self.inline:
+            error.__traceback__ = None
+            error.__suppress_context__ = True
 
 
 def no_report(text: str) -> None:
