@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from hive.approximation import (
+from hive import JsonlSink
+from hive.compat.autonomous import (
     Approximation,
     FeatureNetwork,
     Identity,
@@ -30,7 +31,6 @@ from hive.approximation import (
     SinkWriter,
     VNetwork,
 )
-from hive.records import JsonlSink
 
 DISCOUNT, ENTROPY, WIDTH = 0.99, 0.01, 128
 OBSERVATION, ACTIONS = 4, 2

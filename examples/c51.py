@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hive.approximation import FixedTarget, QDist
+from hive.compat.autonomous import FixedTarget, QDist
 
 BATCH, DISCOUNT, EXPLORATION, WARM_UP = 64, 0.98, 4_000, 1_000
 ACTIONS, ATOMS, LOWEST, HIGHEST = 2, 51, 0.0, 55.0  # a return of CartPole is at most 1 / (1 - 0.98)

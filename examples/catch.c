@@ -1,5 +1,5 @@
 /* Catch (Osband et al. 2020, bsuite) as a compiled environment: a paddle must catch a ball that falls down a board.
- *   cc -O2 -shared -fPIC -I"$(python -c 'import hive.envs; print(hive.envs.include_folder())')" examples/catch.c -o catch.so
+ *   cc -O2 -shared -fPIC -I"$(python -c 'import hive; print(hive.include_folder())')" examples/catch.c -o catch.so
  *   hive init ./catch.so:Catch -o catch.toml && hive up catch.toml
  */
 #include <hive/env.h>

@@ -22,23 +22,19 @@ import torch
 from numpy.typing import NDArray
 
 import hive
-from hive.envs import FinalObservations, StepRow
 from hive.networks import FlatParameters
-from hive.runtime import WAIT_IN
-from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seeds
-from hive.workers import Blueprint, RolloutReady, Weights
 
 ROW = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "final_index")
 
 
 class Player(hive.Actor):
-    behaviour = hive.Subscription(Weights)
+    behaviour = hive.Subscription(hive.Weights)
 
-    def __init__(self, blueprint: Blueprint) -> None:
+    def __init__(self, blueprint: hive.Blueprint) -> None:
         self.network = blueprint.network()
         self.flat = FlatParameters(self.network)
         self.observation = blueprint.environment.observation
-        self.idle, self.busy = self.status.phase("wait requests", WAIT_IN), self.status.phase("forward")
+        self.idle, self.busy = self.status.phase("wait requests", hive.WAIT_IN), self.status.phase("forward")
         self.asked: list[tuple[bytes, asyncio.Future[bytes]]] = []
         self.some = asyncio.Event()
 
@@ -69,15 +65,15 @@ class Player(hive.Actor):
 
 class Stepper(hive.Actor):
     role = "collector"
-    rollouts = hive.SlotOutlet(RolloutReady)
-    behaviour = hive.Subscription(Weights)
+    rollouts = hive.SlotOutlet(hive.RolloutReady)
+    behaviour = hive.Subscription(hive.Weights)
 
-    def __init__(self, blueprint: Blueprint, player: hive.Handle) -> None:
+    def __init__(self, blueprint: hive.Blueprint, player: hive.Handle) -> None:
         self.player, self.policy, self.seed = player, blueprint.distribution, blueprint.config.run.seed
         self.vector, observation = blueprint.vector(), blueprint.environment.observation
         self.current = np.zeros((self.vector.count, *observation.shape), observation.dtype)
         first = self.index * self.vector.count
-        seeds = stream_seeds(self.seed, Purpose.environment, first, self.vector.count, self.incarnation)
+        seeds = hive.stream_seeds(self.seed, hive.Purpose.environment, first, self.vector.count, self.incarnation)
         self.vector.reset(seeds, self.current)
 
     async def run(self) -> None:
@@ -85,24 +81,23 @@ class Stepper(hive.Actor):
             slot = await self.rollouts.reserve()
             rollout, number = slot.arrays, slot.sequence
             await self.behaviour.pin(number)
-            rollout["observations"][0], finals = self.current, FinalObservations(rollout["final_observations"])
+            rollout["observations"][0], finals = self.current, hive.FinalObservations(rollout["final_observations"])
             noise, length = self.noise(number, rollout["rewards"].shape), 0
             while length < len(noise):
                 observations, row = rollout["observations"][length : length + 2], {k: rollout[k][length] for k in ROW}
                 outputs = np.frombuffer(await self.player.act(observations[0].tobytes()), np.float32)
                 actions = self.policy.sample_numpy(outputs.reshape(self.vector.count, -1), noise[length])
                 rollout["actions"][length] = actions
-                self.vector.step(actions, StepRow(observations=observations[1], finals=finals, **row))
+                self.vector.step(actions, hive.StepRow(observations=observations[1], finals=finals, **row))
                 length += 1
             self.current[...] = rollout["observations"][length]
             self.behaviour.unpin()
-            header = number, length, finals.count, self.index, number
-            rollout["header"][[VERSION, LENGTH, FINALS, SOURCE, SEQUENCE]] = header
+            hive.Rollout.write_header(rollout, number, length, finals.count, self.index, number)
             self.rollouts.commit(slot)
 
     def noise(self, number: int, shape: tuple[int, ...]) -> NDArray[Any]:
         """Return the noise of a rollout's actions. It depends on the number only, so a repeated rollout is equal."""
-        random = stream(self.seed, Purpose.action, self.index, number)
+        random = hive.stream(self.seed, hive.Purpose.action, self.index, number)
         return self.policy.draw_noise(random, *shape)
 
 

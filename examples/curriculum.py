@@ -20,8 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hive
-from hive.envs import VectorEnvironment
-from hive.workers import CollectorActor, Evaluation
 
 DIGITS, CHOICES = 16, 4
 
@@ -61,7 +59,7 @@ class SetLevel(hive.Message):
 
 
 class Curriculum(hive.Actor):
-    evaluations = hive.Inlet(Evaluation)
+    evaluations = hive.Inlet(hive.Evaluation)
     levels = hive.Outlet(SetLevel, pattern="broadcast")
 
     async def run(self) -> None:
@@ -78,13 +76,13 @@ class Curriculum(hive.Actor):
             await self.levels.send(SetLevel(level))
 
 
-class Pupil(CollectorActor):
+class Pupil(hive.CollectorActor):
     """A collector whose environments have the level that it received last."""
 
     levels = hive.Inlet(SetLevel)
     level = 1
 
-    def vector(self) -> VectorEnvironment:
+    def vector(self) -> hive.VectorEnvironment:
         return self.blueprint.vector(digits=self.level)
 
     async def run(self) -> None:

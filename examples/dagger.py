@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 import hive
-from hive.envs import StepRow, describe, make_vector
 from hive.networks import FlatParameters
 
 SHAPE = STEPS, ENVS = 200, 16  # steps and environments of a lesson; an episode takes 200 steps at most
@@ -54,8 +53,8 @@ class Driver(hive.Actor):
     def __init__(self, seed: int) -> None:
         self.seed, self.network = seed, network(seed)
         self.flat = FlatParameters(self.network)
-        self.vector = make_vector("MountainCar-v0", {}, ENVS)
-        self.row = StepRow.allocate(describe("MountainCar-v0", {}).observation, ENVS)
+        self.vector = hive.make_vector("MountainCar-v0", {}, ENVS)
+        self.row = hive.StepRow.allocate(hive.ObservationSpec((2,), "float32"), ENVS)
 
     async def run(self) -> None:
         while True:

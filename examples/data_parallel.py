@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 import hive
-from hive.gradients import GradAccumulator
 from hive.networks import FlatOptimizer, FlatParameters, OptimizerSettings
 
 
@@ -95,7 +94,7 @@ class Trainer(hive.Actor):
         for worker in lines.producers:
             while lines.first_left(worker) < step:  # applied, but not retired before a kill
                 lines.retire(await self.gradients.claim(worker))
-        mean = GradAccumulator.for_slots(SIZE, len(lines.producers))
+        mean = hive.GradAccumulator.for_slots(SIZE, len(lines.producers))
         while (state := STATE.views(self.state.board.read(step)))["right"] < self.goal:
             slots = [await self.gradients.claim(worker, step) for worker in lines.producers]
             after, step = STATE.views(self.state.begin()), step + 1

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import Approximation, PolyakTarget, QContinuous, jointly
+from hive.compat.autonomous import Approximation, PolyakTarget, QContinuous, jointly
 
 BATCH, DISCOUNT, RATE, NOISE, WARM_UP = 128, 0.98, 0.01, 0.15, 1_000
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from hive.approximation import FixedTarget, QNetwork
-from hive.losses import QLoss
-from hive.storage import ReplayBuffer
+from hive import ReplayBuffer
+from hive.algorithms import QLoss
+from hive.compat.autonomous import FixedTarget, QNetwork
 
 BATCH, DISCOUNT, EXPLORATION, WARM_UP = 64, 0.98, 4_000, 1_000
 

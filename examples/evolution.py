@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 import hive
-from hive.envs import make_environment
 
 SHAPE = (2, 4)  # a linear policy: two actions, four observations
 PARENT = hive.Layout({"policy": ("float64", SHAPE), "mean_return": ("float64", ())})
@@ -56,7 +56,7 @@ class Tester(hive.Actor):
 
     def __init__(self, seed: int, share: int, sigma: float) -> None:
         self.seed, self.share, self.sigma = seed, share, sigma  # share: candidates per generation
-        self.environment = make_environment("CartPole-v1", {})
+        self.environment = gymnasium.make("CartPole-v1", disable_env_checker=True)
 
     async def run(self) -> None:
         while True:

@@ -20,9 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 import hive
-from hive.envs import VectorEnvironment
 from hive.networks import FlatParameters
-from hive.workers import Blueprint, CollectorActor, Metrics, Weights
 
 STONES, CHOICES, MEMBERS, BETTER = 21, 3, 100, 0.2  # a policy with a mean return above BETTER joins
 SEEN = np.eye(STONES + 1, dtype=np.float32)  # [stones]: the observation
@@ -57,11 +55,11 @@ class Opponents(hive.Message):  # league -> collectors; sent with every report
 
 
 class League(hive.Actor):
-    metrics = hive.Inlet(Metrics)
-    behaviour = hive.Subscription(Weights)
+    metrics = hive.Inlet(hive.Metrics)
+    behaviour = hive.Subscription(hive.Weights)
     opponents = hive.Outlet(Opponents, pattern="broadcast")
 
-    def __init__(self, blueprint: Blueprint, goal: int = 16) -> None:
+    def __init__(self, blueprint: hive.Blueprint, goal: int = 16) -> None:
         self.network, self.goal = blueprint.network(), goal
         self.flat = FlatParameters(self.network)
 
@@ -82,10 +80,10 @@ class League(hive.Actor):
             await self.opponents.send(Opponents(np.stack(tables)))
 
 
-class Player(CollectorActor):
+class Player(hive.CollectorActor):
     opponents = hive.Inlet(Opponents)
 
-    def vector(self) -> VectorEnvironment:
+    def vector(self) -> hive.VectorEnvironment:
         self.league = list(ANYTHING)  # until the first message
         return self.blueprint.vector(league=self.league)
 

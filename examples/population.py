@@ -3,7 +3,7 @@
     members ── report(name, score, rate, state) ──> population
             <── next learning rate and state ──────
 
-Each member is a `hive.workers.Trainer`, a whole trainer in one process. Initial learning rates are random between 1e-5
+Each member is a `hive.Trainer`, a whole trainer in one process. Initial learning rates are random between 1e-5
 and 1e-1. After every generation a member reports its score. If it is the worst member, it continues with the whole
 state of the best, including the optimizer's moments, and with the best one's learning rate, slightly changed. No member
 waits for another, and a member that is killed continues from its last report.
@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 import hive
-from hive.workers import Trainer
 
 
 class Population(hive.Actor):
@@ -52,7 +51,7 @@ class Member(hive.Actor):
 
     def __init__(self, config: hive.Config, population: hive.Handle, updates: int = 50) -> None:
         self.population, self.updates = population, updates  # updates: updates per generation
-        self.trainer = Trainer(config, self.index, self.incarnation, self.status)
+        self.trainer = hive.Trainer(config, self.index, self.incarnation, self.status)
         self.random = np.random.default_rng([config.run.seed, self.index])
 
     async def run(self) -> None:

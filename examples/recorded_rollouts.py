@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 import hive
-from hive.runtime import End, Line, Slot, SlotReceiver, SlotSender
 
 FOLDER = Path("rollouts")
 
@@ -35,13 +34,13 @@ class Files(hive.Slots):
 
     in_segment: ClassVar[bool] = False  # the shared memory holds only the words of the slots
 
-    def source(self, end: End) -> Line:
+    def source(self, end: hive.End) -> hive.Line:
         own = end.channel.producers.index(end.actor)
         view = end.host.views.slab(end.channel.segments[own]).with_slots(self.layout)
         self.folder.mkdir(parents=True, exist_ok=True)
         return FileSender(end, self, view)
 
-    def target(self, end: End) -> Line:
+    def target(self, end: hive.End) -> hive.Line:
         slabs = {p: end.host.views.slab(end.channel.segments[p]) for p in self.sources(end)}
         return FileReceiver(end, self, {p: view.with_slots(self.layout) for p, view in slabs.items()})
 
@@ -49,13 +48,13 @@ class Files(hive.Slots):
         return self.folder / f"{producer}-{number:06d}.npy"
 
 
-class FileSender(SlotSender):
-    def __init__(self, end: End, carrier: Files, view: Any) -> None:
+class FileSender(hive.SlotSender):
+    def __init__(self, end: hive.End, carrier: Files, view: Any) -> None:
         super().__init__(end, carrier, view)
         self.carrier = carrier
         self.position = end.channel.producers.index(end.actor)
 
-    def commit(self, slot: Slot) -> int:
+    def commit(self, slot: hive.Slot) -> int:
         final = self.carrier.file(self.position, slot.sequence)
         unfinished = final.with_suffix(".tmp.npy")
         np.save(unfinished, slot.contents)
@@ -63,12 +62,12 @@ class FileSender(SlotSender):
         return super().commit(slot)
 
 
-class FileReceiver(SlotReceiver):
-    def __init__(self, end: End, carrier: Files, views: Mapping[int, Any]) -> None:
+class FileReceiver(hive.SlotReceiver):
+    def __init__(self, end: hive.End, carrier: Files, views: Mapping[int, Any]) -> None:
         super().__init__(end, carrier, views)
         self.carrier = carrier
 
-    def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
+    def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> hive.Slot | None:
         slot = super().claim_nowait(producer, sequence)
         if slot is not None:
             contents = np.load(self.carrier.file(slot.producer, slot.sequence), allow_pickle=False)

@@ -17,14 +17,13 @@ import math
 from pathlib import Path
 
 import hive
-from hive.workers import Metrics
 
 
 class Tap(hive.Actor):
     """Passes metrics on with two more values, and ends the run when the mean return stops improving."""
 
-    reports = hive.Inlet(Metrics)
-    passed = hive.Outlet(Metrics, pattern="broadcast")
+    reports = hive.Inlet(hive.Metrics)
+    passed = hive.Outlet(hive.Metrics, pattern="broadcast")
 
     def __init__(self, patience: int = 20_000) -> None:
         self.patience = patience
@@ -37,7 +36,7 @@ class Tap(hive.Actor):
                 best, when = mean_return, report.env_steps
                 self.note("best", f"mean return {best:.1f} at {report.env_steps:,} steps")
             values = report.values | {"tap/best": best, "tap/best_at": when}
-            await self.passed.send(Metrics(report.updates, report.env_steps, report.seconds, values))
+            await self.passed.send(hive.Metrics(report.updates, report.env_steps, report.seconds, values))
             if report.env_steps - when >= self.patience:
                 self.end_run(f"no mean return above {best:.1f} for {self.patience:,} steps")
 

@@ -15,11 +15,11 @@ import threading
 
 import numpy as np
 import torch
+from gymnasium.spaces import Discrete
 from torch import nn
 
-from hive.envs import Discrete, ObservationSpec
-from hive.gradients import GradAccumulator
-from hive.networks import (
+from hive import ObservationSpec, action_spec
+from hive.compat.coach import (
     Architecture,
     HeadParameters,
     NetworkParameters,
@@ -28,9 +28,11 @@ from hive.networks import (
     TorchArchitecture,
     WorkerGroup,
 )
+from hive.compat.rlpack import GradAccumulator
 
 WORKERS, BATCH = 4, 32
-SPACES = Spaces({"observation": ObservationSpec((2,), "float32")}, Discrete(2))  # required, but no action is taken here
+ACTION = action_spec("wave", Discrete(2))  # required, but no action is taken here
+SPACES = Spaces({"observation": ObservationSpec((2,), "float32")}, ACTION)
 PARAMETERS = NetworkParameters(heads_parameters=[HeadParameters("value")], learning_rate=3e-3, optimizer_epsilon=1e-8)
 
 

@@ -1,145 +1,67 @@
 """hive: reinforcement learning on one machine with many processes.
 
-`import hive` is lazy: the module of a name is imported when the name is first used (PEP 562), so that commands that do
-not need torch never load it.
+    result = hive.train("ppo", env="CartPole-v1", steps=100_000)
+    policy = hive.load("cartpole-ppo-1")
+
+The distribution that contains this package is `hive-trainer`.
+
+These are all public names; the other modules of hive may change at any time.
+
+    train, run, train_async, run_async, Result    start a run, and what it gives
+    load, Policy                                  the trained policy of a run
+    export, Exported                              a policy as a file for other programs
+    Config, load_config                           the keys of a run
+    algorithms, networks                          parts of a run that can be replaced by custom ones
+    testing                                       tests of actors and topologies
+    errors                                        everything that hive raises
+    compat                                        classes of four public documents, for scripts
+
+Actors and topologies:
+
+    Actor, endpoint, Handle                       an actor, the methods that others may call, and how they call it
+    Message, Shape                                what travels between actors
+    Topology                                      actors, and channels between their ports
+    Inlet, Outlet                                 ports of messages, carried by Messages
+    SlotInlet, SlotOutlet, Layout                 ports of large arrays, carried by Slots or Zmq
+    Publication, Subscription                     ports of numbered versions, carried by a Board
+    SharedIn, SharedOut                           ports of memory that its writer changes in place, carried by Shared
+    Slot, SlotSender, SlotReceiver, Line, End     the ends of a channel, for a custom carrier
+    WAIT_IN, WAIT_OUT                             kinds of phases of an actor in which it waits
+
+The built-in trainer, for topologies that change it:
+
+    schemes                                       builds the trainer as a topology
+    Blueprint                                     its networks, layouts and environments
+    CollectorActor                                the collector, to derive from
+    RolloutReady, Gradient, Weights, OptimizerState, Metrics, CheckpointDue, Improved, EvaluationDue, Evaluation,
+    ReplayRows, ReplayLedger, ReplayFloor, ReplayPlan             its messages
+    Rollout, Replay                               views of the arrays of a rollout, and of a replay memory
+    Update                                        what `run.update_hook` receives
+    Sink, MetricsRecord, Video, JsonlSink         what a custom sink has and receives, and the one for metrics.jsonl
+    VectorEnvironment, make_vector, StepRow, FinalObservations    environments that are stepped together
+    ObservationSpec, observation_spec, action_spec                how observations and actions are stored
+    include_folder                                the folder of hive/env.h, for compiled environments
+    stream, stream_seeds, Purpose                 random numbers that depend on the seed of the run
+
+Its parts without processes:
+
+    Trainer                                       a whole trainer in one process
+    GWorker, GradAccumulator                      computes gradients of rollouts; averages gradients
+    ReplayBuffer                                  a replay memory for scripts
+
+`import hive` is lazy: a module is imported when one of its names is first used.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from hive.distribution import warn_of_strangers as _warn_of_strangers
+from hive.lazy import lazy_names
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Actor",
-    "Board",
-    "Config",
-    "Handle",
-    "Inlet",
-    "Layout",
-    "Message",
-    "Messages",
-    "Outlet",
-    "Publication",
-    "Result",
-    "Shape",
-    "Shared",
-    "SharedIn",
-    "SharedOut",
-    "SlotInlet",
-    "SlotOutlet",
-    "Slots",
-    "Subscription",
-    "Topology",
-    "Zmq",
-    "__version__",
-    "algorithms",
-    "approximation",
-    "config",
-    "endpoint",
-    "envs",
-    "errors",
-    "export",
-    "facades",
-    "load",
-    "losses",
-    "networks",
-    "records",
-    "run",
-    "run_async",
-    "runtime",
-    "schemes",
-    "storage",
-    "testing",
-    "train",
-    "train_async",
-    "workers",
-]
-# Public name -> the module that defines it. Names in `__all__` that are missing here are packages.
-_HOMES = {
-    "Actor": "hive.runtime",
-    "Board": "hive.runtime",
-    "Config": "hive.config",
-    "Handle": "hive.runtime",
-    "Inlet": "hive.runtime",
-    "Layout": "hive.runtime",
-    "Message": "hive.runtime",
-    "Messages": "hive.runtime",
-    "Outlet": "hive.runtime",
-    "Publication": "hive.runtime",
-    "Result": "hive.cli.result",
-    "Shape": "hive.runtime",
-    "Shared": "hive.runtime",
-    "SharedIn": "hive.runtime",
-    "SharedOut": "hive.runtime",
-    "SlotInlet": "hive.runtime",
-    "SlotOutlet": "hive.runtime",
-    "Slots": "hive.runtime",
-    "Subscription": "hive.runtime",
-    "Topology": "hive.runtime",
-    "Zmq": "hive.runtime",
-    "endpoint": "hive.runtime",
-    "export": "hive.algorithms",
-    "load": "hive.algorithms",
-    "run": "hive.cli.scripting",
-    "run_async": "hive.cli.scripting",
-    "train": "hive.cli.scripting",
-    "train_async": "hive.cli.scripting",
-}
+PACKAGES = "approximation", "config", "envs", "facades", "losses", "records", "runtime", "storage", "workers"
+"""Packages that were names of `hive` in the last release. Now their parts are public elsewhere, or not public."""
 
-if TYPE_CHECKING:  # the names that are lazy below, for type checkers and editors
-    from hive import (
-        algorithms,
-        approximation,
-        config,
-        envs,
-        errors,
-        facades,
-        losses,
-        networks,
-        records,
-        runtime,
-        schemes,
-        storage,
-        testing,
-        workers,
-    )
-    from hive.algorithms import export, load
-    from hive.cli.result import Result
-    from hive.cli.scripting import run, run_async, train, train_async
-    from hive.config import Config
-    from hive.runtime import (
-        Actor,
-        Board,
-        Handle,
-        Inlet,
-        Layout,
-        Message,
-        Messages,
-        Outlet,
-        Publication,
-        Shape,
-        Shared,
-        SharedIn,
-        SharedOut,
-        SlotInlet,
-        SlotOutlet,
-        Slots,
-        Subscription,
-        Topology,
-        Zmq,
-        endpoint,
-    )
-else:
+__getattr__, __dir__ = lazy_names(__name__, __file__, dict.fromkeys(PACKAGES, __name__))
 
-    def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            return getattr(importlib.import_module(_HOMES[name]), name)
-        if name in __all__:
-            return importlib.import_module(f"hive.{name}")
-        if name == "_native":  # `from hive import _native` without a build: `load_native` raises a helpful error
-            from hive.native import load_native
-
-            return load_native()
-        raise AttributeError(f"module `hive` has no attribute `{name}`")
+_warn_of_strangers()

@@ -154,7 +154,7 @@ class VersionGone(HiveError):
 
 
 class HostLost(HiveError):
-    """A host is silent, or its part of the run has ended. The run goes on, and the host may join it again."""
+    """A host is silent, or its part of the run has ended. The run continues, and the host may join it again."""
 
 
 class BadTransition(HiveError):

@@ -96,6 +96,7 @@ rollout = 8
 [algorithm]
 learning_rate = 3e-3
 [run]
+scheme = "a2c"
 steps = 60_000
 stop_at_return = 0.9
 """

@@ -10,7 +10,7 @@ from typing import Any, get_origin
 
 import pytest
 
-from hive import workers
+import hive
 from hive.config import load_config
 from hive.gradients.blocks import HEADER as GRADIENT_HEADER
 from hive.gradients.blocks import NORMALIZED, gradient_layout
@@ -54,12 +54,12 @@ def columns(message: str, table: str) -> dict[str, list[str]]:
 
 
 def test_each_message_has_a_section() -> None:
-    assert set(SECTIONS) == set(MESSAGES) <= set(workers.__all__)
+    assert set(SECTIONS) == set(MESSAGES) <= set(dir(hive))
 
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_each_field_of_a_message_is_listed_with_its_type(name: str) -> None:
-    message: Any = getattr(workers, name)
+    message: Any = getattr(hive, name)
     assert issubclass(message, Message)
     if not (hints := declared_fields(message)):  # its layout is declared elsewhere; the tests below compare it
         return
@@ -113,7 +113,7 @@ def described(fields: Mapping[str, tuple[Any, tuple[int, ...]]]) -> set[tuple[st
             ],
         ),
         ("ReplayLedger", [ledger_layout(2, infos=2)]),
-        ("Plan", [plan_layout(REPLAY)]),
+        ("ReplayPlan", [plan_layout(REPLAY)]),
     ],
 )
 def test_each_field_of_a_layout_is_listed_with_dtype_and_dimensions(message: str, layouts: list[Layout]) -> None:

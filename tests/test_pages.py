@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hive.cli import parser
+from hive.cli.result import Result
 from hive.config.other_names import OTHER_NAMES, is_key
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +28,8 @@ TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in PAGES}
 WORDS = range(600, 901)  # length of README: one screen and a half
 MOST_LINES = 13  # README's program, with its imports
 TWELVE = 12  # lines of the first program of topologies.md, as its first paragraph says
-DEVELOPMENT = {"peers", "test"}  # extras for work on hive itself
+RETURNS = {"cartpole": 100.0, "coin": 9.0}  # by the first word of a run's name; at random 22 and 5
+DEVELOPMENT = {"peers", "release", "test"}  # extras for work on hive itself
 EXAMPLE = "dqn.py"  # this example is the program of plain-scripts.md; tests/examples runs it in a shorter form
 
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
@@ -38,7 +40,11 @@ PROGRAMS = {
     for name, text in TEXTS.items()
     for found in PROGRAM.finditer(text)
 }
-SHOWN = {place: program for place, program in PROGRAMS.items() if "plain-scripts" not in place}
+SHOWN = {place: program for place, program in PROGRAMS.items() if program[1] and "plain-scripts" not in place}
+TRAINING = {  # pages whose programs begin with names of the earlier ones, and print what depends on the processor
+    name: "".join(program for place, (program, _) in PROGRAMS.items() if place.startswith(f"{name}:"))
+    for name in ("README.md", "examples/guide/python.md")
+}
 
 
 def blocks(text: str, kind: str) -> list[str]:
@@ -51,16 +57,37 @@ COMMANDS = {name: [line for block in blocks(text, "sh") for line in block.splitl
 @pytest.mark.parametrize("place", SHOWN)
 def test_its_programs_run(place: str, tmp_path: Path) -> None:
     program, expected = SHOWN[place]
-    environment = {**os.environ, "HIVE_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    assert printed(program, tmp_path) == expected
+
+
+@pytest.mark.full(reason="five trainings and a resumed one: half a minute")
+@pytest.mark.parametrize("name", TRAINING)
+def test_its_trainings_end_and_learn(name: str, tmp_path: Path) -> None:
+    program = TRAINING[name]
+    lines = printed(program, tmp_path)
+    runs = [Result.open(folder) for folder in tmp_path.glob("*-[0-9]")]
+    assert len(runs) == len(re.findall(r"^\w+ = hive\.(?:train|run)\(", program, re.MULTILINE)) > 0
+    for run in runs:
+        assert run.state == "finished"
+        assert run.mean_return_100 >= RETURNS[run.name.partition("-")[0]]
+        assert not any(run.restarts.values())
+    assert all(reason in lines for reason in re.findall(r'self\.end_run\("(.*)"\)', program))
+
+
+def printed(program: str, folder: Path) -> str:
+    """Return what a program of a page prints, as a script in `folder`, which also gets its runs."""
+    script = folder / "program.py"
+    script.write_text(program)
+    environment = {**os.environ, "HIVE_HOME": str(folder), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-P", str(script)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == expected
+    return done.stdout
 
 
 def test_a_plain_script_is_an_example_as_it_is() -> None:
-    (program,) = (program for place, (program, _) in PROGRAMS.items() if place not in SHOWN)
+    (program,) = (program for place, (program, _) in PROGRAMS.items() if "plain-scripts" in place)
     assert program == (ROOT / "examples" / EXAMPLE).read_text()
     assert (ROOT / "tests" / "examples" / f"test_{EXAMPLE}").exists()
 
@@ -93,7 +120,7 @@ def test_readme_has_its_two_commands() -> None:
 def test_readme_is_one_screen_and_a_half() -> None:
     text = TEXTS["README.md"]
     assert len(text.split()) in WORDS
-    assert len(blocks(text, "py")[0].splitlines()) <= MOST_LINES
+    assert len(blocks(text, "python")[0].splitlines()) <= MOST_LINES
 
 
 @functools.cache

@@ -1,137 +1,35 @@
-"""The algorithms, one file each, and the trained policies that `hive.load` returns."""
+"""The algorithms, and what a custom one is written with. `algorithm.name = "module:Class"` names a custom algorithm.
+
+    A2C, PPO, IMPALA, NStepQ, PQN            learn from rollouts
+    DQN, C51, QRDQN, SAC, TD3, DDPG          learn from a replay memory
+    Algorithm, Gradients, Moments            the interface of those that learn from rollouts
+    ReplayAlgorithm, Batch                   the interface of those that learn from a replay memory
+    Configured                               the interface of those whose keys may change in a run (`hive set`)
+    Approximation, ActorCritic, jointly      networks that learn: `yield self.model.reinforce(loss, samples=n)`
+    TargetNetwork, AnyOptimizer              types of the arguments of `connect`
+    Loss, LossValue, QLoss                   the interface of a typed loss, and that of Q-learning; a torch scalar is a
+                                             loss too
+
+Most custom algorithms derive from one of the classes above and override one method:
+
+    class Cautious(hive.algorithms.PPO):
+        def reconfigure(self, config):       # the keys of [algorithm]
+            super().reconfigure(dataclasses.replace(config, clip_range=0.1))
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from hive.lazy import lazy_names
 
-from hive.algorithms.a2c import A2C
-from hive.algorithms.advantages import merged
-from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients, Moments
-from hive.algorithms.c51 import C51
-from hive.algorithms.ddpg import DDPG
-from hive.algorithms.dqn import DQN
-from hive.algorithms.exporting import Exported, export
-from hive.algorithms.impala import IMPALA
-from hive.algorithms.novelty import SeeksNovelty
-from hive.algorithms.nstep_q import NStepQ
-from hive.algorithms.parameters import Configured, update_parameter
-from hive.algorithms.policy import Policy, describe_policy, described_spaces, load, policy_of
-from hive.algorithms.ppo import PPO
-from hive.algorithms.pqn import PQN
-from hive.algorithms.qr_dqn import QRDQN
-from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of, warmup_rounds
-from hive.algorithms.sac import SAC
-from hive.algorithms.td3 import TD3
-from hive.config import (
-    A2CConfig,
-    AlgorithmConfig,
-    C51Config,
-    DDPGConfig,
-    DQNConfig,
-    IMPALAConfig,
-    NStepQConfig,
-    PPOConfig,
-    PQNConfig,
-    QRDQNConfig,
-    ReplayConfig,
-    SACConfig,
-    TD3Config,
-    is_reference,
-    load_reference,
-)
-from hive.errors import TopologyError
-from hive.networks.distributions import ActionDistribution
-from hive.networks.parameters import HeadParameters
+OLD = {
+    "SeeksNovelty": "novelty",
+    **dict.fromkeys(("Exported", "export"), "exporting"),
+    **dict.fromkeys(("Policy", "describe_policy", "described_spaces", "load", "policy_of"), "policy"),
+    **dict.fromkeys(("batch_of", "warmup_rounds"), "replaying"),
+    **dict.fromkeys(("heads_of_algorithm", "make_algorithm"), "making"),
+    "merged": "advantages",
+    "update_parameter": "parameters",
+}
+"""Names that this package had in the last release -> their modules. `load`, `export` and `Policy` are in `hive`."""
 
-__all__ = [
-    "A2C",
-    "C51",
-    "DDPG",
-    "DQN",
-    "IMPALA",
-    "PPO",
-    "PQN",
-    "QRDQN",
-    "SAC",
-    "TD3",
-    "Algorithm",
-    "AnyOptimizer",
-    "Batch",
-    "Configured",
-    "Exported",
-    "Gradients",
-    "Moments",
-    "NStepQ",
-    "Policy",
-    "ReplayAlgorithm",
-    "SeeksNovelty",
-    "batch_of",
-    "describe_policy",
-    "described_spaces",
-    "export",
-    "heads_of_algorithm",
-    "load",
-    "make_algorithm",
-    "merged",
-    "policy_of",
-    "update_parameter",
-    "warmup_rounds",
-]
-
-
-MEMBERS = (
-    *("distribution", "statistics", "gradients_per_round", "asks_for_moments", "behaviour_log_probs"),
-    "connect",
-)
-HEADS = ("policy", "value")  # heads of the network, unless the algorithm names others
-
-
-def make_algorithm(
-    config: AlgorithmConfig, distribution: ActionDistribution, workers: int, round_steps: int = 1
-) -> Algorithm | ReplayAlgorithm:
-    """Make the algorithm that [algorithm] names, not yet connected to a network.
-
-    distribution: that of the environment's actions. workers: gradient workers that share a round. round_steps:
-    environment steps in a round of the whole run. A user-defined algorithm is called with (config, distribution,
-    workers, **config.options). Raises TopologyError if it cannot be loaded or is no `Algorithm`.
-    """
-    if is_reference(config.name):
-        make: Callable[..., Algorithm | ReplayAlgorithm] = load_reference(config.name)
-        algorithm = make(config, distribution, workers, **config.options)
-        learns = "gradient" if isinstance(config, ReplayConfig) else "gradients"
-        missing = [name for name in (*MEMBERS, learns) if not hasattr(algorithm, name)]
-        if missing:
-            raise TopologyError(
-                f"the algorithm `{config.name}` has no {', '.join(missing)}",
-                hint="hive.algorithms.Algorithm documents the interface of an algorithm",
-            )
-        return algorithm
-    match config:
-        case A2CConfig():
-            return A2C(config, distribution, workers)
-        case PPOConfig():
-            return PPO(config, distribution, workers)
-        case IMPALAConfig():
-            return IMPALA(config, distribution)
-        case NStepQConfig():
-            return NStepQ(config, distribution, workers, round_steps)
-        case PQNConfig():
-            return PQN(config, distribution, workers, round_steps)
-        case DQNConfig():
-            return DQN(config, distribution, workers, round_steps)
-        case C51Config():
-            return C51(config, distribution, workers, round_steps)
-        case QRDQNConfig():
-            return QRDQN(config, distribution, workers, round_steps)
-        case SACConfig():
-            return SAC(config, distribution, workers, round_steps)
-        case TD3Config():
-            return TD3(config, distribution, workers, round_steps)
-        case DDPGConfig():
-            return DDPG(config, distribution, workers, round_steps)
-    raise TypeError(f"no algorithm for {type(config).__name__}")
-
-
-def heads_of_algorithm(algorithm: Algorithm | ReplayAlgorithm) -> tuple[str | HeadParameters, ...]:
-    """Return the heads that the algorithm's network ends in: names, or parameters that are not in [network]."""
-    return tuple(getattr(algorithm, "heads", HEADS))
+__getattr__, __dir__ = lazy_names(__name__, __file__, {name: f"{__name__}.{home}" for name, home in OLD.items()})

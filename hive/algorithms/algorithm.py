@@ -35,6 +35,7 @@ from hive.storage import Rollout
 __all__ = ["Algorithm", "AnyOptimizer", "Gradients", "Moments"]
 
 AnyOptimizer: TypeAlias = Optimizer | GradientReceiver | None
+"""torch's optimizer in a script, what stands for it in a run, or None for networks that do not learn."""
 
 
 @dataclass(frozen=True)

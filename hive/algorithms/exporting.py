@@ -38,6 +38,7 @@ from hive.algorithms.graph_comparison import OBSERVATIONS, compare
 from hive.algorithms.policy import Policy, policy_of
 from hive.algorithms.policy_graph import PolicyGraph, Port
 from hive.config import load_config
+from hive.distribution import pip_install
 from hive.errors import HiveError, NetworkError, UsageError
 from hive.records import Checkpoint, RunDirectory, checkpoint_at, held, write_bytes
 from hive.records.export_files import ONNX, check_export_file
@@ -49,7 +50,6 @@ __all__ = ["Exported", "export"]
 OPSET = 17  # the first with LayerNormalization; onnxruntime has it since 1.12 of 2022
 IR_VERSION = 8  # that of the first onnx with OPSET; a newer one would make older runtimes refuse the file
 TRACED_ROWS = 2  # observations of the trace; one row, unlike others, might be broadcast
-MISSING = "pip install 'hive[export]'"
 
 # A warning of the exporter that does not concern the result: the bounds of actions, for example, are constants.
 HARMLESS = re.compile("registered as constants in the trace")
@@ -115,7 +115,7 @@ def _imported(name: str) -> ModuleType:
 
         return onnxruntime  # type: ignore[no-any-return, unused-ignore]
     except ImportError as error:
-        raise UsageError(f"an ONNX file needs the package {name}: {error}", hint=MISSING) from None
+        raise UsageError(f"an ONNX file needs the package {name}: {error}", hint=pip_install("export")) from None
 
 
 def _facts(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]:

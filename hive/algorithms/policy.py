@@ -1,6 +1,6 @@
 """Trained policies, loaded from a checkpoint, which only act.
 
-    policy = hive.load("runs/cartpole-1")               # of its newest checkpoint; which="best": the best policy
+    policy = hive.load("runs/cartpole-ppo-1")           # of its newest checkpoint; which="best": the best policy
     action = policy(observation)                        # the most likely one; [B, ...] observations give B actions
     action = policy(observation, noise=generator)       # drawn from its distribution, as while it trained
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from hive.algorithms.acting_state import ActingState
 from hive.algorithms.described_actions import action_in, described_action, plain
 from hive.algorithms.given_observations import GivenObservations
-from hive.config import SESSION_FILE, NetworkConfig, beside
+from hive.config import NetworkConfig, beside
 from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
 from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
 from hive.envs.meaning import earlier_meaning
@@ -50,6 +51,7 @@ from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
 from hive.networks.squashed import SquashedGaussian
 from hive.networks.wrapper import NetworkWrapper
+from hive.paths import SESSION_FILE
 from hive.records import Checkpoint, checkpoint_at, held
 from hive.runtime.process.torch_state import hive_torch
 
@@ -163,7 +165,7 @@ class Policy:
 
 
 @hive_torch()
-def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy:
+def load(place: str | Path, which: str = "latest", *, own_code: bool = False) -> Policy:
     """Load the policy of a checkpoint or of a run.
 
     place: the folder of either, or the name of a run below $HIVE_HOME.

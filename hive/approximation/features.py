@@ -96,7 +96,9 @@ class FeatureNetwork(Approximation):
         if kwargs.get("scaler") is not None:
             raise NetworkError(f"`{name}` takes no scaler: the heads scale the gradient of its features")
         if kwargs.get("device") is None and not any(True for _ in (*model.parameters(), *model.buffers())):
-            kwargs["device"] = torch.get_default_device()  # nothing of it lies anywhere: features are where states are
+            # Nothing of it lies anywhere: features are where states are. torch.get_default_device of 2.8 raises after a
+            # `with torch.device` block.
+            kwargs["device"] = torch.empty(0).device
         super().__init__(FeatureModule(model), optimizer, name=name, **kwargs)
         self.style = style
         self.cache_size = cache_size

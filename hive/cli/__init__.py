@@ -25,36 +25,45 @@ from hive.printable import printable_output
 
 __all__ = ["main", "parser"]
 
-# Command -> the module of this package whose `add_COMMAND` declares it, and its help text. The order is that of
-# `hive --help`: prepare and control runs first, then inspect them.
-COMMANDS = {
-    "init": ("files", "write a commented config that works"),
-    "check": ("check", "check a config: build and draw its topology, and run it briefly"),
-    "config": ("files", "show every key of a config and where its value comes from"),
-    "up": ("up_options", "start a run"),
-    "join": ("join", "make this machine a host of a run on another machine"),
-    "down": ("control", "end a run: drain it, save its state and stop it"),
-    "pause": ("control", "pause a run and keep its state in memory"),
-    "resume": ("up_options", "continue a run that is paused or has ended"),
-    "set": ("control", "change hyperparameters of a running run"),
-    "scale": ("control", "change the number of workers of a running run"),
-    "save": ("control", "write a checkpoint of a running run now"),
-    "eval": ("evaluate", "measure the policy of a run by playing whole episodes"),
-    "export": ("export", "write the policy of a run to a file for other programs"),
-    "play": ("play", "watch the policy of a run in a window, or record it to a video"),
-    "ls": ("listing", "list runs"),
-    "ps": ("listing", "list the processes of a run"),
-    "monitor": ("monitor", "show a live view of a run"),
-    "web": ("web", "serve a web page of runs"),
-    "logs": ("listing", "show the logs of a run, merged by time"),
-    "stack": ("inspect", "show what actors are executing now"),
-    "history": ("inspect", "show the last transitions and events of actors"),
-    "compare": ("comparing", "compare the results of runs over seeds"),
-    "plot": ("comparing", "draw learning curves as PNG or SVG"),
-    "doctor": ("doctor", "find problems with this machine or with a run"),
-    "prune": ("prune", "delete surplus checkpoints, leftovers and runs that never began"),
-    "completion": ("completion", "print a script that completes hive's commands in a shell"),
+# Purpose -> command -> the module of this package whose `add_COMMAND` declares it, and its help text, in the order of
+# `hive --help`.
+GROUPS = {
+    "train": {
+        "init": ("files", "write a commented config that works"),
+        "check": ("check", "check a config: build and draw its topology, and run it briefly"),
+        "config": ("files", "show every key of a config and where its value comes from"),
+        "up": ("up_options", "start a run"),
+        "resume": ("up_options", "continue a run that is paused or has ended"),
+    },
+    "watch and control": {
+        "ls": ("listing", "list runs"),
+        "ps": ("listing", "list the processes of a run"),
+        "monitor": ("monitor", "show a live view of a run"),
+        "web": ("web", "serve a web page of runs"),
+        "logs": ("listing", "show the logs of a run, merged by time"),
+        "stack": ("inspect", "show what actors are executing now"),
+        "history": ("inspect", "show the last transitions and events of actors"),
+        "pause": ("control", "pause a run and keep its state in memory"),
+        "set": ("control", "change hyperparameters of a running run"),
+        "scale": ("control", "change the number of workers of a running run"),
+        "save": ("control", "write a checkpoint of a running run now"),
+        "down": ("control", "end a run: drain it, save its state and stop it"),
+    },
+    "results": {
+        "eval": ("evaluate", "measure the policy of a run by playing whole episodes"),
+        "play": ("play", "watch the policy of a run in a window, or record it to a video"),
+        "compare": ("comparing", "compare the results of runs over seeds"),
+        "plot": ("comparing", "draw learning curves as PNG or SVG"),
+        "export": ("export", "write the policy of a run to a file for other programs"),
+    },
+    "machine": {
+        "doctor": ("doctor", "find problems with this machine or with a run"),
+        "prune": ("prune", "delete surplus checkpoints, leftovers and runs that never began"),
+        "join": ("join", "make this machine a host of a run on another machine"),
+        "completion": ("completion", "print a script that completes hive's commands in a shell"),
+    },
 }
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 # Old name of a command -> its new name. An old name still works for one release and prints a note.
 RENAMED = {"story": "history"}
@@ -63,9 +72,9 @@ RENAMED = {"story": "history"}
 IN_A_FOLDER = ("init", "check", "config", "up", "join", "resume", "eval", "export", "play", "compare", "plot")
 
 EXAMPLES = """examples:
-  hive init CartPole-v1 -o cartpole.toml     write a config
-  hive up cartpole.toml                      train in the foreground
-  hive up cartpole.toml -d; hive ps          train in the background, then list the processes
+  hive init CartPole-v1                   write a config: cartpole-ppo.toml
+  hive up cartpole-ppo.toml               train in the foreground
+  hive up cartpole-ppo.toml -d; hive ps   train in the background
 """
 
 
@@ -106,24 +115,28 @@ class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
         return super().add_parser(name, help=COMMANDS[name][1], **options)
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Formats the list of commands, with a column that fits the longest name; argparse forgets their indentation."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog)
-        self._action_max_length = self._indent_increment * 2 + max(map(len, COMMANDS))
+def _listed_commands() -> str:
+    """Return all commands with their help texts, by purpose. argparse itself knows one list only."""
+    width = max(map(len, COMMANDS))
+    lines = []
+    for purpose, commands in GROUPS.items():
+        lines += ["", f"{purpose}:", *(f"  {name:<{width}}  {text}" for name, (_, text) in commands.items())]
+    return "\n".join(lines)
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands. With `only`, just that command has its options, the others only names."""
     top = _Parser(
         prog="hive",
-        description="Reinforcement learning on one machine with many processes.",
+        usage="hive COMMAND ...",
+        description=f"Reinforcement learning on one machine with many processes.\n{_listed_commands()}",
         epilog=EXAMPLES,
-        formatter_class=_Help,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"hive {__version__}")
-    commands = top.add_subparsers(action=_Commands, dest="command", metavar="COMMAND", parser_class=_Parser)
+    commands = top.add_subparsers(
+        action=_Commands, dest="command", prog="hive", help=argparse.SUPPRESS, parser_class=_Parser
+    )
     for name, (module, _) in COMMANDS.items():
         if only is None or name == only:
             getattr(importlib.import_module(f"hive.cli.{module}"), f"add_{name}")(commands)

@@ -76,6 +76,13 @@ def add_start(command: argparse.ArgumentParser, exact: str) -> None:
         help="run everything in this process, for debugging: breakpoints work, actors are not restarted",
     )
     add_overrides(command)
+    command.add_argument(
+        "--strict",
+        action="append_const",
+        dest="set",
+        const="supervision.strict=true",
+        help="end at the first error of an actor or a sink, with its traceback; as --set supervision.strict=true",
+    )
     add_json(command, "a snapshot every 5 s as one JSON object a line")
 
 

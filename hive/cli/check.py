@@ -1,7 +1,10 @@
 """`hive check`: builds the topology of a config, draws it, and runs it briefly in this process.
 
-    config -> topology -> plan, drawn -> its lag -> 200 environment steps of all actors, in a temporary folder
-           -> 1,000 steps of one environment with random actions -> the command that starts the run
+    config -> topology -> 200 environment steps of all actors, in a temporary folder
+           -> 1,000 steps of one environment with random actions
+           -> the topology, drawn, and its lag -> warnings -> the command that starts the run
+
+The results of the trial are printed first, because most checks are made for them, and the drawing is the longest part.
 
 It finds errors that would end a run in its first seconds, and finds them in one process, where a debugger works. It
 also warns of what a run accepts although it was probably not intended (hive.envs.examination). It starts no other
@@ -31,9 +34,9 @@ from hive.cli.check_environment import check_environment, frames_text
 from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.json_output import environments_to_stderr
-from hive.cli.lag import hidden_line, host_lines, lag_data, lag_lines, lags_of
-from hive.cli.new_run import new_run
-from hive.cli.sizes import size_lines, sizes_of
+from hive.cli.lag import Lag, hidden_line, host_lines, lag_data, lag_lines, lags_of
+from hive.cli.new_run import new_run, random_beginning
+from hive.cli.sizes import Sizes, size_lines, sizes_of
 from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
@@ -68,7 +71,7 @@ def add_check(commands: Any) -> None:
         "check",
         description="Check a config: build its environment, network and topology, draw the topology as text, report "
         "how old the policies are that it uses, and run it for a few steps in this process. No run is left behind.",
-        epilog="example: hive check cartpole.toml --svg cartpole.svg",
+        epilog="example: hive check cartpole-ppo.toml --svg cartpole.svg",
     )
     add_config_file(check, nargs="?")
     add_overrides(check)
@@ -128,23 +131,19 @@ def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             options.svg.write_text(svg_of(plan, config.run.name))
         except OSError as error:
             raise UsageError(f"cannot write `{options.svg}`: {error.strerror}") from None
-    if not options.json:
-        for name in config.automatic:
-            print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
-        about = []
-        if lags is not None:  # the built-in trainer
-            about = [*lag_lines(lags, config), *memory_lines(config), *meaning_lines(topology)]
-        print("\n".join([*lines_of(plan), *size_lines(sizes), *about]))
-        for line in [*host_lines(config), *exact_lines(config, plan)]:
-            print(line)
     tried = None
-    if not options.draw:
-        check_memory(topology, config, directory)
-        check_limits(plan)
-        sets += [*NO_VIDEOS, *NO_HOSTS, *(NO_WARMUP if config.replay_shape else ())]
-        round_steps = config.collectors * config.collection.envs * config.collection.rollout
-        tried = _run_trial(options.config, sets, STEPS if options.round_trip is None else ROUNDS * round_steps)
-    examined = None if tried is None or lags is None else _examine(config, topology)
+    try:
+        if not options.draw:
+            check_memory(topology, config, directory)
+            check_limits(plan)
+            sets += [*NO_VIDEOS, *NO_HOSTS, *(NO_WARMUP if config.replay_shape else ())]
+            round_steps = config.collectors * config.collection.envs * config.collection.rollout
+            tried = _run_trial(options.config, sets, STEPS if options.round_trip is None else ROUNDS * round_steps)
+        examined = None if tried is None or lags is None else _examine(config, topology)
+    except HiveError:
+        if not options.json:
+            _print_topology(topology, plan, lags, sizes, config)
+        raise
     unrecorded = _why_not_recorded(config)
     if options.json:
         lag = {"lag": None if lags is None else lag_data(lags)}
@@ -152,13 +151,28 @@ def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         data = _as_data(plan) | {"memory": asdict(sizes), "inexact": [*config.inexact, *plan.inexact]}
         code = 0 if examined is None or examined.failure is None else examined.failure.exit_code
         return code, data | lag | _trial_data(tried, examined, config) | videos
-    if unrecorded:
-        print(f"warning: evaluation.videos: {unrecorded}")
+    if tried is not None:
+        _print_trial(tried, examined, config)
+    _print_topology(topology, plan, lags, sizes, config)
     if tried is not None and options.round_trip is not None:
         print(hidden_line(config, options.round_trip / 1e3, tried["updates"], tried["train_s"]))
+    if warning := random_beginning(config):
+        print(f"warning: {warning}")
+    if unrecorded:
+        print(f"warning: evaluation.videos: {unrecorded}")
     if tried is not None:
-        _print_trial(tried, examined, options, config)
+        _print_advice(examined, options, config)
     return 0, {}
+
+
+def _print_topology(topology: Topology, plan: Plan, lags: list[Lag] | None, sizes: Sizes, config: Config) -> None:
+    """Draw the topology, and print what follows from it. `lags` is None for other topologies than the built-in one."""
+    for name in config.automatic:
+        print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
+    about = []
+    if lags is not None:
+        about = [*lag_lines(lags, config), *memory_lines(config), *meaning_lines(topology)]
+    print("\n".join([*lines_of(plan), *size_lines(sizes), *about, *host_lines(config), *exact_lines(config, plan)]))
 
 
 def _tune(config: Config, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -200,22 +214,24 @@ def exact_lines(config: Config, plan: Plan) -> list[str]:
     return [f"not exact: {cause}" for cause in causes]
 
 
-def _print_trial(
-    tried: Mapping[str, Any], examined: Examination | None, options: argparse.Namespace, config: Config
-) -> None:
-    """Print the results of the trial and of the environment's examination, and the command that starts the run.
-
-    Raises EnvironmentFailed for what the environment did that would end the run.
-    """
-    environment = config.env.id
+def _print_trial(tried: Mapping[str, Any], examined: Examination | None, config: Config) -> None:
+    """Print the results of the trial and of the environment's examination."""
     done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
     print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")
     if examined is not None:
         ended = f"{examined.episodes:,} episode{'s' * (examined.episodes != 1)} ended"
-        print(f"random actions in `{environment}`: {examined.steps:,} steps, {ended}")
+        print(f"random actions in `{config.env.id}`: {examined.steps:,} steps, {ended}")
         if examined.frame_skip > 1:
             print(frames_text(examined.frame_skip, config.run.steps))
-        for warning in examined.warnings(environment, normalizes=config.replay_shape is None):
+
+
+def _print_advice(examined: Examination | None, options: argparse.Namespace, config: Config) -> None:
+    """Print the warnings of the environment's examination, and the command that starts the run.
+
+    Raises EnvironmentFailed for what the environment did that would end the run.
+    """
+    if examined is not None:
+        for warning in examined.warnings(config.env.id, normalizes=config.replay_shape is None):
             print(f"warning: {printable(warning)}")
         if examined.failure is not None:
             raise examined.failure
@@ -280,7 +296,7 @@ def _run_trial(config: Path | None, sets: list[str], steps: int) -> dict[str, An
             threading.Timer(LIMIT_S + GRACE_S, _give_up, (threading.get_ident(), folder)),
         ]
         try:
-            directory = new_run(config, [*sets, f"run.steps={steps}", "checkpoint.every={}"])
+            directory = new_run(config, [*sets, f"run.steps={steps}", "checkpoint.every={}"], report=lambda text: None)
             for limit in limits:
                 limit.start()
             run_inline(directory)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hive.cli.json_output import environments_to_stderr
-from hive.config import Config, EnvConfig, load_config, reasoned, tuned
+from hive.config import DEFAULT_SCHEME, Config, EnvConfig, load_config, reasoned, tuned
 from hive.config.values import toml_text
 from hive.errors import EnvironmentFailed
 from hive.printable import printable
@@ -35,7 +35,6 @@ REPEATED_STEPS = 200  # of each equally seeded environment
 VECTOR = 256  # compiled environments that are stepped at once to measure their cost
 VECTOR_S = 0.1  # duration of that
 LIMIT_S = 5.0  # maximum duration of each of the two
-DEFAULT_SCHEME = "ppo"  # that of `hive init` for an environment without tuned settings
 TUNED = "tuned: "  # begins the origin of tuned settings, which suit the environment's rewards
 LARGE_REWARD = 10.0  # values of this size and more slow down learning where rewards are not normalised
 LAYERS = {
@@ -244,7 +243,11 @@ def _use(blueprint: Blueprint, origin: str, spec: EnvironmentSpec) -> dict[str, 
     parameters = sum(parameter.numel() for parameter in network.parameters())
     observation = prod(spec.observation.shape) * NUMBER_BYTES[spec.observation.dtype]
     plain = load_config("run.toml", [f"env.id={json.dumps(config.env.id)}", f"run.scheme={config.run.scheme}"], text="")
-    differing = [name for name in config.differences(plain) if not name.startswith("run.")]
+    differing = [
+        name
+        for name in config.differences(plain)
+        if not name.startswith("run.") and config.origin(name) != "default"  # which follows from another key
+    ]
     changed = ", ".join(f"{name} = {toml_text(config.value(name))}" for name in differing)
     heads = " and ".join(head if isinstance(head, str) else head.name for head in blueprint.heads)
     layout = blueprint.rollout_layout

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["add_compare", "add_plot", "draw_run"]
 
 RUNS = """runs:
-  cartpole-3            one run: a name, a unique prefix of a name, a path or `latest`
-  cartpole              all runs cartpole-<n> in $HIVE_HOME
+  cartpole-ppo-3        one run: a name, a unique prefix of a name, a path or `latest`
+  cartpole-ppo          all runs cartpole-ppo-<n> in $HIVE_HOME
   'cartpole-*'          all runs in $HIVE_HOME whose names match
   slow='cartpole-[45]'  runs as one group named `slow`
 Other runs are grouped by config without seed, and by name without number."""

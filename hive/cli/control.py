@@ -58,7 +58,7 @@ def add_down(commands: Any) -> None:
         "down",
         description="End a run and wait until it has ended. It finishes the work in progress and saves its state, so "
         "`hive resume` can continue it.",
-        epilog="example: hive down cartpole-1",
+        epilog="example: hive down cartpole-ppo-1",
     )
     add_run(down, ONLY_LIVE_RUN)
     down.add_argument("--now", action="store_true", help="kill all processes at once; nothing is saved")
@@ -70,7 +70,7 @@ def add_pause(commands: Any) -> None:
         "pause",
         description="Pause a run and keep its state in memory. `hive resume` continues it; results stay bit-identical "
         "to those of a run that was not paused.",
-        epilog="example: hive pause cartpole-1",
+        epilog="example: hive pause cartpole-ppo-1",
     )
     add_run(pause, ONLY_LIVE_RUN)
     pause.set_defaults(run=run_pause)
@@ -80,7 +80,7 @@ def add_save(commands: Any) -> None:
     save = commands.add_parser(
         "save",
         description="Write a checkpoint of a running run now, and print its path. The run continues.",
-        epilog="example: hive save cartpole-1",
+        epilog="example: hive save cartpole-ppo-1",
     )
     add_run(save, ONLY_LIVE_RUN)
     save.set_defaults(run=run_save)
@@ -90,7 +90,7 @@ def add_set(commands: Any) -> None:
     set_ = commands.add_parser(
         "set",
         description="Change keys of [algorithm] of a running run, such as the learning rate, from the next update on.",
-        epilog="example: hive set cartpole-1 algorithm.learning_rate=1e-4",
+        epilog="example: hive set cartpole-ppo-1 algorithm.learning_rate=1e-4",
     )
     set_.add_argument("run_name", metavar="RUN", help=RUN)
     set_.add_argument("sets", nargs="+", metavar="KEY=VALUE", help="a key of [algorithm] and its new value")
@@ -102,7 +102,7 @@ def add_scale(commands: Any) -> None:
         "scale",
         description="Change the number of workers of a running run. The run saves its state, restarts its processes "
         "and continues from there.",
-        epilog="example: hive scale cartpole-1 collection.workers=4 gradients.workers=2",
+        epilog="example: hive scale cartpole-ppo-1 collection.workers=4 gradients.workers=2",
     )
     scale.add_argument("run_name", metavar="RUN", help=RUN)
     scale.add_argument("sets", nargs="+", metavar="KEY=COUNT", help="collection.workers=N or gradients.workers=N")

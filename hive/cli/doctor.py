@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from hive.cli.arguments import add_json, add_run
 from hive.cli.select_run import named_run
 from hive.cores import cores, cpu_quota
+from hive.distribution import HOME, REMEDY, strangers
 from hive.errors import HiveError, PlatformError
 from hive.native import check_native
 from hive.records import (
@@ -83,7 +84,7 @@ def add_doctor(commands: Any) -> None:
         "doctor",
         description="Find problems with this machine and the installation, or with one run, and suggest solutions. "
         "The exit code is 1 if a finding is bad.",
-        epilog="example: hive doctor cartpole-1",
+        epilog="example: hive doctor cartpole-ppo-1",
     )
     add_run(doctor, "this machine instead of a run")
     add_json(doctor, "one JSON array of findings")
@@ -129,6 +130,12 @@ def _native() -> Iterator[Finding]:
         yield Finding(OK, "native", f"{check_native().__file__}")
     except PlatformError as error:
         yield Finding(BAD, "native", str(error), error.hint)
+
+
+def _folder() -> Iterator[Finding]:
+    others = ", ".join(strangers())
+    text = f"another distribution owns files of {HOME}: {others}" if others else f"{HOME}, of no other distribution"
+    yield Finding(BAD if others else OK, "folder", text, REMEDY if others else "")
 
 
 def _packages() -> Iterator[Finding]:
@@ -242,7 +249,7 @@ def _actors() -> Iterator[tuple[int, int]]:
 
 
 MACHINE: tuple[Callable[[], Iterator[Finding]], ...] = (
-    *(_system, _native, _packages, _limits, _memory, _sockets, _runs, _leftovers),
+    *(_system, _native, _folder, _packages, _limits, _memory, _sockets, _runs, _leftovers),
 )
 
 

@@ -36,7 +36,7 @@ from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoin
 from hive.records.return_text import return_text
 
 if TYPE_CHECKING:
-    from hive.algorithms import Policy
+    from hive.algorithms.policy import Policy
     from hive.config import Config
     from hive.workers import Evaluation, Recording
 
@@ -65,7 +65,7 @@ def add_eval(commands: Any) -> None:
         "eval",
         description="Play whole episodes with the policies of runs and print statistics of their returns. All policies "
         "play from the same initial states.",
-        epilog="example: hive eval cartpole-1 --which best --episodes 20",
+        epilog="example: hive eval cartpole-ppo-1 --which best --episodes 20",
     )
     add_runs(evaluate)
     add_which(evaluate, every=True)
@@ -190,7 +190,7 @@ def _hint_without_checkpoint(run: RunDirectory) -> str:
 def policy_and_config(run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]) -> tuple[Policy, Config]:
     """Return the policy of a checkpoint and the config of its run. It executes the config's user code, as `hive resume`
     does. Raises RecordError and ConfigError."""
-    from hive.algorithms import policy_of
+    from hive.algorithms.policy import policy_of
     from hive.config import load_config
 
     return policy_of(checkpoint, own_code=True), load_config(run.resolved_file, overrides)

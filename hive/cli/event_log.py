@@ -39,7 +39,7 @@ SHOWN = (
     "paused",
     "resumed",
     "draining",
-)  # kinds of events that are printed
+)  # kinds of events that are printed, except checkpoints that are due by a schedule
 
 
 class NewEvents:
@@ -76,7 +76,7 @@ class NewEvents:
                     break
                 self.position += len(raw)
                 event = parse_line(raw)  # None for a line that a full disk truncated
-                if event is not None and event.get("kind") in SHOWN:
+                if event is not None and event.get("kind") in SHOWN and event.get("routine") is not True:
                     line.say(event_text(event))
                     self._remember(event)
 

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from hive.cli.arguments import add_json, add_run, add_which
 from hive.cli.evaluate import checkpoints_of
 from hive.cli.select_run import chosen_run
+from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.paths import user_path
 from hive.printable import printable
 from hive.records.export_files import check_export_file
 
 if TYPE_CHECKING:
-    from hive.algorithms import Exported
+    from hive.algorithms.exporting import Exported
     from hive.algorithms.policy_graph import Port
 
 __all__ = ["add_export"]
@@ -35,7 +36,7 @@ def add_export(commands: Any) -> None:
         "export",
         description="Write the policy of a run to a file for other programs: the whole policy as ONNX, from raw "
         "observations to actions, or its weights with a description as safetensors.",
-        epilog="example: hive export cartpole-1 -o cartpole.onnx --which best",
+        epilog="example: hive export cartpole-ppo-1 -o cartpole.onnx --which best",
     )
     add_run(export)
     export.add_argument(
@@ -58,7 +59,7 @@ def run_export(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{run.name}.onnx")
     check_export_file(output)
     (checkpoint,) = checkpoints_of(run, options.which)
-    from hive.algorithms import export
+    from hive.algorithms.exporting import export
 
     done = export(checkpoint.path, output, own_code=True)  # executes the config's user code, as `hive resume` does
     if options.json:
@@ -73,7 +74,7 @@ def run_export(options: argparse.Namespace) -> int:
     print(f"inputs   {_listed(done.inputs)}")
     print(f"outputs  {_listed(done.outputs)}")
     if done.difference is None:
-        print("not compared with hive: onnxruntime is not installed (pip install 'hive[export]')")
+        print(f"not compared with hive: onnxruntime is not installed ({pip_install('export')})")
     else:
         print(
             f"equal to hive on {done.compared:,} random observations: the largest difference is {done.difference:.1e}"

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_config_file, add_json, add_overrides
 from hive.cli.tables import print_table
-from hive.config import ATARI, SCHEMES, TUNED, load_config, reasoned, render, template, tuned
+from hive.config import (
+    ALGORITHMS,
+    ATARI,
+    DEFAULT_SCHEME,
+    SCHEMES,
+    TUNED,
+    ActorCriticConfig,
+    load_config,
+    reasoned,
+    render,
+    template,
+    tuned,
+)
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
 from hive.paths import user_path
@@ -24,8 +36,6 @@ __all__ = ["add_config", "add_init"]
 LARGE_BYTES = 1 << 16  # of one observation: the rounds of `hive init`, 2,048 steps in three slots, are then 400 MiB
 NUMBER_BYTES = 4  # of a weight for each value of a discrete space, and of an element of a one-hot vector
 
-DEFAULT_SCHEME = "ppo"  # the safest first choice for an environment without tuned settings
-
 
 def add_init(commands: Any) -> None:
     init = commands.add_parser(
@@ -37,7 +47,7 @@ def add_init(commands: Any) -> None:
                 "schemes:",
                 *(f"  {name:8} {scheme.text}" for name, scheme in SCHEMES.items()),
                 "",
-                "example: hive init CartPole-v1 -o cartpole.toml",
+                "example: hive init CartPole-v1",
             ]
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -54,7 +64,8 @@ def add_init(commands: Any) -> None:
         "--output",
         type=user_path,
         metavar="FILE",
-        help="file to write; an existing file is never overwritten (default: the environment's name, as cartpole.toml)",
+        help="file to write; an existing file is never overwritten (default: a free name of "
+        "environment and algorithm, as cartpole-ppo.toml, then cartpole-ppo-2.toml)",
     )
     init.add_argument("--list", action="store_true", help="list the environments with tuned settings and their sources")
     init.set_defaults(run=run_init)
@@ -64,10 +75,13 @@ def add_config(commands: Any) -> None:
     config = commands.add_parser(
         "config",
         description="Show every key of a config: its value, where the value comes from, and what the key means.",
-        epilog="example: hive config cartpole.toml -s collection.workers=4",
+        epilog="example: hive config cartpole-ppo.toml -s collection.workers=4",
     )
     add_config_file(config)
     add_overrides(config)
+    config.add_argument(
+        "--changed", action="store_true", help="only keys whose values are not their defaults: a short config"
+    )
     add_json(config, "one JSON object: key -> {value, origin}")
     config.set_defaults(run=run_config)
 
@@ -81,15 +95,27 @@ def run_init(options: argparse.Namespace) -> int:
     if options.env.endswith(".py"):
         raise UsageError(f"`{options.env}` is a Python file; expected an environment", hint=_hint_for_file(options.env))
     text = _starting_config(options.env, options.scheme)
-    output = options.output or Path(_file_name(options.env))
-    if output.exists():
-        raise UsageError(f"`{output}` already exists", hint="choose another name with -o")
-    try:
-        output.write_text(text)
-    except OSError as error:
-        raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
-    print(output)
+    print(_written(text, options.output))
     return 0
+
+
+def _written(text: str, given: Path | None) -> Path:
+    """Write a config to the given file, or to the first free one of those named as its runs; return the file.
+
+    Raises UsageError if the given file exists, or none can be written.
+    """
+    name = load_config("template", text=text).run.name
+    numbered = (Path(f"{name}{f'-{n}' if n > 1 else ''}.toml") for n in itertools.count(1))
+    for output in numbered if given is None else [given]:
+        try:
+            with output.open("x", encoding="utf-8") as file:
+                file.write(text)
+            return output
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
+    raise UsageError(f"`{given}` already exists", hint="choose another name with -o, or leave it out for a free one")
 
 
 def _hint_for_file(name: str) -> str:
@@ -121,11 +147,17 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
     masked = info_has_mask(env_id)
     settings = settings_by_spaces(spec, scheme, preset, wrappers=wrappers, info_has_mask=masked)
     text = template(env_id, scheme, settings, origin)
-    if scheme in SCHEMES and _may_be_large(spec):
+    if scheme in SCHEMES and (_may_be_refused(scheme) or _may_be_large(spec)):
         from hive.schemes.sizes import check_settings  # imports torch, which takes a second
 
         check_settings(load_config("template", text=text), spec)
     return text
+
+
+def _may_be_refused(scheme: str) -> bool:
+    """Return whether the algorithm of a scheme serves only some kinds of actions."""
+    algorithm = SCHEMES[scheme].defaults.get("algorithm.name", "a2c")
+    return not issubclass(ALGORITHMS[algorithm], ActorCriticConfig)
 
 
 def _may_be_large(spec: EnvironmentSpec) -> bool:
@@ -136,20 +168,11 @@ def _may_be_large(spec: EnvironmentSpec) -> bool:
     return max(spec.observation.bytes, *(NUMBER_BYTES * count for count in values)) >= LARGE_BYTES
 
 
-def _file_name(env_id: str) -> str:
-    """Return the default file for an environment: its name without folders, module and version, in lower case."""
-    name = re.sub(r"-v\d+$", "", re.split(r"[:/]", env_id)[-1])
-    return f"{name.lower()}.toml"
-
-
 def run_config(options: argparse.Namespace) -> int:
     config = load_config(options.config, options.set)
     if options.json:
-        print(
-            json.dumps(
-                {entry.name: {"value": entry.value, "origin": entry.origin} for entry in config.entries()}, indent=2
-            )
-        )
+        entries = [entry for entry in config.entries() if entry.changed or not options.changed]
+        print(json.dumps({entry.name: {"value": entry.value, "origin": entry.origin} for entry in entries}, indent=2))
     else:
-        print(render(config), end="")
+        print(render(config, changed=options.changed), end="")
     return 0

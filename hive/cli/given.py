@@ -9,27 +9,26 @@ in the run's directory (hive.session), so that the run can be resumed and evalua
 
 from __future__ import annotations
 
-import ast
 import copy
 import functools
-import inspect
 import itertools
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hive.config import SCHEMES, SESSION_FILE, Config, is_reference, render
+from hive.config import SCHEMES, Config, is_reference, render
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.other_names import homes_of, note_on
 from hive.config.schema import CUSTOM, SECTIONS
 from hive.config.values import closest, toml_key, toml_setting
-from hive.envs.registered import registration
 from hive.errors import ConfigError, UsageError
+from hive.paths import SESSION_FILE
+from hive.records import Summary
 from hive.session import SessionModule
 from hive.session.module import is_installed
 
@@ -149,24 +148,12 @@ def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool) -> str
                 flat.setdefault(f"{section}.{name}", value)
     own = [name for name in flat if _get(tables, name) is not None]
     sender: _Sender = _Inline() if inline else _Sender()
-    refused, replaced = _all_sent(flat, sender)
-    if refused is not None and not inline and _is_guarded():
-        sender = _Importer()
-        refused, replaced = _all_sent(flat, sender)
-    if refused is not None:
-        raise refused
+    replaced = {name: _sent(name, value, sender) for name, value in flat.items()}
     for name in own:
         _put(tables, name.split("."), replaced.pop(name))
     flat.clear()
     flat |= replaced
     return sender.source()
-
-
-def _all_sent(flat: Mapping[str, Any], sender: _Sender) -> tuple[UsageError | None, dict[str, Any]]:
-    try:
-        return None, {name: _sent(name, value, sender) for name, value in flat.items()}
-    except UsageError as error:
-        return error.with_traceback(None), {}
 
 
 def _sent(name: str, value: Any, sender: _Sender) -> Any:
@@ -205,7 +192,18 @@ def _sent_one(name: str, wish: str, value: Any, sender: _Sender) -> Any:
         )
     if isinstance(value, list | tuple) and name.endswith("env.id"):
         raise UsageError("`env` is a list", hint="give one class or function; collection.envs is their number")
-    return value if value is None or isinstance(value, bool | int | float) else sender.reference(value, wish)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return sender.reference(value, _made_by(value) if name.endswith("env.id") else wish)
+
+
+def _made_by(value: Any) -> str:
+    """Return the name for a lambda or a partial of an environment: that of the class that it calls, in lower case."""
+    if isinstance(value, functools.partial):
+        return str(getattr(value.func, "__name__", "env")).lower()
+    names = getattr(getattr(value, "__code__", None), "co_names", ())
+    found = [name for name in names if isinstance(getattr(value, "__globals__", {}).get(name), type)]
+    return found[0].lower() if found else "env"
 
 
 class _Sender:
@@ -221,11 +219,9 @@ class _Sender:
 
     def registered(self, id: str) -> str:
         """Return the reference of an environment that this program registered in Gymnasium; others stay as they are."""
-        arguments = registration(id)
-        if arguments is None:
+        if not self.module.register(id):
             return id
         self.used = True
-        self.module.register(id, arguments)
         return f"{SESSION_FILE}:{id}"
 
     def source(self) -> str | None:
@@ -235,17 +231,6 @@ class _Sender:
     def _in_session(self, value: Any, wish: str) -> str:
         self.used = True
         return f"{SESSION_FILE}:{self.module.add(value, wish)}"
-
-
-class _Importer(_Sender):
-    """Gives objects of the script a reference to its file, which other processes then import under its own name."""
-
-    def _in_session(self, value: Any, wish: str) -> str:
-        name = getattr(value, "__qualname__", "")
-        main = sys.modules["__main__"]
-        if name.isidentifier() and getattr(main, name, None) is value:
-            return f"{Path(str(main.__file__)).resolve()}:{name}"
-        return super()._in_session(value, wish)
 
 
 class _Inline(_Sender):
@@ -268,54 +253,12 @@ class _Inline(_Sender):
 
 
 def _importable(value: Any) -> str:
-    """Return the reference of an object of a module; "" for objects of the session, and of packages without a home."""
+    """Return the reference of an object of an installed module; "" for all others."""
     name, place = str(getattr(value, "__qualname__", "")), str(getattr(value, "__module__", ""))
     module = sys.modules.get(place)
     if module is None or place == "__main__" or not name.isidentifier() or getattr(module, name, None) is not value:
         return ""
-    if is_installed(module):
-        return f"{place}:{name}"
-    file = getattr(module, "__file__", None)
-    return "" if getattr(module, "__package__", "") or not file else f"{Path(file).resolve()}:{name}"
-
-
-def _is_guarded() -> bool:
-    """Whether the statement of the script that is running stands under `if __name__ == "__main__":`.
-
-    Then other processes may import the script. They see what its top level binds, so nothing under the guard may bind
-    one of these names anew.
-    """
-    frame = inspect.currentframe()
-    while frame is not None and (frame.f_code.co_name != "<module>" or frame.f_globals.get("__name__") != "__main__"):
-        frame = frame.f_back
-    file = frame.f_globals.get("__file__") if frame is not None else None
-    if frame is None or not file or not Path(str(file)).is_file():
-        return False
-    tree = ast.parse(Path(str(file)).read_text())
-    guards = [node for node in tree.body if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)]
-    guard = next((one for one in guards if one.lineno <= frame.f_lineno <= (one.end_lineno or 0)), None)
-    if guard is None:
-        return False
-    outside = {name for node in tree.body if node not in guards for name in _stored(node)}
-    changed = set(_stored(guard, deep=True)) | {
-        name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
-    }
-    return not outside & changed
-
-
-def _stored(node: ast.AST, deep: bool = False) -> Iterator[str]:
-    """Yield the names that a statement binds; with `deep` also those of which it sets an attribute or an element."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store | ast.Del):
-            yield one.id
-        elif isinstance(one, ast.FunctionDef | ast.ClassDef):
-            yield one.name
-        elif deep and isinstance(one, ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store | ast.Del):
-            inner: ast.expr = one
-            while isinstance(inner, ast.Attribute | ast.Subscript):
-                inner = inner.value
-            if isinstance(inner, ast.Name):
-                yield inner.id
+    return f"{place}:{name}" if is_installed(module) else ""
 
 
 def _copied(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -346,6 +289,8 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, Summary):
+        return str(getattr(value, "directory", value.name))  # a Result, for init_from
     convert: Callable[[], Any] | None = getattr(value, "tolist", None)
     return convert() if convert is not None and getattr(value, "ndim", None) == 0 else value
 

@@ -30,7 +30,7 @@ def add_stack(commands: Any) -> None:
     stack = commands.add_parser(
         "stack",
         description="Show the stacks of actors: the code that each is executing now, even if it is stuck.",
-        epilog="example: hive stack cartpole-1 learner-0",
+        epilog="example: hive stack cartpole-ppo-1 learner-0",
     )
     add_run(stack, ONLY_LIVE_RUN)
     stack.add_argument("actor", nargs="?", metavar="ACTOR", help="only this actor (default: all)")
@@ -42,7 +42,7 @@ def add_history(commands: Any) -> None:
     history = commands.add_parser(
         "history",
         description="Show the last state transitions of actors (live runs only) and the events of the run's event log.",
-        epilog="example: hive history cartpole-1 collector-0",
+        epilog="example: hive history cartpole-ppo-1 collector-0",
     )
     add_run(history)
     history.add_argument("actor", nargs="?", metavar="ACTOR", help="only this actor (default: all)")

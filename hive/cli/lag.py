@@ -1,9 +1,10 @@
 """Describes the lag of a config for `hive check`: how old the policy that acts and the weights of gradients are.
 
-    lag: rollouts are made by a policy that is 1 round old (16,384 steps, 1.6 % of run.steps)
+    lag 1: rollouts are made by a policy that is 1 round old (16,384 steps, 1.6 % of run.steps)
          this can cost PPO sample efficiency, most with long rounds (guide, "What lag costs")
          collection.communication = "synchronous" removes it, and collectors then wait for the learner
 
+The number is the lag that the monitor and `hive ps` show: in behaviour versions for rollouts, in updates for gradients.
 Ages are in rounds or updates and in environment steps. In asynchronous modes they are the largest that are used.
 """
 
@@ -36,11 +37,12 @@ COSTS = {
 class Lag:
     """The age of a policy or of weights.
 
-    of: "rollouts" or "gradients". age: in units of `unit`, "round" or "update". steps: environment steps in this time.
-    varies: whether the age is the largest of several. removed_by: settings that remove it.
+    of: "rollouts" or "gradients". lag: in versions. age: in units of `unit`, "round" or "update". steps: environment
+    steps in this time. varies: whether the age is the largest of several. removed_by: settings that remove it.
     """
 
     of: str
+    lag: int
     age: int
     unit: str
     steps: int
@@ -73,7 +75,7 @@ def _rollout_lag(blueprint: Blueprint) -> Lag:
         "collection.broadcast_interval = 1": interval > 1,
     }
     varies = interval > 1 or collection.communication == "asynchronous"
-    return _lag("rollouts", age, "round", age * blueprint.round_steps, varies, settings, config)
+    return _lag("rollouts", collection.max_lag, age, "round", age * blueprint.round_steps, varies, settings, config)
 
 
 def _gradient_lag(blueprint: Blueprint) -> Lag:
@@ -89,23 +91,27 @@ def _gradient_lag(blueprint: Blueprint) -> Lag:
     shares = gradients.bootstrap_rounds * (1 if asynchronous else blueprint.gradient_workers)  # those of an update
     steps = gradients.max_lag * share * shares // blueprint.algorithm().gradients_per_round
     settings = {'gradients.communication = "synchronous"': True}
-    return _lag("gradients", gradients.max_lag, "update", steps, asynchronous, settings, config)
+    return _lag("gradients", gradients.max_lag, gradients.max_lag, "update", steps, asynchronous, settings, config)
 
 
-def _lag(of: str, age: int, unit: str, steps: int, varies: bool, settings: dict[str, bool], config: Config) -> Lag:
+def _lag(
+    of: str, lag: int, age: int, unit: str, steps: int, varies: bool, settings: dict[str, bool], config: Config
+) -> Lag:
     removed_by = tuple(setting for setting, needed in settings.items() if needed)
-    return Lag(of, age, unit, steps, steps / config.run.steps, varies, removed_by)
+    return Lag(of, lag, age, unit, steps, steps / config.run.steps, varies, removed_by)
 
 
 def lag_lines(lags: list[Lag], config: Config) -> list[str]:
     """Return the lines that `hive check` prints."""
     if not lags:
-        return ["lag: none; rollouts and gradients use the newest weights"]
+        return ["lag 0: rollouts and gradients use the newest weights"]
     lines = []
     for lag in lags:
         what = {"rollouts": "made by a policy that is", "gradients": "computed with weights that are"}[lag.of]
         age = f"{'up to ' * lag.varies}{lag.age} {lag.unit}{'s' * (lag.age > 1)} old"
-        lines.append(f"lag: {lag.of} are {what} {age} ({lag.steps:,} steps, {100 * lag.share:.2g} % of run.steps)")
+        lines.append(
+            f"lag {lag.lag}: {lag.of} are {what} {age} ({lag.steps:,} steps, {100 * lag.share:.2g} % of run.steps)"
+        )
         if lag.of == "rollouts" and config.algorithm.name in COSTS:
             lines.append(f"     {COSTS[config.algorithm.name]}")
         waits = {"rollouts": "collectors then wait for the learner", "gradients": "they then wait for each update"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 from hive.cli.arguments import add_json, add_run
@@ -54,7 +55,9 @@ PS_HEAD = (
 def add_ls(commands: Any) -> None:
     ls = commands.add_parser(
         "ls",
-        description="List the runs in $HIVE_HOME (default ./runs), oldest first.",
+        description="List the runs in $HIVE_HOME (default ./runs), oldest first. RETURN is the mean of the last 100 "
+        "training episodes, BEST the highest such mean of a run without evaluations, EVALUATION the mean return of the "
+        "best evaluation, WALL the seconds of all parts of a run, and STARTED when the last one began.",
         epilog="example: hive ls --json",
     )
     add_json(ls, "one JSON array")
@@ -65,7 +68,7 @@ def add_ps(commands: Any) -> None:
     ps = commands.add_parser(
         "ps",
         description="List the processes of a run: what each is doing, and how it spends its time.",
-        epilog="example: hive ps cartpole-1",
+        epilog="example: hive ps cartpole-ppo-1",
     )
     add_run(ps, "all live runs in $HIVE_HOME, else the newest run there")
     add_json(ps, "one JSON array")
@@ -76,7 +79,7 @@ def add_logs(commands: Any) -> None:
     logs = commands.add_parser(
         "logs",
         description="Show the logs of a run's actors, merged by time.",
-        epilog="example: hive logs cartpole-1 learner-0 -n 20",
+        epilog="example: hive logs cartpole-ppo-1 learner-0 -n 20",
     )
     add_run(logs)
     logs.add_argument("actors", nargs="*", metavar="ACTOR", help="only these actors (default: all)")
@@ -110,23 +113,43 @@ def run_ls(options: argparse.Namespace) -> int:
     return 0
 
 
+# Column of `ls` -> its cell of a row; those in OPTIONAL are left out where no run has a value.
+LS_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "NAME": lambda row: row["name"],
+    "ENV": lambda row: row["env"] or "–",
+    "ALGORITHM": lambda row: _learner(row),
+    "STATE": lambda row: row["state"],
+    "STEPS": lambda row: f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
+    "RETURN": lambda row: return_text(row["mean_return_100"]),
+    "BEST": lambda row: _best(row, evaluated=False),
+    "EVALUATION": lambda row: _best(row, evaluated=True),
+    "WALL": lambda row: _seconds(row["wall_s"]),
+    "STARTED": lambda row: _date(row["started"]),
+    "IN": lambda row: str(Path(row["path"]).parent),
+}
+OPTIONAL = ("BEST", "EVALUATION")
+
+
 def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> None:
     """Print a table of runs; with `where`, include the folder of each."""
-    print_table(
-        ("NAME", "STATE", "STEPS", "RETURN", "BEST", "WALL", *(["IN"] if where else [])),
-        [
-            (
-                row["name"],
-                row["state"],
-                f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
-                return_text(row["mean_return_100"]),
-                return_text(row["best"] and row["best"]["mean_return"]),
-                _seconds(row["wall_s"]),
-                *([str(Path(row["path"]).parent)] if where else []),
-            )
-            for row in rows
-        ],
-    )
+    columns = {name: [cell(row) for row in rows] for name, cell in LS_COLUMNS.items() if where or name != "IN"}
+    shown = {name: cells for name, cells in columns.items() if name not in OPTIONAL or {*cells} != {"–"}}
+    print_table(list(shown), list(zip(*shown.values(), strict=True)))
+
+
+def _learner(row: Mapping[str, Any]) -> str:
+    """Return the algorithm of a run, or the custom topology that decides what is trained."""
+    topology: str | None = row["topology"]
+    return PurePath(topology.partition(":")[0]).name if topology else row["algorithm"] or "–"
+
+
+def _best(row: Mapping[str, Any], *, evaluated: bool) -> str:
+    best = row["best"]
+    return return_text(best["mean_return"] if best and (best["by"] == "evaluation") is evaluated else None)
+
+
+def _date(seconds: float | None) -> str:
+    return "–" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def _run_row(run: RunDirectory) -> dict[str, Any]:
@@ -134,6 +157,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
         "name": run.name,
         "state": run_state(run),
         "path": str(run.path.resolve()),
+        **_trained(run),
         "env_steps": None,
         "mean_return_100": None,
         "best": best_facts(run),
@@ -166,6 +190,34 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
     except (HiveError, LookupError):
         pass  # the run never began, or is ending at this moment: the row keeps the values found so far
     return row
+
+
+# Key of a row of `ls` -> table and key of the config.
+TRAINED = {
+    "env": ("env", "id"),
+    "algorithm": ("algorithm", "name"),
+    "scheme": ("run", "scheme"),
+    "topology": ("run", "topology"),
+}
+
+
+def _trained(run: RunDirectory) -> dict[str, str | None]:
+    """Return what a run trains, from its resolved config; None for what is not set or cannot be read.
+
+    Only TOML is parsed: loading a config takes ten times as long, and an old one may have keys that no longer exist.
+    """
+    from hive.config import syntax
+
+    try:
+        tables = tomllib.loads(syntax.read(run.resolved_file, run.resolved_file.name).decode())
+    except (HiveError, ValueError, RecursionError):
+        tables = {}
+    found: dict[str, str | None] = {}
+    for name, (table, key) in TRAINED.items():
+        values = tables.get(table)
+        value = values.get(key) if isinstance(values, dict) else None
+        found[name] = value if isinstance(value, str) and value else None
+    return found
 
 
 def _status(run: RunDirectory) -> dict[str, Any]:

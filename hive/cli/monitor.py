@@ -26,7 +26,7 @@ def add_monitor(commands: Any) -> None:
     monitor = commands.add_parser(
         "monitor",
         description="Show a live view of a run: pipeline, actors, learning and logs. Leaving it never stops the run.",
-        epilog="example: hive monitor cartpole-1",
+        epilog="example: hive monitor cartpole-ppo-1",
     )
     add_run(monitor)
     monitor.add_argument("--once", action="store_true", help="print the first screen and exit")

@@ -16,15 +16,43 @@ from hive.cli.control import print_to_stderr
 from hive.cli.interrupts import deferred_interrupts
 from hive.cli.starting import discard
 from hive.cli.tune import decide, write_choice
-from hive.config import AUTO, SESSION_FILE, Config, absolute, load_config, resolved, syntax
+from hive.config import (
+    AUTO,
+    Config,
+    EpsilonGreedyConfig,
+    ReplayConfig,
+    absolute,
+    load_config,
+    resolved,
+    syntax,
+)
+from hive.config.run_names import trained_name
 from hive.config.values import toml_text
 from hive.errors import HiveError, RecordError
 from hive.native import check_native
-from hive.paths import user_path
-from hive.records import RunDirectory, home_folder, write_bytes
+from hive.paths import SESSION_FILE, user_path
+from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
-__all__ = ["new_run"]
+__all__ = ["new_run", "random_beginning"]
+
+
+def random_beginning(config: Config) -> str:
+    """Return a warning if the policy of run.init_from does not act at first, and no key says so; "" otherwise."""
+    if config.run.init_from is None:
+        return ""
+    instead: dict[str, float] = {}  # key -> the value that leaves random actions out
+    if isinstance(config.algorithm, ReplayConfig):
+        instead["algorithm.learning_starts"] = 0
+    if isinstance(config.algorithm, EpsilonGreedyConfig):
+        instead["algorithm.exploration_start"] = config.algorithm.exploration_end
+    defaults = ("default", f"scheme {config.run.scheme}")
+    random = [key for key, value in instead.items() if config.value(key) > value and config.origin(key) in defaults]
+    if not random:
+        return ""
+    what = " and ".join(f"{key} = {config.value(key):,}" for key in random)
+    ways = " ".join(f"-s {key}={instead[key]}" for key in random)
+    return f"the run begins with random actions, not with those of run.init_from: {what}; {ways} leaves them out"
 
 
 REFERENCE_KEYS = (
@@ -39,17 +67,11 @@ def _absolute_references(config: Config) -> list[str]:
     sets = []
     for name in (*REFERENCE_KEYS, *LIST_KEYS):
         value = config.value(name) if not name.startswith("evaluation.env") else _inner(config, name)
-        changed = [_absolute(one) for one in value] if name in LIST_KEYS and value else _absolute(value)
-        if changed != (list(value) if isinstance(value, tuple) else value):
+        now = [*value] if isinstance(value, tuple) else value
+        changed = [_absolute(one) for one in now] if isinstance(now, list) else _absolute(now)
+        if changed != now:
             sets.append(f"{name}={toml_text(changed)}")
     return sets
-
-
-def _stem_of(topology: str) -> str:
-    """Return the name of a topology's file; for one of a program, that of the program."""
-    place = topology.rpartition(":")[0] or topology
-    program = getattr(sys.modules["__main__"], "__file__", None)
-    return Path(program if place == SESSION_FILE and program else place).stem
 
 
 def _inner(config: Config, name: str) -> Any:
@@ -72,12 +94,11 @@ def new_run(
 ) -> RunDirectory:
     """Create the directory of a new run, with its config as given and as resolved.
 
-    given: the config file; None to load `content` instead. Then the default name of the run is that of its topology's
-        file.
+    given: the config file; None to load `content` instead.
     overrides: `KEY=VALUE`, as for `--set`.
 
-    Raises ConfigError for an invalid config, RecordError if the directory cannot be written, and PlatformError if
-    processes cannot run on this machine.
+    Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory
+    cannot be written, and PlatformError if processes cannot run on this machine.
     """
     text = None if given is not None else content
 
@@ -85,14 +106,10 @@ def new_run(
         return load_config(given or "run.toml", [*overrides, *more], text=text)
 
     config = load([])
-    more = _absolute_references(config)  # overrides that make paths independent of the current folder
-    if config.run.topology is not None and given is None and config.origin("run.name") == "default":
-        more.append(f"run.name={json.dumps(_stem_of(config.run.topology))}")
-    if config.run.init_from is not None and user_path(config.run.init_from).exists():
-        more.append(f"run.init_from={json.dumps(str(user_path(config.run.init_from).resolve()))}")
-    if config.run.replay_folder is not None:
-        more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
+    more = _independent_of_folder(config)
     config = load(more) if more else config
+    if warning := random_beginning(config):
+        report(f"warning: {warning}")
     check_native()
     check_socket_paths()
     choice = decide(config, report) if config.automatic else None
@@ -121,3 +138,18 @@ def new_run(
             error.hint = "free space there, or set HIVE_HOME to a folder on another disk"
         raise
     return directory
+
+
+def _independent_of_folder(config: Config) -> list[str]:
+    """Return the overrides with which a config does not depend on the current folder."""
+    more = _absolute_references(config)
+    if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
+        program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE
+        more.append(f"run.name={json.dumps(trained_name(config.env.id, '', program))}")
+    if config.run.init_from is not None:  # looked up while the new run does not exist, which is no answer
+        path = user_path(config.run.init_from)
+        found = path if path.exists() else resolve_run(home_folder(), config.run.init_from).path
+        more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
+    if config.run.replay_folder is not None:
+        more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
+    return more

@@ -1,8 +1,8 @@
 """`hive play`: shows the policy of a run: in a window where there is a display, otherwise as a video.
 
-    $ hive play cartpole-1                          # a window, in real time, until it is closed
+    $ hive play cartpole-ppo-1                      # a window, in real time, until it is closed
     episode 1: return 500.0, 500 steps
-    $ hive play cartpole-1 -o pole.gif              # a video, also without a display
+    $ hive play cartpole-ppo-1 -o pole.gif          # a video, also without a display
     pole.gif: 10.0 s, 1 episode, return 500.0
 
 Videos without `-o` go to `videos/` of the run. With the same seed, `hive eval` plays the same episodes and more.
@@ -39,7 +39,7 @@ def add_play(commands: Any) -> None:
         "play",
         description="Show the policy of a run: in a window where there is a display (Escape or q closes it), otherwise "
         "as a video in the run's videos/.",
-        epilog="example: hive play cartpole-1 --which best -o pole.mp4",
+        epilog="example: hive play cartpole-ppo-1 --which best -o pole.mp4",
     )
     add_run(play)
     add_which(play)

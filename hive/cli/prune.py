@@ -13,7 +13,7 @@ from hive.cli.tables import print_table
 from hive.errors import RecordError, UsageError
 from hive.records import RunDirectory, find_runs, home_folder, run_state
 from hive.records.documents import json_text
-from hive.records.pruning import Item, delete, freed_bytes, prunable
+from hive.records.pruning import Item, delete, failed_starts, freed_bytes, prunable
 
 __all__ = ["add_prune"]
 
@@ -52,8 +52,10 @@ def add_prune(commands: Any) -> None:
 
 
 def run_prune(options: argparse.Namespace) -> int:
-    runs = _named(options.runs) if options.runs else find_runs(home_folder())
-    items = list(prunable(runs, options.keep, options.older_than * DAY_S, options.keep_videos, ahead=options.ahead))
+    runs, older_s = _named(options.runs) if options.runs else find_runs(home_folder()), options.older_than * DAY_S
+    items = list(prunable(runs, options.keep, older_s, options.keep_videos, ahead=options.ahead))
+    if not options.runs:
+        items += failed_starts(home_folder(), older_s)
     sizes = freed_bytes(items)
     if options.json:
         rows = zip(items, sizes, strict=True)

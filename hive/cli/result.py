@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +18,18 @@ from hive.cli.control import print_to_stderr
 from hive.cli.given import GivenConfig
 from hive.cli.resume import prepare
 from hive.cli.select_run import named_run
-from hive.cli.starting import run_quietly
+from hive.cli.starting import began, failed_start, raise_failure, run_quietly
 from hive.cli.up import launch
-from hive.errors import ActorFailed, UsageError
+from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, read_jsonl
 from hive.records.return_text import return_text
 
 if TYPE_CHECKING:
-    from hive.algorithms import Policy
+    from hive.algorithms.policy import Policy
     from hive.runtime import Topology
 
-__all__ = ["Result", "finish", "no_report", "refuse_while_imported"]
+__all__ = ["Result", "brief_errors", "finish", "no_report", "refuse_while_imported"]
 
 IMPORTERS = (
     ("hive.envs.loading", "import_module"),
@@ -100,7 +101,7 @@ class Result(Summary):
 
         Raises RecordError if the run saved no such policy.
         """
-        from hive.algorithms import load
+        from hive.algorithms.policy import load
 
         return load(str(self.directory), which, own_code=True)  # the run imported that code already
 
@@ -112,13 +113,29 @@ class Result(Summary):
         invalid keys, and ActorFailed if the run fails.
         """
         refuse_while_imported()
-        if objects := [name for name, value in keys.items() if callable(value)]:
-            raise UsageError(
-                f"`{objects[0]}` is a class or function; a resumed run keeps its own", hint="start a new run"
-            )
-        given = GivenConfig.of(self.directory, keys, inline=False)
-        report = no_report if quiet else print_to_stderr
-        return finish(prepare(str(self.directory), exact=exact, sets=given.overrides, report=report), False, quiet)
+        with brief_errors(inline=False):
+            if objects := [name for name, value in keys.items() if callable(value)]:
+                what = f"`{objects[0]}` is a class or function; a resumed run keeps its own"
+                raise UsageError(what, hint="start a new run")
+            given = GivenConfig.of(self.directory, keys, inline=False)
+            report = no_report if quiet else print_to_stderr
+            directory = prepare(str(self.directory), exact=exact, sets=given.overrides, report=report)
+            return finish(directory, False, quiet)
+
+
+class brief_errors:
+    """Leaves the frames of hive out of the tracebacks of its own errors, whose text says all; not of runs `inline`."""
+
+    def __init__(self, inline: bool) -> None:
+        self.inline = inline
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, HiveError) and not self.inline:
+            error.__traceback__ = None
+            error.__suppress_context__ = True
 
 
 def no_report(text: str) -> None:
@@ -151,12 +168,22 @@ def finish(
     if inline:
         from hive.runtime.run.execute import run_inline
 
-        run_inline(directory, topology)
+        try:
+            run_inline(directory, topology)
+        except HiveError as error:
+            failed_start(directory, error)
+            raise
+        if not began(directory):
+            raise_failure(directory, ActorFailed.exit_code, os.getpid())
     elif quiet:
         run_quietly(directory)
     else:
         launch(directory, argparse.Namespace(inline=False, detach=False, json=False, owns_stdout=False))
+    if not directory.summary_file.exists():  # it was ended before it began
+        raise KeyboardInterrupt
     summary = Summary.read(directory.summary_file)
+    if quiet and summary.state == "stopped":
+        print_to_stderr(f"{directory.name}: {summary.ending} at {summary.env_steps:,} steps")
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")
         raise ActorFailed(text, hint=hint)

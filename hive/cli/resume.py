@@ -2,7 +2,8 @@
 
 A run continues in its own directory, under its own name and in the same curves. Metrics of updates that will be
 repeated are cut. Checkpoints later than the selected one are set aside, never deleted (hive.records.set_aside); with
-`--exact` so are all lines and a best policy after it. A finished run needs a new goal.
+`--exact` so are all lines and a best policy after it. A finished run needs a new goal. A run of the built-in trainer
+that has nothing to go back to, because it ended before its first checkpoint, begins again from its seed.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ HARMLESS_KEYS = (
 GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # a finished run needs a new value of one of these
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
 STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
+# Keys whose default has changed since some runs began. A config file that does not mention them keeps the run's values.
+KEPT_KEYS = ("env.rules", "run.scheme", "checkpoint.every")
 # Keys of what the spaces mean to weights, which checkpoints keep. With env.rules = 1 they have no effect.
 MEANING_KEYS = ("env.images", "env.scale_observations", "env.scale_actions")
 
@@ -69,7 +72,7 @@ def prepare(
 ) -> RunDirectory:
     """Prepare to resume the run that `text` selects, and return its directory.
 
-    exact: resume from the last scheduled checkpoint.
+    exact: resume from the last scheduled checkpoint, or the beginning before the first one.
     sets: changes to the run's config, as for `--set`.
     given: a config file that replaces the run's config.
     report: is called with each line of what changes.
@@ -91,26 +94,26 @@ def prepare(
     chosen = _chosen(directory, exact)
     before = load_config(directory.resolved_file)
     name = f"run.name={json.dumps(before.run.name)}"
-    after = load_config(given or directory.resolved_file, [name, *sets]) if given or sets else before
-    if after.env.rules != before.env.rules and after.origin("env.rules") == "default":
-        sets = [*sets, f"env.rules={before.env.rules}"]  # the file says nothing of them
-        after = load_config(given or directory.resolved_file, [name, *sets])
-    if after.automatic:
-        after = _as_measured(directory, before, after, given, [name, *sets])
+    kept = {key: before.value(key) for key in KEPT_KEYS}
+    after = load_config(given or directory.resolved_file, [name, *sets], defaults=kept) if given or sets else before
+    if after.automatic:  # measured once, when the run started
+        own = [f"{key}={toml_text(before.value(key))}" for key in after.automatic]
+        words = [*recorded_sets(directory), name, *sets, *own]
+        after = load_config(given or directory.resolved_file, words, defaults=kept)
     changes, breaking = _change(directory, before, after, exact)
-    if chosen.has_replay:
+    if chosen is not None and chosen.has_replay:
         _check_replay(directory, chosen, before, after)
     if state == "finished":
-        _check_goal(directory, chosen, after, changes)
+        _check_goal(directory, (chosen.state if chosen else {}).get("env_steps", 0), after, changes)
     why, changed = _why_inexact(directory, chosen, breaking)
-    where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
     # Everything has been read by now: from here on the directory changes. The config is written last: if this process
     # is killed before, the next `resume` still finds that the keys change, and marks the run as not exact.
     back = _go_back_to(directory, chosen, exact)
-    write_resume_point(directory, chosen.update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
+    update = chosen.update if chosen else 0
+    write_resume_point(directory, update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
     if changes:
         write_bytes(directory.resolved_file, resolved(after))
-    report(f"resuming {directory.name} from {where}, update {chosen.update:,}")
+    report(f"resuming {directory.name} from {_where(chosen, exact)}")
     for key, change in changes.items():
         report(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""))
     if back:
@@ -118,24 +121,23 @@ def prepare(
     return directory
 
 
-def _as_measured(
-    directory: RunDirectory, before: Config, after: Config, given: Path | None, sets: Sequence[str]
-) -> Config:
-    """Return the config with what the run has in place of "auto": it is measured once, when a run starts.
+def _where(chosen: Checkpoint | None, exact: bool) -> str:
+    if chosen is None:
+        return f"its beginning: it has no {'scheduled ' * exact}checkpoint yet"
+    where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
+    return f"{where}, update {chosen.update:,}"
 
-    given, sets: what `after` was loaded from.
+
+def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint | None:
+    """Return the newest intact checkpoint, with `exact` of the scheduled ones; None for the beginning of the run.
+
+    Raises UsageError if there is none, and the run cannot begin again.
     """
-    own = [f"{name}={toml_text(before.value(name))}" for name in after.automatic]
-    return load_config(given or directory.resolved_file, [*recorded_sets(directory), *sets, *own])
-
-
-def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint:
-    """Return the newest intact checkpoint, with `exact` of the scheduled ones. Raises UsageError if there is none."""
     refused: list[str] = []
     chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, replay=True, refused=refused.append)
     for cause in refused:
         _warn(cause)
-    if chosen is not None:
+    if chosen is not None or (not refused and _can_begin_again(directory, exact)):
         return chosen
     hint = "[checkpoint] every determines how often one is written"
     if refused:
@@ -147,10 +149,18 @@ def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint:
     raise UsageError(f"{directory.name} has no {what}checkpoint to resume from", hint=hint)
 
 
-def _go_back_to(directory: RunDirectory, chosen: Checkpoint, exact: bool) -> str:
+def _can_begin_again(directory: RunDirectory, exact: bool) -> bool:
+    """Whether the beginning is as good as a checkpoint; the actors of a custom topology may have a state elsewhere."""
+    if not directory.resolved_file.exists():
+        return False
+    config = load_config(directory.resolved_file)
+    return config.run.topology is None and (config.exact or not exact)
+
+
+def _go_back_to(directory: RunDirectory, chosen: Checkpoint | None, exact: bool) -> str:
     """Cut the lines after a checkpoint, set newer checkpoints aside, and return how far that is and where they lie."""
-    origin, last = Origin.of(chosen), _newest(directory)
-    folder = set_aside(directory, origin, best=exact)
+    origin, last = Origin.of(chosen) if chosen else Origin(0, 0, 0), _newest(directory)
+    folder = set_aside(directory, origin, best=exact or chosen is None)
     if folder is None:
         return ""
     back = [f"{last.updates - origin.updates:,} updates"] if last.updates > origin.updates else []
@@ -170,9 +180,9 @@ def _newest(directory: RunDirectory) -> Origin:
     return Origin(0, max(each.updates for each in reached), max(each.env_steps or 0 for each in reached))
 
 
-def _check_goal(directory: RunDirectory, chosen: Checkpoint, after: Config, changes: Mapping[str, str]) -> None:
-    """Raise UsageError if a finished run would finish again at once."""
-    name, steps = directory.name, int(chosen.state.get("env_steps", 0))
+def _check_goal(directory: RunDirectory, steps: int, after: Config, changes: Mapping[str, str]) -> None:
+    """Raise UsageError if a finished run would finish again at once. steps: those that it has when it continues."""
+    name = directory.name
     again = f"hive resume {name} --set run.steps={2 * steps or 1_000_000}"
     if not any(_is_of(key, GOAL_KEYS) for key in changes):
         why = Summary.read(directory.summary_file).stop_reason
@@ -238,7 +248,7 @@ def _is_of(key: str, names: Sequence[str]) -> bool:
     return key in names or key.partition(".")[0] in names
 
 
-def _why_inexact(directory: RunDirectory, chosen: Checkpoint, breaking: Sequence[str]) -> tuple[str, list[str]]:
+def _why_inexact(directory: RunDirectory, chosen: Checkpoint | None, breaking: Sequence[str]) -> tuple[str, list[str]]:
     """Return why the run from this checkpoint on is not what an undisturbed run would do, and all keys changed so far.
 
     The text is "" if it is; `breaking` are the keys that change now.
@@ -249,6 +259,8 @@ def _why_inexact(directory: RunDirectory, chosen: Checkpoint, breaking: Sequence
         _warn(f"{error}; the run is marked as not exact")
         return str(error), [*breaking]
     changed = list(dict.fromkeys([*(before.changed if before else ()), *breaking]))
+    if chosen is None:  # what was disturbed is undone, and only the config differs from that of the first start
+        return (f"`hive resume` changed {listed(changed)}" if changed else ""), changed
     kinds = {event.get("kind") for event in read_jsonl(directory.events_file)}
     causes = [why for kind, why in DISTURBING_EVENTS.items() if kind in kinds]
     if changed:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from hive.cli.control import print_to_stderr
 from hive.cli.given import Given, GivenConfig
 from hive.cli.new_run import new_run
-from hive.cli.result import Result, finish, no_report, refuse_while_imported
+from hive.cli.result import Result, brief_errors, finish, no_report, refuse_while_imported
 from hive.cli.starting import RETRY_S
 from hive.errors import HiveError
 from hive.records import RunDirectory
@@ -61,7 +61,8 @@ def train(
     if the run fails.
     """
     refuse_while_imported()
-    return finish(_prepared(config, keys, sets, name, inline=inline, quiet=quiet), inline, quiet)
+    with brief_errors(inline):
+        return finish(_prepared(config, keys, sets, name, inline=inline, quiet=quiet), inline, quiet)
 
 
 def run(
@@ -76,8 +77,9 @@ def run(
 ) -> Result:
     """Run the topology that the function `topology` returns for the config; the other parameters are as in `train`."""
     refuse_while_imported()
-    directory = _prepared(config, keys, sets, name, topology, inline=inline, quiet=quiet)
-    return finish(directory, inline, quiet, topology)
+    with brief_errors(inline):
+        directory = _prepared(config, keys, sets, name, topology, inline=inline, quiet=quiet)
+        return finish(directory, inline, quiet, topology)
 
 
 async def train_async(

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import MutableMapping
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 from hive.cli.early_start import hand_over
 from hive.cli.interrupts import number_of
@@ -31,15 +32,13 @@ from hive.printable import printable
 from hive.records import (
     RunDirectory,
     Summary,
-    list_checkpoints,
     read_document,
-    read_jsonl,
     read_run_facts,
 )
 from hive.records.crash import StartFailure
 from hive.records.documents import failure
+from hive.records.failed_starts import put_away, ran
 from hive.records.jsonl import last_lines
-from hive.records.summary import NOT_STARTED
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.process.command import start_supervisor
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
@@ -55,6 +54,7 @@ __all__ = [
     "connect",
     "discard",
     "discard_unbegun",
+    "failed_start",
     "raise_failure",
     "run_quietly",
     "start",
@@ -104,8 +104,10 @@ def run_quietly(directory: RunDirectory) -> None:
 
 
 def began(directory: RunDirectory) -> bool:
-    """Whether an ended run had started successfully."""
-    return directory.summary_file.exists() and not directory.failure_file.exists()
+    """Whether an ended run had started successfully; not so if it failed before it had collected anything."""
+    if not directory.summary_file.exists() or directory.failure_file.exists():
+        return False
+    return Summary.read(directory.summary_file).state != "failed" or ran(directory)
 
 
 def ask_to_end(
@@ -149,10 +151,7 @@ def discard_unbegun(directory: RunDirectory) -> bool:
 
     A run that ended in order keeps it, if it has anything: events of actors, checkpoints or a crash report.
     """
-    begun = directory.summary_file.exists() and Summary.read(directory.summary_file).env_steps > 0
-    if directory.events_file.exists():
-        begun |= any(event["kind"] == "running" for event in read_jsonl(directory.events_file))
-    if not begun:
+    if not ran(directory):
         discard(directory)
     return not directory.path.exists()
 
@@ -166,38 +165,60 @@ def clear_failure(directory: RunDirectory) -> None:
         raise failure("remove", path, error) from error
 
 
-def raise_failure(directory: RunDirectory, code: int, pid: int) -> None:
-    """Raise the error of a supervisor that ended without a summary, usually at its start.
+def raise_failure(directory: RunDirectory, code: int, pid: int) -> NoReturn:
+    """Raise the error of a run that ended without a successful start (see `began`), and free its name.
 
-    If it was a mistake in the config, the run's directory is removed.
+    A run that was lost keeps its directory, as does one that was resumed.
     """
-    path = directory.failure_file
-    if not path.exists():
-        output = directory.logs / SUPERVISOR_OUTPUT
-        if _had_begun(directory, pid):
-            raise ActorFailed(
-                f"the supervisor ended with code {code} without a summary; the run {directory.name} is lost",
-                hint=f"its files are in {directory.path}",
-            )
-        summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
-        if summary is not None and summary.stop_reason == NOT_STARTED and summary.error:
-            raise ActorFailed(summary.error)  # a full disk has room for the summary only
-        cause = _last_line(output) or _no_room(directory)
+    if directory.failure_file.exists():
+        raise _stored_failure(directory)
+    summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
+    if summary is not None and summary.state == "failed" and summary.error:
+        text, _, hint = summary.error.partition("\n\nhint: ")  # an actor failed, or a full disk has room for this only
+        raise failed_start(directory, ActorFailed(text, hint=hint))
+    if _had_begun(directory, pid):
         raise ActorFailed(
-            f"the supervisor ended with code {code} before the run began{f': {cause}' if cause else ''}",
-            hint=f"its output is in {output}",
+            f"the supervisor ended with code {code} without a summary; the run {directory.name} is lost",
+            hint=f"its files are in {directory.path}",
         )
-    stored = read_document(path, StartFailure)
-    frames = user_frames(stored.traceback)
-    error = HiveError(f"{stored.error}\n{frames}".rstrip(), hint=stored.hint)
+    output = directory.logs / SUPERVISOR_OUTPUT
+    cause = _last_line(output) or _no_room(directory)
+    error = ActorFailed(
+        f"the supervisor ended with code {code} before the run began{f': {cause}' if cause else ''}",
+        hint=f"its output is in {output}",
+    )
+    raise failed_start(directory, error)
+
+
+def _stored_failure(directory: RunDirectory) -> HiveError:
+    """Return the error that the supervisor has left; a traceback of user code is kept as a crash report."""
+    stored = read_document(directory.failure_file, StartFailure)
+    error = HiveError(f"{stored.error}\n{user_frames(stored.traceback)}".rstrip(), hint=stored.hint)
     error.exit_code = stored.exit_code
-    if error.exit_code == ConfigError.exit_code:
-        discard(directory)
-    elif stored.traceback and str(directory.crashes) not in error.hint:  # else the hint already names a crash report
+    mistake = error.exit_code == ConfigError.exit_code
+    if stored.traceback and not mistake and str(directory.crashes) not in error.hint:  # else that names a report
         crash = directory.crash_file("topology", 1)
         crash.write_text(stored.traceback)
         error.hint = error.hint or f"the traceback is in {crash}"
-    raise error
+    return failed_start(directory, error)
+
+
+def failed_start(directory: RunDirectory, error: HiveError) -> HiveError:
+    """Free the name of a run that could not start, unless it ran before, and return its error.
+
+    Nothing is left of a mistake in the config. After other errors the files are put away, and the hint names the place.
+    """
+    if ran(directory):
+        return error
+    if error.exit_code == ConfigError.exit_code and not any(directory.crashes.iterdir()):
+        directory.remove()
+        return error
+    place = put_away(directory)
+    error.args = (str(error).replace(str(directory.path), str(place)),)
+    error.hint = error.hint.replace(str(directory.path), str(place))
+    if str(place) not in f"{error}{error.hint}":
+        error.hint = "; ".join(filter(None, (error.hint, f"the files of this start are in {place}")))
+    return error
 
 
 def _had_begun(directory: RunDirectory, pid: int) -> bool:
@@ -216,10 +237,10 @@ def _last_line(output: Path) -> str:
 
 def _no_room(directory: RunDirectory) -> str:
     """Return the cause of a failed start that had no room for its error; "" if the disk is not full."""
-    return f"the disk of {directory.path} is full" if shutil.disk_usage(directory.path).free < ROOM_BYTES else ""
+    return f"the disk of {directory.path.parent} is full" if shutil.disk_usage(directory.path).free < ROOM_BYTES else ""
 
 
 def discard(directory: RunDirectory) -> None:
-    """Remove the directory of a run that never began, unless it has checkpoints or a crash report."""
-    if not list_checkpoints(directory.checkpoints) and not any(directory.crashes.iterdir()):
+    """Remove the directory of a run that never began, unless it has a crash report."""
+    if not any(directory.crashes.iterdir()):
         directory.remove()

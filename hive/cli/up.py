@@ -38,13 +38,14 @@ from hive.cli.starting import (
     began,
     clear_failure,
     connect,
-    discard,
     discard_unbegun,
+    failed_start,
     raise_failure,
     start,
 )
-from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
+from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor import StatusLine, snapshot_of
+from hive.monitor.drawing import duration
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
 from hive.monitor.poller import poll_once
@@ -55,6 +56,7 @@ from hive.records import (
     list_checkpoints,
     run_state,
 )
+from hive.records.failed_starts import ran
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning
 from hive.runtime.actor.error_location import signal_name
@@ -186,7 +188,8 @@ def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client:
             if not began(directory):
                 raise_failure(directory, process.returncode, process.pid)
             return _report(directory, process.returncode)
-        if state not in ("starting",):
+        failing = state in ("draining", "failed") and not ran(directory)  # it ends soon, and its error is reported
+        if state != "starting" and not failing:
             process.returncode = 0  # the run continues without this process, so Popen must not warn about it
             print(directory.name)
             return 0
@@ -355,8 +358,7 @@ def _inline(directory: RunDirectory, line: StatusLine, events: NewEvents, lines:
     try:
         code = run_inline(directory)
     except HiveError as error:
-        if error.exit_code == ConfigError.exit_code:
-            discard(directory)
+        failed_start(directory, error)
         raise
     finally:
         over.set()
@@ -400,18 +402,25 @@ def _report(directory: RunDirectory, code: int, say: Callable[[str], object] = p
 def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and what came of it; a custom topology may have no steps."""
     if summary.state == "finished" and not summary.env_steps:
-        return f"{summary.ending} · {summary.wall_s:.1f} s"
-    rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
-    updates = f", {summary.updates:,} updates" if summary.updates else ""
+        return f"{summary.ending} · {duration(summary.wall_s)}"
+    updates = f", {summary.updates:,} updates" if summary.updates else ", no updates"
     mean = return_text(summary.mean_return_100)
-    return f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s, {rate}"
+    return f"{_ending(summary, saved)}{updates} · return {mean} · {_times(summary)}"
+
+
+def _times(summary: Summary) -> str:
+    """Return how long the run took; the rate stands beside the seconds that it is of, which exclude start and end."""
+    whole, rate = duration(summary.wall_s), summary.steps_per_s
+    return f"{duration(summary.train_s)} of training at {rate:,.0f} steps/s, {whole} in all" if rate else whole
 
 
 def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and at which step; for a stopped run also what was saved."""
     stopped = summary.state == "stopped"
     frames = "" if summary.frames is None else f", {summary.frames:,} frames"
-    return summary.ending + (kept(summary, saved) if stopped else f" · {summary.env_steps:,} steps") + frames
+    steps = f"{summary.env_steps:,} steps"  # which may be the goal itself
+    counted = kept(summary, saved) if stopped else "" if steps == summary.stop_reason else f" · {steps}"
+    return summary.ending + counted + frames
 
 
 def _best_line(best: Mapping[str, Any], name: str) -> str:

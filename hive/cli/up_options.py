@@ -18,11 +18,11 @@ def add_up(commands: Any) -> None:
         "up",
         description="Start a run and show its progress. Leaving the view (key d) does not stop the run; Ctrl-C does, "
         "after saving its state.",
-        epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
+        epilog="example: hive up examples/cartpole-ppo.toml --set collection.workers=2",
     )
     add_config_file(up, nargs="?")
     up.add_argument("--resume", metavar="RUN", help="continue an ended run, as `hive resume RUN` does")
-    add_start(up, exact="with --resume: start from the last scheduled checkpoint")
+    add_start(up, exact="with --resume: as `hive resume --exact`")
     add_topology(up)
     up.add_argument("--seed", type=int, help="random seed; the same as --set run.seed=SEED")
     up.add_argument("--seeds", metavar="1..5", help="start one run after another with these seeds, and print a table")
@@ -34,12 +34,13 @@ def add_resume(commands: Any) -> None:
     resume = commands.add_parser(
         "resume",
         description="Continue a paused run, or an ended one from its newest checkpoint.",
-        epilog="example: hive resume cartpole-1",
+        epilog="example: hive resume cartpole-ppo-1",
     )
     add_run(resume)
     add_start(
         resume,
-        exact="start from the last scheduled checkpoint; results are then bit-identical to an uninterrupted run",
+        exact="start from the last scheduled checkpoint, or the beginning before the first one; results are then "
+        "bit-identical to an uninterrupted run",
     )
     resume.set_defaults(run=_run_resume, owns_stdout=True)
 

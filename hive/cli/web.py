@@ -14,6 +14,7 @@ from typing import Any
 from hive.cli.arguments import add_runs
 from hive.cli.monitor import NICE
 from hive.cli.select_run import live_elsewhere, named_run
+from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records import RunDirectory, find_runs, home_folder
 
@@ -28,7 +29,7 @@ def add_web(commands: Any) -> None:
         "web",
         description="Serve a web page of runs: overview, learning curves, actors, logs, configs and evaluations. "
         "Ctrl-C ends the page; runs continue. The printed URL contains a token, which only actions need.",
-        epilog="example: hive web cartpole-1 cartpole-2",
+        epilog="example: hive web cartpole-ppo-1 cartpole-ppo-2",
     )
     add_runs(web, "all runs, also those that start later")
     web.add_argument("--port", type=int, metavar="N", help="port to listen at (default 4483, or a free one)")
@@ -47,7 +48,7 @@ def run_web(options: argparse.Namespace) -> int:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
-        raise UsageError("`hive web` needs Starlette and uvicorn", hint="pip install 'hive[web]'") from error
+        raise UsageError("`hive web` needs Starlette and uvicorn", hint=pip_install("web")) from error
     listener = bind(options.host, options.port)
     if options.port is None and listener.getsockname()[1] != PORT:
         print(f"port {PORT} is taken by another program: using a free one", file=sys.stderr)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hive.comparison.statistics import Floats, Interval
+from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records.atomic import write_bytes
 
@@ -120,7 +121,7 @@ def _matplotlib() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise UsageError("pictures need matplotlib", hint="pip install 'hive[plot]'") from error
+        raise UsageError("pictures need matplotlib", hint=pip_install("plot")) from error
     return matplotlib
 
 

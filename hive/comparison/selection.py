@@ -1,13 +1,13 @@
 """Selects runs by texts of a user, and forms groups of runs that differ only in their seeds.
 
-    cartpole-3            one run: a name, a unique prefix of a name, a path or `latest`
-    cartpole              all runs cartpole-<n>, unless a run has exactly this name
+    cartpole-ppo-3        one run: a name, a unique prefix of a name, a path or `latest`
+    cartpole-ppo          all runs cartpole-ppo-<n>, unless a run has exactly this name
     'cartpole-*'          all runs whose names match a pattern of the shell
     slow='cartpole-[45]'  the same runs as one group with the name `slow`, whatever their configs; several texts are
                           separated by commas
 
 Runs that no text gave a group are grouped by their configs without `run.seed` and by their names without numbers. If
-several groups have the same name, each is labelled with the keys that differ between them.
+several groups have the same name, each is labelled with the keys that tell them apart; `compare` lists all that differ.
 """
 
 from __future__ import annotations
@@ -138,12 +138,28 @@ def _distinct(groups: Sequence[Group]) -> list[Group]:
 
 
 def _keys_text(differences: Mapping[str, Sequence[Any]], index: int) -> str:
-    """Return `learning_rate=0.003, envs=8` of the group at `index`: each key without its table, and its value."""
-    parts = [
-        f"{key.rpartition('.')[2]}={value_text(values[index])[:LABEL_VALUE]}"
-        for key, values in list(differences.items())[:LABEL_KEYS]
-    ]
+    """Return `scheme=ppo` of the group at `index`: each key that tells it apart, without its table, and its value."""
+    parts = []
+    for key in _telling(differences):
+        value = differences[key][index]
+        text = value if isinstance(value, str) else value_text(value)
+        parts.append(f"{key.rpartition('.')[2]}={text[:LABEL_VALUE]}")
     return ", ".join(parts)
+
+
+def _telling(differences: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the first key that tells all groups apart; else keys that together tell most of them apart."""
+    texts = {key: list(map(repr, values)) for key, values in differences.items()}
+    alone = [key for key, values in texts.items() if len({*values}) == len(values)]
+    if alone:
+        return alone[:1]
+    keys: list[str] = []
+    told = 1
+    for key in texts:
+        count = len({*zip(*(texts[one] for one in (*keys, key)), strict=True)})
+        if count > told and len(keys) < LABEL_KEYS:
+            keys, told = [*keys, key], count
+    return keys
 
 
 def config_differences(groups: Sequence[Group]) -> dict[str, list[Any]]:

@@ -42,9 +42,10 @@ from hive.config.custom import ConfigProblems
 from hive.config.keys import AUTO, is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
-from hive.config.references import SESSION_FILE, absolute, beside, load_reference, module_of, why_not_found
+from hive.config.references import absolute, beside, load_reference, module_of, why_not_found
 from hive.config.render import render, resolved
 from hive.config.schema import (
+    BARRIER_STEPS,
     CUSTOM,
     HEAD,
     START_LIMIT_S,
@@ -59,7 +60,7 @@ from hive.config.schema import (
     RunConfig,
     SupervisionConfig,
 )
-from hive.config.schemes import SCHEMES, Scheme
+from hive.config.schemes import DEFAULT_SCHEME, SCHEMES, Scheme
 from hive.config.template import Setting, reasoned, template
 from hive.config.tuned import ATARI, TUNED, Tuned, tuned
 from hive.config.values import shown
@@ -68,11 +69,12 @@ __all__ = [
     "ALGORITHMS",
     "ATARI",
     "AUTO",
+    "BARRIER_STEPS",
     "CUSTOM",
+    "DEFAULT_SCHEME",
     "HEAD",
     "SCHEDULES",
     "SCHEMES",
-    "SESSION_FILE",
     "START_LIMIT_S",
     "TUNED",
     "A2CConfig",

@@ -63,7 +63,7 @@ class AlgorithmConfig:
 
     name: str = key(
         "a2c",
-        'algorithm, or custom "package.module:Class" with the keys of the scheme\'s; default: set by the scheme',
+        "algorithm, or custom \"package.module:Class\" with the keys of the scheme's; if not set: the scheme's",
         choices=NAMES,
         accepts=is_reference,
         expected=", ".join(f'"{name}"' for name in NAMES) + ' or "package.module:Class"',

@@ -61,7 +61,7 @@ class Limits:
     numbers: whether a number may be given in place of the string that shows it.
     words: strings that stand for a number -> the function that computes the number.
     measured: whether "auto" may be given: its number is measured when a run starts, and is the default until then.
-    resolve: computes the default from the other keys of the table.
+    resolve: computes the default from the keys before it in the table and from the tables before it, by their names.
     fixed: the reason why the key cannot change during a run; empty if it can.
     """
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -19,13 +20,15 @@ from typing import Any
 from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import WITHOUT_ONE, note_on
+from hive.config.other_names import WITHOUT_ONE, note_on, note_on_table
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
-from hive.config.references import SESSION_FILE, beside
+from hive.config.references import beside
 from hive.config.rules import RULES, Rule
-from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
+from hive.config.run_names import trained_name
+from hive.config.schema import CUSTOM, SECTIONS, Config
 from hive.config.schemes import SCHEMES
 from hive.config.values import closest, free_fault, shown
+from hive.paths import SESSION_FILE
 from hive.printable import printable
 
 __all__ = ["RESOLVED_NAME", "load_config"]
@@ -36,10 +39,17 @@ RESOLVED_NAME = "resolved.toml"
 SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
-def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, text: str | None = None) -> Config:
+def load_config(
+    path: str | os.PathLike[str],
+    overrides: Iterable[str] = (),
+    *,
+    text: str | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Config:
     """Load the config file at `path`; with `text`, load that instead, and use `path` only in errors and origins.
 
     overrides: strings `KEY=VALUE`, a dotted key and a TOML value; a value that is not TOML is taken as a string.
+    defaults: full name of a key -> its default, instead of the declared one.
     Raises ConfigError with all problems.
     """
     name = printable(os.fspath(path))
@@ -47,7 +57,8 @@ def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, 
     if text is None and PurePath(path).name == RESOLVED_NAME and SESSION_FILE.encode() in content:
         content = beside(content.decode(), Path(path).parent).encode()
     document, source = syntax.parse(content, name)
-    loader = _Loader(source, PurePath(path).stem)
+    loader = _Loader(source)
+    loader.defaults |= defaults or {}
     if PurePath(path).name == RESOLVED_NAME:  # it has all keys, so one without this key is older than the key
         loader.defaults["env.rules"] = 1
     loader.take(document, source)
@@ -70,16 +81,16 @@ class _Given:
 class _Loader:
     """Collects values and problems. `faulty` holds the keys and tables with a problem."""
 
-    def __init__(self, file: FileSource, stem: str) -> None:
+    def __init__(self, file: FileSource) -> None:
         self.file = file
         self.problems: list[Problem] = []
         self.faulty: set[str] = set()
         self.given: dict[tuple[str, str], _Given] = {}
         self.named: list[tuple[str, str, Source]] = []
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip(".-")[:NAME_LENGTH]
-        self.defaults: dict[str, Any] = {"run.name": name} if name else {}
+        self.defaults: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
         self.automatic: list[str] = []
+        self.unset: dict[str, Any] = {}
 
     def take(self, document: Mapping[str, Any], source: Source) -> None:
         """Collect every key of `document`; keys outside of a known table become problems."""
@@ -132,15 +143,22 @@ class _Loader:
         """Return the config; it is only valid if `problems` is empty afterwards."""
         if scheme := SCHEMES.get(self._choice("run.scheme")):
             self.defaults.update(scheme.defaults)
+        if name := self._trained_name():
+            self.defaults["run.name"] = name
         sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
-        tables = {section: table(**self._table(section, table)) for section, table in sections.items()}
+        tables: dict[str, Any] = {}
+        for section, table in sections.items():
+            tables[section] = table(**self._table(section, table, tables))
         for section, name, source in self.named:
             if name not in keys_of(sections[section]):
                 self._unknown_key(section, sections[section], name, source)
         custom = {group: given.value for (section, group), given in self.given.items() if section == CUSTOM}
         for group in custom:
             self.origins[f"{CUSTOM}.{group}"] = self.given[CUSTOM, group].source.origin((CUSTOM, group))
-        config = Config(**tables, custom=custom, origins=self.origins, automatic=tuple(self.automatic))
+        self.unset["algorithm.name"] = self._usual_algorithm()  # its table has the default of the algorithm's own
+        self.unset["env.rules"] = keys_of(SECTIONS["env"])["rules"].default  # which an old resolved.toml does not have
+        automatic = tuple(self.automatic)
+        config = Config(**tables, custom=custom, origins=self.origins, automatic=automatic, unset=self.unset)
         for rule in RULES:
             if not {rule.name, *rule.others} & self.faulty:
                 self._check_rule(rule, config)
@@ -149,8 +167,18 @@ class _Loader:
     def _algorithm(self, name: str) -> type:
         """Return the [algorithm] table. A custom algorithm has the keys of the scheme's algorithm."""
         if is_reference(name):
-            name = str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
+            name = self._usual_algorithm()
         return ALGORITHMS.get(name, AlgorithmConfig)
+
+    def _usual_algorithm(self) -> str:
+        """Return the algorithm of a config that names none."""
+        return str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
+
+    def _trained_name(self) -> str:
+        """Return the default of run.name. A scheme stands for its algorithm, but not for another one that is given."""
+        algorithm, scheme = self._choice("algorithm.name"), self._choice("run.scheme")
+        learner = scheme if algorithm == self._usual_algorithm() else algorithm
+        return trained_name(self._choice("env.id"), learner, self._choice("run.topology"))
 
     def _choice(self, full: str) -> str:
         """Return the value of a key that determines other keys, valid or not; "" if it is not a string."""
@@ -160,30 +188,29 @@ class _Loader:
         value = default if given is None else given.value
         return value if isinstance(value, str) else ""
 
-    def _table(self, section: str, table: type) -> dict[str, Any]:
+    def _table(self, section: str, table: type, before: dict[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for name, key in keys_of(table).items():
             full = f"{section}.{name}"
             given = self.given.get((section, name))
+            default = self.defaults.get(full, key.default)
+            if default is REQUIRED and key.limits.resolve is not None:
+                default = key.limits.resolve(ChainMap(values, before))
+            elif default is REQUIRED and ("run", "topology") in self.given:
+                default = ""  # a custom topology may have no environment
+            self.unset[full] = default
             if given is not None and self._fits(section, key, given):
-                if key.is_automatic(given.value):
-                    self.automatic.append(full)
-                    values[name] = self.defaults.get(full, key.default)
-                else:
-                    values[name] = key.convert(given.value)
+                automatic = key.is_automatic(given.value)
+                self.automatic += [full] * automatic
+                values[name] = default if automatic else key.convert(given.value)
                 self.origins[full] = given.source.origin((section, name))
                 continue
             scheme = self._choice("run.scheme")
             is_scheme = scheme in SCHEMES and full in SCHEMES[scheme].defaults
             self.origins[full] = f"scheme {scheme}" if is_scheme else "default"
-            values[name] = self.defaults.get(full, key.default)
-            if values[name] is REQUIRED and key.limits.resolve is not None:
-                values[name] = key.limits.resolve(values)
-            elif values[name] is REQUIRED and given is None and section not in self.faulty:
-                if ("run", "topology") in self.given:
-                    values[name] = ""  # a custom topology may have no environment
-                else:
-                    self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))
+            values[name] = default
+            if default is REQUIRED and given is None and section not in self.faulty:
+                self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))
         return values
 
     def _fits(self, section: str, key: Key, given: _Given) -> bool:
@@ -191,14 +218,14 @@ class _Loader:
         fault = key.fault(given.value)
         if fault is None:
             return True
-        path = (section, key.name)
+        path, full = (section, key.name), f"{section}.{key.name}"
         wrong = given.value
         for step in fault:
             wrong = wrong[step]
         message = f"expected {key.expected()}, got {shown(wrong)}"
         close = closest(wrong, key.limits.choices) if isinstance(wrong, str) else ""
         note = f"did you mean `{close}`?" if close else ""
-        self._add(f"{section}.{key.name}", given.source.problem((*path, *fault), message, note=note))
+        self._add(full, given.source.problem((*path, *fault), message, note=note))
         return False
 
     def _check_rule(self, rule: Rule, config: Config) -> None:
@@ -221,10 +248,12 @@ class _Loader:
         self.problems.append(problem)
 
     def _unknown_section(self, section: str, table: Any, source: Source) -> None:
-        what = "unknown table" if isinstance(table, dict) else "unknown key"
+        is_table = isinstance(table, dict)
         close = closest(section, SECTIONS)
-        note = note_on(section) or (f"did you mean `{close}`?" if close else "")
-        self._add(section, source.problem((section,), what, note=note, at_key=True))
+        note = note_on_table(section, table) if is_table else note_on(section)
+        note = note or (f"did you mean `{close}`?" if close else "")
+        problem = source.problem((section,), "unknown table" if is_table else "unknown key", note=note, at_key=True)
+        self._add(section, replace(problem, lost=is_table))
 
     def _unknown_key(self, section: str, table: type, name: str, source: Source) -> None:
         owners = [owner for owner, keys in ALGORITHMS.items() if section == "algorithm" and name in keys_of(keys)]
@@ -235,7 +264,8 @@ class _Loader:
         if owners and name in WITHOUT_ONE:
             note += f"; {WITHOUT_ONE[name]}"
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
-        self._add(f"{section}.{name}", source.problem((section, name), "unknown key", note=note, at_key=True))
+        problem = source.problem((section, name), "unknown key", note=note, at_key=True)
+        self._add(f"{section}.{name}", replace(problem, lost=not note))
 
     def _add(self, name: str, problem: Problem) -> None:
         self.faulty.add(name)

@@ -2,18 +2,22 @@
 
 They come from Stable-Baselines3, CleanRL, RLlib, Sample Factory and papers. Names that correspond to no single key are
 in WITHOUT_ONE: `batch_size`, for example, means a rollout in one trainer and a minibatch in another. It is a key of
-algorithms with a replay memory; the note is for all others.
+algorithms with a replay memory; the note is for all others. Their tables are in OTHER_TABLES.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
+from hive.config.schemes import SCHEMES
 
-__all__ = ["OTHER_NAMES", "WITHOUT_ONE", "homes_of", "is_key", "note_on"]
+__all__ = ["OTHER_NAMES", "OTHER_TABLES", "WITHOUT_ONE", "homes_of", "is_key", "note_on", "note_on_table"]
+
+KEYS_NAMED = 4  # maximum keys of a foreign table whose names are translated: more do not fit beside its mark
 
 OTHER_NAMES: Mapping[str, str] = {
     "action_noise": "algorithm.exploration_noise",
@@ -145,18 +149,78 @@ OTHER_NAMES: Mapping[str, str] = {
 }
 """Name in another trainer -> full name of the key (`table.key`)."""
 
+BESIDE: Mapping[str, str] = {
+    "ent_coef": "; that of sac is `algorithm.temperature`",
+    "n_steps": "; of algorithms with a replay memory it is `algorithm.n_step`",
+}
+"""Name in another trainer -> what else it means there."""
+
 BATCH = "hive divides a round (`collection.workers` x `envs` x `rollout` steps) into PPO's `algorithm.minibatches`"
 UPDATES = "hive calls gradient_steps / train_freq `algorithm.updates_per_step`, and updates after each round"
 WITHOUT_ONE: Mapping[str, str] = {
     "batch_size": BATCH,
+    "callback": "hive has `run.update_hook`, [evaluation] and `run.stop_at_return`",
+    "eval_env": "hive has [evaluation.env], with the keys of [env] that differ",
     "exploration_fraction": "hive gives the environment steps, `algorithm.exploration_steps`",
+    "features_extractor_class": "hive has `network.module`, a whole network",
     "gradient_steps": UPDATES,
     "mini_batch_size": BATCH,
     "minibatch_size": BATCH,
+    "policy": "hive chooses the network by the spaces; `network.middleware` has its sizes",
+    "policy_kwargs": "hive has these keys in [network]: net_arch is `network.middleware`",
+    "tensorboard_log": 'hive has `record.sinks = ["jsonl", "tensorboard"]`',
     "train_batch_size": BATCH,
     "train_freq": UPDATES,
+    "use_sde": 'hive has `network.action_distribution = "gsde"`',
+    "verbose": "from Python, quiet=True prints nothing",
 }
 """Name in another trainer -> note, where no single key of hive means the same."""
+
+
+OTHER_TABLES: Mapping[str, str] = {
+    "actor": "network",
+    "agent": "algorithm",
+    "buffer": "algorithm",
+    "critic": "network",
+    "env_runners": "collection",
+    "environment": "env",
+    "eval": "evaluation",
+    "exploration": "algorithm",
+    "general": "run",
+    "hyperparameters": "algorithm",
+    "learner": "algorithm",
+    "log": "record",
+    "logger": "record",
+    "logging": "record",
+    "memory": "algorithm",
+    "model": "network",
+    "net": "network",
+    "optim": "algorithm",
+    "optimizer": "algorithm",
+    "policy": "network",
+    "policy_kwargs": "network",
+    "replay": "algorithm",
+    "replay_buffer": "algorithm",
+    "rollout": "collection",
+    "sampler": "collection",
+    "task": "env",
+    "tensorboard": "record",
+    "test": "evaluation",
+    "train": "run",
+    "trainer": "run",
+    "training": "run",
+    "wandb": "record",
+    **dict.fromkeys([*ALGORITHMS, *SCHEMES], "algorithm"),
+}
+"""Table of another trainer's config -> hive's table with most of its keys."""
+
+
+def note_on_table(name: str, table: Mapping[str, Any]) -> str:
+    """Return a note for a table that hive does not have: hive's table, and hive's names for its keys."""
+    keys = {key: [OTHER_NAMES[key]] if key in OTHER_NAMES else homes_of(key) for key in table if key not in WITHOUT_ONE}
+    known = [f"`{key}` is `{homes[0]}`" for key, homes in keys.items() if len(homes) == 1][:KEYS_NAMED]
+    meant = OTHER_TABLES.get(name.lower().replace("-", "_"), OTHER_TABLES.get(name.lower()))
+    return "; ".join([*([f"hive calls it [{meant}]"] if meant else []), *known]) or note_on(name)
 
 
 def is_key(full: str) -> bool:
@@ -167,7 +231,7 @@ def is_key(full: str) -> bool:
 def note_on(name: str) -> str:
     """Return a note for a name that is no key where it stands: hive's name for it, or the tables that have it."""
     if name in OTHER_NAMES:
-        return f"hive calls it `{OTHER_NAMES[name]}`"
+        return f"hive calls it `{OTHER_NAMES[name]}`{BESIDE.get(name, '')}"
     if name in WITHOUT_ONE:
         return WITHOUT_ONE[name]
     homes = [f"`{home}`" for home in homes_of(name)]

@@ -33,13 +33,17 @@ HINT = "`hive init CartPole-v1` writes a config that works; `hive config` on it 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem at `where` (`FILE:LINE` or `--set KEY=VALUE`). `note` is shown beside the last mark."""
+    """One problem at `where` (`FILE:LINE` or `--set KEY=VALUE`). `note` is shown beside the last mark.
+
+    lost: whether it looks as if the user has not seen a config of hive, so that an example is what helps.
+    """
 
     order: tuple[int, int]
     where: str
     message: str
     marks: tuple[Mark, ...] = ()
     note: str = ""
+    lost: bool = False
 
     def text(self) -> str:
         """Return the problem as lines of text, with the marked lines of the file."""
@@ -89,7 +93,7 @@ class FileSource:
         """Return the problem of a missing key without a default; `example` is a line that would add it."""
         problem = self.problem((section,), "missing key", at_key=True)
         table = "" if problem.marks[0].text else f"`[{section}]` and "
-        return replace(problem, message=f"{section}.{name}: missing key", note=f"add {table}`{example}`")
+        return replace(problem, message=f"{section}.{name}: missing key", note=f"add {table}`{example}`", lost=True)
 
 
 class Override:
@@ -124,4 +128,6 @@ def config_error(name: str, problems: Sequence[Problem]) -> ConfigError:
     kinds = {problem.order[0] for problem in ordered}
     places = " and ".join((f"`{name}`", "`--set`")[kind] for kind in sorted(kinds))
     count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
-    return ConfigError("\n\n".join([f"{count} in {places}", *texts]), hint=HINT)
+    return ConfigError(
+        "\n\n".join([f"{count} in {places}", *texts]), hint=HINT if any(problem.lost for problem in ordered) else ""
+    )

@@ -18,12 +18,9 @@ from types import ModuleType
 from typing import Any
 
 from hive.errors import TopologyError
-from hive.paths import user_path
+from hive.paths import SESSION_FILE, user_path
 
-__all__ = ["SESSION_FILE", "absolute", "beside", "load_reference", "module_of", "why_not_found"]
-
-SESSION_FILE = "session.py"
-"""The file of a run's directory with the classes and functions of the program that started it."""
+__all__ = ["absolute", "beside", "load_reference", "module_of", "why_not_found"]
 
 IN_SESSION = re.compile(r'"[^"\n]*?\bsession\.py:')
 

@@ -20,11 +20,16 @@ __all__ = ["render", "resolved", "sections"]
 COMMENT_COLUMN = 36  # column of comments: right of the longest key with a typical value
 
 
-def render(config: Config) -> str:
-    """Return the config as TOML: every key with its value, and its origin and description as a comment."""
+def render(config: Config, *, changed: bool = False) -> str:
+    """Return the config as TOML: every key with its value, and its origin and description as a comment.
+
+    changed: only the keys whose values are not their defaults, those of the scheme included. Loading these gives an
+    equal config too.
+    """
     # env.id is empty in runs with a custom topology, and loading would refuse an empty one.
     entries = [entry for entry in config.entries() if entry.name != "env.id" or entry.value]
-    width = max(len(entry.origin) for entry in entries)
+    entries = [entry for entry in entries if entry.changed or not changed]
+    width = max((len(entry.origin) for entry in entries), default=0)
     values = {entry.name: AUTO if entry.name in config.automatic else entry.value for entry in entries}
     return sections((entry.name, values[entry.name], f"{entry.origin:<{width}}  {entry.doc}") for entry in entries)
 

@@ -120,10 +120,10 @@ def _evaluation_env_breach(table: Mapping[str, Any]) -> str:
 
 
 def _clock_breach(every: Mapping[str, Any], collection: str, gradients: str) -> str:
-    """Require a schedule in updates for deterministic runs: their resume barriers must not depend on a clock."""
+    """Require a schedule in numbers for deterministic runs: their resume barriers must not depend on a clock."""
     if "seconds" not in every or "asynchronous" in (collection, gradients):
         return ""
-    return "{0} with {1} requires {{ updates = N }}"
+    return "{0} with {1} requires {{ steps = N }} or {{ updates = N }}"
 
 
 def _options_breach(options: Mapping[str, Any], name: str) -> str:

@@ -22,12 +22,14 @@ from typing import Any
 
 from hive.config.algorithms import AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
-from hive.config.schemes import SCHEMES
+from hive.config.run_names import NAME_LENGTH
+from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
 from hive.config.values import toml_text
 from hive.cores import cores
 from hive.declared import RULES
 
 __all__ = [
+    "BARRIER_STEPS",
     "CUSTOM",
     "HEAD",
     "SECTIONS",
@@ -46,7 +48,6 @@ __all__ = [
     "SupervisionConfig",
 ]
 
-NAME_LENGTH = 64  # maximum characters of a run's name: fits a table column, and a file name (255 bytes) with its number
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
 START_LIMIT_S = 300.0  # simulators start in minutes: they load scenes, compile shaders, wait for a license
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
@@ -55,6 +56,11 @@ WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing e
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
+# Steps of each environment between two resume barriers, where open episodes are cut. Even episodes of 5,000 steps end
+# several times in between. It is no time, because the same seed must give the same barriers on every machine.
+BARRIER_STEPS = 50_000
+LARGEST_INTEGER = 2**63 - 1  # in TOML
+AUTOSAVE_S = 300.0  # seconds of work that a crash of the machine may cost by default
 HEAD = "head"  # the name of this machine among the hosts
 HOST_LENGTH = 20  # maximum characters of a host's name: it is part of the name of a phase, which has 23
 HOST = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{HOST_LENGTH - 1}}}")
@@ -89,13 +95,13 @@ class RunConfig:
 
     name: str = key(
         "run",
-        "name of the run, to which a number is appended; default: the name of the config file",
+        "name of the run, to which a number is appended; if not set: environment and algorithm, as cartpole-ppo",
         accepts=lambda name: NAME.fullmatch(name) is not None,
         expected=f"at most {NAME_LENGTH} letters, digits and `.` `_` `-`, not beginning with `.` or `-`",
     )
     scheme: str = key(
-        "a2c",
-        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, pqn, dqn, sac, td3, ddpg, rapid, single or module:function",
+        DEFAULT_SCHEME,
+        "ppo, a2c, a3c, dd-ppo, impala, nstep-q, pqn, dqn, sac, td3, ddpg, rapid, single or module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
@@ -114,7 +120,7 @@ class RunConfig:
     )
     replay_folder: str | None = key(
         None,
-        "folder on a disk whose files hold the replay memory, where it is larger than RAM; default: shared memory",
+        "folder on a disk for a replay memory that is larger than RAM; if not set: shared memory",
         accepts=str.isprintable,
     )
     init_from: str | None = key(
@@ -199,7 +205,7 @@ class EnvConfig:
     )
     start_limit_s: float | None = key(
         None,
-        "seconds for construction and first reset; default: 300, or phase_limit_s where that is longer",
+        "seconds for construction and first reset; if not set: 300, or phase_limit_s if that is longer",
         above=0,
     )
 
@@ -224,7 +230,7 @@ class CollectionConfig:
     )
     max_lag: int = key(
         REQUIRED,
-        "lag of rollouts, in policy versions; default: 0 synchronous, 1 pipelined, at most 4 asynchronous",
+        "lag of rollouts, in policy versions; if not set: 0 synchronous, 1 pipelined, at most 4 asynchronous",
         minimum=0,
         resolve=_lag,
     )
@@ -238,7 +244,7 @@ class CollectionConfig:
     )
     fraction_samples: float = key(
         REQUIRED,
-        "fraction of its rollout that a collector always completes; default: 0, or 1 if fraction_workers = 1",
+        "fraction of its rollout that a collector always completes; if not set: 0, or 1 if fraction_workers = 1",
         minimum=0,
         maximum=1,
         resolve=_quota,
@@ -250,7 +256,7 @@ class CollectionConfig:
     )
     slots: int = key(
         REQUIRED,
-        "rollouts kept in shared memory per collector; default: max_lag + 2, or max_lag + 1 if asynchronous",
+        "rollouts kept in shared memory per collector; if not set: max_lag + 2, or max_lag + 1 if asynchronous",
         minimum=2,
         resolve=_slots,
     )
@@ -275,7 +281,7 @@ class GradientsConfig:
     bootstrap_rounds: int = key(1, "gradients of each gradient worker that are combined in one update", minimum=1)
     max_lag: int = key(
         REQUIRED,
-        "lag of gradients, in updates; default: 0 synchronous, 1 pipelined, at most 4 asynchronous",
+        "lag of gradients, in updates; if not set: 0 synchronous, 1 pipelined, at most 4 asynchronous",
         minimum=0,
         resolve=_lag,
     )
@@ -294,7 +300,7 @@ class GradientsConfig:
     )
     top_k: float = key(
         REQUIRED,
-        "fraction of the elements that top-k sends, 8 bytes each; default: 0.1 with top-k, otherwise 1",
+        "fraction of the elements that top-k sends, 8 bytes each; if not set: 0.1 with top-k, otherwise 1",
         above=0,
         maximum=1,
         resolve=_top_k,
@@ -425,11 +431,19 @@ def _is_schedule(every: Mapping[str, Any]) -> bool:
     return not every or (set(every) == {"updates"} and type(every["updates"]) is int and every["updates"] > 0)
 
 
-def _is_schedule_or_clock(every: Mapping[str, Any]) -> bool:
-    """Whether `every` is `{}`, `{ updates = N }` or `{ seconds = N }`."""
-    return _is_schedule(every) or (
-        set(every) == {"seconds"} and type(every["seconds"]) in (int, float) and every["seconds"] > 0
-    )
+def _is_checkpoint_schedule(every: Mapping[str, Any]) -> bool:
+    """Whether `every` is `{}`, `{ steps = N }`, `{ updates = N }` or `{ seconds = N }`."""
+    if set(every) == {"seconds"}:
+        return type(every["seconds"]) in (int, float) and every["seconds"] > 0
+    return _is_schedule({"updates": every["steps"]} if set(every) == {"steps"} else every)
+
+
+def _checkpoints(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the default `every`: by time, except where checkpoints are resume barriers, which may not depend on it."""
+    collection, gradients = table["collection"], table["gradients"]
+    if "asynchronous" in (collection.communication, gradients.communication):
+        return {"seconds": AUTOSAVE_S}
+    return {"steps": min(BARRIER_STEPS * _collectors(collection, gradients) * collection.envs, LARGEST_INTEGER)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -453,7 +467,7 @@ class EvaluationConfig:
     env: Mapping[str, Any] = key({}, "keys of [env] with other values in evaluations; options are added to those there")
     envs: int = key(
         REQUIRED,
-        "environments that play these episodes side by side; default: one per episode, at most 16",
+        "environments that play these episodes side by side; if not set: one per episode, at most 16",
         minimum=1,
         resolve=lambda table: min(table["episodes"], EVALUATION_ENVS),
     )
@@ -471,13 +485,15 @@ class CheckpointConfig:
     """[checkpoint]: when checkpoints are written, and how many are kept."""
 
     every: Mapping[str, Any] = key(
-        {"updates": 2000},
-        "how often; environments begin anew: { updates = N }, { seconds = N } if asynchronous; {}: at the end",
-        accepts=_is_schedule_or_clock,
-        expected="{ updates = N }, { seconds = N }, or {} for none",
+        REQUIRED,
+        "how often: { steps = N } or { updates = N }, environments begin anew; { seconds = N } if asynchronous",
+        hash=False,
+        accepts=_is_checkpoint_schedule,
+        expected="{ steps = N }, { updates = N }, { seconds = N }, or {} for none",
+        resolve=_checkpoints,
     )
     autosave_s: float = key(
-        300.0,
+        AUTOSAVE_S,
         "write an extra checkpoint after this many seconds without one (a resume from it is not exact); 0: never",
         minimum=0,
     )
@@ -485,6 +501,11 @@ class CheckpointConfig:
         True, "write the replay memory too, of which each checkpoint adds what is new; false: a resume is not exact"
     )
     keep: int = key(3, "how many of the newest are kept, besides the newest scheduled one and best/", minimum=1)
+
+
+def _collectors(collection: CollectionConfig, gradients: GradientsConfig) -> int:
+    """Return the number of collectors: without dedicated ones, that of the gradient workers or of the learner."""
+    return collection.workers or max(gradients.workers, 1)
 
 
 def _are_hosts(cores: Any) -> bool:
@@ -535,6 +556,9 @@ class SupervisionConfig:
     drain_s: float = key(
         30.0, "seconds that a stop may take, half of them for saving; then remaining actors are killed", above=0
     )
+    strict: bool = key(
+        False, "end the run at the first error of an actor or a sink, also of your code, instead of going on"
+    )
     non_finite: str = key(
         "skip",
         'on NaN or infinity: "skip" the update, or restart the collector if it came from there; "stop" the run',
@@ -544,12 +568,17 @@ class SupervisionConfig:
 
 @dataclass(frozen=True)
 class Entry:
-    """One key of a config: its full name (`collection.envs`), value, origin and one-line description."""
+    """One key of a config: its full name (`collection.envs`), value, origin and one-line description.
+
+    changed: whether the value is another one than the key would have if it was not given. It is false for what the
+    scheme sets, and true for "auto" and parameters of custom actors.
+    """
 
     name: str
     value: Any
     origin: str
     doc: str
+    changed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -572,6 +601,8 @@ class Config:
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
     automatic: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """Full names of the keys that are "auto" and still have their defaults."""
+    unset: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    """Full name of a key -> the value that it has, or would have, if it is not given."""
 
     def origin(self, name: str) -> str:
         """Return where the value of a key came from: `default`, `scheme single`, `run.toml:12` or `--set`.
@@ -588,7 +619,7 @@ class Config:
     @property
     def collectors(self) -> int:
         """Number of collectors: without dedicated ones, that of the gradient workers or of the learner."""
-        return self.collection.workers or max(self.gradients.workers, 1)
+        return _collectors(self.collection, self.gradients)
 
     @property
     def placement(self) -> Mapping[str, range]:
@@ -667,11 +698,13 @@ class Config:
             table: type = type(getattr(self, section))
             for name, declared in keys_of(table).items():
                 full = f"{section}.{name}"
-                yield Entry(full, self.value(full), self.origins[full], declared.limits.doc)
+                value = self.value(full)
+                changed = full in self.automatic or value != self.unset[full]
+                yield Entry(full, value, self.origins[full], declared.limits.doc, changed)
         for group, parameters in self.custom.items():
             for name, value in parameters.items():
                 doc = f"parameter of the actors of `{group}`"
-                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc)
+                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc, changed=True)
 
     def differences(self, other: Config) -> list[str]:
         """Return the full names of keys whose values differ, or that only one of the two algorithms has."""
@@ -683,6 +716,6 @@ class Config:
 SECTIONS: Mapping[str, type] = {
     name: table
     for name, table in typing.get_type_hints(Config).items()
-    if name not in ("custom", "origins", "automatic")
+    if name not in ("custom", "origins", "automatic", "unset")
 }
 """Table -> its dataclass; for [algorithm] the base class of all algorithms' tables."""

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SCHEMES", "Scheme"]
+__all__ = ["DEFAULT_SCHEME", "SCHEMES", "Scheme"]
+
+DEFAULT_SCHEME = "ppo"  # the safest first choice for a new environment
 
 
 @dataclass(frozen=True)
@@ -26,15 +28,11 @@ class Scheme:
     topology: str = "hive.schemes.trainer:trainer"
 
 
-# Environments begin anew at each resume barrier. Off-policy runs make an update every few steps, so barriers are rare.
-RARELY = {"updates": 10_000}
-
 REPLAYING = {
     "collection.envs": 1,
     "collection.rollout": 4,
     "gradients.communication": "synchronous",
     "network.activation": "relu",
-    "checkpoint.every": RARELY,
 }
 """The defaults of schemes that learn action values from a replay memory: an update after every 4 steps."""
 
@@ -44,7 +42,6 @@ OFF_POLICY = {
     "gradients.communication": "synchronous",
     "network.activation": "relu",
     "network.initialization": "uniform",
-    "checkpoint.every": RARELY,
 }
 """Defaults of agents of an actor and critics, those of Stable-Baselines3."""
 
@@ -145,7 +142,6 @@ SCHEMES: Mapping[str, Scheme] = {
             "algorithm.n_step": 3,
             "algorithm.priority_exponent": 0.6,
             "network.activation": "relu",
-            "checkpoint.every": RARELY,
         },
     ),
     "sac": Scheme(

@@ -84,12 +84,12 @@ def parse(content: bytes, name: str) -> tuple[dict[str, Any], FileSource]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         message = f"not UTF-8: byte 0x{content[error.start]:02x}"
-        raise config_error(name, [Problem((0, line), f"{name}:{line}", message)]) from None
+        raise config_error(name, [Problem((0, line), f"{name}:{line}", message, lost=True)]) from None
     try:
         return tomllib.loads(text), FileSource(name, Positions(text))
     except (ValueError, RecursionError) as error:
         place, message = _describe(error, text)
-        problem = Problem((0, place.line), f"{name}:{place.line}", message, (place,))
+        problem = Problem((0, place.line), f"{name}:{place.line}", message, (place,), lost=True)
         raise config_error(name, [problem]) from None
 
 

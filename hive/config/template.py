@@ -27,7 +27,7 @@ WATCHED = """
 # Evaluations every 200 updates with a video of each, which `hive web` shows: remove the `# ` below.
 # [evaluation]
 # every = { updates = 200 }
-# videos = 1                       # needs pip install 'hive[video]'
+# videos = 1                       # needs pip install 'hive-trainer[video]'
 """
 
 # Reasons for tuned values: what the key does to learning. Keys that are not listed have the text of `hive config`.

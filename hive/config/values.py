@@ -76,7 +76,9 @@ def toml_setting(name: str, value: Any) -> str:
     kind = part.__name__ if isinstance(part, type) else type(part).__name__
     what = "None" if part is None else f"the class {kind}" if isinstance(part, type) else f"a value of type {kind}"
     raise ConfigError(
-        f"{printable(place)}: {what} cannot be written into a config, which every run keeps", hint=_instead(part)
+        f"{printable(place)}: {what} cannot be written into a config, which every run keeps",
+        hint=_instead(part)
+        + ("; or, from Python, give env=lambda: Env(...)" if place.startswith("env.options") else ""),
     )
 
 
@@ -130,8 +132,13 @@ def shown(value: object) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return the word in `known` that is closest to the misspelled `word`, or "" if none is close."""
-    return next(iter(difflib.get_close_matches(word[:SHOWN_LENGTH], known, n=1)), "")
+    """Return the word in `known` that is closest to the misspelled `word`, or "" if none is close.
+
+    Capitals do not count: `PPO` is `ppo`.
+    """
+    lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(word[:SHOWN_LENGTH].lower(), lower, n=1)
+    return lower[near[0]] if near else ""
 
 
 def _quoted(text: str) -> str:

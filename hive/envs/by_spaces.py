@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, ReplayConfig, Setting
+from hive.config import ALGORITHMS, BARRIER_STEPS, SCHEMES, ActorCriticConfig, ReplayConfig, Setting
 from hive.declared import NO_IMAGE, PIXELS
 from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
 from hive.envs.observation import MASK_KEY, ArraySpec, ObservationPart
@@ -19,9 +19,8 @@ from hive.envs.spec import EnvironmentSpec
 __all__ = ["described", "settings_by_spaces"]
 
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
-ROLLOUT, EPOCHS, MINIBATCHES = 128, 10, 32  # of rounds for vectors
-RARE_ROUNDS = 100  # least rounds between two checkpoints: 12,800 steps of each environment
-EPISODES = 10  # least episodes of each environment in between, if their limit is known
+ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 16, 128, 10, 32  # of rounds for vectors
+EPISODES = 10  # least episodes of each environment between two checkpoints, if their limit is known
 NORMALIZING = ("network.normalize_observations", "network.normalize_rewards")
 
 
@@ -42,7 +41,7 @@ def settings_by_spaces(
         return []
     settings = _mask(spec, info_has_mask)
     if scheme == "ppo":
-        settings += _image_rounds() if _is_image(spec) else [*_vector_rounds(), _rare_checkpoints(spec)]
+        settings += _image_rounds() if _is_image(spec) else [*_vector_rounds(), *_rare_checkpoints(spec)]
     algorithm = ALGORITHMS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
     if _is_continuous(spec.action) and issubclass(algorithm, ActorCriticConfig):
         reason = "the deviation of continuous actions explores without it"
@@ -122,18 +121,20 @@ def _is_image(spec: EnvironmentSpec) -> bool:
 
 def _vector_rounds() -> list[Setting]:
     return [
-        Setting("collection.envs", 16, "environments side by side"),
+        Setting("collection.envs", ENVS, "environments side by side"),
         Setting("collection.rollout", ROLLOUT, "16 x 128 = 2,048 steps a round: less noisy gradients"),
         Setting("algorithm.epochs", EPOCHS, "times that each step is learned from"),
         Setting("algorithm.minibatches", MINIBATCHES, "updates per epoch, each from 64 steps"),
     ]
 
 
-def _rare_checkpoints(spec: EnvironmentSpec) -> Setting:
-    """Return checkpoints that are so rare that environments, which begin anew there, end many episodes in between."""
-    rounds = max(RARE_ROUNDS, EPISODES * (spec.max_episode_steps or 0) // ROLLOUT)
-    reason = f"{rounds:,} rounds; environments begin anew there, so episodes need fewer than {rounds * ROLLOUT:,} steps"
-    return Setting("checkpoint.every", {"updates": rounds * EPOCHS * MINIBATCHES}, reason)
+def _rare_checkpoints(spec: EnvironmentSpec) -> list[Setting]:
+    """Return rarer checkpoints than by default if environments, which begin anew there, would end few episodes."""
+    steps = EPISODES * (spec.max_episode_steps or 0)
+    if steps <= BARRIER_STEPS:
+        return []
+    reason = f"{steps:,} steps of each environment, which begin anew there: {EPISODES} of the longest episodes"
+    return [Setting("checkpoint.every", {"steps": steps * ENVS}, reason)]
 
 
 def _image_rounds() -> list[Setting]:

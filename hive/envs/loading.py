@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from hive.config import module_of, why_not_found
+from hive.distribution import pip_install, with_extra
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, TopologyError
 from hive.runtime.actor.error_location import is_interrupt, named
 from hive.runtime.process.torch_state import environment_torch
@@ -81,20 +82,15 @@ def close(environment: Any) -> str:
 
 def install(module: str) -> str:
     """Return a hint with the command that installs a top-level module."""
-    package = _hive_with(EXTRAS[module]) if module in EXTRAS else PACKAGES.get(module, module)
+    package = with_extra(EXTRAS[module]) if module in EXTRAS else PACKAGES.get(module, module)
     return f"install it with: `pip install {package}`"
 
 
 def _commands(text: str) -> str:
     """Return a hint with the commands in Gymnasium's error, or with hive's extra of the same name."""
     extra = re.search(rf"\[({'|'.join(sorted({*EXTRAS.values()}))})\]", text)
-    commands = [f"pip install {_hive_with(extra[1])}"] if extra else re.findall(r"pip install [^`]+", text)
+    commands = [pip_install(extra[1])] if extra else re.findall(r"pip install [^`]+", text)
     return f"install it with: {' and '.join(f'`{command}`' for command in commands)}" if commands else ""
-
-
-def _hive_with(extra: str) -> str:
-    """Return the requirement of hive with an extra, quoted for a shell."""
-    return f"'hive[{extra}]'"
 
 
 def _lacks(kind: str, name: str, error: ModuleNotFoundError) -> EnvironmentMissing:

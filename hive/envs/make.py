@@ -316,6 +316,12 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
     target = getattr(imported, name, None)
     if callable(target):
         return target  # type: ignore[no-any-return]
+    if target is not None:
+        kind = type(target).__name__
+        raise EnvironmentMissing(
+            f"`{id}` is an object of type {kind}, which exists already; hive makes its own environments",
+            hint=f"name the class, for example {module}:{kind}, or a function that returns an environment",
+        )
     spec = gymnasium.registry.get(name)
     if spec is None:
         clause, hint = why_not_found(id)

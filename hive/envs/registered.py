@@ -23,6 +23,9 @@ def registration(id: str) -> dict[str, Any] | None:
     if spec is None or ":" in id:
         return None
     entry = spec.entry_point or spec.vector_entry_point
+    if isinstance(entry, str) and entry.startswith("__main__:"):
+        entry = getattr(sys.modules["__main__"], entry.partition(":")[2], entry)
+        spec = dataclasses.replace(spec, **{"entry_point" if spec.entry_point else "vector_entry_point": entry})
     package = (entry if isinstance(entry, str) else str(getattr(entry, "__module__", ""))).partition(":")[0]
     if package.partition(".")[0] in KNOWN or _is_of_plugin(package):
         return None

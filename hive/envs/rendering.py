@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.config import EnvConfig
+from hive.distribution import pip_install
 from hive.envs.configured import configured_spec, wrappers_of
 from hive.envs.make import LIBRARY, make_environment, takes_native
 from hive.envs.native_vector import SEED_BITS
@@ -216,7 +217,7 @@ class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise
         except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
             cause = str(error).partition(",")[0]
-            hint = "install it with: `pip install 'hive[video]'`" if "pygame" in cause else ""
+            hint = f"install it with: `{pip_install('video')}`" if "pygame" in cause else ""
             raise EnvironmentFailed(f"`{self._id}` cannot be drawn: {cause}", hint=hint, permanent=True) from error
         except BaseException as error:
             if is_interrupt(error):

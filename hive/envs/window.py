@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.distribution import pip_install
 from hive.errors import UsageError
 
 __all__ = ["Window"]
@@ -64,7 +65,7 @@ class Window:
         try:
             import pygame
         except ImportError as error:
-            raise UsageError("a window needs pygame", hint="pip install 'hive[video]'") from error
+            raise UsageError("a window needs pygame", hint=pip_install("video")) from error
         factor = max(1, -(-LEAST_SIDE // max(width, height)))
         try:
             pygame.display.init()

@@ -25,7 +25,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from hive.algorithms import update_parameter
+from hive.algorithms.parameters import update_parameter
 from hive.config import Config
 from hive.errors import TopologyError
 from hive.networks.flat import aligned_block

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.algorithms import update_parameter
+from hive.algorithms.parameters import update_parameter
 from hive.config import Config
 from hive.errors import TopologyError
 from hive.facades.collection import MAX_WORKERS, VERSIONS_KEPT, CWorkerSet

@@ -28,29 +28,7 @@ With `hosts.launcher = "ray"`, the actor `launcher` has a Ray cluster start the 
 else changes, except that keys are exchanged through Ray instead of files.
 """
 
-from __future__ import annotations
+from hive.lazy import lazy_names
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-__all__ = ["HostFacts", "connect_hosts", "host_facts", "part_of", "resumed_elsewhere"]
-
-# Imported at the first use of a name: the agent uses the files without torch.
-_HOMES = {
-    "HostFacts": "hive.hosts.files",
-    "connect_hosts": "hive.hosts.placement",
-    "host_facts": "hive.hosts.files",
-    "part_of": "hive.hosts.part",
-    "resumed_elsewhere": "hive.hosts.files",
-}
-
-if TYPE_CHECKING:
-    from hive.hosts.files import HostFacts, host_facts, resumed_elsewhere
-    from hive.hosts.part import part_of
-    from hive.hosts.placement import connect_hosts
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            return getattr(importlib.import_module(_HOMES[name]), name)
-        raise AttributeError(f"module `hive.hosts` has no attribute `{name}`")
+# Lazy, because the agent uses the files without torch.
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
+from hive.distribution import pip_install
 from hive.errors import HiveError, HostLost, PlatformError, UsageError
 from hive.hosts.agent_process import AgentProcess
 from hive.hosts.files import JoinFile
@@ -59,7 +60,7 @@ class RayCluster:
 
     def __init__(self, run: str, unprotected: bool) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise PlatformError('hosts.launcher = "ray" needs Ray', hint="pip install 'hive[ray]'")
+            raise PlatformError('hosts.launcher = "ray" needs Ray', hint=pip_install("ray"))
         self.run_name = run
         self.unprotected = unprotected
         self.ray: ModuleType | None = None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SnapshotLines", "StatusLine", "event_text"]
 
+FIRST_PLAIN_S = 5.0  # seconds of updates before the first of these lines, so that its rate is not that of the start
 PLAIN_EVERY_S = 30.0  # seconds between lines where stderr is not a terminal: shows progress, keeps a log readable
 DATA_EVERY_S = 5.0  # seconds between snapshots for programs: enough points for a curve of a short run
 BETWEEN = " │ "
@@ -48,7 +49,7 @@ class StatusLine:
         self.live = live and self.out.isatty()
         self.keys = False
         self.shown: Live | None = None  # the line, while it is on the terminal
-        self.printed_s = float("-inf")
+        self.next_s: float | None = None  # time of the next plain line, once there are updates
 
     def say(self, line: str) -> None:
         """Print a line that is not redrawn."""
@@ -67,9 +68,13 @@ class StatusLine:
             live = self._started()
             width = live.console.width - 1
             live.update(_coloured(live_text(snapshot, rate, width, minute=minute, keys=self.keys)), refresh=True)
-        elif time.monotonic() - self.printed_s >= PLAIN_EVERY_S and snapshot.updates:
-            self.printed_s = time.monotonic()
-            self.say(plain_text(snapshot, rate))
+        elif snapshot.updates:
+            now = time.monotonic()
+            if self.next_s is None:
+                self.next_s = now + FIRST_PLAIN_S
+            if now >= self.next_s:
+                self.next_s = now + PLAIN_EVERY_S
+                self.say(plain_text(snapshot, rate))
 
     def _started(self) -> Live:
         """Return the line on the terminal. It is drawn when it is updated, and by no thread of its own."""

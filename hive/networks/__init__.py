@@ -1,6 +1,6 @@
-"""Networks: their parts and parameters, flat blocks of weights, and Coach's Architecture and NetworkWrapper.
+"""Networks: their parts and parameters, and weights in flat blocks.
 
-This package exports the names that users write networks, heads and training scripts with:
+This package exports the names that users write networks and heads with (`network.module`, `network.policy_head`):
 
     build_network, Network         a network from NetworkParameters, with InputEmbedderParameters, EmbeddingMergerType,
                                    MiddlewareParameters, LSTMMiddlewareParameters, GRUMiddlewareParameters and the
@@ -13,11 +13,10 @@ This package exports the names that users write networks, heads and training scr
                                    SquashedGaussian and the ProductDistribution of several actions, chosen by
                                    distribution_for and squashed_distribution_for
     EpsilonGreedy, select_actions  acting with action values
-    Architecture, NetworkWrapper   training in a script with TorchArchitecture, GradientClippingMethod and WorkerGroup;
-                                   they take and return Inputs, Targets and TrainingResult
     FlatParameters, FlatOptimizer  weights in one block (aligned_block), optimizer steps on blocks (OptimizerSettings)
 
-All other names belong to the modules that define them, and other packages of hive import from the modules:
+`hive.compat.coach` has the classes of Coach, for training in a script. All other names belong to the modules that
+define them, and other packages of hive import from the modules:
 
     spaces, parameters -> embedders, middleware, heads -> network     build a network
     head_kinds: heads, value_heads, distributional_heads, policy_heads   the heads
@@ -40,86 +39,15 @@ This package does not depend on environments, processes or shared memory.
 
 from __future__ import annotations
 
-from hive.networks.architecture import Architecture, Inputs, Targets, TrainingResult
-from hive.networks.distributions import (
-    ActionDistribution,
-    Categorical,
-    DiagonalGaussian,
-    MultiCategorical,
-)
-from hive.networks.exploration import EpsilonGreedy
-from hive.networks.flat import FlatParameters, aligned_block
-from hive.networks.head_parameters import (
-    CategoricalQHeadParameters,
-    DuelingQHeadParameters,
-    PolicyHeadParameters,
-    PPOHeadParameters,
-    QuantileQHeadParameters,
-    SquashedPolicyHeadParameters,
-)
-from hive.networks.heads import Head, PolicyHead, ValueHead
-from hive.networks.network import Network, Observations, build_network
-from hive.networks.optimizers import FlatOptimizer, OptimizerSettings
-from hive.networks.parameters import (
-    EmbeddingMergerType,
-    GradientClippingMethod,
-    GRUMiddlewareParameters,
-    HeadParameters,
-    InputEmbedderParameters,
-    LSTMMiddlewareParameters,
-    MiddlewareParameters,
-    NetworkParameters,
-)
-from hive.networks.product import ProductDistribution, distribution_for
-from hive.networks.spaces import InputArray, Spaces
-from hive.networks.squashed import SquashedGaussian, squashed_distribution_for
-from hive.networks.torch_architecture import TorchArchitecture
-from hive.networks.value_heads import select_actions
-from hive.networks.worker_group import WorkerGroup
-from hive.networks.wrapper import NetworkWrapper
+from hive.lazy import lazy_names
 
-__all__ = [
-    "ActionDistribution",
-    "Architecture",
-    "Categorical",
-    "CategoricalQHeadParameters",
-    "DiagonalGaussian",
-    "DuelingQHeadParameters",
-    "EmbeddingMergerType",
-    "EpsilonGreedy",
-    "FlatOptimizer",
-    "FlatParameters",
-    "GRUMiddlewareParameters",
-    "GradientClippingMethod",
-    "Head",
-    "HeadParameters",
-    "InputArray",
-    "InputEmbedderParameters",
-    "Inputs",
-    "LSTMMiddlewareParameters",
-    "MiddlewareParameters",
-    "MultiCategorical",
-    "Network",
-    "NetworkParameters",
-    "NetworkWrapper",
-    "Observations",
-    "OptimizerSettings",
-    "PPOHeadParameters",
-    "PolicyHead",
-    "PolicyHeadParameters",
-    "ProductDistribution",
-    "QuantileQHeadParameters",
-    "Spaces",
-    "SquashedGaussian",
-    "SquashedPolicyHeadParameters",
-    "Targets",
-    "TorchArchitecture",
-    "TrainingResult",
-    "ValueHead",
-    "WorkerGroup",
-    "aligned_block",
-    "build_network",
-    "distribution_for",
-    "select_actions",
-    "squashed_distribution_for",
-]
+OLD = {
+    **dict.fromkeys(("Architecture", "Inputs", "Targets", "TrainingResult"), "architecture"),
+    "GradientClippingMethod": "parameters",
+    "NetworkWrapper": "wrapper",
+    "TorchArchitecture": "torch_architecture",
+    "WorkerGroup": "worker_group",
+}
+"""Names that this package had in the last release -> their modules. `hive.compat.coach` has them now."""
+
+__getattr__, __dir__ = lazy_names(__name__, __file__, {name: f"{__name__}.{home}" for name, home in OLD.items()})

@@ -26,8 +26,13 @@ __all__ = ["Architecture", "Array", "Inputs", "Targets", "TrainingResult"]
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
+"""The arrays [N, ...] of a batch, by the names of the spaces' observations and of further inputs of the heads."""
+
 Targets = Array | Sequence[Array] | Callable[[tuple[Array, ...]], Sequence[Array]]
+"""The targets [N, ...] of each head, or a function that computes them from the outputs."""
+
 TrainingResult = tuple[float, list[float], float, list[Any]]
+"""The whole loss, those of the heads, the norm of the gradient before clipping, and the additional fetches."""
 
 
 class Architecture(ABC):

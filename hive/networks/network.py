@@ -68,6 +68,7 @@ __all__ = [
 ]
 
 Observations = Tensor | Mapping[str, Tensor]
+"""A batch [N, ...] of the only observation, or of each by name: float32 or uint8."""
 
 Step: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of the columns, and its keyword arguments
 

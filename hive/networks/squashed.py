@@ -152,7 +152,10 @@ def clamp_log_std(outputs: Tensor) -> Tensor:
     A log standard deviation outside has gradient 0.
     """
     mean, log_std = outputs.chunk(2, -1)
-    return torch.cat([mean, log_std.clamp(*LOG_STD_BOUNDS)], -1)
+    low, high = LOG_STD_BOUNDS
+    # Unlike that of `clamp` in torch 2.14, this gradient is 1 at the bounds, as in native code and in older versions.
+    log_std = torch.where(log_std < low, low, torch.where(log_std > high, high, log_std))
+    return torch.cat([mean, log_std], -1)
 
 
 def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:

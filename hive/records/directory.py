@@ -1,8 +1,8 @@
 """Defines the run directory: the paths of all files of a run.
 
     home/                    $HIVE_HOME, ./runs by default
-      latest -> cartpole-2   the newest, a symbolic link
-      cartpole-2/            name and number
+      latest -> cartpole-ppo-2   the newest, a symbolic link
+      cartpole-ppo-2/        name and number
         config.toml          the config as given, byte for byte       resolved.toml    every key
         session.py           classes and functions of the program that started it
         tuning.json          the choice for keys that were "auto"
@@ -14,6 +14,7 @@
         best/<update>/         the best policy
         videos/                                                       not-finite/<name>/
         .reserve               disk space for the summary of a run whose disk is full
+      .failed/cartpole-ppo-3/  the last failed start of that name (hive.records.failed_starts)
 
 This module only defines names and paths. The modules that write the files document their content.
 """
@@ -28,9 +29,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from hive.config import SESSION_FILE
 from hive.errors import RecordError, UsageError
-from hive.paths import user_path
+from hive.paths import SESSION_FILE, user_path
 from hive.records.documents import failure
 from hive.records.regular import foreign
 

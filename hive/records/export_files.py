@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from hive.distribution import pip_install
 from hive.errors import UsageError
 
 __all__ = ["ONNX", "check_export_file"]
@@ -26,7 +27,7 @@ def check_export_file(path: Path) -> None:
     if path.suffix == ONNX and importlib.util.find_spec("onnx") is None:
         raise UsageError(
             f"`{path}` needs the package onnx",
-            hint="pip install 'hive[export]'; a .safetensors file of the weights needs no package",
+            hint=f"{pip_install('export')}; a .safetensors file of the weights needs no package",
         )
     if path.exists() or path.is_symlink():
         raise UsageError(f"`{path}` already exists", hint="choose another name, or remove it")

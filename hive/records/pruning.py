@@ -1,6 +1,7 @@
 """Finds files of ended runs that can be deleted, and how much disk space that frees.
 
     leftover      a file or folder that a killed process was writing (`.hive-tmp`)
+    failed start  what is kept of starts that failed (hive.records.failed_starts)
     never began   a whole run that failed before its first metrics, without checkpoints, best policy or videos
     video         of an evaluation (evaluation.videos): all but the newest ones
     checkpoint    all but the newest ones, which stay, as does the newest scheduled one, for `hive resume --exact`
@@ -27,11 +28,12 @@ from hive.records.checkpoints import best_policy, list_checkpoints, surplus
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
 from hive.records.drawing_marks import marks_in
-from hive.records.runs import run_state
+from hive.records.failed_starts import FAILED_FOLDER
+from hive.records.runs import find_runs, run_state
 from hive.records.set_aside import is_cut, sets_aside
 from hive.records.videos import surplus_videos
 
-__all__ = ["Item", "delete", "ended_at", "freed_bytes", "prunable"]
+__all__ = ["Item", "delete", "ended_at", "failed_starts", "freed_bytes", "prunable"]
 
 BLOCK = 512  # bytes of the unit of st_blocks, on every Linux
 LAST_WRITE = ("summary.json", "metrics.jsonl", "events.jsonl", "failure.json", "run.json")
@@ -80,6 +82,13 @@ def prunable(
             yield from (Item(run, "newer state set aside", folder) for folder in complete)
         if keep_videos is not None:
             yield from (Item(run, "video of an evaluation", path) for path in surplus_videos(run.videos, keep_videos))
+
+
+def failed_starts(home: Path, older_s: float = 0.0) -> Iterator[Item]:
+    """Yield what is kept of the failed starts in the folder of runs `home`."""
+    for run in find_runs(home / FAILED_FOLDER):
+        if time.time() - ended_at(run) >= older_s:
+            yield Item(run, "failed start", run.path)
 
 
 def ended_at(run: RunDirectory) -> float:

@@ -49,11 +49,17 @@ class Video:
 
 
 class Sink(Protocol):
-    """A destination of metrics. Its methods may raise any exception; a SinkSet then drops the sink."""
+    """A destination of metrics. `record.sinks` names it; it is called with the folder of the run.
 
-    def write(self, record: MetricsRecord) -> None: ...
+    It may also have `write_config(tables)`, which receives the config as table -> key -> value, and
+    `write_video(video)`. If a method raises, the sink is dropped with a warning, and the run continues.
+    """
 
-    def close(self) -> None: ...
+    def write(self, record: MetricsRecord) -> None:
+        """Write one record."""
+
+    def close(self) -> None:
+        """Called once, at the end of the run."""
 
 
 @runtime_checkable

@@ -1,7 +1,8 @@
 """The summary of a run: its result, written once, as the last file.
 
 `summary.json` exists if and only if the supervisor ended the run itself and was not killed. Its keys are the fields
-below and `steps_per_s`. `best` names the best policy:
+below and `steps_per_s`, the rate during `train_s`; `wall_s` also counts start, first round and end. `best` names the
+best policy:
 
     checkpoint      its folder, relative to that of the run: "best/001563"
     mean_return     the mean return that it was chosen by

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from hive.config.values import toml_text
+from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records.regular import read_regular
 from hive.records.sinks import ConfigTables, MetricsRecord, Video
 
 __all__ = ["TensorBoardSink"]
 
-HINT = "pip install 'hive[tensorboard]'"
 GOALS = ("return/mean_100", "evaluation/mean_return")  # the metrics beside the hyperparameters
 VIDEO_BYTES = 64 << 20  # largest GIF in an event file: TensorBoard loads each of them whole
 
@@ -31,7 +31,7 @@ class TensorBoardSink:
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
-            raise UsageError("the TensorBoard sink needs tensorboardX", hint=HINT) from error
+            raise UsageError("the TensorBoard sink needs tensorboardX", hint=pip_install("tensorboard")) from error
         self._writer = SummaryWriter(logdir=str(folder))
 
     def write(self, record: MetricsRecord) -> None:

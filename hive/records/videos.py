@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.distribution import pip_install
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import FILES, Files, atomic_file
 from hive.records.documents import failure
@@ -130,7 +131,7 @@ def check_video_file(path: Path) -> None:
     module, package = PACKAGES[path.suffix]
     if importlib.util.find_spec(module) is None:
         other = ", or write a .gif" if path.suffix == ".mp4" and importlib.util.find_spec("PIL") else ""
-        raise UsageError(f"{path.suffix} videos need {package}", hint=f"pip install 'hive[video]'{other}")
+        raise UsageError(f"{path.suffix} videos need {package}", hint=pip_install("video") + other)
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"`{path}` cannot be written: {'it is a folder' if path.is_dir() else 'no such folder'}")
 
@@ -140,7 +141,7 @@ def video_suffix() -> str:
     for suffix in SUFFIXES:
         if importlib.util.find_spec(PACKAGES[suffix][0]) is not None:
             return suffix
-    raise UsageError("videos need imageio-ffmpeg or pillow", hint="pip install 'hive[video]'")
+    raise UsageError("videos need imageio-ffmpeg or pillow", hint=pip_install("video"))
 
 
 def played_video(folder: Path, update: int, seed: int, suffix: str) -> Path:

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from hive.distribution import pip_install
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import write_json
 from hive.records.documents import failure, read_document
@@ -27,7 +28,6 @@ from hive.records.sinks import ConfigTables, MetricsRecord, Video
 
 __all__ = ["WandbSink"]
 
-HINT = "pip install 'hive[wandb]'"
 FACTS_FILE = "hive.json"
 RESERVED_STEPS = 1000  # steps between two writes of hive.json
 VIDEO_FORMATS = (".gif", ".mp4", ".webm", ".ogg")  # those of wandb.Video
@@ -53,7 +53,7 @@ class WandbSink:
         try:
             import wandb
         except ImportError as error:
-            raise UsageError("the Weights & Biases sink needs wandb", hint=HINT) from error
+            raise UsageError("the Weights & Biases sink needs wandb", hint=pip_install("wandb")) from error
         self._wandb, folder = wandb, directory / "wandb"
         try:
             folder.mkdir(exist_ok=True)  # wandb writes into the system's temporary folder without it

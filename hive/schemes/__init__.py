@@ -3,7 +3,7 @@
     topology = hive.schemes.build(config)
     blueprint = hive.schemes.blueprint_of(topology)
 
-`run.scheme` names a scheme of `hive.config.SCHEMES`, or a user-defined function as "package.module:function".
+`run.scheme` names a built-in scheme (hive/config/schemes.py), or a user-defined function as "package.module:function".
 `run.topology` names a user-defined function that takes the config and returns a topology, either the scheme's with
 changes or a new one.
 """
@@ -30,7 +30,7 @@ from hive.schemes.custom import apply_custom
 if TYPE_CHECKING:
     from hive.workers import Blueprint
 
-__all__ = ["assemble", "blueprint_of", "build", "check_memory", "load"]
+__all__ = ["blueprint_of", "build"]
 
 FUNCTION = "topology"  # name of the function if `run.topology` names only a module or file
 
@@ -82,7 +82,7 @@ def blueprint_of(topology: Topology) -> Blueprint:
         return found
     raise TopologyError(
         "this topology has no blueprint: none of its groups belongs to the built-in trainer",
-        hint="`hive.schemes.build(config)` makes one; a custom scheme can make `hive.workers.Blueprint(config)`",
+        hint="`hive.schemes.build(config)` makes one; a custom scheme can make `hive.Blueprint(config)`",
     )
 
 

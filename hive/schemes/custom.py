@@ -3,8 +3,8 @@
 class Curriculum(hive.Actor):
     def __init__(self, level: int = 3, names: list[str] | None = None) -> None: ...
 
-[custom.curriculum]          all problems are reported at once, each with its line and "did you mean", as for
-level = 5                    hive's own keys
+[custom.curriculum]          the group's key, or the role of its actors where they are one group
+level = 5                    all problems are reported at once, each with its line and "did you mean"
 """
 
 from __future__ import annotations
@@ -31,20 +31,39 @@ def apply_custom(topology: Topology, config: Config, given: Path | None = None) 
     given: the file that errors point to. Raises ConfigError for unknown groups and parameters and for wrong types.
     """
     problems = ConfigProblems(given)
-    for group, table in config.custom.items():
-        if group not in topology:
-            problems.add((CUSTOM, group), f"no group `{group}` in this topology", _meant(group, topology.groups))
+    tables: dict[str, str] = {}  # key of a group -> the table that is its
+    for table_name, table in config.custom.items():
+        path: tuple[str, ...] = (CUSTOM, table_name)
+        key = _group_key(topology, table_name)
+        if key is None:
+            problems.add(path, f"no group `{table_name}` in this topology", _meant(table_name, topology.groups))
             continue
-        known = _parameters(topology[group].cls)
+        if key in tables:
+            problems.add(path, f"the group `{key}` already has the table [{CUSTOM}.{tables[key]}]", "leave one out")
+            continue
+        tables[key], group = table_name, topology[key]
+        known = _parameters(group.cls)
         for name, value in table.items():
-            path = (CUSTOM, group, name)
+            path = (CUSTOM, table_name, name)
             if name not in known:
-                problems.add(path, f"`{topology[group].cls.__name__}` takes no `{name}`", _meant(name, known))
+                problems.add(path, f"`{group.cls.__name__}` takes no `{name}`", _meant(name, known))
             elif not _fits(known[name], value):
                 problems.add(path, f"expected {_expected(known[name])}, got {shown(value)}")
             else:
-                topology[group].parameters[name] = _converted(known[name], value)
+                group.parameters[name] = _converted(known[name], value)
     problems.raise_all()
+
+
+def _group_key(topology: Topology, name: str) -> str | None:
+    """Return the key of the group that a table of [custom] names: by its key, or by the role of its actors.
+
+    `t.add(Curiosity, count=2)` makes the group `curiositys`, whose actors are `curiosity-0` and `curiosity-1`: a config
+    may name it as its actors are called. A role of several groups names none of them.
+    """
+    if name in topology:
+        return name
+    keys = [key for key, group in topology.groups.items() if group.cls.role_name() == name]
+    return keys[0] if len(keys) == 1 else None
 
 
 def _parameters(cls: type) -> Mapping[str, Any]:

@@ -34,7 +34,10 @@ __all__ = ["assemble", "trainer"]
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:
-    """Return the checkpoint that `hive resume` has chosen for this run, or None. Raises RecordError if it is gone."""
+    """Return the checkpoint that `hive resume` has chosen for this run, or None if the run begins with nothing.
+
+    Raises RecordError if the checkpoint is gone.
+    """
     facts = host_facts(directory)
     if facts is not None:
         return resumed_elsewhere(directory, facts)
@@ -42,6 +45,8 @@ def resumed_from(directory: Path) -> Checkpoint | None:
     if chosen is None:
         return None
     found = [c for c in list_checkpoints(directory / "checkpoints") if c.update == chosen.update]
+    if not found and chosen.update == 0:
+        return None  # it ended before the first checkpoint, and begins again
     if not found:
         raise RecordError(
             f"checkpoint {chosen.update:06d} of {directory} is gone", hint="`hive resume` selects another"

@@ -1,98 +1,166 @@
-"""Whether a class or function is still what its source says.
+"""What a class or function has become since it was defined, and what of that other processes cannot be told.
 
-The source is what other processes execute. An attribute that was set, a method that was replaced or a base class that
-was defined anew after the definition is not in it, so it is refused by name: no run uses an old version without a word.
+Other processes execute the source. `Change` is one difference between an object and what its source gives there: an
+attribute that was set, a method that was replaced, a value in the body of a class that may come out otherwise when it
+is executed again. Where the difference can be written, the module repeats it after the definition, so that it has the
+values of this moment. What cannot be repeated (a base class that was defined anew) is named.
 """
 
 from __future__ import annotations
 
 import abc
 import ast
-import inspect
+import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from hive.session.sources import Found, Source, functions_of
+from hive.session.sources import Found, Sources, first_line, functions_of, own_functions
 
-__all__ = ["change_in"]
+__all__ = ["Change", "changes_of", "changes_of_imported", "new_values", "redefined_base"]
 
 KNOWN = ("__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__")  # what Python itself sets
 MISSING: Any = object()
 
 
-def change_in(value: Any, found: Found, names: Mapping[str, Any], sources: Sequence[Source]) -> str:
-    """Return what of `value` differs from its source, as a clause; "" if nothing does.
+@dataclass(frozen=True)
+class Change:
+    """The attribute `name` has another value than the source says, or may have. certain: whether it has."""
 
-    names: what the names of the definition stand for now.
+    name: str
+    value: Any
+    certain: bool
+
+
+def changes_of(value: Any, found: Found, names: Mapping[str, Any]) -> Iterator[Change]:
+    """Yield what of a class or function differs from its source, or may differ. names: what its names stand for now."""
+    if isinstance(value, type) and isinstance(found.node, ast.ClassDef):
+        yield from _class_changes(value, found.node, found, names)
+    elif isinstance(value, FunctionType) and value in found.functions and not isinstance(found.node, ast.Lambda):
+        yield from _function_changes(value, found.node, names)
+
+
+def changes_of_imported(value: type, sources: Sources) -> list[Change]:
+    """Return what was certainly changed in a class of an imported module.
+
+    Raises UsageError if the module's file was changed after it was imported: other processes import it as it is now.
     """
-    node = found.node
-    if isinstance(value, type) and isinstance(node, ast.ClassDef):
-        return next(_class_changes(value, node, found, names, sources), "")
-    if isinstance(value, FunctionType) and value in found.functions:
-        return next(_function_changes(value, node, names), "")
-    return ""
+    module = sys.modules[value.__module__]
+    source = sources.of(str(getattr(module, "__file__", None)))
+    for full, node, around in source.nodes if source is not None else ():
+        if full == value.__qualname__ and isinstance(node, ast.ClassDef) and source is not None:
+            own = [one for _, member in own_functions(value) for one in functions_of(member)]
+            here = tuple(one for one in own if one.__code__.co_filename == source.file)
+            sources.check_file(source, here, f"{module.__name__}.{full}")
+            found = Found(source, node, around, here)
+            return [one for one in changes_of(value, found, vars(module)) if one.certain]
+    return []
 
 
-def _class_changes(
-    value: type, node: ast.ClassDef, found: Found, names: Mapping[str, Any], sources: Sequence[Source]
-) -> Iterator[str]:
+def new_values(module: types.ModuleType, sources: Sources) -> Iterator[tuple[str, Any]]:
+    """Yield public names of an imported module that its file binds once, to a literal, with another value now."""
+    source = sources.of(str(getattr(module, "__file__", None)))
+    said: dict[str, list[ast.expr | None]] = {}
+    for statement in source.tree.body if source is not None else ():
+        simple = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                said.setdefault(node.id, []).append(simple)
+    for name, values in said.items():
+        if len(values) == 1 and not name.startswith("_") and name in vars(module):
+            literal = _literal(values[0])
+            if literal is not MISSING and _unequal(literal, vars(module)[name]):
+                yield name, vars(module)[name]
+
+
+def redefined_base(value: type, node: ast.ClassDef, names: Mapping[str, Any]) -> str:
+    """Return the base class of a class that was defined anew after it, as the class names it; "" without one."""
     for base in node.bases:
         now = _named(base, names)
         if not node.decorator_list and isinstance(now, type) and now not in value.__mro__:
-            yield f"its base class `{ast.unparse(base)}` was defined anew after it; define `{node.name}` again, too"
+            return ast.unparse(base)
+    return ""
+
+
+def _class_changes(value: type, node: ast.ClassDef, found: Found, names: Mapping[str, Any]) -> Iterator[Change]:
+    if _rewritten(value, node):
+        return
     said = dict(_attributes(node))
     for name, member in vars(value).items():
-        if name in KNOWN or (name not in said and name.startswith("__")):
+        descriptor = isinstance(member, types.MemberDescriptorType | types.GetSetDescriptorType)
+        if name in KNOWN or descriptor or (name not in said and name.startswith("__")):
             continue
         functions = functions_of(getattr(member, "fget", None) or getattr(member, "__func__", member))
-        if isinstance(member, types.MemberDescriptorType | types.GetSetDescriptorType):
-            continue  # of `__slots__`
-        if functions and not any(found.holds(one.__code__) for one in functions):
-            own = name in said or any(one.__code__.co_filename == found.source.file for one in functions)
-            if own or not _generated(value, node):
-                yield f"its method `{name}` was replaced after its definition"
-        elif name in said:
-            if not _rewritten(value, node) and _differs(said[name], member, names):
-                yield f"its attribute `{name}` was changed after its definition"
-        elif not functions and not _generated(value, node):
-            yield f"its attribute `{name}` was set after its definition"
-    for name in said:
-        if name not in vars(value) and not _rewritten(value, node):
-            yield f"its attribute `{name}` was removed after its definition"
-    if name := _assigned(node.name, sources):
-        yield f"a statement of the session sets its attribute `{name}`"
+        if functions:
+            if not any(found.holds(one.__code__) for one in functions):
+                own = name in said or any(one.__code__.co_filename == found.source.file for one in functions)
+                if own or not _generated(value):
+                    yield Change(name, member, certain=True)
+            elif isinstance(member, FunctionType) and member in functions:
+                yield from (
+                    Change(f"{name}.{one.name}", one.value, one.certain)
+                    for one in _function_changes(member, _method(node, member), names)
+                )
+        elif name not in said:
+            if not _generated(value):
+                yield Change(name, member, certain=True)
+        elif not isinstance(member, type):
+            literal = _literal(said[name])
+            if literal is MISSING or _unequal(literal, member):
+                yield Change(name, member, certain=literal is not MISSING)
 
 
-def _function_changes(value: FunctionType, node: ast.AST, names: Mapping[str, Any]) -> Iterator[str]:
+def _function_changes(value: FunctionType, node: ast.AST | None, names: Mapping[str, Any]) -> Iterator[Change]:
     arguments = getattr(node, "args", None)
     if isinstance(arguments, ast.arguments):
-        positional = [*arguments.posonlyargs, *arguments.args]
-        pairs = [*zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)]
-        pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None]
-        now = {name: one.default for name, one in inspect.signature(value, follow_wrapped=False).parameters.items()}
-        for argument, default in pairs:
-            if _differs(default, now.get(argument.arg, MISSING), names):
-                yield f"the default of its argument `{argument.arg}` was changed after its definition"
-    own = [name for name in vars(value) if name != "__wrapped__"]
-    if own and not getattr(node, "decorator_list", ()):
-        yield f"its attribute `{own[0]}` was set after its definition"
+        pairs = [*zip(arguments.defaults, value.__defaults__ or (), strict=False)]
+        known = [(_literal(default), now) for default, now in pairs]
+        if len(pairs) != len(value.__defaults__ or ()) or any(
+            one is MISSING or _unequal(one, now) for one, now in known
+        ):
+            plain = all(one is not MISSING for one, _ in known)
+            yield Change("__defaults__", value.__defaults__, certain=plain)
+        given = {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
+        now_given = value.__kwdefaults__ or {}
+        literals = {name: _literal(default) for name, default in given.items()}
+        if given.keys() != now_given.keys() or any(
+            one is MISSING or _unequal(one, now_given[name]) for name, one in literals.items()
+        ):
+            yield Change("__kwdefaults__", value.__kwdefaults__, certain=MISSING not in literals.values())
+    if not getattr(node, "decorator_list", ()):
+        for name, one in vars(value).items():
+            yield Change(name, one, certain=True)
 
 
-def _generated(value: type, node: ast.ClassDef) -> bool:
-    """Whether code beside the class's own body may have added attributes: a decorator, a metaclass, a base class."""
-    bases = [cls for cls in value.__mro__[1:-1] if cls.__module__ != "typing"]
-    return _rewritten(value, node) or any("__init_subclass__" in vars(cls) for cls in bases)
+def _method(node: ast.ClassDef, function: FunctionType) -> ast.AST | None:
+    """Return the definition of a method in the body of its class, without decorators."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and first_line(inner) == _line(function):
+            return inner if not inner.decorator_list else None
+    return None
+
+
+def _line(function: FunctionType) -> int:
+    return function.__code__.co_firstlineno
+
+
+def _generated(value: type) -> bool:
+    """Whether base classes may have added attributes."""
+    return any("__init_subclass__" in vars(cls) for cls in value.__mro__[1:-1] if cls.__module__ != "typing")
 
 
 def _rewritten(value: type, node: ast.ClassDef) -> bool:
-    """Whether that code may have replaced the attributes of the body: dataclasses, enums, named tuples do."""
+    """Whether a decorator or a metaclass may have replaced the attributes of the body: dataclasses and enums do."""
     return bool(node.decorator_list) or type(value) not in (type, abc.ABCMeta) or hasattr(value, "_field_defaults")
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield each name that the body of a class binds, and its expression where it is a simple assignment."""
+    for inner in ast.walk(ast.Module([*node.body], [])):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            yield _mangled(inner.id, node), None
     for inner in node.body:
         if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield _mangled(inner.name, node), None
@@ -116,34 +184,16 @@ def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
     return MISSING
 
 
-def _differs(node: ast.expr | None, value: Any, names: Mapping[str, Any]) -> bool:
-    """Whether an expression, a literal or a name, certainly has another value than `value`."""
-    if node is None:
-        return False
+def _literal(node: ast.expr | None) -> Any:
+    """Return the value of a literal; MISSING for any other expression."""
     try:
-        said = ast.literal_eval(node)
+        return MISSING if node is None else ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        said = _named(node, names)
-        if said is MISSING or said is value:
-            return False
+        return MISSING
+
+
+def _unequal(mine: Any, its: Any) -> bool:
     try:
-        return type(said) is not type(value) or bool(said != value)
-    except Exception:  # arrays have no single truth
-        return said is not value
-
-
-def _assigned(name: str, sources: Sequence[Source]) -> str:
-    """Return an attribute that a top-level statement sets on the class `name`: `Env.size = 3`, `setattr(Env, ...)`."""
-    for source in sources:
-        for statement in source.tree.body:
-            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                continue
-            for node in ast.walk(statement):
-                match node:
-                    case ast.Attribute(value=ast.Name(id=found), attr=attribute, ctx=ast.Store() | ast.Del()):
-                        if found == name:
-                            return attribute
-                    case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id=found), attribute_node, *_]):
-                        if found == name:
-                            return ast.unparse(attribute_node)
-    return ""
+        return type(mine) is not type(its) or repr(mine) != repr(its)
+    except Exception:  # a repr of the user's
+        return True

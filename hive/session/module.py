@@ -12,22 +12,26 @@ import builtins
 import contextlib
 import copy
 import functools
+import re
 import site
 import sys
 import sysconfig
 import types
 from collections.abc import Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+from hive.envs.registered import registration
 from hive.errors import UsageError
-from hive.session.changes import change_in
+from hive.session.changes import Change, changes_of, changes_of_imported, new_values, redefined_base
 from hive.session.names import bound_after, imports_of, locals_of, names_of
 from hive.session.sources import Found, Sources
 from hive.session.values import NotWritten, written
 
 __all__ = ["SessionModule", "is_installed"]
 
+ID = re.compile(r"[\w./-]+")  # what the id of an environment may be
 WAYS_OUT = "make it inside the class or function, put the code into a file of its own"
 OWN = ("__file__", "__name__", "__doc__", "__builtins__", "__spec__", "__package__", "__loader__")
 
@@ -42,7 +46,8 @@ class SessionModule:
         self.imports: dict[str, None] = {}  # in the order of their first use
         self.statements: dict[str, str] = {}  # name -> the statement that binds it
         self.needs: dict[str, list[str]] = {}  # name -> names that must be bound before it
-        self.registered: list[str] = []
+        self.registered: dict[str, str] = {}
+        self.modules: set[str] = set()  # those whose changes are repeated
         self.lazy_annotations = False
 
     def add(self, value: Any, name: str) -> str:
@@ -61,11 +66,18 @@ class SessionModule:
             hint="give a class, or a function or lambda that makes the object, of a script, a notebook or a module",
         )
 
-    def register(self, id: str, arguments: Mapping[str, Any]) -> None:
-        """Add the registration of an environment in Gymnasium; `arguments` are those of `gymnasium.register`."""
+    def register(self, id: str) -> bool:
+        """Add the registration in Gymnasium of an environment that this program registered; return whether it did."""
+        if id in self.registered:
+            return True
+        arguments = registration(id)
+        if arguments is None:
+            return False
+        self.registered[id] = ""  # now, for an entry point that names its own id
         parts = ", ".join(f"{name}={self._written(value, id)}" for name, value in {"id": id, **arguments}.items())
         place = self._module("gymnasium")
-        self.registered.append(f"if {id!r} not in {place}.registry:\n    {place}.register({parts})")
+        self.registered[id] = f"if {id!r} not in {place}.registry:\n    {place}.register({parts})"
+        return True
 
     def text(self) -> str:
         """Return the source of the module."""
@@ -82,7 +94,10 @@ class SessionModule:
             plain.append(("\n" if is_short and short else "\n\n\n" if plain else "\n\n") + statement)
             short = is_short
         return (
-            "\n\n".join(filter(None, ["\n".join(blocks).strip(), "".join(plain).strip("\n"), *self.registered])) + "\n"
+            "\n\n".join(
+                filter(None, ["\n".join(blocks).strip(), "".join(plain).strip("\n"), *self.registered.values()])
+            )
+            + "\n"
         )
 
     def _define(self, value: Any, wish: str) -> str:
@@ -147,14 +162,14 @@ class SessionModule:
         self.bound[name] = value
         text = self._lambda(name, found) if isinstance(found.node, ast.Lambda) else found.text()
         names = found.namespace(self.sources.main)
-        if changed := change_in(value, found, names, self.sources.all()):
-            raise UsageError(
-                f"`{name}` is not what its source says: {changed}",
-                hint=f"define `{name}` as it shall be; other processes execute its source",
-            )
+        if isinstance(value, type) and isinstance(found.node, ast.ClassDef):
+            self._check_class(name, value, found, names)
         lazy = names.get("annotations") is __future__.annotations
         self.lazy_annotations = self.lazy_annotations or lazy
         self.statements[name] = text
+        for text_in_it in {one.value for one in ast.walk(found.node) if isinstance(one, ast.Constant)}:
+            if isinstance(text_in_it, str) and ID.fullmatch(text_in_it):
+                self.register(text_in_it)
         at_once, later = names_of(text, lazy)
         self.needs[name] = [one for one in at_once if one != name]
         gone = locals_of(found.around)
@@ -172,8 +187,46 @@ class SessionModule:
                 )
             if used == "__file__" and names.get(used):
                 self.statements.setdefault(used, f"__file__ = {str(names.get(used))!r}")
-            elif used in names and used not in OWN and names[used] is not vars(builtins).get(used, OWN):
-                self._use(name, used, names[used], found, used in self.needs[name])
+            elif used in names and used not in OWN and not _is_builtin(used, names[used]):
+                self._use(name, used, names[used], found)
+        for change in changes_of(value, found, names):
+            self._repeat(name, change)
+
+    def _check_class(self, name: str, value: type, found: Found, names: Mapping[str, Any]) -> None:
+        """Raise UsageError for a class whose source gives another class now."""
+        functions, node = found.functions, found.node
+        assert isinstance(node, ast.ClassDef)
+        if base := redefined_base(value, node, names):
+            raise UsageError(
+                f"`{name}` is not what its source says: its base class `{base}` was defined anew after it",
+                hint=f"define `{name}` again, too",
+            )
+        if not functions and names.get(value.__qualname__, value) is not value:  # nothing tells the versions apart
+            raise UsageError(
+                f"`{name}` was defined anew, and an object of the older `{name}` is left",
+                hint="make that object again, too",
+            )
+
+    def _repeat(self, name: str, change: Change) -> None:
+        """Add the statement that gives an attribute of a class or function its value of this moment."""
+        key = f"{name}.{change.name}"
+        self.needs[key] = [name] if name in self.statements else []
+        try:
+            member = getattr(change.value, "__func__", change.value)
+            if isinstance(member, FunctionType):
+                other = self._define(member, f"{name}_{change.name}".replace(".", "_"))
+                self.needs[key].append(other)
+                kind = {staticmethod: "staticmethod({})", classmethod: "classmethod({})"}.get(type(change.value), "{}")
+                self.statements[key] = f"{key} = {kind.format(other)}"
+            else:
+                self.statements[key] = f"{key} = {self._written(change.value, key)}"
+        except NotWritten as error:
+            del self.needs[key]
+            if change.certain:
+                raise UsageError(
+                    f"`{name}` is not what its source says: its attribute `{change.name}` was changed, to {error}",
+                    hint=f"define `{name}` as it shall be; other processes execute its source",
+                ) from None
 
     def _lambda(self, name: str, found: Found) -> str:
         """Return the statement that binds a lambda, whose defaults are written as they are."""
@@ -189,13 +242,15 @@ class SessionModule:
         node.args.kw_defaults = [value(given[one.arg]) if one.arg in given else None for one in node.args.kwonlyargs]
         return f"{name} = {ast.unparse(node)}"
 
-    def _use(self, user: str, name: str, value: Any, found: Found, at_once: bool) -> None:
+    def _use(self, user: str, name: str, value: Any, found: Found) -> None:
         """Bind what the definition `user` refers to by `name`."""
+        decorators = getattr(found.node, "decorator_list", ())
+        named = {one.id for node in decorators for one in ast.walk(node) if isinstance(one, ast.Name)}
         own = not callable(value) or getattr(value, "__module__", None) == self.sources.main.get("__name__")
-        imported = isinstance(value, types.ModuleType) or not own  # may be imported again in every cell
-        if at_once and name != user and not imported and bound_after(name, found, self.sources.all()):
+        used = name in named and own and not isinstance(value, types.ModuleType)
+        if used and bound_after(name, found, self.sources.all()):
             raise UsageError(
-                f"`{name}` got a new value after the definition of `{user}`, which uses it while it is defined",
+                f"`{name}` got a new value after the definition of `{user}`, whose decorator uses it",
                 hint=f"define `{user}` after `{name}` has its value; in a notebook, run the cell of `{user}` again",
             )
         try:
@@ -217,12 +272,13 @@ class SessionModule:
     def _written(self, value: Any, name: str) -> str:
         """Return a value as an expression; what it needs is bound before `name`."""
         needs = self.needs.setdefault(name, [])
+        part = f"{name}_part" if name.isidentifier() else "part"
 
         def defined(inner: Any) -> str:
             known = str(getattr(inner, "__name__", ""))
             if vars(builtins).get(known) is inner:
                 return known
-            needs.append(self._define(inner, f"{name}_part"))
+            needs.append(self._define(inner, part))
             return needs[-1]
 
         return written(value, self._module, defined)
@@ -289,9 +345,24 @@ class SessionModule:
         name, place = module.__name__.partition(".")[0], _place(module)
         if is_installed(module):
             return
+        self._take_changes(module)
         if place.stem != name:
             raise NotWritten(f"an object of the module `{name}`, which is not on the Python path")
         self.folders[str(place.parent)] = None
+
+    def _take_changes(self, module: types.ModuleType) -> None:
+        """Repeat what was assigned to names and classes of an imported module since, such as `settings.SIZE = 3`."""
+        if module.__name__ in self.modules:
+            return
+        self.modules.add(module.__name__)
+        for name, value in new_values(module, self.sources):
+            self._repeat(self._module(module.__name__), Change(name, value, certain=False))
+        for cls in [
+            one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__
+        ]:
+            if cls.__qualname__.isidentifier() and vars(module).get(cls.__qualname__) is cls:
+                for change in changes_of_imported(cls, self.sources):
+                    self._repeat(f"{self._module(module.__name__)}.{cls.__qualname__}", change)
 
     def _ordered(self) -> list[str]:
         """Return the bound names so that each follows those that it needs when it is executed."""
@@ -328,6 +399,12 @@ def _installed() -> tuple[Path, ...]:
     folders = [sys.prefix, paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages()]
     folders += [one for one in sys.path if one.endswith(("site-packages", "dist-packages"))]  # of a .pth file
     return tuple(Path(one).resolve() for one in folders)
+
+
+def _is_builtin(name: str, value: Any) -> bool:
+    """Whether a name stands for Python's own function; IPython puts an `open` of its own in its place."""
+    known = vars(builtins).get(name, OWN)
+    return value is known or (known is not OWN and str(getattr(value, "__module__", "")).startswith("IPython"))
 
 
 def _equal(mine: Any, its: Any) -> bool:

@@ -154,7 +154,7 @@ class Sources:
             source = self.of(code.co_filename) if nameless or self.is_own(code.co_filename) else None
             if source is None:
                 continue
-            self._check_file(source, [function], code.co_qualname)
+            self.check_file(source, [function], code.co_qualname)
             for full, node, around in reversed(source.nodes):  # the innermost of lambdas comes first
                 if takes(full, node) and _is_of(node, code):
                     bare = function is value and function.__globals__.get(full, value) is not value
@@ -168,9 +168,9 @@ class Sources:
             if not own and cls.__module__ != self.main.get("__name__"):
                 continue
             files = dict.fromkeys(one.__code__.co_filename for one in own)
-            sources = [one for one in map(self.of, files) if one is not None] or self.all()
-            for source in reversed(sources):
-                self._check_file(source, own, cls.__qualname__)
+            sources = [one for one in map(self.of, files) if one is not None]
+            for source in [*reversed(sources), *reversed(self.all())]:
+                self.check_file(source, own, cls.__qualname__)
                 for full, node, around in reversed(source.nodes):
                     found = Found(source, node, around, tuple(own))
                     inside = tuple(one for one in own if found.holds(one.__code__))
@@ -180,13 +180,13 @@ class Sources:
                         return dataclasses.replace(found, functions=inside)
         return None
 
-    def _check_file(self, source: Source, functions: Sequence[FunctionType], name: str) -> None:
+    def check_file(self, source: Source, functions: Sequence[FunctionType], name: str) -> None:
         """Raise UsageError if functions that were compiled from this file are not in it any more."""
         codes = [one.__code__ for one in functions if one.__code__.co_filename == source.file]
         if Path(source.file).is_file() and any(code not in source.codes for code in codes):
             raise UsageError(
-                f"`{name}` in {source.file} is not what runs: the file was changed after the script had started",
-                hint="start the script again",
+                f"`{name}` in {source.file} is not what runs: the file was changed after it was imported or started",
+                hint="start the script again; in a notebook, importlib.reload the module",
             )
 
     def _read(self, file: str) -> Source | None:

@@ -9,12 +9,14 @@ refused, never guessed.
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
 import datetime
 import decimal
 import enum
 import fractions
 import functools
+import logging
 import math
 import pathlib
 import re
@@ -82,6 +84,14 @@ class _Writer:
             return f"{self.imported(kind.__module__)}.{repr(value).removeprefix(f'{kind.__module__}.')}"
         if isinstance(value, pathlib.PurePath):
             return f"{self.imported('pathlib')}.{kind.__name__}({str(value)!r})"
+        if isinstance(value, logging.Logger):
+            return f"{self.imported('logging')}.getLogger({value.name!r})"
+        if kind in (collections.OrderedDict, collections.Counter, collections.deque):
+            more = f", maxlen={value.maxlen}" if isinstance(value, collections.deque) else ""
+            plain = dict(value) if isinstance(value, dict) else list(value)
+            return f"{self.imported('collections')}.{kind.__name__}({inner(plain)}{more})"
+        if kind is collections.defaultdict:
+            return f"{self.imported('collections')}.defaultdict({inner(value.default_factory)}, {inner(dict(value))})"
         if kind is re.Pattern:
             return f"{self.imported('re')}.compile({value.pattern!r}, {value.flags})"
         if text := self._typing(value, inner):
@@ -124,10 +134,19 @@ class _Writer:
 
     def _of_library(self, value: Any, inner: Callable[[Any], str]) -> str:
         """Return the expression of a value of NumPy, pandas or Gymnasium; "" for others."""
-        numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+        numpy, pandas, torch = (sys.modules.get(name) for name in ("numpy", "pandas", "torch"))
         spaces = sys.modules.get("gymnasium.spaces")
         if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic | numpy.dtype):
             return self._array(value, numpy)
+        if torch is not None and type(value) is torch.Tensor and not value.requires_grad and value.device.type == "cpu":
+            return f"{self.imported('torch')}.from_numpy({inner(value.numpy())})"
+        if torch is not None and isinstance(value, torch.dtype | torch.device):
+            text = str(value) if isinstance(value, torch.dtype) else f"torch.{value!r}"
+            return f"{self.imported('torch')}.{text.removeprefix('torch.')}"
+        if pandas is not None and (value is pandas.NA or value is pandas.NaT):
+            return f"{self.imported('pandas')}.{'NA' if value is pandas.NA else 'NaT'}"
+        if pandas is not None and isinstance(value, pandas.Timestamp | pandas.Timedelta):
+            return f"{self.imported('pandas')}.{value!r}"
         if pandas is not None and isinstance(value, pandas.DataFrame | pandas.Series | pandas.Index):
             return self._table(value, inner, pandas)
         if spaces is not None and isinstance(value, spaces.Space) and type(value).__module__.startswith("gymnasium."):
@@ -139,12 +158,12 @@ class _Writer:
     def _array(self, value: Any, numpy: Any) -> str:
         place = self.imported("numpy")
         if isinstance(value, numpy.dtype):
-            return f"{place}.dtype({value.str!r})" if value.names is None else _refuse(value)
+            return f"{place}.dtype({_described(value)!r})"
         if type(value) is not numpy.ndarray and not isinstance(value, numpy.generic):
             return _refuse(value)  # masked arrays, records, memory maps
-        if value.dtype.hasobject or value.dtype.names is not None:
+        if value.dtype.hasobject:
             return _refuse(value)
-        kind = value.dtype.str
+        kind = _described(value.dtype)
         if value.size <= SHORT_ARRAY and value.dtype.kind in "bif" and numpy.isfinite(value).all():
             text = f"{place}.array({ast.unparse(ast.parse(repr(value.tolist())))}, dtype={kind!r})"
         else:
@@ -167,13 +186,23 @@ class _Writer:
         return self._index(value, inner, place, pandas)
 
     def _column(self, column: Any, inner: Callable[[Any], str]) -> str:
+        if getattr(column.dtype, "tz", None) is not None:
+            plain = inner(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
+            zone = f'.tz_localize("UTC").tz_convert({str(column.dtype.tz)!r})'
+            return f"{self.imported('pandas')}.DatetimeIndex({plain}){zone}"
         if column.dtype.kind in "biufmMc" and type(column.dtype).__module__.startswith("numpy"):
             return inner(column.to_numpy())
         return f"{self.imported('pandas')}.array({inner(list(column))}, dtype={str(column.dtype)!r})"
 
     def _index(self, index: Any, inner: Callable[[Any], str], place: str, pandas: Any) -> str:
-        if isinstance(index, pandas.MultiIndex) or getattr(index, "tz", None) is not None:
-            return _refuse(index)
+        if isinstance(index, pandas.MultiIndex):
+            levels = [self._index(index.get_level_values(n), inner, place, pandas) for n in range(index.nlevels)]
+            return f"{place}.MultiIndex.from_arrays([{', '.join(levels)}], names={inner(list(index.names))})"
+        if isinstance(index, pandas.DatetimeIndex):
+            zone = "" if index.tz is None else f'.tz_localize("UTC").tz_convert({str(index.tz)!r})'
+            plain = index if index.tz is None else index.tz_convert("UTC").tz_localize(None)
+            text = f"{place}.DatetimeIndex({inner(plain.to_numpy())}, name={inner(index.name)}){zone}"
+            return text if index.freq is None else f"{place}.DatetimeIndex({text}, freq={index.freqstr!r})"
         if isinstance(index, pandas.RangeIndex):
             return f"{place}.RangeIndex({index.start}, {index.stop}, {index.step}, name={inner(index.name)})"
         return f"{place}.Index({self._column(index, inner)}, dtype={str(index.dtype)!r}, name={inner(index.name)})"
@@ -193,6 +222,8 @@ class _Writer:
         if kind is types.SimpleNamespace:
             parts = ", ".join(f"{name}={inner(item)}" for name, item in vars(value).items())
             return f"{self.imported('types')}.SimpleNamespace({parts})"
+        if _is_plain(kind):
+            return f"{self.imported('hive.session.objects')}.restored({self.defined(kind)}, {inner(vars(value))})"
         return _refuse(value)
 
 
@@ -212,6 +243,21 @@ def _arguments(space: Any, spaces: Any) -> dict[str, Any] | None:
         case spaces.Tuple:
             return {"spaces": tuple(space.spaces)}
     return None
+
+
+def _described(dtype: Any) -> Any:
+    return dtype.str if dtype.names is None else dtype.descr
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether the attributes of an instance are all that it is: no slots, no memory of C code, no ways of its own."""
+    own = ("__getstate__", "__reduce__", "__reduce_ex__", "__setstate__", "__new__")
+    plain = all(getattr(kind, name, None) is getattr(object, name, None) for name in own)
+    return plain and kind.__basicsize__ <= _Plain.__basicsize__ and not getattr(kind, "__slots__", ())
+
+
+class _Plain:
+    """Has a dictionary of attributes and nothing else."""
 
 
 def _refuse(value: Any) -> str:

@@ -72,7 +72,7 @@ class ReplayBatch:
 
 
 class Replay:
-    """The memory in `arrays`, which `replay_layout` describes.
+    """The memory in `arrays`: `observations` [S, R, B, ...] and so on, as in the message ReplayRows.
 
     stack: number k of observations that a network sees at once; 1: observations are gathered without that axis.
     """

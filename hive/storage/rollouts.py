@@ -130,7 +130,14 @@ def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:
 
 
 class Rollout:
-    """The arrays of a rollout, cut to its length without copying. For their shapes see the module; T is `length`.
+    """The arrays of a rollout of T steps of B environments, cut to its length without copying. T is `length`.
+
+    observations [T+1, B, ...], actions [T, B, ...]: as stored. log_probs, rewards, episode_returns: float32 [T, B].
+    terminated, truncated, valid: uint8 [T, B], 0 or 1. episode_lengths: int32 [T, B], in steps. final_index: int32
+    [T, B], where truncated the row of `final_observations` [F, ...], else -1. None where the run has no such array:
+    infos float32 [T, B, K], discounted float64 [T, B], errors float32 [T, B], history [k-1, B, ...], state float32
+    [B, S]. version: of the policy that acted. source, sequence: the collector, and its number of the rollout. begins:
+    whether the environments were reset just before it. progress: the share of the run that is done, from 0 to 1.
 
     rounds: rollouts that one collector makes in the whole run, for `progress`; infinite if the run has no end.
     start: the number from which they are counted, not always whole (`Blueprint.schedule_start`).
@@ -165,6 +172,21 @@ class Rollout:
         """Whether an older policy than that of the round's first gradient made it."""
         self.novelty: NDArray[np.float32] | None = None
         """[T, B]: that of each step's next observation, computed in the gradient worker; None without novelty."""
+
+    @staticmethod
+    def write_header(
+        arrays: Mapping[str, NDArray[Any]],
+        version: int,
+        length: int,
+        finals: int,
+        source: int,
+        sequence: int,
+        begins: bool = False,
+    ) -> None:
+        """Write the header of a rollout, once its other arrays are written; for the words see the module."""
+        header = arrays["header"]
+        header[VERSION], header[LENGTH], header[FINALS] = version, length, finals
+        header[SOURCE], header[SEQUENCE], header[BEGINS] = source, sequence, begins
 
     @property
     def samples(self) -> int:

@@ -25,9 +25,9 @@ from hive.workers.messages import (
     Improved,
     Metrics,
     OptimizerState,
-    Plan,
     ReplayFloor,
     ReplayLedger,
+    ReplayPlan,
     ReplayRows,
     RolloutReady,
     Weights,
@@ -68,12 +68,12 @@ __all__ = [
     "LearnerActor",
     "Metrics",
     "OptimizerState",
-    "Plan",
     "Recorder",
     "Recording",
     "ReplayFloor",
     "ReplayLearnerActor",
     "ReplayLedger",
+    "ReplayPlan",
     "ReplayRows",
     "ReplayWorker",
     "ReplayWorkerActor",
@@ -95,3 +95,5 @@ __all__ = [
     "show",
     "snapshot_of",
 ]
+
+Plan = ReplayPlan  # its name in the last release; the next one removes it

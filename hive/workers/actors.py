@@ -33,7 +33,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.algorithms import Configured, Moments, merged, update_parameter
+from hive.algorithms.advantages import merged
+from hive.algorithms.algorithm import Moments
+from hive.algorithms.parameters import Configured, update_parameter
 from hive.envs import VectorEnvironment, Watched, statistics_text
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
@@ -54,7 +56,12 @@ __all__ = ["CollectorActor", "GradientWorkerActor", "NanDumps"]
 
 
 class CollectorActor(Actor):
-    """Collects one rollout after another, each with the behaviour version that the schedule names."""
+    """Collects one rollout after another, each with the behaviour version that the schedule names.
+
+    A subclass may override `vector`, which makes its environments, and replace them between two rollouts:
+    `self.collector.rebuild(self.vector(), self.reset_round)`. `Topology.replace("collectors", Own)` makes it the class
+    of the collectors.
+    """
 
     role = "collector"
     source = True
@@ -100,9 +107,11 @@ class CollectorActor(Actor):
             slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
             self._reset_at_barrier(slot.sequence)
             version, weights = await self.behaviour.pin(self.schedule.collection.behaviour_version(slot.sequence))
-            self.status.show_version(version, self.behaviour.latest - version)
+            schedule = self.schedule.collection
+            self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.collector.bind(weights)
             self._collect(slot, version)
+            self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.behaviour.unpin()
             self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
@@ -230,7 +239,7 @@ class GradientWorkerActor(Actor):
             slot = await self.gradients.reserve()  # before the pin, so no version is held while waiting for a slot
             moments = await self._moments(number)
             version, weights = await self._state(number)
-            self.status.show_version(version, self.state.latest - version)
+            self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
             self.worker.bind(weights)
             self.worker.compute(arrays, slot.arrays, sequence=number, version=version, moments=moments)
             self.state.unpin()

@@ -17,16 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hive.algorithms import (
-    Algorithm,
-    ReplayAlgorithm,
-    SeeksNovelty,
-    describe_policy,
-    described_spaces,
-    heads_of_algorithm,
-    make_algorithm,
-    warmup_rounds,
-)
+from hive.algorithms.algorithm import Algorithm
+from hive.algorithms.making import heads_of_algorithm, make_algorithm
+from hive.algorithms.novelty import SeeksNovelty
+from hive.algorithms.policy import describe_policy, described_spaces
+from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
 from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
 from hive.envs import (
     EnvironmentSpec,
@@ -73,6 +68,11 @@ BUFFERS_SHOWN = 3  # maximum buffers named in an error; one BatchNorm has three
 
 class Blueprint:
     """Derives spaces, layouts and factories from the config and its environment.
+
+    environment: the spec of the environment; `environment.observation` and `.action` are how both are stored.
+    distribution: of the actions, given the first output of the network. flat: the layout of the parameters in a block.
+    state: the layout of a version of the board `weights`. rollout_layout, memory_layout, ledger_layout, plan_layout
+    and `gradient_layout(collectors)`: the layouts of the messages of these names.
 
     resume: the checkpoint that the run continues from, if any. Raises what environments and networks raise,
     RecordError if `run.init_from` does not fit, and NetworkError for a network whose buffers change in training.

@@ -34,18 +34,7 @@ from hive.networks.network import acting_alone
 from hive.networks.noisy import acting
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
-from hive.storage import (
-    BEGINS,
-    FINALS,
-    LENGTH,
-    SEQUENCE,
-    SOURCE,
-    VERSION,
-    Purpose,
-    stream,
-    stream_seed,
-    stream_seeds,
-)
+from hive.storage import Purpose, Rollout, stream, stream_seed, stream_seeds
 from hive.workers.frame_stack import FrameStack
 from hive.workers.global_generators import seed_all_globals
 
@@ -198,9 +187,7 @@ class Collector:
         if "discounted" in rollout:
             self._discount(rollout, length)
         self.current[...] = observations[length]
-        header = rollout["header"]
-        header[VERSION], header[LENGTH], header[FINALS] = version, length, finals.count
-        header[SOURCE], header[SEQUENCE], header[BEGINS] = self.source, sequence, self.begins
+        Rollout.write_header(rollout, version, length, finals.count, self.source, sequence, self.begins)
         self.begins = False
         if self.status:
             self.status.enter(self.status.runtime)

@@ -32,8 +32,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.algorithms import Algorithm, Moments, update_parameter
-from hive.algorithms import Gradients as AlgorithmGradients
+from hive.algorithms.algorithm import Algorithm, Moments
+from hive.algorithms.algorithm import Gradients as AlgorithmGradients
+from hive.algorithms.parameters import update_parameter
 from hive.approximation import SharedTarget
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import (
@@ -179,7 +180,10 @@ class Gradients(Sequence[Tensor]):
 
 
 class GWorker:
-    """Computes gradients of rollouts, and in a script applies them; see the module.
+    """Computes gradients of rollouts. `GWorker.of_run(blueprint, 0)` is that of a run, with `bind` and `compute`.
+
+    With the constructor's arguments it is the class of PyTorchRL, which also collects and applies (hive.compat).
+
 
     index_worker: its number; together with the collectors' numbers it determines their seeds.
     col_workers_factory: a function of (device, initial_weights, index_worker) that returns the CollectionWorkers.
@@ -229,8 +233,7 @@ class GWorker:
         if not hasattr(self.algo, "gradients"):
             raise TopologyError(
                 f"{self.blueprint.config.algorithm.name} learns from a replay memory, and a GWorker from rollouts",
-                hint="start a run (hive.run, hive up), whose gradient workers are hive.workers.ReplayWorker; or use "
-                "hive.storage.ReplayBuffer in a script",
+                hint="start a run (hive.train, hive up), or use hive.ReplayBuffer in a script",
             )
         target = self.networks.target_network
         self.algo.connect(self.actor, self.slot, SharedTarget(self.actor, target.module) if target else None)

@@ -277,7 +277,8 @@ KINDS: tuple[Kind, ...] = (
         "return constant",
         _constant,
         "no action has made a difference yet: explore more (algorithm.entropy_weight, or nstep-q's "
-        "algorithm.exploration_steps), set network.normalize_observations = true, or reward progress",
+        "algorithm.exploration_steps), set network.normalize_observations = true, or reward progress; or every episode "
+        "ends with the same return: let steps cost something, or limit them",
         replay_advice="no action has made a difference yet: explore more (algorithm.learning_starts, and with action "
         "values algorithm.exploration_steps), or reward progress",
     ),

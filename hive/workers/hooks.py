@@ -2,7 +2,7 @@
 
     [run] update_hook = "mine:watch"
 
-    def watch(update: hive.workers.Update) -> dict[str, float]:
+    def watch(update: hive.Update) -> dict[str, float]:
         return {"mine/weight_norm": float(np.linalg.norm(update.weights["policy.weight"]))}
 
 The learner waits for the hook, and its status page shows the time spent. The returned numbers are added to the next

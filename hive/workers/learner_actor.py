@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.algorithms import Moments, merged, update_parameter
+from hive.algorithms.advantages import merged
+from hive.algorithms.algorithm import Moments
+from hive.algorithms.parameters import update_parameter
 from hive.config import load_reference
-from hive.errors import NotFinite
+from hive.errors import NotFinite, TopologyError
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
@@ -245,7 +247,13 @@ class LearnerActor(Actor):
         for array in weights.values():
             array.flags.writeable = False
         counts = int(totals["updates"]), int(totals["env_steps"]), totals["mean_return_100"]
-        self.report.of_hook.update(hook(Update(*counts, step.norm, step.learning_rate, statistics, weights)) or {})
+        found = hook(Update(*counts, step.norm, step.learning_rate, statistics, weights))
+        if not isinstance(found, Mapping | None):
+            raise TopologyError(
+                f"run.update_hook returned {found!r}",
+                hint="a hook returns a dictionary of numbers, or None; it cannot end a run (run.stop_at_return can)",
+            )
+        self.report.of_hook.update(found or {})
 
     def _check_finite(self) -> None:
         """Raise NotFinite at the first turn that is not finite, or after MOST_SKIPPED in a row, as configured."""

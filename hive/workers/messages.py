@@ -1,7 +1,7 @@
 """The messages between the trainer's actors.
 
-`RolloutReady`, `Gradient`, `Weights`, `OptimizerState`, `ReplayRows`, `ReplayLedger` and `Plan` name data in shared
-memory, with the layouts of hive.storage.rollouts, hive.gradients.blocks, hive.workers.learner and
+`RolloutReady`, `Gradient`, `Weights`, `OptimizerState`, `ReplayRows`, `ReplayLedger` and `ReplayPlan` name data in
+shared memory, with the layouts of hive.storage.rollouts, hive.gradients.blocks, hive.workers.learner and
 hive.workers.replay_memory. The others are sent as messages.
 """
 
@@ -24,9 +24,9 @@ __all__ = [
     "Improved",
     "Metrics",
     "OptimizerState",
-    "Plan",
     "ReplayFloor",
     "ReplayLedger",
+    "ReplayPlan",
     "ReplayRows",
     "RolloutReady",
     "Weights",
@@ -40,7 +40,7 @@ class RolloutReady(Message):
 
 
 class ReplayRows(Message):
-    """learner -> gradient workers and recorder. The block of the replay memory (hive.workers.replay_memory)."""
+    """learner -> gradient workers and recorder. The block of the replay memory (`Blueprint.memory_layout`)."""
 
 
 class ReplayLedger(Message):
@@ -51,7 +51,7 @@ class ReplayFloor(Message):
     """recorder -> learner. int64 [1 + S]: the ledger whose rows are being written, and the first rows still needed."""
 
 
-class Plan(Message):
+class ReplayPlan(Message):
     """learner -> gradient workers. The rows that batch number n is made of; the version is n."""
 
 

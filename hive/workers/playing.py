@@ -1,6 +1,6 @@
 """Evaluates a trained policy by whole episodes, in a script.
 
-    policy = hive.load("runs/cartpole-1")
+    policy = hive.load("runs/cartpole-ppo-1")
     played = evaluate(policy, config, episodes=100)         # config: what the environment is, and its options
     print(played.mean_return, played.interval)
 
@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hive.algorithms import Policy
+from hive.algorithms.policy import Policy
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, difference
 from hive.errors import UsageError

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -90,8 +91,10 @@ class Recorder(Actor):
         self.directory = RunDirectory.open(directory)
         remove_unfinished(self.directory.checkpoints)  # left by an incarnation that was killed
         self.sink_faults: list[str] = []
-        self.new_sink_faults: queue.SimpleQueue[str] = queue.SimpleQueue()  # also from the threads of the sinks
-        self.sinks = RunSinks(blueprint.config, self.directory, self.new_sink_faults.put)
+        # What failed, with its exception if there was one; also from the threads of the sinks.
+        self.new_sink_faults: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
+        self.sink_error: RecordError | None = None  # the first one, with `supervision.strict`
+        self.sinks = RunSinks(blueprint.config, self.directory, self._sink_failed)
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
         self.judged_steps = 0  # environment steps of the last line of metrics
@@ -118,6 +121,7 @@ class Recorder(Actor):
             [held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), self.judged_steps
         )
         self._log_sink_faults()
+        self._raise_sink_error()
 
     async def run(self) -> None:
         await asyncio.gather(
@@ -164,12 +168,26 @@ class Recorder(Actor):
         self._log_warnings(began, [warning.kind for warning in ended], message.env_steps)
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
         self._log_sink_faults()
+        if self.sink_error is not None:
+            self.end_run("a sink failed")  # `drain` saves the last state and raises the error
+
+    def _sink_failed(self, text: str) -> None:
+        """Take the warning of a sink, which is given while its exception, if there is one, is handled."""
+        self.new_sink_faults.put((text, sys.exception()))
+
+    def _raise_sink_error(self) -> None:
+        if self.sink_error is not None:
+            raise self.sink_error
 
     def _log_sink_faults(self) -> None:
         """Log what has failed since the last call, with what failed before: a warning has one text."""
         known = len(self.sink_faults)
         while not self.new_sink_faults.empty():
-            self.sink_faults.append(self.new_sink_faults.get_nowait())
+            text, error = self.new_sink_faults.get_nowait()
+            self.sink_faults.append(text)
+            if self.blueprint.config.supervision.strict and error is not None and self.sink_error is None:
+                self.sink_error = RecordError(text, hint="without supervision.strict the run goes on without this sink")
+                self.sink_error.__cause__, self.sink_error.permanent = error, True
         if len(self.sink_faults) == known:
             return
         for fault in self.sink_faults[known:]:
@@ -222,6 +240,7 @@ class Recorder(Actor):
             self._compare(self.best)
         self._log_warnings(self.health.at_end(self.judged_steps), [], self.judged_steps)
         await self._save()
+        self._raise_sink_error()
         await super().drain()
 
     async def _save(self) -> None:
@@ -314,7 +333,8 @@ class Recorder(Actor):
             if due.by_hand:
                 keep_until_pruned(root / name)
             retain(root, blueprint.config.checkpoint.keep, keep_best=0)
-            self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
+            routine = not (due.by_hand or ended)  # views show no line of it: a fast run makes many
+            self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name), routine=routine)
             self._log_warnings([], [NOT_SAVED] if self.unsaved else [], env_steps)
             self.unsaved = False
         except (RecordError, VersionGone) as error:  # the run continues, e.g. on a full disk
@@ -347,7 +367,10 @@ class Recorder(Actor):
         self._log_warnings([RunWarning(NOT_SAVED, f"{error}; {kept}", advice, env_steps)], [], env_steps)
 
     async def teardown(self) -> None:
+        before = self.sink_error
         self.sinks.close()
         self._log_sink_faults()
         if self.evaluated is not None:
             self.evaluated.close()
+        if before is None:
+            self._raise_sink_error()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hive.algorithms import Policy
+from hive.algorithms.policy import Policy
 from hive.config import Config
 from hive.envs.rendering import RenderedEnvironment, prepare_drawing, rendered_environment, rendered_spec
 from hive.envs.window import Window

@@ -25,7 +25,7 @@ from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
 from hive.workers.learner import Count
 from hive.workers.learner_actor import SAVE_AGAIN_S, LearnerActor
-from hive.workers.messages import Plan, ReplayFloor, ReplayLedger, ReplayRows, RolloutReady
+from hive.workers.messages import ReplayFloor, ReplayLedger, ReplayPlan, ReplayRows, RolloutReady
 from hive.workers.replay_memory import REPLAY_VALUES, ReplayMemory
 
 __all__ = ["ReplayLearnerActor"]
@@ -39,7 +39,7 @@ class ReplayLearnerActor(LearnerActor):
     rollouts = SlotInlet(RolloutReady)
     memory = SharedOut(ReplayRows)
     ledger = Publication(ReplayLedger)
-    plans = Publication(Plan)
+    plans = Publication(ReplayPlan)
     floor = SharedIn(ReplayFloor)
 
     def __init__(self, blueprint: Blueprint) -> None:

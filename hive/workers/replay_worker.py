@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.algorithms import Batch, Configured, ReplayAlgorithm, batch_of, update_parameter
+from hive.algorithms.parameters import Configured, update_parameter
+from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of
 from hive.approximation import SharedTarget
 from hive.gradients import clear
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
@@ -25,7 +26,7 @@ from hive.storage import Purpose, Replay, stream_seed
 from hive.workers.actors import NanDumps
 from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.gradient_slot import GradientSlot
-from hive.workers.messages import Gradient, Plan, ReplayRows, Weights
+from hive.workers.messages import Gradient, ReplayPlan, ReplayRows, Weights
 from hive.workers.replay_memory import DrawnRows
 
 __all__ = ["ReplayWorker", "ReplayWorkerActor"]
@@ -96,7 +97,7 @@ class ReplayWorkerActor(Actor):
 
     role = "gradient-worker"
     memory = SharedIn(ReplayRows)
-    plans = Subscription(Plan)
+    plans = Subscription(ReplayPlan)
     state = Subscription(Weights)
     gradients = SlotOutlet(Gradient)
 
@@ -127,7 +128,7 @@ class ReplayWorkerActor(Actor):
             self.plans.unpin()
             batch = self.worker.gather(drawn, slot.arrays, number)
             version, weights = await self.state.pin(self.schedule.gradients.state_version(number))
-            self.status.show_version(version, self.state.latest - version)
+            self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
             self.worker.bind(weights)
             self.worker.compute(batch, slot.arrays, sequence=number, version=version)
             self.state.unpin()

@@ -67,6 +67,10 @@ class CollectionSchedule(ABC):
         """Return the behaviour version that rollout number `rollout` is made with, or LATEST."""
 
     @abstractmethod
+    def lag(self, rollout: int, version: int, latest: int) -> int:
+        """Return how many versions a rollout's is behind: at its use if that is known, else now."""
+
+    @abstractmethod
     def claims(self, number: int, first: Mapping[int, int]) -> Sequence[Claim]:
         """Return the rollouts that a gradient worker claims for its round `number`.
 
@@ -109,6 +113,9 @@ class RoundsInOrder(CollectionSchedule):
         barriers = self.barriers
         return max(barriers.version(barriers.last(rollout)), barriers.version(rollout) - barriers.lag)
 
+    def lag(self, rollout: int, version: int, latest: int) -> int:
+        return max(self.barriers.version(rollout) - version, 0)
+
     def claims(self, number: int, first: Mapping[int, int]) -> Sequence[Claim]:
         # A successor still waits for the rollouts that are left of a round, because the learner must not run ahead of a
         # collector that is behind.
@@ -140,6 +147,9 @@ class RolloutsAsReady(CollectionSchedule):
     def behaviour_version(self, rollout: int) -> int:
         return LATEST
 
+    def lag(self, rollout: int, version: int, latest: int) -> int:
+        return latest - version
+
     def claims(self, number: int, first: Mapping[int, int]) -> Sequence[Claim]:
         return self.fresh
 
@@ -166,6 +176,10 @@ class GradientSchedule(ABC):
         """Return the state version that gradient number `gradient` is made on, or LATEST."""
 
     @abstractmethod
+    def lag(self, gradient: int, version: int, latest: int) -> int:
+        """Return how many versions a gradient's is behind: at its use if that is known, else now."""
+
+    @abstractmethod
     def needs(self, collectors: int) -> bool:
         """Return whether a worker with this many collectors in its share makes gradients."""
 
@@ -185,14 +199,14 @@ class GradientSchedule(ABC):
 class TurnsInOrder(GradientSchedule):
     """Synchronous and pipelined gradients: by number, from every worker, in every turn."""
 
-    def __init__(self, barriers: ResumeBarriers, lag: int, workers: int) -> None:
+    def __init__(self, barriers: ResumeBarriers, max_lag: int, workers: int) -> None:
         self.barriers = barriers
-        self.lag = lag
+        self.max_lag = max_lag
         self.workers = range(workers)
         self.turn_size = barriers.per_turn * workers
 
     def state_version(self, gradient: int) -> int:
-        """Return the version `lag` turns behind.
+        """Return the version `max_lag` turns behind.
 
         A run saved in the middle of a round resumes with the remaining gradients of that round, before its first
         barrier. The rollouts are gone, so these gradients have zero samples. They never wait for a version that they
@@ -201,7 +215,10 @@ class TurnsInOrder(GradientSchedule):
         barriers = self.barriers
         turn = gradient // barriers.per_turn
         begin = barriers.first_gradient(barriers.last(barriers.round_of(gradient))) // barriers.per_turn
-        return max(min(begin, turn), turn - self.lag, 0)
+        return max(min(begin, turn), turn - self.max_lag, 0)
+
+    def lag(self, gradient: int, version: int, latest: int) -> int:
+        return max(gradient // self.barriers.per_turn - version, 0)
 
     def needs(self, collectors: int) -> bool:
         return True  # the learner waits for every worker; without rollouts its gradients have zero samples
@@ -230,6 +247,9 @@ class GradientsAsReady(GradientSchedule):
 
     def state_version(self, gradient: int) -> int:
         return LATEST
+
+    def lag(self, gradient: int, version: int, latest: int) -> int:
+        return latest - version
 
     def needs(self, collectors: int) -> bool:
         return collectors > 0  # the learner does not wait for the gradients of a particular worker
@@ -279,7 +299,7 @@ class Schedule:
         """
         collection, gradients = config.collection, config.gradients
         barriers = (NoBarriers if config.asynchronous else ResumeBarriers)(
-            every=int(config.checkpoint.every.get("updates", 0)),
+            every=_turns_between_checkpoints(config, per_round, collectors, workers, replays=warmup is not None),
             per_round=per_round,
             per_turn=gradients.bootstrap_rounds,
             interval=collection.broadcast_interval,
@@ -297,6 +317,18 @@ class Schedule:
             else TurnsInOrder(barriers, gradients.max_lag, workers),
             _partial_rounds(collectors, collection.fraction_workers, collection.fraction_samples * collection.rollout),
         )
+
+
+def _turns_between_checkpoints(config: Config, per_round: int, collectors: int, workers: int, *, replays: bool) -> int:
+    """Return `checkpoint.every` in turns, rounded up; 0 if it is no number of steps or updates."""
+    collection, every = config.collection, config.checkpoint.every
+    if "steps" not in every:
+        return int(every.get("updates", 0))
+    # A gradient takes one rollout with asynchronous collection, else a worker's share of a round.
+    shares = collectors if collection.communication == "asynchronous" and not replays else workers
+    gradients = config.gradients.bootstrap_rounds * (1 if config.gradients.communication == "asynchronous" else workers)
+    round_steps = collectors * collection.envs * collection.rollout
+    return -(-int(every["steps"]) * shares * per_round // (round_steps * gradients))
 
 
 def _partial_rounds(collectors: int, fraction: float, steps: float) -> PartialRounds | None:

@@ -15,7 +15,7 @@ import dataclasses
 
 import numpy as np
 
-from hive.algorithms import update_parameter
+from hive.algorithms.parameters import update_parameter
 from hive.config import Config
 from hive.errors import ConfigError, MemoryShort
 from hive.networks.flat import aligned_block

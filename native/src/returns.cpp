@@ -51,7 +51,7 @@ void return_row(Row row, const std::uint8_t* next_valid, std::size_t envs, float
   for (std::size_t b = 0; b < envs; ++b) {
     const float later = carry[b];
     const float next_value = row.next_values[b];
-    const float following = row.truncated[b] | !next_valid[b] ? next_value : later;
+    const float following = (row.truncated[b] | !next_valid[b]) ? next_value : later;
     carry[b] = row.rewards[b] + discount * (row.terminated[b] ? 0.0F : following);
   }
 }

@@ -122,7 +122,11 @@ __attribute__((always_inline)) inline bool small_block(const double* __restrict 
 using Loop = bool (*)(const double*, std::size_t, double*, double*);
 
 #if defined(HIVE_TARGET)
+#if defined(__clang__)  // which takes 512 bits unless the processor is named, and knows no such attribute
+HIVE_TARGET("avx512f,avx512dq,avx512vl,fma")
+#else
 HIVE_TARGET("avx512f,avx512dq,avx512vl,fma,prefer-vector-width=512")
+#endif
 bool small_avx512(const double* angles, std::size_t count, double* sines, double* cosines) {
   return small_block(angles, count, sines, cosines);
 }

@@ -588,7 +588,7 @@ class _Hosts:
 
 def run(planned: Schedule) -> Simulation:
     """Simulate one schedule. `wrong` of the result lists every broken promise."""
-    config = load_config("simulated.toml", planned.sets, text='[env]\nid = "none"')
+    config = load_config("simulated.toml", planned.sets, text='[run]\nscheme = "a2c"\n[env]\nid = "none"')
     records = Records(config, planned.gradients_per_round, World({}, []))
     with tempfile.TemporaryDirectory(dir=FOLDER, prefix="hive-simulated-") as folder:
         directory = RunDirectory.create(Path(folder), "run").path

@@ -26,9 +26,10 @@ from torch import nn
 from hive.config import Config, TargetConfig, load_config
 from hive.envs import Discrete, EnvironmentSpec, ObservationSpec
 from hive.gradients import ENV_STEPS, EPISODES, PLAIN, POLICY, SAMPLES, clear, gradient_layout, put_episodes
-from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces
+from hive.networks import FlatParameters, NetworkParameters, Spaces
 from hive.networks.flat import InitialWeights
 from hive.networks.state import StateLayout
+from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
 from hive.runtime.supervise.ending import LAST_TRIES
 from hive.schemes.trainer import assemble
@@ -329,7 +330,7 @@ class SimulatedBlueprint(Blueprint):
 
 def run(planned: Schedule) -> Simulation:
     """Simulate one schedule. `wrong` of the result lists every broken promise."""
-    config = load_config("simulated.toml", planned.sets, text='[env]\nid = "none"')
+    config = load_config("simulated.toml", planned.sets, text='[run]\nscheme = "a2c"\n[env]\nid = "none"')
     world = World({}, [])
     blueprint = SimulatedBlueprint(config, planned.gradients_per_round, planned.moments, world)
     topology = assemble(blueprint, Path())

@@ -18,9 +18,10 @@ from hive.approximation import Part
 from hive.config import NetworkConfig
 from hive.envs import Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.gradients import PLAIN, gradient_layout
-from hive.networks import FlatParameters, NetworkWrapper, Spaces, aligned_block, build_network, distribution_for
+from hive.networks import FlatParameters, Spaces, aligned_block, build_network, distribution_for
 from hive.networks.configured import network_parameters
 from hive.networks.state import StateLayout
+from hive.networks.wrapper import NetworkWrapper
 from hive.storage import FINALS, LENGTH, VERSION, Rollout, rollout_layout
 from hive.workers import CollectorsElsewhere, GWorker
 from hive.workers.threads import ONE_THREAD

@@ -19,7 +19,8 @@ sys.path.append(str(Path(__file__).parent))
 from agent_loop import PENDULUM, AgentLoop, batch_for, blueprint_of, numbered
 
 import hive
-from hive.algorithms import Batch, make_algorithm
+from hive.algorithms import Batch
+from hive.algorithms.making import make_algorithm
 from hive.config import DDPGConfig, SACConfig, TD3Config
 from hive.envs import Discrete
 from hive.errors import ConfigError, NetworkError, TopologyError

@@ -27,7 +27,8 @@ from small_algorithms import (
 from torch import nn
 from torch.optim import SGD
 
-from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, Gradients, Moments, NStepQ, make_algorithm
+from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, Gradients, Moments, NStepQ
+from hive.algorithms.making import make_algorithm
 from hive.approximation import Approximation, FixedTarget, TargetNetwork, VNetwork, jointly
 from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig
 from hive.errors import NetworkError

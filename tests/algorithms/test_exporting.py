@@ -16,7 +16,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import hive
-from hive.algorithms import Exported, describe_policy, load
+from hive.algorithms.exporting import Exported
+from hive.algorithms.policy import describe_policy, load
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, ObservationSpec
 from hive.envs.masks import MaskedSpace
@@ -27,7 +28,6 @@ from hive.networks import (
     EpsilonGreedy,
     FlatParameters,
     HeadParameters,
-    NetworkWrapper,
     QuantileQHeadParameters,
     Spaces,
     aligned_block,
@@ -36,6 +36,7 @@ from hive.networks.configured import network_parameters
 from hive.networks.distributions import ActionDistribution
 from hive.networks.exploration import epsilon_greedy
 from hive.networks.off_policy_actions import NoisyActions
+from hive.networks.wrapper import NetworkWrapper
 from hive.records import write_checkpoint
 
 onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")
@@ -299,7 +300,7 @@ def test_missing_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UsageError, match="needs the package onnx") as error:
         hive.export(place, tmp_path / "other.onnx")
-    assert error.value.hint.startswith("pip install 'hive[export]'")
+    assert error.value.hint.startswith("pip install 'hive-trainer[export]'")
 
 
 class Custom(nn.Module):

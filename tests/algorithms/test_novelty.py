@@ -10,7 +10,9 @@ import pytest
 import torch
 from small_algorithms import SIZE, SPECS, share_of
 
-from hive.algorithms import A2C, PPO, Algorithm, SeeksNovelty, update_parameter
+from hive.algorithms import A2C, PPO, Algorithm
+from hive.algorithms.novelty import SeeksNovelty
+from hive.algorithms.parameters import update_parameter
 from hive.approximation import Part
 from hive.config import A2CConfig, PPOConfig
 from hive.errors import ConfigError, NetworkError

@@ -19,7 +19,8 @@ import pytest
 import torch
 
 import hive
-from hive.algorithms import Policy, export
+from hive.algorithms.exporting import export
+from hive.algorithms.policy import Policy
 from hive.config import Config, load_config
 from hive.envs import StepRow, configured_spec, configured_vector
 from hive.errors import HiveError

@@ -10,7 +10,8 @@ import torch
 from small_algorithms import ActionValues, gradients_of, one_environment, values_for, wrapper_for
 from torch import Tensor, nn
 
-from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, NStepQ, update_parameter
+from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, NStepQ
+from hive.algorithms.parameters import update_parameter
 from hive.config import A2CConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig, with_parameter
 from hive.envs import Discrete
 from hive.errors import ConfigError

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 import hive
-from hive.algorithms import describe_policy
+from hive.algorithms.policy import describe_policy
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.envs.checks import store
@@ -31,7 +31,6 @@ from hive.networks import (
     EpsilonGreedy,
     FlatParameters,
     HeadParameters,
-    NetworkWrapper,
     QuantileQHeadParameters,
     Spaces,
     aligned_block,
@@ -39,6 +38,7 @@ from hive.networks import (
 )
 from hive.networks.configured import network_parameters
 from hive.networks.exploration import epsilon_greedy
+from hive.networks.wrapper import NetworkWrapper
 from hive.records import RunDirectory, write_checkpoint
 
 SEEN = ObservationSpec((3,), "float32")

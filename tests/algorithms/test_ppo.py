@@ -36,7 +36,8 @@ from small_algorithms import (
 from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, Independent, Normal
 
-from hive.algorithms import A2C, IMPALA, PPO, Algorithm, Moments, merged
+from hive.algorithms import A2C, IMPALA, PPO, Algorithm, Moments
+from hive.algorithms.advantages import merged
 from hive.config import A2CConfig, IMPALAConfig, PPOConfig
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES
 from hive.losses import VALUE_FIT

@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from torch import Tensor, nn
 
 import hive
-from hive.algorithms import describe_policy, heads_of_algorithm, load, make_algorithm
+from hive.algorithms.making import heads_of_algorithm, make_algorithm
+from hive.algorithms.policy import describe_policy, load
 from hive.config import AgentConfig, Config, load_config
 from hive.envs import ActionSpec, EnvironmentSpec, ObservationSpec
 from hive.envs.actions import action_spec

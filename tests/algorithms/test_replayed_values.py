@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from hive.algorithms import C51, DQN, QRDQN, Batch, make_algorithm, update_parameter
+from hive.algorithms import C51, DQN, QRDQN, Batch
+from hive.algorithms.making import make_algorithm
+from hive.algorithms.parameters import update_parameter
 from hive.algorithms.replayed_values import ReplayedValues
 from hive.approximation import TrivialTarget
 from hive.config import C51Config, DQNConfig, NetworkConfig, QRDQNConfig

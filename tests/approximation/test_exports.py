@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from hive import approximation
+import hive.approximation as approximation
 
 
 def test_what_the_package_exports_is_public_in_its_module() -> None:

@@ -23,7 +23,8 @@ from hive.approximation import (
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import HeadParameters, NetworkParameters, NetworkWrapper, Spaces
+from hive.networks import HeadParameters, NetworkParameters, Spaces
+from hive.networks.wrapper import NetworkWrapper
 
 
 def network(weight: float = 1.0) -> nn.Linear:

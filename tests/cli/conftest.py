@@ -31,6 +31,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "mon
 from fake_supervisor import FakeSupervisor  # noqa: E402
 
 ENV = '[env]\nid = "CartPole-v1"\n'
+NAMED = f'run.name = "cart"\n{ENV}'
 
 
 @dataclass
@@ -58,7 +59,7 @@ class Place:
             main([str(word) for word in words])
         return Done(ended.value.code, *self.capture.readouterr())
 
-    def config(self, text: str = ENV, name: str = "cart.toml") -> Path:
+    def config(self, text: str = NAMED, name: str = "cart.toml") -> Path:
         path = self.folder / name
         path.write_text(text)
         return path

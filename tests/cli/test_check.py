@@ -78,8 +78,9 @@ def test_it_runs_two_hundred_steps_of_everything(place: Place, more: str) -> Non
     before = os.environ.get("HIVE_HOME")
     done = place.hive("check", place.config(SMALL + more))
     assert (done.code, done.err) == (0, "")
-    trial, played, following = done.out.splitlines()[-3:]
-    assert re.fullmatch(r"trial in this process: 2\d\d steps, [78] updates in \d+\.\d s", trial), trial
+    trial, played, *drawn, following = done.out.splitlines()
+    assert any(line.startswith("exact: ") for line in drawn)  # the drawing is longer, and comes after the results
+    assert re.fullmatch(r"trial in this process: 2\d\d steps, (112|128) updates in \d+\.\d s", trial), trial
     assert re.fullmatch(r"random actions in `CartPole-v1`: 1,000 steps, \d\d episodes ended", played), played
     assert following == f"next: hive up {place.folder / 'cart.toml'}"
     assert not place.runs.exists()
@@ -118,6 +119,7 @@ def test_errors_in_the_first_steps_are_found(place: Place) -> None:
     done = place.hive("check", place.config('[env]\nid = "breaks_in_check:Env"\n[collection]\nenvs = 2\n'))
     assert done.code == 1
     assert "breaks_in_check:Env raised RuntimeError: the wheels came off (breaks_in_check.py:12) in step" in done.err
+    assert "exact: " in done.out  # the topology is drawn all the same
     assert "Traceback" not in done.err
     assert not place.runs.exists()
 
@@ -128,7 +130,7 @@ def test_what_an_environment_does_carelessly_is_a_warning(place: Place, monkeypa
     path = place.config('[env]\nid = "careless_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
     done = place.hive("check", path, "-s", "run.seed=2")
     assert (done.code, done.err) == (0, "")
-    *_, played, kind, bounds, endless, following = done.out.splitlines()
+    _, played, *_, kind, bounds, endless, following = done.out.splitlines()
     assert played == "random actions in `careless_in_check:Env`: 1,000 steps, 0 episodes ended"
     assert kind.startswith("warning: `careless_in_check:Env`: 1,001 of 1,001 observations are of type list, ")
     assert "observation[1] was 2, expected -1 to 1; " in bounds
@@ -162,7 +164,7 @@ def test_the_environment_of_a_config_is_examined_with_its_keys(place: Place) -> 
     (place.folder / "careless_in_check.py").write_text(CARELESS)
     path = place.config(SMALL + "[env.options]\n")
     found = json.loads(place.hive("check", path, "--env", "careless_in_check:Env", "--json").out)
-    assert found["facts"]["settings"] == f"scheme a2c, {path}: collection.envs = 2, collection.rollout = 16"
+    assert found["facts"]["settings"] == f"scheme ppo, {path}: collection.envs = 2, collection.rollout = 16"
     cost = r".* [um]s a step, .* [um]s a reset: at most [\d,]+ steps/s a collector"
     assert re.fullmatch(cost, found["facts"]["cost"])
     assert [text.partition(": ")[0] for text in found["warnings"]] == ["`careless_in_check:Env`"] * 3
@@ -270,7 +272,7 @@ def test_an_environment_that_does_not_come_back_is_named_and_left(place: Place) 
     command = [sys.executable, "-P", str(script), str(config)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place.folder), *sys.path]), "TMPDIR": str(place.folder)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=place.folder, env=env, timeout=120)
-    assert (done.returncode, "learner.metrics" in done.stdout) == (1, True)
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(
         "error: the trial did not stop within 0.3 s; it was in hangs_in_check.py:12\n\nhint: "
     )

@@ -52,8 +52,18 @@ def test_without_a_command_the_help_is_printed(place: Place) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out == place.hive("--help").out
     assert done.out.startswith("usage: hive ")
-    assert tuple(re.findall(r"^    (\w+) {2,}\S", done.out, re.MULTILINE)) == COMMANDS
+    assert tuple(re.findall(r"^  (\w+) {2,}\S", done.out.partition("\noptions:")[0], re.MULTILINE)) == COMMANDS
     assert {"up", "down", "ls", "ps", "logs", "init", "config", "check"} <= {*COMMANDS}
+
+
+def test_the_help_groups_commands_by_purpose(place: Place) -> None:
+    blocks = [block.splitlines() for block in place.hive("--help").out.split("\n\n")]
+    groups = {block[0]: {line.split()[0] for line in block[1:]} for block in blocks if block[0].endswith(":")}
+    assert list(groups) == ["train:", "watch and control:", "results:", "machine:", "options:", "examples:"]
+    assert groups["results:"] == {"eval", "play", "compare", "plot", "export"}
+    assert {"init", "check", "up", "resume"} <= groups["train:"]
+    assert {"doctor", "prune"} <= groups["machine:"]
+    assert all(len(line) <= 80 for block in blocks for line in block)
 
 
 def test_the_version(place: Place) -> None:

@@ -199,7 +199,7 @@ def test_errors(two_configs: Place, words: list[str], error: str) -> None:
 def test_without_matplotlib_the_error_names_the_extra(two_configs: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = two_configs.hive("plot", "fast", "-o", "curves.png")
-    assert (done.code, done.err) == (2, "error: pictures need matplotlib\n\nhint: pip install 'hive[plot]'\n")
+    assert (done.code, done.err) == (2, "error: pictures need matplotlib\n\nhint: pip install 'hive-trainer[plot]'\n")
 
 
 def test_pictures(two_configs: Place) -> None:

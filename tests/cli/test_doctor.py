@@ -18,6 +18,7 @@ from canned_status import account, actor, status, warned
 
 from hive.cli import doctor
 from hive.cli.doctor import BAD, OK, WARN, Finding, machine_findings, run_findings
+from hive.distribution import HOME
 from hive.records import write_checkpoint
 from hive.runtime.process.free_memory import FreeMemory
 from hive.runtime.run import control_server, folders
@@ -44,7 +45,7 @@ def machine(subject: str) -> Finding:
 def test_this_machine(place: Place) -> None:
     done = place.hive("doctor")
     subjects = [line.split()[1] for line in done.out.splitlines()]
-    assert subjects[:4] == ["system", "python", "cores", "native"]
+    assert subjects[:5] == ["system", "python", "cores", "native", "folder"]
     assert {*doctor.NEEDED, "descriptors", "processes", "memory", "sockets", "runs", "leftovers"} <= {*subjects}
     assert "torch" not in {name for name in sys.modules if name == "torch"} or done.code in (0, 1)
     told = json.loads(place.hive("doctor", "--json").out)
@@ -61,6 +62,16 @@ def test_packages_that_are_not_installed(place: Place, monkeypatch: pytest.Monke
     assert machine("torch") == Finding(BAD, "torch", "is not installed", "pip install torch")
     assert machine("mujoco") == Finding(OK, "mujoco", "is not installed; only needed for MuJoCo")
     assert place.hive("doctor").code == 1
+
+
+def test_a_folder_that_another_distribution_has_files_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "strangers", lambda: iter(["rlhive 1.0.1 (hive/agents/agent.py)"]))
+    found = machine("folder")
+    assert (found.level, found.text) == (
+        BAD,
+        f"another distribution owns files of {HOME}: rlhive 1.0.1 (hive/agents/agent.py)",
+    )
+    assert found.hint.startswith("`pip uninstall` it, then install hive-trainer again")
 
 
 @pytest.mark.parametrize(

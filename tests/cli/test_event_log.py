@@ -33,6 +33,19 @@ def test_only_new_events_that_matter_are_shown(place: Place) -> None:
     ]
 
 
+def test_checkpoints_of_a_schedule_are_no_lines(place: Place) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    events = NewEvents(run)
+    event(run, "saved", "checkpoint 000040 at 10 steps", routine=True)
+    event(run, "saved", "checkpoint 000050 at 20 steps", routine=False)
+    event(run, "saved", "checkpoint 000060 already exists")
+    events.show(StatusLine(out))
+    assert said(out) == [
+        "supervisor         checkpoint 000050 at 20 steps",
+        "supervisor         checkpoint 000060 already exists",
+    ]
+
+
 def test_an_event_is_shown_once_it_is_whole(place: Place) -> None:
     run, out = place.never_begun(), io.StringIO()
     events, line = NewEvents(run), StatusLine(out)

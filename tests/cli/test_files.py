@@ -59,6 +59,9 @@ def test_init_takes_the_tuned_settings_of_the_scheme(place: Place) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_init_of_a_scheme(place: Place, scheme: str) -> None:
     done = place.hive("init", "CartPole-v1", "--scheme", scheme, "--output", "new.toml")
+    if scheme in ("td3", "ddpg"):
+        assert done.err.startswith(f"error: {scheme} needs a box action with bounds\n")
+        return
     assert (done.code, done.err) == (0, "")
     assert load_config("new.toml").run.scheme == scheme
     text = (place.folder / "new.toml").read_text()
@@ -70,23 +73,33 @@ def test_init_of_a_scheme(place: Place, scheme: str) -> None:
 def test_init_without_tuned_settings_chooses_by_the_spaces(place: Place) -> None:
     (place.folder / "spaces_for_init.py").write_text(OWN)
     done = place.hive("init", "spaces_for_init:Own")
-    assert (done.code, done.out, done.err) == (0, "own.toml\n", "")
-    config = load_config("own.toml")
+    assert (done.code, done.out, done.err) == (0, "own-ppo.toml\n", "")
+    config = load_config("own-ppo.toml")
     assert (config.run.scheme, config.network.normalize_observations) == ("ppo", True)
-    text = (place.folder / "own.toml").read_text()
+    text = (place.folder / "own-ppo.toml").read_text()
     assert text.startswith("# No tuned settings: chosen by the spaces (3 numbers observed, one of 2 actions).\n")
 
 
 def test_init_adds_the_wrappers_that_an_environment_needs(place: Place) -> None:
     pytest.importorskip("minigrid", reason="the extra `minigrid` is not installed")
     done = place.hive("init", "MiniGrid-Empty-5x5-v0")
-    assert (done.code, done.out, done.err) == (0, "minigrid-empty-5x5.toml\n", "")
-    assert load_config("minigrid-empty-5x5.toml").env.wrappers == ("minigrid.wrappers:ImgObsWrapper",)
+    assert (done.code, done.out, done.err) == (0, "minigrid-empty-5x5-ppo.toml\n", "")
+    assert load_config("minigrid-empty-5x5-ppo.toml").env.wrappers == ("minigrid.wrappers:ImgObsWrapper",)
     bare = place.config('[env]\nid = "MiniGrid-Empty-5x5-v0"\n')
     assert place.hive("check", bare).err.endswith(
         '\n\nhint: env.wrappers = ["minigrid.wrappers:ImgObsWrapper"] leaves it out; `hive init MiniGrid-Empty-5x5-v0` '
         "writes such a config\n"
     )
+
+
+def test_init_of_a_scheme_that_cannot_do_the_actions_is_refused_as_by_up(place: Place) -> None:
+    done = place.hive("init", "Pendulum-v1", "--scheme", "dqn", "-o", "new.toml")
+    assert done.err == (
+        "error: dqn learns a value for every action, so it needs a single discrete action\n\n"
+        "hint: use ppo, a2c or impala, or for box actions sac, td3 or ddpg\n"
+    )
+    assert done.code == place.hive("check", place.config('[run]\nscheme = "dqn"\n[env]\nid = "Pendulum-v1"\n')).code
+    assert not (place.folder / "new.toml").exists()
 
 
 def test_init_of_a_custom_scheme_changes_no_default(place: Place) -> None:
@@ -97,12 +110,12 @@ def test_init_of_a_custom_scheme_changes_no_default(place: Place) -> None:
     assert load_config("new.toml") == load_config("new.toml", text=text)
 
 
-@pytest.mark.parametrize(
-    ("env_id", "file"), [("CartPole-v1", "cartpole.toml"), ("gymnasium:CartPole-v1", "cartpole.toml")]
-)
-def test_init_names_the_file_after_the_environment(place: Place, env_id: str, file: str) -> None:
-    assert place.hive("init", env_id).out == f"{file}\n"
-    assert (place.folder / file).exists()
+def test_init_names_the_file_after_environment_and_algorithm_and_takes_a_free_name(place: Place) -> None:
+    said = [place.hive("init", *words).out for words in (["CartPole-v1"], ["gymnasium:CartPole-v1"], ["CartPole-v1"])]
+    assert said == ["cartpole-ppo.toml\n", "cartpole-ppo-2.toml\n", "cartpole-ppo-3.toml\n"]
+    assert place.hive("init", "CartPole-v1", "--scheme", "a2c").out == "cartpole-a2c.toml\n"
+    assert "gymnasium:CartPole-v1" in (place.folder / "cartpole-ppo-2.toml").read_text()
+    assert load_config("cartpole-ppo-3.toml").run.name == "cartpole-ppo"
 
 
 def test_init_lists_the_tuned_settings_and_their_sources(place: Place) -> None:
@@ -117,7 +130,7 @@ def test_init_lists_the_tuned_settings_and_their_sources(place: Place) -> None:
 
 def test_init_uses_a_mask_that_the_environment_gives(place: Place) -> None:
     assert place.hive("init", "Taxi-v4").code == 0
-    assert load_config(place.folder / "taxi.toml").env.action_mask == "info"
+    assert load_config(place.folder / "taxi-ppo.toml").env.action_mask == "info"
 
 
 def test_init_without_an_environment(place: Place) -> None:
@@ -130,7 +143,10 @@ def test_init_overwrites_nothing(place: Place) -> None:
     (place.folder / "new.toml").write_text("precious")
     done = place.hive("init", "CartPole-v1", "-o", "new.toml")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: `new.toml` already exists\n\nhint: choose another name with -o\n"
+    assert (
+        done.err
+        == "error: `new.toml` already exists\n\nhint: choose another name with -o, or leave it out for a free one\n"
+    )
     assert (place.folder / "new.toml").read_text() == "precious"
 
 
@@ -146,7 +162,7 @@ def test_init_of_an_unknown_environment_writes_nothing(place: Place, words: list
     done = place.hive("init", *words, "-o", "new.toml")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(error)
-    assert "\n\nhint: " in done.err
+    assert "\n\nhint: " in done.err or "did you mean" in done.err
     assert not (place.folder / "new.toml").exists()
 
 
@@ -164,7 +180,7 @@ def test_a_missing_simulator_is_named_with_its_command(
     done = place.hive(command, *words)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"error: `{env_id}` cannot be built: ")
-    assert done.err.endswith(f"\n\nhint: install it with: `pip install 'hive[{extra}]'`\n")
+    assert done.err.endswith(f"\n\nhint: install it with: `pip install 'hive-trainer[{extra}]'`\n")
 
 
 def test_a_misspelled_scheme_gets_a_suggestion(place: Place) -> None:
@@ -202,9 +218,22 @@ def test_config_shows_the_origin_of_each_value(place: Place) -> None:
         "gradients.communication": ("synchronous", "scheme ppo"),
         "algorithm.name": ("ppo", "scheme ppo"),
     }
-    assert keys["run.name"]["value"] == "cart"
+    assert keys["run.name"]["value"] == "cartpole-ppo"
     assert keys["run.stop_at_return"] == {"value": None, "origin": "default"}
     assert keys["network.middleware"]["value"] == [64, 64]
+
+
+def test_config_changed_is_a_short_config(place: Place) -> None:
+    path = place.config('[run]\nscheme = "a2c"\nseed = 1\n[env]\nid = "CartPole-v1"\n')
+    done = place.hive("config", path, "--changed", "-s", "collection.envs=4")
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[0] for line in done.out.splitlines() if line] == [
+        *("[run]", "scheme", "[env]", "id", "[collection]", "envs"),
+    ]
+    assert load_config("short.toml", text=done.out) == load_config(path, ["collection.envs=4"])
+    keys = json.loads(place.hive("config", path, "--changed", "--json").out)
+    assert keys["run.scheme"] == {"value": "a2c", "origin": f"{path}:2"}
+    assert "run.seed" not in keys
 
 
 @pytest.mark.parametrize("command", ["config", "check"])

@@ -44,7 +44,7 @@ def found(config: Config) -> list[Lag]:
 def test_the_default_of_a2c() -> None:
     config = config_of()
     assert lag_lines(found(config), config) == [
-        "lag: rollouts are made by a policy that is 1 round old (64 steps, 1 % of run.steps)",
+        "lag 1: rollouts are made by a policy that is 1 round old (64 steps, 1 % of run.steps)",
         '     this can cost A2C sample efficiency, most with long rounds (guide, "What lag costs")',
         '     collection.communication = "synchronous" removes it, and collectors then wait for the learner',
     ]
@@ -53,7 +53,7 @@ def test_the_default_of_a2c() -> None:
 @pytest.mark.parametrize("values", [{"collection__communication": "synchronous"}, {"run__scheme": "single"}])
 def test_no_lag(values: dict[str, Any]) -> None:
     config = config_of(**({"collection__workers": 0} if "run__scheme" in values else {}), **values)
-    assert lag_lines(found(config), config) == ["lag: none; rollouts and gradients use the newest weights"]
+    assert lag_lines(found(config), config) == ["lag 0: rollouts and gradients use the newest weights"]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,8 @@ def test_no_lag(values: dict[str, Any]) -> None:
 )
 def test_the_age_of_the_policy(values: dict[str, Any], words: str) -> None:
     config = config_of(**values)
-    assert lag_lines(found(config), config)[0] == f"lag: rollouts are made by a policy that is {words}"
+    lag = config.collection.max_lag
+    assert lag_lines(found(config), config)[0] == f"lag {lag}: rollouts are made by a policy that is {words}"
 
 
 def test_the_age_of_the_policy_is_that_of_the_versions_that_rounds_use() -> None:
@@ -104,7 +105,7 @@ def test_the_age_of_the_policy_is_that_of_the_versions_that_rounds_use() -> None
 def test_the_age_of_the_weights_of_gradients(values: dict[str, Any], words: str) -> None:
     config = config_of(**values)
     line, removal = lag_lines(found(config), config)[-2:]
-    assert line.startswith(f"lag: gradients are computed with weights that are {words}")
+    assert line.startswith(f"lag {config.gradients.max_lag}: gradients are computed with weights that are {words}")
     assert removal == '     gradients.communication = "synchronous" removes it, and they then wait for each update'
 
 
@@ -143,10 +144,11 @@ def test_other_topologies_have_no_such_lines() -> None:
 
 def test_it_is_part_of_the_output(place: Place) -> None:
     file = place.config(TEXT)
-    assert "lag: rollouts are made by a policy that is 1 round old" in place.hive("check", file, "--draw").out
+    assert "lag 1: rollouts are made by a policy that is 1 round old" in place.hive("check", file, "--draw").out
     assert json.loads(place.hive("check", file, "--draw", "--json").out)["lag"] == {
         "rollouts": {
             "of": "rollouts",
+            "lag": 1,
             "age": 1,
             "unit": "round",
             "steps": 64,

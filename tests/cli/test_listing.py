@@ -20,7 +20,10 @@ from hive.records import RunDirectory, replace_best
 if TYPE_CHECKING:
     from conftest import Place
 
-LS_KEYS = {"name", "state", "path", "env_steps", "mean_return_100", "best", "wall_s", "started"}
+LS_KEYS = {
+    *("name", "state", "path", "env", "algorithm", "scheme", "topology"),
+    *("env_steps", "mean_return_100", "best", "wall_s", "started"),
+}
 
 
 class Looks:
@@ -60,9 +63,9 @@ def table(text: str) -> list[list[str]]:
 # --- ls
 
 
-def with_best(run: RunDirectory) -> RunDirectory:
+def with_best(run: RunDirectory, by: str = "training") -> RunDirectory:
     """Write a best policy into a run."""
-    state: dict[str, Any] = {"mean_return": 488.8, "by": "training", "env_steps": 4800, "updates": 150}
+    state: dict[str, Any] = {"mean_return": 488.8, "by": by, "env_steps": 4800, "updates": 150}
     replace_best(run.best, 150, tensors={"w": np.zeros(1, np.float32)}, state=state)
     return run
 
@@ -83,17 +86,47 @@ def test_ls_of_runs_in_every_state(place: Place) -> None:
     done = place.hive("ls")
     assert (done.code, done.err) == (0, "")
     listed = {cells[0]: cells[1:] for cells in table(done.out)}
-    wall = listed["cartpole-1"].pop()
+    wall = listed["cartpole-1"].pop(-2)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", listed["cartpole-1"].pop())
+    long_ago = time.strftime("%Y-%m-%d %H:%M", time.localtime(3.0))
+    trained = ["CartPole-v1", "ppo"]
     assert listed == {
-        "NAME": ["STATE", "STEPS", "RETURN", "BEST", "WALL"],
-        "pong-1": ["finished", "500,000", "471.5", "488.8", "61.5 s"],
-        "pong-2": ["failed", "512", "–", "–", "61.5 s"],
-        "pong-3": ["lost", "9,216", "21.2", "–", "7.1 s"],
-        "cartpole-1": ["running", "20,480", "131.6", "–"],
-        "empty-1": ["lost", "–", "–", "–", "–"],
+        "NAME": ["ENV", "ALGORITHM", "STATE", "STEPS", "RETURN", "BEST", "WALL", "STARTED"],
+        "pong-1": [*trained, "finished", "500,000", "471.5", "488.8", "61.5 s", long_ago],
+        "pong-2": [*trained, "failed", "512", "–", "–", "61.5 s", long_ago],
+        "pong-3": [*trained, "lost", "9,216", "21.2", "–", "7.1 s", long_ago],
+        "cartpole-1": [*trained, "running", "20,480", "131.6", "–"],
+        "empty-1": [*trained, "lost", "–", "–", "–", "–", "–"],
     }
     assert 100 <= float(wall.removesuffix(" s")) < 160
     assert list(listed)[1:4] == ["pong-1", "pong-2", "pong-3"]
+
+
+def test_best_is_of_training_and_evaluation_of_evaluations(place: Place) -> None:
+    with_best(place.ended("trained", started=1.0))
+    assert table(place.hive("ls").out)[0][5:8] == ["RETURN", "BEST", "WALL"]
+    with_best(place.ended("evaluated", started=2.0), by="evaluation")
+    head, *lines = table(place.hive("ls").out)
+    assert [line[5:8] for line in (head, *lines)] == [
+        ["RETURN", "BEST", "EVALUATION"],
+        ["471.5", "488.8", "–"],
+        ["471.5", "–", "488.8"],
+    ]
+
+
+def test_ls_names_a_custom_topology_and_no_environment(place: Place) -> None:
+    run = place.ended(started=1.0)
+    run.resolved_file.write_text('[run]\ntopology = "/a/league.py:topology"\n[algorithm]\nname = "ppo"\n')
+    (row,) = rows(place.hive("ls", "--json").out)
+    assert (row["env"], row["topology"], row["scheme"]) == (None, "/a/league.py:topology", None)
+    assert table(place.hive("ls").out)[1][:4] == ["cartpole-1", "–", "league.py", "finished"]
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff", b"a = ", b"run = 1", b"[env]\nid = 3", b"a = " + b"[" * 5000])
+def test_ls_of_a_run_whose_config_cannot_be_read(place: Place, text: bytes) -> None:
+    place.ended(started=1.0).resolved_file.write_bytes(text)
+    (row,) = rows(place.hive("ls", "--json").out)
+    assert (row["env"], row["algorithm"], row["state"]) == (None, None, "finished")
 
 
 def test_columns_are_as_wide_as_their_widest_cell(place: Place) -> None:
@@ -115,6 +148,10 @@ def test_ls_as_json_has_the_same_keys_for_every_run(place: Place) -> None:
         "name": "cartpole-1",
         "state": "finished",
         "path": str(ended.path),
+        "env": "CartPole-v1",
+        "algorithm": "ppo",
+        "scheme": "ppo",
+        "topology": None,
         "env_steps": 500_000,
         "mean_return_100": 471.5,
         "best": {"checkpoint": "best/000150", "mean_return": 488.8, "by": "training", "steps": 4800, "updates": 150},

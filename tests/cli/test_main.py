@@ -40,7 +40,7 @@ def test_it_is_the_command(place: Place) -> None:
     place.ended()
     done = python("-m", "hive", "ls")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "cartpole-1  finished" in done.stdout
+    assert done.stdout.splitlines()[1].split()[:4] == ["cartpole-1", "CartPole-v1", "ppo", "finished"]
     wrong = python("-m", "hive", "pss")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("error: no command `pss`; did you mean `ps`?\n")

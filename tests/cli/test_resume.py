@@ -36,6 +36,8 @@ ENDED = Summary(
     episodes=0, mean_return_100=None, started=0.0, wall_s=1.0, train_s=1.0, weights_sha256="", channels={}, restarts={},
 )  # fmt: skip
 
+GIVEN = '[run]\nscheme = "a2c"\n[checkpoint]\nevery = { updates = 100 }\n[env]\nid = "CartPole-v1"\n'
+
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
@@ -46,7 +48,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
         part = {"weights": np.full(64, update, np.uint8)}
         state = {"scheduled": scheduled, "env_steps": 100 * update}
         write_checkpoint(directory.checkpoints, update, tensors={}, parts=part, state=state)
-    directory.resolved_file.write_text(render(load_config("cart.toml", text='[env]\nid = "CartPole-v1"\n')))
+    directory.resolved_file.write_text(render(load_config("cart.toml", text=GIVEN)))
     metrics = JsonlWriter(directory.metrics_file)
     for updates in (50, 100, 120, 150, 170):
         metrics.write({"updates": updates})
@@ -81,6 +83,16 @@ def test_a_file_without_the_rules_keeps_those_of_an_old_run(run: RunDirectory, t
     prepare("cart-1", exact=True, given=given)
     assert load_config(run.resolved_file).env.rules == 1
     assert chosen(run) == {"update": 100, "exact": True}
+
+
+def test_a_file_that_names_no_scheme_and_no_checkpoints_keeps_those_of_the_run(
+    run: RunDirectory, tmp_path: Path
+) -> None:
+    given = tmp_path / "own.toml"
+    given.write_text('[env]\nid = "CartPole-v1"\n')
+    prepare("cart-1", exact=True, given=given)
+    config = load_config(run.resolved_file)
+    assert (config.run.scheme, config.algorithm.name, config.checkpoint.every) == ("a2c", "a2c", {"updates": 100})
 
 
 def test_the_last_cut(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +186,7 @@ def test_a_goal_that_is_already_reached_is_refused(finished: RunDirectory) -> No
 def test_a_finished_run_continues_with_a_new_goal(finished: RunDirectory, change: str) -> None:
     prepare("cart-1", exact=False, sets=[change])
     assert chosen(finished)["update"] == 150
-    assert load_config(finished.resolved_file) == load_config("cart.toml", [change], text='[env]\nid = "CartPole-v1"\n')
+    assert load_config(finished.resolved_file) == load_config("cart.toml", [change], text=GIVEN)
 
 
 def test_the_return_that_ended_a_run_can_be_taken_away(finished: RunDirectory) -> None:
@@ -198,6 +210,51 @@ def test_a_run_without_checkpoints_is_refused(tmp_path: Path, monkeypatch: pytes
     ENDED.write(RunDirectory.create(tmp_path, "bare").summary_file)
     with pytest.raises(UsageError, match="bare-1 has no checkpoint to resume from"):
         prepare("bare-1", exact=False)
+
+
+@pytest.fixture
+def unsaved(run: RunDirectory) -> RunDirectory:
+    """The run, if it was killed before its first checkpoint."""
+    for checkpoint in list_checkpoints(run.checkpoints):
+        remove_folder(checkpoint.path)
+    run.summary_file.unlink()
+    run.events_file.write_text('{"kind": "died"}\n')
+    return run
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(
+    unsaved: RunDirectory, exact: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace_best(unsaved.best, 90, tensors={}, state={"mean_return": 1.0})
+    prepare("cart-1", exact=exact)
+    assert chosen(unsaved) == {"update": 0, "exact": True}
+    assert resumed_from(unsaved.path) is None
+    assert updates(unsaved) == []
+    (ahead,) = unsaved.path.glob("ahead-*")
+    assert (ahead / "best" / "000090").is_dir()
+    assert not (unsaved.best / "000090").exists()
+    what = "scheduled checkpoint" if exact else "checkpoint"
+    assert f"resuming cart-1 from its beginning: it has no {what} yet" in capsys.readouterr().err
+
+
+def test_exact_is_the_beginning_before_the_first_barrier(run: RunDirectory) -> None:
+    remove_folder(run.checkpoints / "000100")
+    prepare("cart-1", exact=True)
+    assert chosen(run) == {"update": 0, "exact": True}
+    (ahead,) = run.path.glob("ahead-*")
+    assert [checkpoint.update for checkpoint in list_checkpoints(ahead / "checkpoints")] == [150]
+    assert list_checkpoints(run.checkpoints) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "exact"), [('topology = "own.py"', False), ('topology = "own.py"', True), ('scheme = "impala"', True)]
+)
+def test_what_need_not_be_the_same_again_does_not_begin_again(unsaved: RunDirectory, key: str, exact: bool) -> None:
+    config = load_config("cart.toml", text=f'[run]\n{key}\n[env]\nid = "CartPole-v1"\n')
+    unsaved.resolved_file.write_text(render(config))
+    with pytest.raises(UsageError, match="checkpoint to resume from"):
+        prepare("cart-1", exact=exact)
 
 
 @pytest.mark.parametrize("reason", ["scaled", "died"])
@@ -316,11 +373,12 @@ def test_the_rows_of_a_replay_memory_keep_their_collectors(run: RunDirectory, ch
 
 
 def test_a_config_of_another_name_is_the_same_run_with_its_values(run: RunDirectory, tmp_path: Path) -> None:
+    name = config_of(run).run.name
     given = tmp_path / "other.toml"
-    given.write_text('[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_rate = 0.5\n')
+    given.write_text('[run]\nname = "other"\n[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_rate = 0.5\n')
     prepare("cart-1", exact=False, given=given)
     after = config_of(run)
-    assert (after.run.name, after.algorithm.learning_rate) == ("cart", 0.5)
+    assert (after.run.name, after.algorithm.learning_rate) == (name, 0.5)
 
 
 def test_the_same_config_changes_nothing(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,12 +83,12 @@ def test_a_config_may_be_a_file_a_mapping_or_a_config(tmp_path: Path) -> None:
     file.write_text('[env]\nid = "CartPole-v1"\n[run]\nsteps = 7\n')
     of_file = _prepared(file, {}, ["run.seed=3"], None, inline=False)
     of_text = _prepared(str(file), {}, ["run.seed=3"], None, inline=False)
-    of_mapping = _prepared(
-        {"env": {"id": "CartPole-v1"}, "run": {"steps": 7, "name": "cart"}}, {}, ["run.seed=3"], None, inline=False
-    )
+    of_mapping = _prepared({"env": {"id": "CartPole-v1"}, "run": {"steps": 7}}, {}, ["run.seed=3"], None, inline=False)
     of_config = _prepared(load_config(file), {}, ["run.seed=3"], None, inline=False)
     assert config_of(of_file) == config_of(of_text) == config_of(of_mapping) == config_of(of_config)
-    assert [d.name for d in (of_file, of_text, of_mapping, of_config)] == ["cart-1", "cart-2", "cart-3", "cart-4"]
+    assert [d.name for d in (of_file, of_text, of_mapping, of_config)] == [
+        f"{config_of(of_file).run.name}-{n}" for n in range(1, 5)
+    ]
     assert of_file.config_file.read_bytes() == file.read_bytes()
 
 
@@ -119,8 +119,8 @@ class Coin(gymnasium.Env[Any, Any]):
 
 SENT: list[tuple[dict[str, Any], str]] = [
     ({"env": Coin}, 'id = "session.py:Coin"'),
-    ({"env": lambda: Coin()}, 'id = "session.py:env"'),
-    ({"env": functools.partial(Coin)}, 'id = "session.py:env"'),
+    ({"env": lambda: Coin()}, 'id = "session.py:coin"'),
+    ({"env": functools.partial(Coin)}, 'id = "session.py:coin"'),
     ({"env": {"id": "A-v0", "wrappers": [Coin, {"name": Coin, "size": 3}, "TimeLimit"]}}, '["session.py:Coin", {name'),
     ({"env": "A-v0", "sinks": ["jsonl", Coin]}, 'sinks = ["jsonl", "session.py:Coin"]'),
     ({"env": "A-v0", "network": {"module": Coin}}, 'module = "session.py:Coin"'),

@@ -73,7 +73,8 @@ def test_live_runs_elsewhere_are_named_but_not_changed(place: Place) -> None:
     pong = elsewhere(place, "pong")
     assert [run.name for run in live_runs()] == ["pong-1"]
     alone = place.hive()
-    assert alone.out.splitlines()[0].split() == ["NAME", "STATE", "STEPS", "RETURN", "BEST", "WALL", "IN"]
+    head = ["NAME", "ENV", "ALGORITHM", "STATE", "STEPS", "RETURN", "WALL", "STARTED", "IN"]
+    assert alone.out.splitlines()[0].split() == head
     assert alone.out.splitlines()[1].split()[-1] == str(pong.path.parent)
     told = f"\n\nhint: live elsewhere: pong-1 in {pong.path.parent}\n"
     for command in ("ps", "logs", "eval", "export", "play", "resume", "monitor"):

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from canned_status import starting, status
+from event_lines import event
 from fake_process import FakeProcess, fail, interrupt, nothing
 
 from hive.cli import starting as module
 from hive.cli.interrupts import Interrupted, deferred_interrupts, number_of, raising_interrupts
-from hive.cli.starting import abort_start, ask_to_end, clear_failure, connect, raise_failure
+from hive.cli.new_run import new_run
+from hive.cli.starting import abort_start, ask_to_end, began, clear_failure, connect, raise_failure
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
-from hive.records import list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
+from hive.records import RunDirectory, list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.run.control import PROTOCOL, OtherProtocol
 
 if TYPE_CHECKING:
@@ -25,11 +27,18 @@ NO_PID = 0  # of a supervisor that never marked the run as running
 # --- runs that did not begin
 
 
+def put_away(run: RunDirectory) -> RunDirectory:
+    """Where the files of a start that failed lie, after its name was freed."""
+    assert not run.path.exists()
+    assert not run.path.with_name("latest").is_symlink()
+    return RunDirectory.open(run.path.parent / ".failed" / run.name)
+
+
 def test_the_supervisor_died_without_a_word(place: Place) -> None:
     run = place.never_begun()
     with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began") as caught:
         raise_failure(run, 7, NO_PID)
-    assert caught.value.hint == f"its output is in {run.logs / 'supervisor.out'}"
+    assert caught.value.hint == f"its output is in {put_away(run).logs / 'supervisor.out'}"
 
 
 def test_a_start_that_failed_names_the_last_line_of_the_output(place: Place) -> None:
@@ -50,7 +59,7 @@ def test_a_run_whose_files_cannot_be_written_leaves_nothing(place: Place) -> Non
 def test_a_start_that_failed_on_a_full_disk_without_a_word(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     run = place.never_begun()
     monkeypatch.setattr(module, "ROOM_BYTES", 1 << 60)
-    with pytest.raises(ActorFailed, match=rf"before the run began: the disk of {run.path} is full"):
+    with pytest.raises(ActorFailed, match=rf"before the run began: the disk of {place.runs} is full"):
         raise_failure(run, 1, NO_PID)
 
 
@@ -65,6 +74,79 @@ def test_a_run_that_had_been_running_did_not_end_before_it_began(place: Place) -
     run = place.live(starting())
     with pytest.raises(ActorFailed, match=rf"ended with code 9 without a summary; the run {run.name} is lost"):
         raise_failure(run, 9, read_run_facts(run).pid)
+
+
+def test_an_actor_that_failed_before_all_had_begun_leaves_no_run(place: Place) -> None:
+    first = place.ended(
+        state="failed", env_steps=0, updates=0, error="collector-0 failed in `env`: bad\n\nhint: mend /x"
+    )
+    event(first, "started", "run cartpole-1")
+    write_checkpoint(first.checkpoints, 0, tensors={}, parts={}, state={})  # of the initial weights
+    assert not began(first)
+    with pytest.raises(ActorFailed, match=r"^collector-0 failed in `env`: bad\n") as caught:
+        raise_failure(first, 1, read_run_facts(first).pid)
+    assert caught.value.hint == f"mend /x; the files of this start are in {put_away(first).path}"
+    again = place.never_begun()
+    assert again.name == first.name  # the number is free, and the next failure replaces the files
+    fail(again, ActorFailed("once more"))
+    with pytest.raises(HiveError, match="once more"):
+        raise_failure(again, 1, NO_PID)
+    assert not put_away(again).summary_file.exists()
+
+
+def test_an_environment_that_breaks_before_a_rollout_leaves_no_run(place: Place) -> None:
+    nothing_sent = {"rollouts": {"produced": 0, "consumed": 0, "dropped": {}, "in_flight": 0}}
+    run = place.ended(state="failed", env_steps=0, updates=0, error="it broke", channels=nothing_sent)
+    event(run, "running", "4 actors in 3 processes")
+    run.metrics_file.touch()
+    assert not began(run)
+    sent = {"rollouts": {"produced": 1, "consumed": 0, "dropped": {"run_ended": 1}, "in_flight": 0}}
+    place.end(run, state="failed", env_steps=0, updates=0, error="it broke", channels=sent)
+    assert began(run)
+
+
+@pytest.mark.parametrize("what", ["running", "steps", "checkpoint", "metrics"])
+def test_a_run_that_has_run_is_never_put_away(place: Place, what: str) -> None:
+    run = place.ended(state="failed", env_steps=9 if what == "steps" else 0, updates=0, error="it broke")
+    run.metrics_file.write_text('{"steps": 9}\n' if what == "metrics" else "")
+    event(run, "running" if what == "running" else "started", "text")
+    if what == "checkpoint":
+        write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
+    assert began(run)
+    fail(run, ActorFailed("it cannot be resumed"))
+    assert not began(run)
+    with pytest.raises(HiveError, match="it cannot be resumed"):
+        raise_failure(run, 1, NO_PID)
+    assert run.summary_file.exists()
+
+
+def test_a_start_whose_files_cannot_be_put_away_still_tells_its_error(place: Place) -> None:
+    run = place.never_begun()
+    (place.runs / ".failed").write_text("in the way")
+    fail(run, ActorFailed("no room"))
+    with pytest.raises(HiveError, match="no room") as caught:
+        raise_failure(run, 1, NO_PID)
+    assert caught.value.hint == f"the files of this start are in {run.path}"
+
+
+def test_prune_deletes_the_files_of_failed_starts(place: Place) -> None:
+    run = place.never_begun()
+    fail(run, ActorFailed("no room"))
+    with pytest.raises(HiveError, match="no room"):
+        raise_failure(run, 1, NO_PID)
+    kept = put_away(run).path
+    assert place.hive("ls").out.startswith("no run in ")
+    assert place.hive("prune", "--yes").code == 0
+    assert not kept.exists()
+
+
+def test_a_run_to_begin_from_is_looked_up_before_the_new_run_exists(place: Place) -> None:
+    config = place.config()
+    done = place.hive("up", config, "-s", "run.init_from=nothing-7")
+    assert (done.code, done.err) == (2, "error: no run matches `nothing-7`\n")
+    assert not place.runs.exists() or list(place.runs.iterdir()) == []
+    with pytest.raises(HiveError, match="no run in "):
+        new_run(config, ["run.init_from=latest"])
 
 
 def test_a_mistake_in_the_config_leaves_no_run(place: Place) -> None:
@@ -92,10 +174,11 @@ def test_a_traceback_is_kept(place: Place, hint: str) -> None:
     fail(run, ActorFailed("the topology cannot be built", hint=hint), "Traceback ...\nZeroDivisionError\n")
     with pytest.raises(HiveError, match="the topology cannot be built") as caught:
         raise_failure(run, 1, NO_PID)
-    crash = run.crash_file("topology", 1)
+    crash = put_away(run).crash_file("topology", 1)
     assert crash.read_text() == "Traceback ...\nZeroDivisionError\n"
     assert caught.value.exit_code == 1
-    assert caught.value.hint == (hint or f"the traceback is in {crash}")
+    files = f"the files of this start are in {put_away(run).path}"
+    assert caught.value.hint == (f"{hint}; {files}" if hint else f"the traceback is in {crash}")
 
 
 def test_a_failure_without_a_traceback(place: Place) -> None:
@@ -103,7 +186,7 @@ def test_a_failure_without_a_traceback(place: Place) -> None:
     fail(run, ActorFailed("no room"))
     with pytest.raises(HiveError, match="no room"):
         raise_failure(run, 1, NO_PID)
-    assert list(run.crashes.iterdir()) == []
+    assert list(put_away(run).crashes.iterdir()) == []
 
 
 @pytest.mark.parametrize("code", [1, 2])
@@ -116,10 +199,11 @@ def test_an_existing_crash_report_is_kept_and_no_second_is_written(place: Place,
     fail(run, error, "Traceback ...\n")
     with pytest.raises(HiveError, match=r"mine\.py:7 raised KeyError") as caught:
         raise_failure(run, code, NO_PID)
-    assert (caught.value.exit_code, caught.value.hint) == (code, error.hint)
-    assert [path.name for path in run.crashes.iterdir()] == ["topology-1.txt"]
-    assert report.read_text().endswith("the traceback\n")
-    assert "Traceback" in (run.path / "failure.json").read_text()
+    kept = put_away(run)
+    assert (caught.value.exit_code, caught.value.hint) == (code, f"the traceback is in {kept.crashes / report.name}")
+    assert [path.name for path in kept.crashes.iterdir()] == ["topology-1.txt"]
+    assert (kept.crashes / report.name).read_text().endswith("the traceback\n")
+    assert "Traceback" in (kept.path / "failure.json").read_text()
 
 
 # --- connecting

@@ -103,15 +103,20 @@ def test_an_old_failure_is_gone_before_an_inline_run_too(
     [
         (
             {},
-            "finished: 500,000 steps · 500,000 steps, 976 updates · return 471.5 · 61.5 s, 10,000 steps/s · ",
+            "finished: 500,000 steps, 976 updates · return 471.5 · "
+            "50 s of training at 10,000 steps/s, 1 min 1 s in all · ",
         ),
         (
             {"state": "stopped", "stop_reason": "hive down", "mean_return_100": None, "train_s": 0.0},
-            "stopped by hive down at 500,000 steps; nothing was saved, 976 updates · return – · 61.5 s, no updates · ",
+            "stopped by hive down at 500,000 steps; nothing was saved, 976 updates · return – · 1 min 1 s · ",
+        ),
+        (
+            {"updates": 0, "mean_return_100": None, "train_s": 0.0},
+            "finished: 500,000 steps, no updates · return – · 1 min 1 s · ",
         ),
         (
             {"stop_reason": "the sum is 45", "env_steps": 0, "updates": 0, "mean_return_100": None, "train_s": 0.0},
-            "finished: the sum is 45 · 61.5 s · ",
+            "finished: the sum is 45 · 1 min 1 s · ",
         ),
         (
             {"state": "failed", "stop_reason": "learner-0", "error": "learner-0 died\n\nhint: look"},
@@ -191,7 +196,8 @@ def watch(run: RunDirectory, process: FakeProcess, *now: dict[str, Any]) -> tupl
     return view.watch(), said(out)
 
 
-def test_a_run_is_watched_to_its_end(place: Place) -> None:
+def test_a_run_is_watched_to_its_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.monitor.line.FIRST_PLAIN_S", 0.0)
     run = place.never_begun()
 
     def work() -> None:
@@ -209,7 +215,7 @@ def test_a_run_is_watched_to_its_end(place: Place) -> None:
     ]
     assert lines[3].startswith("20,480/500,000 steps 4% │ ")
     assert lines[4] == "supervisor         500,000 steps"
-    assert [line.partition(" · ")[0] for line in lines[5:]] == ["finished: 500,000 steps"]
+    assert [line.partition(" · ")[0] for line in lines[5:]] == ["finished: 500,000 steps, 976 updates"]
 
 
 def test_a_run_that_never_got_going_is_not_greeted(place: Place) -> None:
@@ -398,10 +404,12 @@ def test_up_makes_a_run_of_a_config(place: Place, start: Callable[..., FakeProce
     assert load_config(run.resolved_file) == given
     for n in (1, 2):
         start(FakeProcess(*[nothing] * 9), status())
-        assert place.hive("up", path, "-d").out == f"cart-{n}\n"
+        assert place.hive("up", path, "-d").out == f"cartpole-ppo-{n}\n"
 
 
-def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess]) -> None:
+def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.monitor.line.FIRST_PLAIN_S", 0.0)
+
     def finish() -> None:
         place.end(RunDirectory.open(place.runs / "cart-1"))
 
@@ -412,7 +420,7 @@ def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess]) -
     lines = done.err.splitlines()
     assert lines[0] == f"run cart-1  ({place.runs.resolve() / 'cart-1'})"
     assert any(line.startswith("20,480/500,000 steps 4% │ ") for line in lines)
-    assert lines[-1].startswith("finished: 500,000 steps · ")
+    assert lines[-1].startswith("finished: 500,000 steps, 976 updates · ")
 
 
 def test_up_in_a_pipe_prints_short_lines_there(place: Place, start: Callable[..., FakeProcess]) -> None:
@@ -428,7 +436,7 @@ def test_up_in_a_pipe_prints_short_lines_there(place: Place, start: Callable[...
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].startswith("run cart-1  (")
-    assert lines[-1].startswith("finished: 500,000 steps · ")
+    assert lines[-1].startswith("finished: 500,000 steps, 976 updates · ")
     assert "{" not in done.out
     assert "\x1b" not in done.out
     assert max(len(line) for line in lines) < 160
@@ -446,7 +454,7 @@ def test_up_with_json_is_for_programs(place: Place, start: Callable[..., FakePro
     told = [json.loads(line) for line in done.out.splitlines()]
     assert [snapshot["state"] for snapshot in told] == ["running", "finished"]
     assert (told[0]["env_steps"], told[1]["env_steps"]) == (20_480, 500_000)
-    assert done.err.splitlines()[-1].startswith("finished: 500,000 steps · ")
+    assert done.err.splitlines()[-1].startswith("finished: 500,000 steps, 976 updates · ")
 
 
 @pytest.mark.parametrize("words", [("-d",), ("--seeds", "1..2")])
@@ -614,8 +622,8 @@ def test_inline_with_json(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
     assert json.loads(done.out.splitlines()[-1])["state"] == "finished"
 
 
-@pytest.mark.parametrize(("error", "left"), [(ConfigError("a mistake"), False), (ActorFailed("it died"), True)])
-def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error: HiveError, left: bool) -> None:
+@pytest.mark.parametrize(("error", "kept"), [(ConfigError("a mistake"), False), (ActorFailed("it died"), True)])
+def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error: HiveError, kept: bool) -> None:
     threads = threading.active_count()
 
     def run_inline(directory: RunDirectory) -> int:
@@ -624,6 +632,8 @@ def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error:
     monkeypatch.setattr("hive.runtime.run.execute.run_inline", run_inline)
     done = place.hive("up", place.config(), "--inline")
     assert done.code == error.exit_code
-    assert done.err.endswith(f"error: {error}\n")
-    assert (place.runs / "cart-1").exists() is left
+    files = place.runs / ".failed" / "cart-1"
+    hint = f"\nhint: the files of this start are in {files}\n" if kept else ""
+    assert done.err.endswith(f"error: {error}\n{hint}")
+    assert (not (place.runs / "cart-1").exists(), files.exists()) == (True, kept)
     assert threading.active_count() == threads

@@ -21,7 +21,7 @@ def test_without_the_extra_it_says_how_to_install_it(place: Place, monkeypatch: 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = place.hive("web")
     assert done.code == 2
-    assert done.err == "error: `hive web` needs Starlette and uvicorn\n\nhint: pip install 'hive[web]'\n"
+    assert done.err == "error: `hive web` needs Starlette and uvicorn\n\nhint: pip install 'hive-trainer[web]'\n"
 
 
 def test_named_runs_and_all_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hive.config import (
     A2CConfig,
     AlgorithmConfig,
+    PPOConfig,
     load_config,
 )
 from hive.config.algorithms import ALGORITHMS, NAMES
@@ -200,8 +201,14 @@ def test_the_name_chooses_the_table(name: str, table: type) -> None:
     assert load(name, "discount = 0.5", "optimizer = 'sgd'") == table(discount=0.5, optimizer="sgd")
 
 
-def test_no_name_is_a2c() -> None:
+def test_no_name_is_ppo() -> None:
     config = load_config("run.toml", text=ENV)
+    assert config.algorithm == PPOConfig()
+    assert config.origin("algorithm.name") == "scheme ppo"
+
+
+def test_a_custom_scheme_without_a_name_is_a2c() -> None:
+    config = load_config("run.toml", ["run.scheme=own.module:scheme"], text=ENV)
     assert config.algorithm == A2CConfig()
     assert config.origin("algorithm.name") == "default"
 

@@ -159,7 +159,6 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "cart pole.toml"
     file.write_text(f"{ENV}[algorithm]\nlearning_rate = 1\n[network]\nmiddleware = [32, 16]\n")
     config = load_config(file)
-    assert config.run.name == "cart-pole"
     assert config.env.id == "CartPole-v1"
     assert config.algorithm.learning_rate == 1.0
     assert type(config.algorithm.learning_rate) is float
@@ -171,22 +170,6 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no such file: `nothing\.toml`"):
         load_config("nothing.toml")
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("runs/breakout.toml", "breakout"),
-        ("my run (2).toml", "my-run-2-"),
-        (".hidden.toml", "hidden"),
-        ("---.toml", "run"),
-        ("/dev/fd/63", "63"),
-        ("x" * 100, "x" * 64),
-        ("bad\nname.toml", "bad-name"),
-    ],
-)
-def test_the_file_names_the_run(path: str, name: str) -> None:
-    assert load_config(path, text=ENV).run.name == name
 
 
 def test_a_path_cannot_break_an_origin() -> None:
@@ -234,8 +217,8 @@ def test_overrides_reach_into_options() -> None:
             "algorithm.name=[]",
             f'expected {ALGORITHM_NAMES} or "package.module:Class", got an array',
         ),
-        ("algorithm.clip_range=0.1", "unknown key; `clip_range` belongs to ppo"),
-        ("algorithm.clip_range.x=0.1", "unknown key; `clip_range` belongs to ppo"),
+        ("algorithm.rho_clip=0.1", "unknown key; `rho_clip` belongs to impala"),
+        ("algorithm.rho_clip.x=0.1", "unknown key; `rho_clip` belongs to impala"),
         ("run.epochs=2", "unknown key; did you mean `algorithm.epochs`?"),
         ("run.discount=1", "unknown key; did you mean `algorithm.discount`?"),
         ("collection.envs", "expected KEY=VALUE, for example collection.envs=16"),

@@ -9,7 +9,7 @@ import pytest
 from hive.config import load_config
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
-from hive.config.other_names import OTHER_NAMES, WITHOUT_ONE, is_key, note_on
+from hive.config.other_names import OTHER_NAMES, OTHER_TABLES, WITHOUT_ONE, is_key, note_on
 from hive.config.schema import SECTIONS
 from hive.errors import ConfigError
 
@@ -79,3 +79,64 @@ def test_a_key_of_replay_algorithms_is_explained_for_the_others() -> None:
 def test_an_override_says_it_too() -> None:
     with pytest.raises(ConfigError, match=r"hive calls it `collection\.rollout`"):
         load_config("a.toml", ["collection.n_steps=5"], text='[env]\nid = "CartPole-v1"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("[policy]\nnet_arch = [64]", "hive calls it [network]; `net_arch` is `network.middleware`"),
+        ("[ppo]\nbatch_size = 64\ngae_lambda = 1", "hive calls it [algorithm]; `gae_lambda` is `algorithm.gae_lambda`"),
+        ("[policy_kwargs]\nsize = 3", "hive calls it [network]"),
+        (
+            "[model]\nactivation_fn = 1\nlr = 2",
+            "`activation_fn` is `network.activation`; `lr` is `algorithm.learning_rate`",
+        ),
+        ("[PPO]\nclip_coef = 0.2", "hive calls it [algorithm]; `clip_coef` is `algorithm.clip_range`"),
+        ("[replay-buffer]\nbuffer_size = 9", "hive calls it [algorithm]; `buffer_size` is `algorithm.replay_capacity`"),
+        ("[Environment]\nx = 1", "hive calls it [env]"),
+        ("[mystery]\ngamma = 0.9", "`gamma` is `algorithm.discount`"),
+        ("[colection]\nx = 1", "did you mean `collection`?"),
+    ],
+)
+def test_a_table_of_another_trainer(text: str, note: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("x.toml", text=f"{text}\n[env]\nid = 'CartPole-v1'\n")
+    assert note in str(caught.value)
+    assert "unknown table" in str(caught.value)
+
+
+def test_the_tables_of_others_are_not_ours() -> None:
+    assert not OTHER_TABLES.keys() & SECTIONS.keys()
+    assert {*OTHER_TABLES.values()} <= SECTIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "note"),
+    [
+        ("PPO", "did you mean `ppo`?"),
+        ("DD_PPO", "did you mean `dd-ppo`?"),
+        ("QR_DQN", "did you mean `qr-dqn`?"),
+    ],
+)
+def test_a_scheme_with_capitals(scheme: str, note: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("x.toml", [f"run.scheme={scheme}"], text="env.id = 'CartPole-v1'\n")
+    assert str(caught.value).endswith(note)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[run]\nsteps = 3", True),  # env.id is missing
+        ("[policy]\nx = 1", True),
+        ("[run]\nxyzzy = 1\n[env]\nid = 'a'", True),
+        ("steps: 3", True),
+        ("[run]\nsteps = 0\n[env]\nid = 'a'", False),
+        ("[run]\nstep = 1\n[env]\nid = 'a'", False),
+        ("[gradients]\ndevice = 'cuda'\n[env]\nid = 'a'", False),
+    ],
+)
+def test_an_example_is_offered_to_whoever_has_not_seen_a_config(text: str, shown: bool) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("x.toml", text=text)
+    assert ("`hive init CartPole-v1` writes a config that works" in caught.value.hint) is shown

@@ -126,6 +126,30 @@ def test_what_is_rendered_loads_as_the_same_config(config: Config) -> None:
     assert from_the_file == {entry.name for entry in config.entries()} - set(unset)
 
 
+@settings(max_examples=60, deadline=None)
+@given(configs())
+def test_the_changed_keys_alone_give_the_same_config(config: Config) -> None:
+    text = render(config, changed=True)
+    again = load_config("short.toml", text=text)
+    assert again == config
+    assert render(again, changed=True).count("\n") == text.count("\n")
+
+
+def test_changed_keys_are_those_that_differ_from_their_defaults() -> None:
+    text = f'[run]\nscheme = "a2c"\nseed = 1\n{ENV}[collection]\ncommunication = "synchronous"\nmax_lag = 0\nenvs = 8\n'
+    config = load_config("x.toml", ["collection.workers=auto", "custom.pupil.level=3"], text=text)
+    assert [line.partition(" ")[0] for line in render(config, changed=True).splitlines()] == [
+        *("[run]", "scheme", "", "[env]", "id", "", "[collection]", "workers", "envs", "communication"),
+        *("", "[custom.pupil]", "level"),
+    ]
+    assert 'scheme = "a2c"                      # x.toml:2  ' in render(config, changed=True)
+    assert render(load_config("x.toml", text=ENV), changed=True).splitlines()[0] == "[env]"
+
+
+def test_a_config_of_defaults_has_no_changed_key() -> None:
+    assert render(load_config("x.toml", ["run.topology=a.py"], text=""), changed=True).count("\n") == 2
+
+
 def test_every_line_tells_its_origin() -> None:
     text = f'[run]\nscheme = "single"\n{ENV}'
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
@@ -133,7 +157,7 @@ def test_every_line_tells_its_origin() -> None:
     docs = {entry.name: entry.doc for entry in config.entries()}
     assert lines[:12] == [
         "[run]",
-        f'name = "x"                          # default        {docs["run.name"]}',
+        f'name = "cartpole-single"            # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
         f'carrier = "slots"                   # default        {docs["run.carrier"]}',
         f"seed = 7                            # --set          {docs['run.seed']}",

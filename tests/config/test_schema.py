@@ -19,7 +19,7 @@ TABLES = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.valu
 KEYS = {f"{section}.{name}": key for section, table in TABLES for name, key in keys_of(table).items()}
 
 DEFAULTS = {
-    "run.name": "cartpole",
+    "run.name": "cartpole-a2c",
     "run.scheme": "a2c",
     "run.carrier": "slots",
     "run.seed": 1,
@@ -115,11 +115,12 @@ DEFAULTS = {
     "evaluation.envs": 10,
     "evaluation.videos": 0,
     "evaluation.keep_videos": 50,
-    "checkpoint.every": {"updates": 2000},
+    "checkpoint.every": {"steps": 16 * 50_000},
     "checkpoint.autosave_s": 300.0,
     "checkpoint.keep": 3,
     "checkpoint.replay": True,
     "supervision.restarts": 5,
+    "supervision.strict": False,
     "supervision.window_s": 60.0,
     "supervision.phase_limit_s": 60.0,
     "supervision.drain_s": 30.0,
@@ -283,6 +284,9 @@ REFUSED: list[tuple[str, Any]] = [
     ("evaluation.videos", -1),
     ("evaluation.keep_videos", 0),
     ("checkpoint.every", {"updates": 0}),
+    ("checkpoint.every", {"steps": 0}),
+    ("checkpoint.every", {"steps": 1.5}),
+    ("checkpoint.every", {"steps": 9, "updates": 9}),
     ("checkpoint.every", {"seconds": 0}),
     ("checkpoint.every", {"seconds": 60, "updates": 7}),
     ("checkpoint.keep", 0),
@@ -318,7 +322,8 @@ ACCEPTED: list[tuple[str, Any]] = [
 
 
 def test_every_key_has_its_default() -> None:
-    config = load_config("cartpole.toml", text=ENV)
+    assert load_config("cartpole.toml", text=ENV).run.scheme == "ppo"
+    config = load_config("cartpole.toml", ["run.scheme=a2c"], text=ENV)
     assert {entry.name: entry.value for entry in config.entries()} == DEFAULTS
     for name, value in DEFAULTS.items():
         assert type(config.value(name)) is type(value), name
@@ -326,10 +331,11 @@ def test_every_key_has_its_default() -> None:
 
 @pytest.mark.parametrize(("algorithm", "own"), OWN.items())
 def test_every_algorithm_has_its_defaults(algorithm: str, own: dict[str, Any]) -> None:
-    config = load_config("cartpole.toml", [f"algorithm.name={algorithm}"], text=ENV)
+    config = load_config("cartpole.toml", ["run.scheme=a2c", f"algorithm.name={algorithm}"], text=ENV)
     others = {f"algorithm.{name}" for name in ("normalize_advantages", *ACTOR_CRITIC)}
     shared = {name: value for name, value in DEFAULTS.items() if name not in others}
-    expected = shared | {"algorithm.name": algorithm} | {f"algorithm.{name}": value for name, value in own.items()}
+    named = {"run.name": f"cartpole-{algorithm}", "algorithm.name": algorithm}
+    expected = shared | named | {f"algorithm.{name}": value for name, value in own.items()}
     assert {entry.name: entry.value for entry in config.entries()} == expected
     assert config.algorithm == ALGORITHMS[algorithm]()
 
@@ -495,8 +501,26 @@ def test_only_asynchronous_runs_save_by_the_clock(free: str) -> None:
     by_clock = "checkpoint.every={seconds=60}"
     config = load_config("x", [by_clock, f"{free}.communication=asynchronous"], text=ENV)
     assert config.checkpoint.every == {"seconds": 60}
-    with pytest.raises(ConfigError, match=r'"synchronous" \(default\) requires \{ updates = N \}'):
+    with pytest.raises(ConfigError, match=r'"synchronous" \(scheme ppo\) requires \{ steps = N \} or \{ updates'):
         load_config("x", [by_clock], text=ENV)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "every"),
+    [
+        ([], {"steps": 16 * 50_000}),
+        (["collection.workers=3", "collection.envs=2"], {"steps": 3 * 2 * 50_000}),
+        (["run.scheme=single", "collection.envs=4"], {"steps": 4 * 50_000}),
+        (["run.scheme=dd-ppo", "gradients.workers=2", "collection.envs=1"], {"steps": 2 * 50_000}),
+        (["run.scheme=sac"], {"steps": 50_000}),
+        (["run.scheme=impala"], {"seconds": 300.0}),
+        (["gradients.communication=asynchronous"], {"seconds": 300.0}),
+        (["run.scheme=apex"], {"seconds": 300.0}),
+        (["checkpoint.every={updates=9}"], {"updates": 9}),
+    ],
+)
+def test_checkpoints_are_rare_barriers_by_default_and_by_time_without_any(overrides: list[str], every: object) -> None:
+    assert load_config("x", overrides, text=ENV).checkpoint.every == every
 
 
 @pytest.mark.parametrize(
@@ -529,16 +553,16 @@ def test_configs_compare_by_value() -> None:
 def test_differences_are_named() -> None:
     one = load_config("a.toml", text=ENV)
     other = load_config("b.toml", ["env.options.x=1", "algorithm.learning_rate=1e-3"], text=ENV)
-    assert one.differences(other) == ["run.name", "env.options", "algorithm.learning_rate"]
+    assert one.differences(other) == ["env.options", "algorithm.learning_rate"]
     assert one != other
 
 
 def test_keys_that_only_one_algorithm_has_differ() -> None:
-    one = load_config("a.toml", text=ENV)
-    other = load_config("a.toml", ["algorithm.name=impala"], text=ENV)
+    one = load_config("a.toml", ["run.scheme=a2c"], text=ENV)
+    other = load_config("a.toml", ["run.scheme=a2c", "algorithm.name=impala"], text=ENV)
     own = ["algorithm.normalize_advantages", "algorithm.rho_clip", "algorithm.c_clip"]
-    assert one.differences(other) == ["algorithm.name", *own]
-    assert set(other.differences(one)) == {"algorithm.name", *own}
+    assert one.differences(other) == ["run.name", "algorithm.name", *own]
+    assert set(other.differences(one)) == {"run.name", "algorithm.name", *own}
 
 
 def test_no_key_of_an_algorithm_may_be_none() -> None:

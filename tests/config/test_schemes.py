@@ -123,4 +123,4 @@ def test_every_scheme_has_one_line_for_users() -> None:
 
 def test_a_scheme_of_ones_own_changes_no_default() -> None:
     own = load_config("x.toml", ["run.scheme=my.schemes:build"], text=ENV)
-    assert own.differences(load_config("x.toml", text=ENV)) == ["run.scheme"]
+    assert own.differences(load_config("x.toml", ["run.scheme=a2c"], text=ENV)) == ["run.name", "run.scheme"]

@@ -16,7 +16,7 @@ ORIGIN = "Chosen for a test."
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "my.package:Environment", 'odd "name" #\\'])
 def test_it_works_and_changes_no_other_default(env_id: str) -> None:
-    config = load_config("run.toml", text=template(env_id, "a2c", [], ORIGIN))
+    config = load_config("run.toml", text=template(env_id, "ppo", [], ORIGIN))
     assert config.env.id == env_id
     assert config == load_config("run.toml", text=f"[env]\nid = {toml_text(env_id)}\n")
 

@@ -118,7 +118,7 @@ def test_atari_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("ALE/Breakout-v5", {})
     assert str(caught.value) == "`ALE/Breakout-v5` needs the module `ale_py`, which is not installed"
-    assert caught.value.hint == "install it with: `pip install 'hive[atari]'`"
+    assert caught.value.hint == "install it with: `pip install 'hive-trainer[atari]'`"
 
 
 def test_a_module_that_is_not_there() -> None:
@@ -171,7 +171,7 @@ def test_an_extra_of_gymnasium_is_installed_by_hives(extra: str, module: str) ->
     for error in (gymnasium.error.DependencyNotInstalled(text), ModuleNotFoundError("", name=f"{module}.core")):
         with pytest.raises(EnvironmentMissing) as caught:
             make_environment("fake_environments:Broken", {"error": error})
-        assert caught.value.hint == f"install it with: `pip install 'hive[{extra}]'`"
+        assert caught.value.hint == f"install it with: `pip install 'hive-trainer[{extra}]'`"
 
 
 ENDS: list[tuple[BaseException, str]] = [

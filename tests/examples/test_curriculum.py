@@ -45,12 +45,12 @@ def test_the_level_is_one_more_than_is_known(length: float, expected: int) -> No
     told: list[int] = []
 
     class Evaluator(hive.Actor):
-        evaluations = hive.Outlet(hive.workers.Evaluation, pattern="broadcast")
+        evaluations = hive.Outlet(hive.Evaluation, pattern="broadcast")
 
         async def run(self) -> None:
             numbers = dict.fromkeys(("turn", "updates", "env_steps", "episodes"), 1)
             means = dict.fromkeys(("seconds", "mean_return", "deviation", "min", "max", "wall_s"), 0.0)
-            await self.evaluations.send(hive.workers.Evaluation(**numbers, **means, mean_length=length))
+            await self.evaluations.send(hive.Evaluation(**numbers, **means, mean_length=length))
 
     class Collector(hive.Actor):
         levels = hive.Inlet(curriculum.SetLevel)

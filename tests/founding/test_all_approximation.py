@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive import approximation
-from hive.approximation import (
+from hive.compat import autonomous as approximation
+from hive.compat.autonomous import (
     Approximation,
     Checkpointer,
     DummyWriter,

@@ -19,10 +19,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
-from hive.errors import NetworkError
-from hive.networks import (
+from hive.compat.coach import (
     Architecture,
     EmbeddingMergerType,
     GradientClippingMethod,
@@ -36,6 +33,9 @@ from hive.networks import (
     TorchArchitecture,
     WorkerGroup,
 )
+from hive.envs.actions import Discrete
+from hive.envs.observation import ObservationSpec
+from hive.errors import NetworkError
 
 torch.set_num_threads(1)
 

@@ -22,9 +22,10 @@ import pytest
 import torch
 from small_trainer import config_of
 
-import hive.facades
+import hive
+from hive.compat import pytorchrl
+from hive.compat.pytorchrl import CollectorThread, CWorker, CWorkerSet, GWorker, GWorkerSet, Snapshot
 from hive.errors import ConfigError, EnvironmentFailed, HiveError, TopologyError
-from hive.facades import CollectorThread, CWorker, CWorkerSet, GWorker, GWorkerSet, Snapshot
 from hive.workers import Blueprint
 
 REQUIRED = inspect.Parameter.empty
@@ -158,7 +159,7 @@ def set_of(workers: int, **values: Any) -> GWorkerSet:
     ("name", "method"), [(name, method) for name, methods in SURFACE.items() for method in methods]
 )
 def test_methods_have_the_documented_parameters_and_defaults(name: str, method: str) -> None:
-    given = dict(inspect.signature(getattr(getattr(hive.facades, name), method)).parameters)
+    given = dict(inspect.signature(getattr(getattr(pytorchrl, name), method)).parameters)
     given.pop("self", None)
     documented = SURFACE[name][method]
     assert list(given)[: len(documented)] == list(documented)
@@ -316,7 +317,7 @@ def test_db_b8_weights_are_broadcast_once_a_round_not_once_a_minibatch() -> None
 
 
 def test_db_b9_only_the_launcher_of_hosts_knows_ray() -> None:
-    for path in Path(hive.facades.__file__).parents[1].rglob("*.py"):
+    for path in Path(hive.__file__).parent.rglob("*.py"):
         if path.name == "ray_launcher.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):

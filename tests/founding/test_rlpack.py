@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from hive import _native
-from hive.gradients import GradAccumulator, MapOfTensors
+from hive.compat.rlpack import GradAccumulator, MapOfTensors
 
 SURFACE = {
     "__delitem__": ["index"],

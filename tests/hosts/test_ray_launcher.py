@@ -16,7 +16,7 @@ def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(PlatformError, match="needs Ray") as caught:
         RayCluster("r", unprotected=False)
-    assert "hive[ray]" in caught.value.hint
+    assert "hive-trainer[ray]" in caught.value.hint
 
 
 @pytest.mark.parametrize("address", [None, "auto", "10.0.0.1", "nonsense:port"])

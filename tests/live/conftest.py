@@ -30,6 +30,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 LIMIT_S = 60.0  # for anything to become true on a busy machine
 CARTPOLE = """
 [run]
+scheme = "a2c"
+name = "cart"
 steps = {steps}
 {run}
 [env]

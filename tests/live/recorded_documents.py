@@ -12,7 +12,7 @@ from typing import Any
 import hive
 from hive.approximation import Approximation
 from hive.gradients import GradAccumulator
-from hive.networks import NetworkWrapper
+from hive.networks.wrapper import NetworkWrapper
 
 RECORDED = {
     GradAccumulator: ("adopt", "mean_reduce"),

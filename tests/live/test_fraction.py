@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 CONFIG = """
 [run]
+scheme = "a2c"
+name = "sleepy"
 steps = 600
 [env]
 id = "sleeping_environment:Sleeping"

@@ -126,7 +126,8 @@ def test_hosts_give_the_weights_of_one_machine(house: House) -> None:
     seen = set()
     for name, more in (("a", hosts()), ("b", hosts()), ("one", "workers = 3\n")):
         config = house.config(
-            f'[run]\nsteps = 40_000\n[env]\nid = "CartPole-v1"\n[collection]\nenvs = 8\nrollout = 16\n{more}',
+            f'[run]\nscheme = "a2c"\nname = "{name}"\nsteps = 40_000\n[env]\nid = "CartPole-v1"\n'
+            f"[collection]\nenvs = 8\nrollout = 16\n{more}",
             f"{name}.toml",
         )
         run = Hosts(house, None, config)

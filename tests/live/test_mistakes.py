@@ -90,11 +90,12 @@ def test_an_environment_that_breaks_its_contract_ends_the_run_at_once(house: Hou
     assert text in done.stderr
     assert "Traceback" not in done.stderr
     if name != "NoConstructor":
-        summary = house.summary("bad-1")
+        kept = ".failed/bad-1" if name == "NoReset" else "bad-1"  # which has collected nothing
+        summary = house.summary(kept)
         assert summary["state"] == "failed"
         assert text in summary["error"]
         assert summary["restarts"]["collector-0"] == 0
-        crash = next((house.home / "bad-1" / "crash").iterdir()).read_text()
+        crash = next((house.home / kept / "crash").iterdir()).read_text()
         assert text in crash.splitlines()[0]
         assert "Traceback" in crash
 
@@ -128,16 +129,18 @@ def test_code_of_ones_own_that_raises_is_told_with_its_line(
     (house.folder / "own.py").write_text(OWN)
     words = (house.cartpole(), "--set", f"{key}=own:{name}")
     done = house.hive("up", *words, *inline)
-    report = house.home / "cart-1" / "crash" / "topology-1.txt"
+    kept = house.home / ".failed" / "cart-1"
+    report = kept / "crash" / "topology-1.txt"
     assert (done.returncode, done.stdout) == (code, "")
     assert f"error: {text}" in done.stderr
     assert done.stderr.endswith(f"\n\nhint: the traceback is in {report}\n")
     assert "Traceback" not in done.stderr
     assert "Traceback" in report.read_text()
-    summary = house.summary("cart-1")  # it is no lost run: nobody killed it, and there is nothing to resume
+    assert not (house.home / "cart-1").exists()  # there is nothing to resume
+    summary = house.summary(".failed/cart-1")
     assert (summary["state"], summary["stop_reason"]) == ("failed", "it could not start")
     if not inline:
-        assert "Traceback" in json.loads((house.home / "cart-1" / "failure.json").read_text())["traceback"]
+        assert "Traceback" in json.loads((kept / "failure.json").read_text())["traceback"]
     checked = house.hive("check", *words)
     assert (checked.returncode, checked.stdout) == (code, "")
     assert checked.stderr.startswith(f"error: {text}")
@@ -162,7 +165,7 @@ def test_an_environment_that_raises_without_progress_is_tried_once_more(house: H
     assert "(the same error twice in a row, with no progress between" in done.stderr
     assert 'breaking_environments.py", line ' in done.stderr
     assert '    raise ValueError("the robot fell over")' in done.stderr
-    assert house.ended("bad-1")["restarts"]["collector-0"] == 1
+    assert house.ended(".failed/bad-1")["restarts"]["collector-0"] == 1
 
 
 @pytest.mark.full(reason="another exception on the same path")
@@ -233,14 +236,9 @@ def test_a_constructor_that_exits_ends_the_run_with_its_line(house: House) -> No
     assert done.returncode == 1
     assert "cannot be built: its constructor raised SystemExit: os._exit(5) (" in done.stderr
     assert "    os._exit(5)" in done.stderr
-    assert not any("fork-server died" in event["text"] for event in house.events("bad-1"))
-    assert house.ended("bad-1")["state"] == "failed"
-    assert "failed" in house.hive("ls").stdout
-    (house.home / "bad-1" / "summary.json").unlink()  # as if the disk had been full
-    assert house.hive("ls").stdout.splitlines()[1].split()[:2] == ["bad-1", "failed"]
-    assert house.hive("ps", "bad-1").stdout.splitlines()[0] == "bad-1  failed"
-    down = house.hive("down", "bad-1")
-    assert down.stderr.startswith("error: bad-1 is not running: it failed")
+    assert not any("fork-server died" in event["text"] for event in house.events(".failed/bad-1"))
+    assert house.ended(".failed/bad-1")["state"] == "failed"
+    assert house.hive("ls").stdout.startswith("no run in ")
 
 
 def test_an_environment_that_returns_nan_once_costs_a_collector_and_no_run(house: House) -> None:

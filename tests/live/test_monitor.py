@@ -41,7 +41,7 @@ workers = 1
 """
 
 
-def started(house: House, *, step_s: float = 0.0, workers: int = 1, run: str = "") -> RunDirectory:
+def started(house: House, *, step_s: float = 0.0, workers: int = 1, run: str = 'scheme = "a2c"') -> RunDirectory:
     config = house.config(CONFIG.format(step_s=step_s, workers=workers, run=run), "patient.toml")
     done = house.hive("up", config, "-d")
     assert done.returncode == 0, done.stderr

@@ -62,6 +62,7 @@ MODES = {
     ],
 }
 SETTINGS = (
+    "run.scheme=a2c",
     *('env.id="killing_environment:environment"', "collection.envs=8", "collection.rollout=8"),
     "checkpoint.every={updates=30}",
     "record.every_s=0.01",  # many lines: one that is told twice, or lost, shall not go unseen

@@ -76,7 +76,7 @@ def test_the_command_line_runs_a_file(house: House) -> None:
     assert "finished: the sum is 21" in done.stderr
     alone = house.hive("up", "--topology", SCRIPT)
     assert alone.returncode == 0, alone.stderr
-    assert house.summary("own_topology-1")["stop_reason"] == "the sum is 45"
+    assert house.summary("own_topology-2")["stop_reason"] == "the sum is 45"
 
 
 def test_who_awaits_something_of_its_own_is_not_taken_for_stuck(house: House) -> None:

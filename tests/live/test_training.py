@@ -18,7 +18,7 @@ from hive.workers import Blueprint
 if TYPE_CHECKING:
     from conftest import House
 
-    from hive.algorithms import Policy
+    from hive.algorithms.policy import Policy
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     done = house.hive("up", "examples/cartpole.toml", cwd=ROOT)  # README's command, in the folder of the sources
     assert done.returncode == 0, done.stderr
-    summary = house.ended("cartpole-1")
+    summary = house.ended("cartpole-a2c-1")
     assert summary["state"] == "finished"
     assert summary["mean_return_100"] >= 475
     assert summary["episodes"] >= 100
@@ -47,14 +47,14 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
         summary["env_steps"],
         "training",
     )
-    metrics = [json.loads(line) for line in (house.home / "cartpole-1" / "metrics.jsonl").read_text().splitlines()]
+    metrics = [json.loads(line) for line in (house.home / "cartpole-a2c-1" / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["steps"] == summary["env_steps"]
     assert metrics[-1]["return/mean_100"] == pytest.approx(summary["mean_return_100"])
-    tensors, state = load_weights(house.home / "cartpole-1" / "checkpoints" / f"{summary['updates']:06d}")
+    tensors, state = load_weights(house.home / "cartpole-a2c-1" / "checkpoints" / f"{summary['updates']:06d}")
     assert state["update"] == summary["updates"]
     assert any(tensor.size for tensor in tensors.values())
-    assert returns(hive.load(str(house.home / "cartpole-1"))) >= 450  # the guide's three lines
-    assert hive.load(str(house.home / "cartpole-1"), which="best").mean_return == best["mean_return"]
+    assert returns(hive.load(str(house.home / "cartpole-a2c-1"))) >= 450  # the guide's three lines
+    assert hive.load(str(house.home / "cartpole-a2c-1"), which="best").mean_return == best["mean_return"]
     assert "best policy: mean return" in done.stderr
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SLEEPS = """
 [run]
+scheme = "a2c"
 steps = {steps}
 [env]
 id = "patient_environment:Patient"
@@ -59,7 +60,13 @@ def test_sleep_is_no_work_and_a_long_rollout_is_cut_short(monkeypatch: pytest.Mo
     for name in ("WARM_S", "COLLECT_S", "GRADIENTS_S", "UPDATES_S"):
         monkeypatch.setattr(measure, name, 0.01)
     Sleeper.all_steps = 0
-    sets = (f"env.id={__name__}:Sleeper", "collection.envs=4", "collection.rollout=500", "network.middleware=[8]")
+    sets = (
+        "run.scheme=a2c",
+        f"env.id={__name__}:Sleeper",
+        "collection.envs=4",
+        "collection.rollout=500",
+        "network.middleware=[8]",
+    )
     found = measure.measure(load_config("run.toml", sets, text=""))
     assert found.environment.at(4) >= 2 * SLEEP_S  # 4 without rounding and other work on the machine
     assert found.busy < 0.5

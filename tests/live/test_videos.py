@@ -32,6 +32,7 @@ keep_videos = 8
 """
 CRASHING = """
 [run]
+scheme = "a2c"
 steps = 100_000_000
 name = "crash"
 [env]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CONFIG = """
 [run]
+scheme = "a2c"
 name = "patient"
 steps = 100_000_000
 [env]

@@ -40,6 +40,7 @@ pytestmark = [
 # Steps that take time leave the cores to the browser.
 LIVE = """
 [run]
+scheme = "a2c"
 name = "cart"
 steps = 100_000_000
 [env]

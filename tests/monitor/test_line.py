@@ -241,18 +241,18 @@ def test_lines_of_a_file_are_plain_and_few(clock: Time) -> None:
     """Their rate is that of the views, which counts the time in which rollouts are awaited."""
     out, history = Stream(terminal=False), History()
     view = StatusLine(out)
-    for second in range(0, 72, 6):
+    for second in range(0, 78, 6):
         clock.now = 100.0 + second
         made = document(train_s=0.01 * second, env_steps=100 * (second + 1))
         history.add(made, clock.now)
         view.draw(snapshot_of(made, history))
     lines = out.flushed.splitlines()
     assert [part.split(" │ ")[0] for part in lines] == [
-        "100/500,000 steps 0%",
-        "3,100/500,000 steps 1%",
-        "6,100/500,000 steps 1%",
+        "700/500,000 steps 0%",
+        "3,700/500,000 steps 1%",
+        "6,700/500,000 steps 1%",
     ]
-    assert [part.split(" │ ")[1] for part in lines] == ["0/s", "100/s", "100/s"]
+    assert [part.split(" │ ")[1] for part in lines] == ["100/s", "100/s", "100/s"]
     assert "\x1b" not in out.getvalue()
     assert "\r" not in out.getvalue()
 
@@ -262,8 +262,12 @@ def test_a_file_gets_no_line_before_the_first_update(clock: Time) -> None:
     view = StatusLine(out)
     view.draw(snapshot_of(starting()))
     view.draw(snapshot(updates=0))
+    view.draw(snapshot())  # its rate would be that of the start
+    clock.now += 4.9
+    view.draw(snapshot())
     assert out.getvalue() == ""
-    view.draw(snapshot())  # the first line is printed at once
+    clock.now += 0.1
+    view.draw(snapshot())
     assert out.flushed.startswith("20,480/500,000 steps 4% │ ")
 
 
@@ -271,6 +275,8 @@ def test_a_message_to_a_file_is_a_line(clock: Time) -> None:
     out = Stream(terminal=False)
     view = StatusLine(out)
     view.say("run cartpole-1")
+    view.draw(snapshot())
+    clock.now += 5.0
     view.draw(snapshot())
     view.say("left")
     view.erase()
@@ -284,9 +290,11 @@ def test_it_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "talk\n")
 
 
-def test_a_terminal_can_be_given_plain_lines(terminal: Stream) -> None:
+def test_a_terminal_can_be_given_plain_lines(terminal: Stream, clock: Time) -> None:
     """With `--json`, snapshots may go to the same terminal."""
     view = StatusLine(terminal, live=False)
+    view.draw(snapshot())
+    clock.now += 5.0
     view.draw(snapshot())
     assert terminal.flushed == f"{plain_text(snapshot(), 0.0)}\n"
 

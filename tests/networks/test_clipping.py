@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hive.networks import GradientClippingMethod
 from hive.networks.clipping import clip_factor, clip_gradient
+from hive.networks.parameters import GradientClippingMethod
 
 BY_GLOBAL_NORM, BY_NORM, BY_VALUE = GradientClippingMethod
 

@@ -15,10 +15,10 @@ from hive.networks import (
     NetworkParameters,
     QuantileQHeadParameters,
     Spaces,
-    TorchArchitecture,
 )
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.projection import point_mass
+from hive.networks.torch_architecture import TorchArchitecture
 
 ACTION = Discrete(2)
 ACTIONS = torch.tensor([1, 0, 1])

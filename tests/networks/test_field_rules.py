@@ -17,7 +17,6 @@ from hive.networks import (
     CategoricalQHeadParameters,
     DuelingQHeadParameters,
     EmbeddingMergerType,
-    GradientClippingMethod,
     GRUMiddlewareParameters,
     HeadParameters,
     InputEmbedderParameters,
@@ -29,10 +28,11 @@ from hive.networks import (
     PPOHeadParameters,
     QuantileQHeadParameters,
     Spaces,
-    TorchArchitecture,
     build_network,
 )
 from hive.networks.field_rules import CheckedFields, Rule, Rules
+from hive.networks.parameters import GradientClippingMethod
+from hive.networks.torch_architecture import TorchArchitecture
 
 KINDS: dict[Any, Any] = {
     NetworkParameters: NetworkParameters,

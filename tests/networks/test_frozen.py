@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from hive.approximation import Approximation, PolyakTarget
 from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, TorchArchitecture, aligned_block
+from hive.networks import FlatParameters, NetworkParameters, Spaces, aligned_block
 from hive.networks.optimizers import NAMES, FlatOptimizer, OptimizerSettings
 from hive.networks.parameters import OPTIMIZERS
 from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.state import StateLayout
+from hive.networks.torch_architecture import TorchArchitecture
+from hive.networks.wrapper import NetworkWrapper
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 VALUE = 0.1  # in float32, 0.7 * 0.1 + 0.3 * 0.1 is another number

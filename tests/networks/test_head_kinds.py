@@ -21,11 +21,11 @@ from hive.networks import (
     PPOHeadParameters,
     QuantileQHeadParameters,
     Spaces,
-    TorchArchitecture,
     build_network,
 )
 from hive.networks.head_kinds import HEADS, make_head
 from hive.networks.spaces import ActionSpec
+from hive.networks.torch_architecture import TorchArchitecture
 
 PARAMETERS = {
     "policy": HeadParameters("policy"),

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import NetworkParameters, Spaces, TorchArchitecture
+from hive.networks import NetworkParameters, Spaces
 from hive.networks.parallel import predict_in_parallel
+from hive.networks.torch_architecture import TorchArchitecture
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 RNG = np.random.default_rng(0)

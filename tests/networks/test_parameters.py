@@ -10,14 +10,13 @@ import pytest
 from hive.errors import NetworkError
 from hive.networks import (
     EmbeddingMergerType,
-    GradientClippingMethod,
     HeadParameters,
     InputEmbedderParameters,
     MiddlewareParameters,
     NetworkParameters,
     OptimizerSettings,
 )
-from hive.networks.parameters import network_parameters_of
+from hive.networks.parameters import GradientClippingMethod, network_parameters_of
 
 
 def test_enums_have_coachs_numbers() -> None:

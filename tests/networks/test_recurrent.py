@@ -12,16 +12,10 @@ import torch
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import (
-    GRUMiddlewareParameters,
-    HeadParameters,
-    LSTMMiddlewareParameters,
-    NetworkParameters,
-    NetworkWrapper,
-    Spaces,
-    TorchArchitecture,
-)
+from hive.networks import GRUMiddlewareParameters, HeadParameters, LSTMMiddlewareParameters, NetworkParameters, Spaces
 from hive.networks.recurrent import RecurrentNetwork, recurrent_cell
+from hive.networks.torch_architecture import TorchArchitecture
+from hive.networks.wrapper import NetworkWrapper
 
 STEPS, SEQUENCES, CELLS = 5, 3, 6
 SPACES = Spaces({"observation": ObservationSpec((4,), "float32")}, Discrete(2))

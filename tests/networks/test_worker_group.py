@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hive.errors import NetworkError
-from hive.networks import WorkerGroup
+from hive.networks.worker_group import WorkerGroup
 
 PATIENCE_S = 30.0  # limit for a test that would otherwise hang
 

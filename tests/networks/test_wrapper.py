@@ -14,17 +14,13 @@ import torch
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import (
-    GradientClippingMethod,
-    NetworkParameters,
-    NetworkWrapper,
-    Spaces,
-    TorchArchitecture,
-    WorkerGroup,
-    aligned_block,
-)
+from hive.networks import NetworkParameters, Spaces, aligned_block
+from hive.networks.parameters import GradientClippingMethod
 from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.state import StateLayout
+from hive.networks.torch_architecture import TorchArchitecture
+from hive.networks.worker_group import WorkerGroup
+from hive.networks.wrapper import NetworkWrapper
 
 PATIENCE_S = 30.0  # limit for a test that would otherwise hang
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))

@@ -15,7 +15,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UsageError, match=r"policy\.onnx` needs the package onnx") as error:
         check_export_file(tmp_path / "policy.onnx")
-    assert error.value.hint.startswith("pip install 'hive[export]'; ")
+    assert error.value.hint.startswith("pip install 'hive-trainer[export]'; ")
     check_export_file(tmp_path / "policy.safetensors")
 
 

@@ -44,7 +44,7 @@ def test_tensorboard_without_its_package(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(UsageError, match="needs tensorboardX") as caught:
         TensorBoardSink(tmp_path)
-    assert caught.value.hint == "pip install 'hive[tensorboard]'"
+    assert caught.value.hint == "pip install 'hive-trainer[tensorboard]'"
 
 
 def test_config_is_a_table_of_hyperparameters_and_a_text(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_mistakes_are_found_before_anything_is_played(tmp_path: Path, monkeypatc
     monkeypatch.setitem(videos.PACKAGES, ".mp4", ("no_such_module", "imageio-ffmpeg"))
     with pytest.raises(UsageError, match="mp4 videos need imageio-ffmpeg") as error:
         check_video_file(tmp_path / "a.mp4")
-    assert error.value.hint == "pip install 'hive[video]', or write a .gif"
+    assert error.value.hint == "pip install 'hive-trainer[video]', or write a .gif"
     assert videos.video_suffix() == ".gif"
 
 

@@ -129,7 +129,7 @@ def test_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UsageError, match="needs wandb") as caught:
         WandbSink(tmp_path)
-    assert caught.value.hint == "pip install 'hive[wandb]'"
+    assert caught.value.hint == "pip install 'hive-trainer[wandb]'"
 
 
 REAL = """

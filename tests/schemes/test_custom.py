@@ -112,3 +112,30 @@ def test_it_wins_over_what_the_topology_function_gave() -> None:
     topology.add(Curriculum, given=None, level=2)
     apply_custom(topology, load_config("x", ["custom.curriculum.level=5"], text='[env]\nid = "none"'))
     assert topology["curriculum"].parameters["level"] == 5
+
+
+class Curiosity(Actor):
+    def __init__(self, beta: float = 0.1) -> None: ...
+
+
+def table_of(*sets: str, groups: Sequence[str | None] = (None,)) -> list[dict[str, Any]]:
+    topology = Topology()
+    made = [topology.add(Curiosity, count=1, group=group) for group in groups]
+    apply_custom(topology, load_config("x", sets, text='[env]\nid = "none"'))
+    return [group.parameters for group in made]
+
+
+@pytest.mark.parametrize("name", ["curiosity", "curiositys"])
+def test_a_group_has_the_name_of_its_key_and_of_its_actors(name: str) -> None:
+    assert table_of(f"custom.{name}.beta=0.5") == [{"beta": 0.5}]
+
+
+def test_a_group_has_one_table() -> None:
+    with pytest.raises(ConfigError, match=r"the group `curiositys` already has the table \[custom.curiosity\]"):
+        table_of("custom.curiosity.beta=0.5", "custom.curiositys.beta=0.6")
+
+
+def test_a_role_of_two_groups_names_neither() -> None:
+    with pytest.raises(ConfigError, match="no group `curiosity` in this topology; there are: a, b"):
+        table_of("custom.curiosity.beta=0.5", groups=("a", "b"))
+    assert table_of("custom.b.beta=0.5", groups=("a", "b")) == [{}, {"beta": 0.5}]

@@ -17,7 +17,7 @@ from any_environment import ACTIONS, CHOICES, OBSERVATIONS
 from gymnasium import spaces
 
 import hive
-from hive.algorithms import Policy
+from hive.algorithms.policy import Policy
 from hive.cli.resume import prepare
 from hive.config import Config, load_config
 from hive.envs.checks import at

@@ -17,7 +17,9 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(id: str, *sets: str) -> Costs:
-    return measure.measure(load_config("run.toml", [f"env.id={id}", "network.middleware=[8]", *sets], text=""))
+    return measure.measure(
+        load_config("run.toml", [f"env.id={id}", "run.scheme=a2c", "network.middleware=[8]", *sets], text="")
+    )
 
 
 @pytest.mark.parametrize(

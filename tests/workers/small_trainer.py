@@ -13,8 +13,9 @@ from torch import nn
 
 from hive import _native
 from hive.config import Config, load_config
-from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, aligned_block
+from hive.networks import FlatParameters, NetworkParameters, Spaces, aligned_block
 from hive.networks.state import StateLayout
+from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Layout, Status
 from hive.runtime.memory.status import PAGE_BYTES, ActorStatus, read_status
 from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker
@@ -28,6 +29,7 @@ LIMIT_S = 60.0  # for a whole run, which takes a second or less: one that hangs 
 def config_of(id: str, **values: Any) -> Config:
     """A small config; `collection__envs=2` sets collection.envs."""
     small = {
+        "run.scheme": "a2c",
         "collection.envs": 2,
         "collection.rollout": 8,
         "collection.communication": '"synchronous"',

@@ -13,7 +13,7 @@ import pytest
 from small_trainer import LIMIT_S, config_of, weights_of
 
 import hive
-from hive.algorithms import update_parameter
+from hive.algorithms.parameters import update_parameter
 from hive.records import RunDirectory, best_facts, best_policy, list_checkpoints, read_jsonl, replace_best
 from hive.runtime.supervise.supervisor import Outcome
 from hive.schemes import build

@@ -24,4 +24,4 @@ def test_the_summary_has_the_frames_of_its_steps(
     result = hive.train(path, inline=True, quiet=True)
     summary = Summary.read(Path(result.directory) / "summary.json")
     assert (summary.frames, summary.env_steps) == (frames, 128)
-    assert _ending(summary, []) == "finished: 128 steps · 128 steps" + (", 384 frames" if frames else "")
+    assert _ending(summary, []) == "finished: 128 steps" + (", 384 frames" if frames else "")

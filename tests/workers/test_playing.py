@@ -9,7 +9,7 @@ import pytest
 from small_trainer import config_of, weights_of
 
 import hive
-from hive.algorithms import Policy
+from hive.algorithms.policy import Policy
 from hive.config import Config
 from hive.errors import EnvironmentFailed, UsageError
 from hive.records import write_checkpoint

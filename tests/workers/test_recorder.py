@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,25 @@ def test_a_sink_that_fails_is_a_warning_of_the_run(
     assert len([*read_jsonl(fixture.directory.metrics_file)]) == 3
 
 
+@pytest.mark.parametrize(
+    ("sink", "fault"),
+    [
+        ("test_recorder:Breaking", "is dropped: OSError: its disk is gone"),
+        ("test_recorder:Unclosable", "did not close: ValueError: not now"),
+        ("no_such_module:Sink", "is dropped: there is no module `no_such_module`"),
+    ],
+)
+def test_a_strict_run_fails_with_the_error_of_a_sink_when_it_has_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, fault: str
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    fixture = RecorderFixture(tmp_path, record__sinks=["jsonl", sink], supervision__strict="true")
+    with pytest.raises(RecordError, match=re.escape(f"the sink `{sink}` {fault}")) as caught:
+        fixture.run([*range(50)])
+    assert caught.value.__cause__ is not None
+    assert fixture.checkpoints() or sink.startswith("no_such_module")  # which fails before the run begins
+
+
 class Insistent(Source):
     """Asks twice for the same checkpoint."""
 
@@ -365,6 +385,19 @@ def test_a_due_checkpoint_is_written_unchanged_and_kept(tmp_path: Path) -> None:
     assert (checkpoint.update, checkpoint.state["env_steps"], checkpoint.mean_return) == (3, 30, 3.0)
     assert set(checkpoint.part("weights")) == {3}
     assert len(checkpoint.part("optimizer_state")) == fixture.blueprint.optimizer_state_bytes
+
+
+def test_checkpoints_of_a_schedule_are_marked_as_routine_and_the_last_is_not(tmp_path: Path) -> None:
+    events: list[tuple[str, Any]] = []
+
+    def listen(supervisor: Supervisor) -> None:
+        supervisor.effects.journal = Journal(lambda kind, text, of: events.append((text, of)), lambda *of: "")
+
+    RecorderFixture(tmp_path).run([1, 2, 3, 4, 5], due=(3,), watch=listen)
+    assert [(text.partition(" at ")[0], of["routine"]) for text, of in events if "routine" in of] == [
+        ("checkpoint 000003", True),
+        ("checkpoint 000005", False),
+    ]
 
 
 def test_old_checkpoints_go(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -112,6 +114,24 @@ def test_no_round_needs_an_older_version_than_the_boards_keep(barriers: ResumeBa
         newest = number // barriers.interval  # when round `number` begins, all rounds before it may be consumed
         assert newest - behaviour(barriers, number) <= barriers.lag
         assert newest >= behaviour(barriers, number)
+
+
+@given(ANY, st.integers(0, 400), st.integers(0, 3))
+def test_the_lag_that_is_shown_is_that_of_the_use_whatever_is_published_meanwhile(
+    barriers: ResumeBarriers, ahead: int, lag: int
+) -> None:
+    barriers = dataclasses.replace(barriers, every=0)  # at one the lag is 0
+    number = barriers.lag * barriers.interval + ahead
+    version = behaviour(barriers, number)
+    assert {RoundsInOrder(barriers, 1).lag(number, version, version + newer) for newer in range(3)} == {barriers.lag}
+    turn = lag + ahead
+    gradient = turn * barriers.per_turn
+    version = state(barriers, gradient, lag)
+    assert {TurnsInOrder(barriers, lag, 1).lag(gradient, version, version + newer) for newer in range(3)} == {lag}
+
+
+def test_the_lag_of_what_takes_the_latest_is_measured() -> None:
+    assert RolloutsAsReady(4, 1).lag(7, 3, 5) == GradientsAsReady(1, 4, "drop").lag(7, 3, 5) == 2
 
 
 @given(ANY, st.integers(0, 500), st.integers(0, 3))
@@ -263,6 +283,26 @@ def test_a_rollout_ends_early_once_enough_collectors_are_done() -> None:
     partial = PartialRounds(collectors=2, steps=4)
     assert not partial.over(3, unread), "peers are not counted before the least steps are done"
     assert [partial.over(4, lambda done=done: done) for done in (1, 2, 3)] == [False, True, True]
+
+
+# --- checkpoints by environment steps
+
+
+@pytest.mark.parametrize("values", [{}, ASYNC_ROLLOUTS, ASYNC_GRADIENTS, {**ASYNC_ROLLOUTS, **ASYNC_GRADIENTS}])
+@pytest.mark.parametrize(("per_round", "per_turn"), [(1, 1), (4, 1), (1, 3)])
+def test_steps_between_checkpoints_become_turns(values: dict[str, Any], per_round: int, per_turn: int) -> None:
+    """A round of 2 collectors with 2 environments has 32 steps, which all gradients made of it share."""
+    numbers = {**values, "checkpoint__every": "{steps=320}", "gradients__bootstrap_rounds": per_turn}
+    made = 2 if ASYNC_ROLLOUTS.items() <= values.items() else 4  # rollouts, or shares of rounds
+    together = 1 if ASYNC_GRADIENTS.items() <= values.items() else 4
+    steps = Fraction(32 * per_turn * together, made * per_round)  # of a turn
+    assert schedule_of(2, 4, per_round, **numbers).barriers.every == math.ceil(320 / steps)
+
+
+def test_rounds_between_barriers_do_not_depend_on_epochs() -> None:
+    numbers = {"checkpoint__every": "{steps=310}"}
+    periods = {schedule_of(per_round=per_round, **numbers).barriers.period for per_round in (1, 5, 320)}
+    assert periods == {10}
 
 
 # --- the warm-up of a replay memory

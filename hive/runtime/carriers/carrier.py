@@ -171,7 +171,12 @@ class Line:
 
 @dataclass(frozen=True)
 class End:
-    """The place of a line: an actor of a channel, in its process."""
+    """The place of a line: an actor of a channel, in its process. A carrier's `source` and `target` receive it.
+
+    host: the services of the process; `host.views.slab(...)` maps a segment of `channel.segments`. channel: the
+    channel in the plan, with `producers`, `consumers` and `segments`. actor: its number, as in these. message: the
+    class of the channel's messages.
+    """
 
     host: Host
     number: int  # of the channel in the plan

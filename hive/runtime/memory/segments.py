@@ -49,6 +49,7 @@ __all__ = [
     "BoardView",
     "BufferPlan",
     "Bytes",
+    "CachedViews",
     "Layout",
     "Packed",
     "Segment",

@@ -32,6 +32,11 @@ __all__ = [
 ]
 
 BUSY, WAIT_IN, WAIT_OUT, RUNTIME = range(4)
+"""Kinds of phases: work, waiting for input, waiting for room at a consumer, and the runtime's own work.
+
+A wait never counts as stuck, and the views show it apart from work.
+"""
+
 PAGE_BYTES = 4096
 PROGRESS_STEPS, PROGRESS_SCORE = "progress_steps", "progress_score"  # counters that `Actor.progress` sets
 START = "start"  # phase in which environments are constructed and reset for the first time: it has a limit of its own

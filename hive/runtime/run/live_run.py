@@ -419,6 +419,7 @@ class LiveRun:
             limits.phase_limit_s,
             limits.drain_s,
             self.config.start_limit_s,
+            strict=limits.strict,
             goal_steps=self.config.run.steps,
             goal_score=self.config.run.stop_at_return,
         )
@@ -522,7 +523,8 @@ class LiveRun:
         saved = list_checkpoints(self.directory.checkpoints)
         lines = [outcome.hint] if outcome.hint else []
         lines += [f"the report is in {outcome.report}"] if outcome.report else []
-        lines += [f"`hive resume {self.directory.name}` continues from update {saved[-1].update:,}"] if saved else []
+        if saved and saved[-1].update:  # that of update 0 holds initial weights only
+            lines.append(f"`hive resume {self.directory.name}` continues from update {saved[-1].update:,}")
         return "; ".join(lines)
 
     def why_inexact(self, outcome: Outcome) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hive.errors import HiveError
+from hive.runtime.actor.error_location import user_frames
 from hive.runtime.supervise.actions import Action, DropInFlight, Log, Send
 from hive.runtime.supervise.membership import ProcessRecord
 from hive.runtime.supervise.outcome import CrashReport, Outcome
@@ -126,8 +127,10 @@ def _next(state: SupervisorState, stop: StopSequence, now_s: float) -> list[Acti
     if stop.waves:
         return _drain(state, stop, stop.waves.pop(0), now_s)
     while stop.unfinished:
-        if stop.unfinished[0].cut_short and left_s > 0 and stop.tries < LAST_TRIES:
-            return _start_again(state, stop, stop.unfinished[0], left_s)
+        process = stop.unfinished[0]
+        hopeless = any(failed.permanent for failed in process.failures)
+        if process.cut_short and not hopeless and left_s > 0 and stop.tries < LAST_TRIES:
+            return _start_again(state, stop, process, left_s)
         _give_up(stop)
     stop.phase, stop.waiting = StopPhase.over, []
     for process in _last(state):
@@ -208,6 +211,7 @@ def _fail_at_the_end(state: SupervisorState, process: ProcessRecord) -> None:
     what = failed.text if failed else f"{process.why or 'it was killed'} before it had finished"
     state.end.state, state.end.error = "failed", f"{name} failed at the end: {what}"
     state.end.hint = failed.hint if failed else ""
+    state.end.frames = user_frames(failed.traceback) if failed else ""
     state.end.reason = f"{name} failed at the end ({state.end.reason})"
 
 

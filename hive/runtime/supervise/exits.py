@@ -171,7 +171,7 @@ def judged(
         failed_at = FailedAt(actor, failed.error, source_lines(failed.traceback), status.position)
     elif process.limit == START_LIMIT:
         failed_at = FailedAt(actor, process.limit, ())
-    elif not process.why and (not how.signal or how.signal in CRASHES):
+    elif _is_own_fault(process, how):
         failed_at = FailedAt(actor, str(how), (status.phase,), status.position)
     at = {a: s.position for a, s in zip(process.actors, statuses, strict=True) if s.position is not None}
     hung_s = status.still_s if process.limit else 0.0
@@ -210,6 +210,11 @@ def _reason(failed: Failed) -> str:
     return failed.text if failed.error in vars(errors) else _cause(failed)
 
 
+def _is_own_fault(process: ProcessRecord, how: Exit) -> bool:
+    """Return whether the code of a process ended it without an exception, not a kill by hive or from outside."""
+    return not process.why and (not how.signal or how.signal in CRASHES)
+
+
 def _refusal(state: SupervisorState, process: ProcessRecord, how: Exit, failed: Failed | None) -> str | None:
     if state.ending:
         return "the run is ending"
@@ -219,6 +224,8 @@ def _refusal(state: SupervisorState, process: ProcessRecord, how: Exit, failed: 
         return ""
     if not all(state.plan.actors[a].restart for a in process.actors):
         return "it was added with restart=False"
+    if state.settings.strict and (failed or _is_own_fault(process, how)):
+        return "supervision.strict ends the run at the first error"
     return process.restart_limit(state.settings) or None
 
 

@@ -51,6 +51,7 @@ class Settings:
     phase_limit_s: float = 60.0
     drain_s: float = 30.0
     start_limit_s: float = START_LIMIT_S
+    strict: bool = False
     goal_steps: int | None = None
     goal_score: float | None = None
 

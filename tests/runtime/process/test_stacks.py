@@ -74,7 +74,7 @@ async def beside():
 
 async def main():
     asyncio.current_task().set_name("a-1")
-    asyncio.create_task(beside(), name="b-2")
+    kept = asyncio.create_task(beside(), name="b-2")  # the loop alone does not keep a task from the garbage collector
     await asyncio.sleep(0)
     listen_for_stacks(Path(sys.argv[1]), sys.argv[2])
     asyncio.get_running_loop().call_soon(lambda: print("stuck", flush=True))

@@ -18,7 +18,8 @@ from hive.runtime.process.thread_watch import ThreadWatch
 THREAD = """
 import threading
 STOP = threading.Event()
-threading.Thread(target=STOP.wait, daemon=True).start()
+STARTED = threading.Thread(target=STOP.wait, daemon=True)
+STARTED.start()
 """
 
 
@@ -40,21 +41,24 @@ def test_the_innermost_module_is_named_with_its_line(watch: ThreadWatch, tmp_pat
     module = importlib.import_module("outer_of_watch").inner_of_watch
     try:
         with pytest.raises(
-            TopologyError, match=r"^importing `inner_of_watch` left 1 thread in .*watch.py:4\);"
+            TopologyError, match=r"^importing `inner_of_watch` left 1 thread in .*watch.py:5\);"
         ) as error:
             watch.check()
     finally:
         module.STOP.set()
+        module.STARTED.join()  # the next test counts threads
     assert "at the first call of a network" in error.value.hint
     del sys.modules["inner_of_watch"], sys.modules["outer_of_watch"]
 
 
 def test_a_function_that_leaves_a_thread_is_named_by_its_line(watch: ThreadWatch) -> None:
     stop = threading.Event()
-    threading.Thread(target=stop.wait).start()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
     with pytest.raises(TopologyError, match=r"^building the topology left 1 thread .*test_thread_watch.py:\d+\);"):
         watch.check()
     stop.set()
+    thread.join()  # the next test counts threads
 
 
 def test_threads_that_end_and_earlier_ones_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

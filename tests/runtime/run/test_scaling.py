@@ -41,7 +41,7 @@ Usage = namedtuple("Usage", "total used free")
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     directory = RunDirectory.create(tmp_path, "cart")
-    config = load_config("run.toml", ["collection.workers=2"], text='[env]\nid = "CartPole-v1"\n')
+    config = load_config("run.toml", ["run.scheme=a2c", "collection.workers=2"], text='[env]\nid = "CartPole-v1"\n')
     directory.resolved_file.write_text(render(config))
     return directory
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from supervised_world import Restarting, World
 
-from hive.errors import ActorFailed
+from hive.errors import ActorFailed, RecordError
 from hive.runtime.actor.actor import Actor
 from hive.runtime.supervise.ending import LAST_TRIES
 from hive.runtime.supervise.supervisor import Supervisor
@@ -76,6 +76,27 @@ def test_a_last_actor_is_started_again() -> None:
     assert (world.outcome.state, world.outcome.error, world.outcome.exact) == ("finished", "", True)
     assert world.texts("saved") == ["by incarnation 1"]
     assert world.texts("restarted") == ["saves-0 had not finished and is started again"]
+
+
+class Hopeless(RecordError):
+    permanent = True
+
+
+class NeverSaves(Saves):
+    def check(self, where: str) -> None:
+        if where == "run":
+            raise Hopeless("a sink failed", hint="mend it")
+
+
+def test_an_error_that_would_recur_is_not_tried_again_by_a_last_actor() -> None:
+    topology = Topology()
+    topology.add(Ends)
+    topology.add(NeverSaves, last=True)
+    world = World(topology=topology)
+    assert world.texts("restarted") == []
+    assert world.outcome.error.startswith("never-saves-0 failed at the end: a sink failed")
+    assert "test_ending.py" in world.outcome.frames
+    assert world.outcome.hint == "mend it"
 
 
 class Striking(Restarting):

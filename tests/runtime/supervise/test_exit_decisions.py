@@ -347,6 +347,32 @@ def collects(state: SupervisorState, rollout: int, changes: int, second: int) ->
     return verdict
 
 
+STRICT = "supervision.strict ends the run at the first error"
+
+
+@pytest.mark.parametrize(
+    ("how", "raised", "refusal"),
+    [
+        (CRASHED, True, STRICT),
+        (CRASHED, False, STRICT),  # by os._exit
+        (Exit(signal=signal.SIGSEGV), False, STRICT),
+        (KILLED, False, None),  # from outside, as for want of memory
+    ],
+)
+def test_a_strict_run_ends_at_the_first_error_of_its_code(how: Exit, raised: bool, refusal: str | None) -> None:
+    state = running(["a", "b"], strict=True)
+    if raised:
+        failure(state, 0)
+    assert judge(state, "a", how).refusal == refusal
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_what_hive_kills_is_no_error_of_a_strict_run(by_hand: bool) -> None:
+    state = running(["a", "b"], strict=True)
+    exits.kill_on_request(state, 0, by_hand=by_hand)
+    assert judge(state, "a", KILLED).refusal is None
+
+
 def test_random_crashes_in_different_steps_of_a_rollout_are_not_the_same_error() -> None:
     state = running(["a"], restarts=5)
     for second, changes in enumerate((40, 20, 30, 10)):

@@ -1,0 +1,68 @@
+"""Names of a package that are imported when they are first used (PEP 562), so that `import hive` loads next to nothing.
+
+The stub beside a module is the only list of its names. Type checkers and editors read it too. It has one name a line:
+
+    from hive.runtime import Actor as Actor         a name, and the module that it comes from
+    from hive import algorithms as algorithms       a package of this package
+
+    __getattr__, __dir__ = lazy_names(__name__, __file__)
+
+`__all__`, which `from hive import *` and `help` read, has the same names.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+LINE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+
+
+def lazy_names(
+    module: str, file: str, old: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for a module whose stub lists its names.
+
+    file: that of the module; the stub lies beside it. old: names of the last release that are no longer public, and
+    the modules that have them. They still work, with a DeprecationWarning.
+    """
+
+    @functools.cache  # the stub is read at the first use of a name
+    def names() -> dict[str, str]:
+        with open(f"{file.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
+            return {name: home for home, name in LINE.findall(stub.read())}
+
+    def get(name: str) -> Any:
+        if name == "__all__":
+            return sorted(names())
+        if f"{module}.{name}" == "hive._native":  # without a build: `load_native` raises a helpful error
+            return importlib.import_module("hive.native").load_native()
+        if name.startswith("_"):
+            raise AttributeError(f"module `{module}` has no attribute `{name}`")
+        home = names().get(name)
+        if home is None and old is not None and name in old:
+            home = old[name]
+            warnings.warn(
+                f"`{module}.{name}` is no longer public, and the next release removes it; `help(hive)` and "
+                "examples/guide/public-names.md list the names that stay",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        if home is None:
+            unknown = f"module `{module}` has no attribute `{name}`"
+            raise AttributeError(unknown, name=name, obj=sys.modules[module])  # Python suggests a similar name
+        if home == module:
+            return importlib.import_module(f"{home}.{name}")
+        return getattr(importlib.import_module(home), name)
+
+    def listed() -> list[str]:
+        return sorted({*names(), *(name for name in vars(sys.modules[module]) if name.startswith("__"))})
+
+    return get, listed
