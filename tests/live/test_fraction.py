@@ -35,6 +35,7 @@ def train(house: House, communication: str, fraction: str) -> tuple[dict[str, An
     return summary, summary["env_steps"] / summary["updates"]
 
 
+@pytest.mark.full(reason="workers/test_schedule.py has the rounds; here they are real")
 def test_the_round_is_that_of_the_fast_half(house: House) -> None:
     summary, steps = train(house, "pipelined", "fraction_workers = 0.5")
     # All of the fast one and of the slow one the step that it was in, or few more: two environments sleep 40 ms a step.

@@ -103,6 +103,7 @@ def test_a_run_that_was_paused_and_saved_is_the_run_that_was_not(house: House, t
     assert times == sorted(times)
 
 
+@pytest.mark.full(reason="runtime/supervise has the decisions; here processes die")
 def test_what_dies_in_a_pause_comes_back_to_it(house: House) -> None:
     sets = [f"--set={table}.communication=asynchronous" for table in ("collection", "gradients")]
     config = house.cartpole(more="workers = 2\n[gradients]\nworkers = 2\n")

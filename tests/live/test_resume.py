@@ -166,6 +166,7 @@ def told_by(directory: RunDirectory) -> Told:
     return json.loads(directory.summary_file.read_text()), lines
 
 
+@pytest.mark.full(reason="a killed run goes on in the everyday tier, and test_signals.py resumes a stopped one")
 def test_a_stopped_run_goes_on_from_where_it_was_left(house: House) -> None:
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 2_000)

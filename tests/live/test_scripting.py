@@ -69,6 +69,7 @@ def test_a_running_loop_runs_topologies(house: House) -> None:
     assert (summary["state"], summary["stop_reason"]) == ("stopped", "cancellation")
 
 
+@pytest.mark.full(reason="a script runs the same file in the everyday tier")
 def test_the_command_line_runs_a_file(house: House) -> None:
     config = house.config("[custom.counter]\namount = 7\n[custom.sum]\namount = 7\n")
     done = house.hive("up", config, "--topology", f"{SCRIPT}:topology")

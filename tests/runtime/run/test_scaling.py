@@ -113,7 +113,7 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
             r"(?m)^unknown key `learning_rate`; did you mean `algorithm\.learning_rate`",
         ),
         (["algorithm.gamma=0.9"], ConfigError, r"hive calls it `algorithm\.discount`"),
-        (["n_steps=5"], UsageError, r"(?m)^unknown key `n_steps`; hive calls it `collection\.rollout`$"),
+        (["n_steps=5"], UsageError, r"(?m)^unknown key `n_steps`; hive calls it `collection\.rollout`; "),
         (["batch_size=5"], UsageError, "(?m)^unknown key `batch_size`; hive divides a round"),
         (["algorithm.lerning_rate=1"], ConfigError, r"did you mean `algorithm\.learning_rate`"),
         (["algorithm.learning_rate=-1"], ConfigError, "expected a number"),
