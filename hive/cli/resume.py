@@ -57,7 +57,7 @@ GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # a finished run need
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
 STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
 # Keys whose default has changed since some runs began. A config file that does not mention them keeps the run's values.
-KEPT_KEYS = ("env.rules", "run.scheme", "checkpoint.every")
+KEPT_KEYS = ("env.rules", "run.scheme", "checkpoint.every", "algorithm.importance_clip")
 # Keys of what the spaces mean to weights, which checkpoints keep. With env.rules = 1 they have no effect.
 MEANING_KEYS = ("env.images", "env.scale_observations", "env.scale_actions")
 
@@ -94,7 +94,8 @@ def prepare(
     chosen = _chosen(directory, exact)
     before = load_config(directory.resolved_file)
     name = f"run.name={json.dumps(before.run.name)}"
-    kept = {key: before.value(key) for key in KEPT_KEYS}
+    has = {entry.name for entry in before.entries()}
+    kept = {key: before.value(key) for key in KEPT_KEYS if key in has}
     after = load_config(given or directory.resolved_file, [name, *sets], defaults=kept) if given or sets else before
     if after.automatic:  # measured once, when the run started
         own = [f"{key}={toml_text(before.value(key))}" for key in after.automatic]

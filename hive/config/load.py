@@ -60,7 +60,7 @@ def load_config(
     loader = _Loader(source)
     loader.defaults |= defaults or {}
     if PurePath(path).name == RESOLVED_NAME:  # it has all keys, so one without this key is older than the key
-        loader.defaults["env.rules"] = 1
+        loader.defaults |= {"env.rules": 1, "algorithm.importance_clip": 0.0}
     loader.take(document, source)
     for index, override in enumerate(overrides):
         loader.take_override(override, index)

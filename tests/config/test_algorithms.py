@@ -66,11 +66,12 @@ OWN = {
     },
     "td3": {**AGENT, "exploration_noise": 0.1, "policy_delay": 2, "target_noise": 0.2, "target_noise_clip": 0.5},
     "ddpg": {**AGENT, "exploration_noise": 0.1},
-    "a2c": {**ACTOR_CRITIC, "normalize_advantages": False},
+    "a2c": {**ACTOR_CRITIC, "normalize_advantages": False, "importance_clip": 2.0},
     "ppo": {
         **ACTOR_CRITIC,
         "gae_lambda": 0.95,
         "normalize_advantages": True,
+        "importance_clip": 2.0,
         "epochs": 4,
         "minibatches": 4,
         "normalize_over": "minibatch",

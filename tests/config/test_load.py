@@ -536,3 +536,11 @@ def test_any_file_never_breaks_it(tmp_path_factory: pytest.TempPathFactory, cont
     file.write_bytes(content)
     with pytest.raises(ConfigError):
         load_config(file)
+
+
+def test_a_resolved_config_without_a_newer_key_has_the_meaning_of_its_time(tmp_path: Path) -> None:
+    text = '[run]\nscheme = "ppo"\n[env]\nid = "CartPole-v1"\n'
+    for name, rules, clip in (("resolved.toml", 1, 0.0), ("new.toml", 2, 2.0)):
+        (tmp_path / name).write_text(text)
+        config = load_config(tmp_path / name)
+        assert (config.env.rules, config.value("algorithm.importance_clip")) == (rules, clip)
