@@ -63,8 +63,8 @@ class SessionModule:
                 why = str(error)
         raise UsageError(
             f"`{getattr(value, '__qualname__', name)}` cannot be sent to other processes: {why}",
-            hint="give a class, or a function or lambda that makes the object, of a script, a notebook or a module; the "
-            "prompt, `python -c` and cells with %%time keep no source",
+            hint="give a class, or a function or lambda that makes the object, of a script, a notebook or a module; "
+            "the prompt, `python -c` and cells with %%time keep no source",
         )
 
     def register(self, id: str) -> bool:
