@@ -296,7 +296,7 @@ RATIOS = [
         "stale log-probability",
         "of the weights at the round's beginning",
         "ppo",
-        "torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])[valid])",
+        "torch.from_numpy(log_probs[valid])",
         "self.distribution.log_prob(acted_rows(self.model.no_grad(inputs)[0], acted), "
         "torch.from_numpy(flat([rollout.actions for rollout in rollouts])))[kept]",
     ),

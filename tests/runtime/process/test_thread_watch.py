@@ -25,6 +25,8 @@ STARTED.start()
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ThreadWatch]:
+    earlier = {*threading.enumerate()}  # of other tests: one that ends meanwhile would hide one that is left
+    monkeypatch.setattr(thread_watch, "thread_count", lambda: len({*threading.enumerate()} - earlier))
     monkeypatch.setattr(thread_watch, "ENDING_S", 0.0)
     monkeypatch.syspath_prepend(tmp_path)
     before = threading.Thread.start, SourceFileLoader.exec_module
