@@ -72,9 +72,7 @@ class GivenConfig:
         several, and for values that a config cannot hold; UsageError for objects that cannot be sent.
         """
         file, tables = _opened(given)
-        flat = _keys(keywords, SCHEMES if file is None else ())
-        if isinstance(given, Config):
-            flat, tables = {**flat}, {}
+        flat = _keys(keywords)
         if file is None and not isinstance(given, Config):
             for name, value in flat.items():
                 _put(tables, name.split("."), value)
@@ -103,7 +101,7 @@ def _opened(given: Given) -> tuple[Path | None, dict[str, Any]]:
     )
 
 
-def _keys(keywords: Mapping[str, Any], schemes: object) -> dict[str, Any]:
+def _keys(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the full name of each key that the keywords name, and its value. Raises ConfigError with all problems."""
     found: dict[str, Any] = {}
     problems: list[str] = []

@@ -7,7 +7,7 @@ module.text()                    -> "import gymnasium as gym\\n\\nLIMIT = 20\\n\
 module.py    the module: definitions and all that they refer to, in an order in which they can be executed
 sources.py   the files and cells of the session, and the source of a class or function in them
 names.py     the names that a definition uses, and where the session binds them
-changes.py   whether a definition is still what its source says
+changes.py   how a definition differs from its source
 values.py    values as expressions: numbers, containers, arrays, spaces
 """
 

@@ -1,4 +1,4 @@
-"""What a class or function has become since it was defined, and what of that other processes cannot be told.
+"""Finds how a class or function differs from its source.
 
 Other processes execute the source. `Change` is one difference between an object and what its source gives there: an
 attribute that was set, a method that was replaced, a value in the body of a class that may come out otherwise when it

@@ -202,7 +202,8 @@ class SessionModule:
                 f"`{name}` is not what its source says: its base class `{base}` was defined anew after it",
                 hint=f"define `{name}` again, too",
             )
-        if not functions and names.get(value.__qualname__, value) is not value:  # nothing tells the versions apart
+        # Without functions, whose code has a line, the source of an older version looks like that of the newest.
+        if not functions and names.get(value.__qualname__, value) is not value:
             raise UsageError(
                 f"`{name}` was defined anew, and an object of the older `{name}` is left",
                 hint="make that object again, too",
