@@ -391,14 +391,14 @@ def _place(module: types.ModuleType) -> Path:
     """Return the folder of the package of a module, or the file of a module outside of packages."""
     top = sys.modules.get(module.__name__.partition(".")[0], module)
     folders = list(getattr(top, "__path__", ()))
-    return Path(folders[0] if folders else getattr(top, "__file__", None) or sys.prefix).resolve()
+    return Path(folders[0] if folders else getattr(top, "__file__", None) or sysconfig.get_paths()["stdlib"]).resolve()
 
 
 @functools.cache
 def _installed() -> tuple[Path, ...]:
-    """Return the folders of Python itself and of installed packages."""
+    """Return the folders of Python itself and of installed packages; not sys.prefix, where a project may lie, too."""
     paths = sysconfig.get_paths()
-    folders = [sys.prefix, paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages()]
+    folders = [paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages()]
     folders += [one for one in sys.path if one.endswith(("site-packages", "dist-packages"))]  # of a .pth file
     return tuple(Path(one).resolve() for one in folders)
 

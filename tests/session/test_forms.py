@@ -6,6 +6,7 @@ Each form runs as a script, and as a notebook whose cells are separated by `# %%
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import linecache
 import sys
@@ -18,6 +19,7 @@ import pytest
 
 from hive.errors import UsageError
 from hive.session import SessionModule
+from hive.session.module import _installed, is_installed
 
 WORKS = {
     "modules by other names": "import math as m\nimport os.path\nimport xml.dom\n"
@@ -325,3 +327,22 @@ def test_changes_of_imported_modules_are_repeated(
             SessionModule().add(target, "target")
     finally:
         sys.modules.pop("own_parts", None)
+
+
+def test_a_project_inside_its_virtual_environment_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m venv .` makes the project's folder the environment's."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    _installed.cache_clear()
+    (tmp_path / "in_the_project.py").write_text("class A: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("in_the_project")
+    try:
+        assert not is_installed(module)
+        assert is_installed(sys)
+        assert is_installed(pytest)
+        assert is_installed(importlib)
+    finally:
+        del sys.modules["in_the_project"]
+        _installed.cache_clear()
