@@ -10,18 +10,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hive.runtime.process.stop_signals import SIGNALS
+from hive.errors import Interrupted
+from hive.runtime.process.stop_signals import DEFAULTS, SIGNALS
 
-__all__ = ["Interrupted", "deferred_interrupts", "in_main_thread", "number_of", "raising_interrupts"]
-
-
-class Interrupted(KeyboardInterrupt):
-    """A signal that asks a command to end. `exit_code` is the one that shells use for it: 128 + its number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-        self.exit_code = 128 + number
+__all__ = ["deferred_interrupts", "in_main_thread", "number_of", "raising_interrupts"]
 
 
 def number_of(interrupt: KeyboardInterrupt) -> int:
@@ -31,8 +23,10 @@ def number_of(interrupt: KeyboardInterrupt) -> int:
 
 @contextmanager
 def raising_interrupts() -> Iterator[None]:
-    """Raise Interrupted at SIGTERM and SIGHUP inside the context, as Python raises KeyboardInterrupt at Ctrl-C.
+    """Raise Interrupted at the signals that ask a command to end, inside the context.
 
+    At Ctrl-C, too: a plain KeyboardInterrupt that passes through `exec`, as in a class decorator that an import runs,
+    has Python end by SIGINT at last, although it was caught and the exit code is another.
     Signals that are ignored stay so: `nohup` does that. Only the main thread receives signals.
     """
     if not in_main_thread():
@@ -42,14 +36,14 @@ def raising_interrupts() -> Iterator[None]:
     def interrupt(number: int, frame: object) -> None:
         raise Interrupted(number)
 
-    usual = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    usual = {number: default for number, default in DEFAULTS.items() if signal.getsignal(number) is default}
     try:
         for number in usual:
             signal.signal(number, interrupt)
         yield
     finally:
-        for number in usual:
-            signal.signal(number, signal.SIG_DFL)
+        for number, default in usual.items():
+            signal.signal(number, default)
 
 
 def in_main_thread() -> bool:

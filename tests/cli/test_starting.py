@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +14,10 @@ from event_lines import event
 from fake_process import FakeProcess, fail, interrupt, nothing
 
 from hive.cli import starting as module
-from hive.cli.interrupts import Interrupted, deferred_interrupts, number_of, raising_interrupts
+from hive.cli.interrupts import deferred_interrupts, number_of, raising_interrupts
 from hive.cli.new_run import new_run
 from hive.cli.starting import abort_start, ask_to_end, began, clear_failure, connect, raise_failure
-from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
+from hive.errors import ActorFailed, ConfigError, HiveError, Interrupted, RecordError
 from hive.records import RunDirectory, list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.run.control import PROTOCOL, OtherProtocol
 
@@ -281,7 +283,7 @@ def test_an_interrupt_is_deferred_until_the_process_is_stored() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_signals_that_ask_a_command_to_end_are_raised_and_deferred_as_ctrl_c(number: int, code: int) -> None:
     before, known = signal.getsignal(number), []
 
@@ -296,6 +298,24 @@ def test_signals_that_ask_a_command_to_end_are_raised_and_deferred_as_ctrl_c(num
         assert (known, caught.value.exit_code, number_of(caught.value)) == (["process"], code, number)
     assert signal.getsignal(number) is before
     assert number_of(KeyboardInterrupt()) == signal.SIGINT
+
+
+def test_ctrl_c_inside_exec_leaves_the_exit_code_to_the_command() -> None:
+    """Imports run `exec`: dataclasses and named tuples do."""
+    program = """
+import signal, sys
+from hive.cli.interrupts import raising_interrupts
+with raising_interrupts():
+    try:
+        exec("signal.raise_signal(signal.SIGINT)")
+    except KeyboardInterrupt as interrupt:
+        sys.exit(interrupt.exit_code)
+"""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    try:
+        assert subprocess.run([sys.executable, "-P", "-c", program], check=False).returncode == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from hive.errors import Interrupted
 from hive.paths import current_folder
 
 __all__ = [
@@ -90,7 +91,8 @@ def is_interrupt(error: BaseException) -> bool:
 
     The processes of a run ignore SIGINT or handle it themselves, so there only user code can raise KeyboardInterrupt.
     """
-    return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(error, Interrupted) or (default and isinstance(error, KeyboardInterrupt))
 
 
 def is_own(error: BaseException) -> bool:
