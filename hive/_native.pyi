@@ -640,3 +640,21 @@ class CompiledVector:
 
 def sines_cosines(angles: NDArray[np.float64], sines: NDArray[np.float64], cosines: NDArray[np.float64]) -> None:
     """Write sines and cosines [N] as compiled environments compute them."""
+
+# Row words (row_words.hpp).
+
+ROW_WORD_BYTES: int
+"""Bytes of a row word."""
+
+class RowWord:
+    """Word `index` in aligned memory that several processes share: orders of one process, answers of another."""
+
+    def __init__(self, memory: NDArray[np.uint8], index: int) -> None: ...
+    def order(self, command: int) -> None:
+        """Order something, and wake the other side."""
+    def ordered(self, limit_s: float) -> int | None:
+        """Wait for an order that has no answer yet; None if there is none within the limit."""
+    def answer(self, code: int) -> None:
+        """Answer the order, and wake the other side."""
+    def answered(self, limit_s: float) -> int | None:
+        """Wait until every order has its answer, and return the last one; None if it has none within the limit."""

@@ -249,6 +249,13 @@ class CollectionConfig:
         maximum=1,
         resolve=_quota,
     )
+    helpers: int | None = key(
+        None,
+        'processes that step environments for each collector; "auto": on spare cores, where it pays (same bits)',
+        minimum=0,
+        maximum=WORKERS,
+        words={"auto": lambda: None},
+    )
     broadcast_interval: int = key(1, "rounds between two published versions of the policy", minimum=1)
     hosts: tuple[str, ...] = key(
         (),

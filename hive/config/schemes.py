@@ -31,6 +31,7 @@ class Scheme:
 REPLAYING = {
     "collection.envs": 1,
     "collection.rollout": 4,
+    "collection.communication": "pipelined",
     "gradients.communication": "synchronous",
     "network.activation": "relu",
 }
@@ -39,6 +40,7 @@ REPLAYING = {
 OFF_POLICY = {
     "collection.envs": 1,
     "collection.rollout": 1,
+    "collection.communication": "pipelined",
     "gradients.communication": "synchronous",
     "network.activation": "relu",
     "network.initialization": "uniform",
@@ -64,6 +66,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "ppo": Scheme(
         "PPO: a clipped loss and several epochs of minibatches per round (Schulman et al. 2017)",
         {
+            "collection.communication": "synchronous",
             "gradients.communication": "synchronous",
             "algorithm.name": "ppo",
         },

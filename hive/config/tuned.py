@@ -6,9 +6,8 @@ too, so that no entry changes its meaning when a default of hive changes.
 
 The zoo's n_envs and n_steps are `collection.envs` and `collection.rollout` with one collector, and its batch_size is
 envs * rollout / minibatches. With a replay memory, its train_freq is `collection.rollout` and its gradient_steps are
-the updates of a round. Rounds of more than LONG_ROUND steps are halved, because a pipelined run has two rounds in
-flight and one round of lag is then half as long: LunarLander-v3 ended higher after 300,000 steps (guide, "What lag
-costs"). The entries do not use gSDE (`action_distribution = "gsde"`); the sources say where the zoo does.
+the updates of a round. The entries do not use gSDE (`action_distribution = "gsde"`); the sources say where the zoo
+does.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 
 __all__ = ["TUNED", "Tuned", "tuned"]
 
-LONG_ROUND = 8192  # steps; with fewer, lag cost no return that three seeds could show (HalfCheetah-v5, 2048 steps)
 VERSION = re.compile(r"-v\d+$")  # the end of a Gymnasium id
 
 
@@ -76,11 +74,8 @@ def _ppo(
 ) -> Tuned:
     """Return settings of the scheme ppo; those not given are the defaults of Stable-Baselines3's PPO.
 
-    rollout: as in the source; a long round is halved. batch: steps of one minibatch. normalize: observations and
-    rewards. algorithm: keys of [algorithm].
+    batch: steps of one minibatch. normalize: observations and rewards. algorithm: keys of [algorithm].
     """
-    if envs * rollout > LONG_ROUND:
-        rollout //= 2
     assert envs * rollout % batch == 0, "every minibatch has the same size"
     defaults = {
         "learning_rate": 3e-4,

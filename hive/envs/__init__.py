@@ -14,8 +14,16 @@ from hive.envs.actions import (
     each_action,
 )
 from hive.envs.by_spaces import described, settings_by_spaces
-from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
+from hive.envs.configured import (
+    can_be_helped,
+    check_evaluation,
+    configured_spec,
+    configured_vector,
+    difference,
+    wrappers_of,
+)
 from hive.envs.examination import Examination, examine, statistics_text
+from hive.envs.helped_vector import WORTH_S, HelpedVector, Helping, helped_vector
 from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for, takes_native
 from hive.envs.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.repeatability import unrepeatable
@@ -28,6 +36,7 @@ from hive.envs.wrappers import needed_wrappers
 from hive.native import include_folder
 
 __all__ = [
+    "WORTH_S",
     "ActionSpec",
     "ArraySpec",
     "Box",
@@ -36,6 +45,8 @@ __all__ = [
     "EnvironmentSpec",
     "Examination",
     "FinalObservations",
+    "HelpedVector",
+    "Helping",
     "MultiBinary",
     "MultiDiscrete",
     "ObservationPart",
@@ -44,6 +55,7 @@ __all__ = [
     "VectorEnvironment",
     "Watched",
     "action_converter",
+    "can_be_helped",
     "check_evaluation",
     "choices_of",
     "configured_spec",
@@ -53,6 +65,7 @@ __all__ = [
     "difference",
     "each_action",
     "examine",
+    "helped_vector",
     "include_folder",
     "limit_advice",
     "make_compiled",

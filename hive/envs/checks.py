@@ -50,13 +50,15 @@ SHOWN_LENGTH = 60  # maximum characters of a reward in an error
 class Checks:
     """Writes the values that the environments of one vector return into rows, or raises EnvironmentFailed.
 
-    `steps` is the number of calls of the vector's `step`, for error messages; the vector increments it.
+    `steps` is the number of calls of the vector's `step`, for error messages; the vector increments it. first: the
+    number that its first environment has in the collector.
     """
 
-    __slots__ = ("_id", "_one", "_spec", "steps")
+    __slots__ = ("_first", "_id", "_one", "_spec", "steps")
 
-    def __init__(self, id: str, spec: ObservationSpec) -> None:
+    def __init__(self, id: str, spec: ObservationSpec, first: int = 0) -> None:
         self._id = id
+        self._first = first
         self._spec = spec
         self._one = np.zeros((1, *spec.shape), spec.dtype)
         self.steps = 0
@@ -138,7 +140,7 @@ class Checks:
         return self.violation(f"{got} from {method}, expected {RESULTS[method]}", index, hint=OLD_RESULT * old)
 
     def _place(self, index: int | None) -> str:
-        env = "" if index is None else f"env {index}, "
+        env = "" if index is None else f"env {self._first + index}, "
         return f"({env}step {self.steps:,} of this collector)"
 
     def _observation(self, index: int, observation: Any) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.envs.actions import ActionSpec
-from hive.envs.make import describe
+from hive.envs.make import describe, steps_one_by_one
 from hive.envs.meaning import configured_meaning
 from hive.envs.observation import ObservationSpec
 from hive.envs.reading_spaces import described_by_child
@@ -17,7 +17,7 @@ from hive.envs.wrappers import WrapperConfig
 from hive.errors import ConfigError
 from hive.runtime.process.throwaway import forks
 
-__all__ = ["check_evaluation", "configured_spec", "configured_vector", "difference", "wrappers_of"]
+__all__ = ["can_be_helped", "check_evaluation", "configured_spec", "configured_vector", "difference", "wrappers_of"]
 
 
 def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
@@ -32,9 +32,14 @@ def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> Environme
     return configured_meaning(spec, env)
 
 
-def configured_vector(env: EnvConfig, count: int) -> VectorEnvironment:
-    """Build `count` environments. Raises the errors of `make_vector`."""
-    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
+def configured_vector(env: EnvConfig, count: int, first: int = 0) -> VectorEnvironment:
+    """Build `count` environments. Raises the errors of `make_vector`, which documents `first`."""
+    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset, env.info, env.rules, first)
+
+
+def can_be_helped(env: EnvConfig) -> bool:
+    """Whether several processes can share the environments of a collector: single ones, stepped in Python."""
+    return steps_one_by_one(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info)
 
 
 def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:

@@ -55,6 +55,7 @@ __all__ = [
     "make_games",
     "make_native",
     "preset_for",
+    "steps_one_by_one",
     "takes_native",
 ]
 
@@ -203,6 +204,20 @@ def takes_native(
             hint='leave them out, or set env.vector = "python"',
         )
     return native and (preset != "none" or _compiled_form(id, options, kind) is None)
+
+
+def steps_one_by_one(
+    id: str,
+    options: Mapping[str, Any],
+    kind: str = "auto",
+    wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
+    info: Sequence[str] = (),
+) -> bool:
+    """Whether `hive.envs.vector.make_vector` builds single environments. Raises ConfigError as that does."""
+    if takes_native(id, kind, wrappers, preset, options):
+        return False
+    return bool(wrappers) or preset == "atari" or _compiled_form(id, options, kind, info) is None
 
 
 def describe(

@@ -36,7 +36,7 @@ class PythonVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id.
 
     info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
-    `hive.envs.observation.observation_spec`.
+    `hive.envs.observation.observation_spec`. first: as for `Checks`.
     """
 
     environments: Sequence[gymnasium.Env[Any, Any]]
@@ -47,6 +47,7 @@ class PythonVector:
         environments: Sequence[gymnasium.Env[Any, Any]],
         info: Sequence[str] = (),
         rules: int = RULES,
+        first: int = 0,
     ) -> None:
         self.count = len(environments)
         self.environments = environments
@@ -55,7 +56,7 @@ class PythonVector:
         self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
         observations, actions = spaces_of(id, environments[0])
         self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
-        self._checks = Checks(id, self.observation)
+        self._checks = Checks(id, self.observation, first)
         self._infos = Infos(self._checks, info)
         self._convert = action_converter(self.action)
         self._episodes = Episodes(self._checks, self.count, limit=limit)

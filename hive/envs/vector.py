@@ -5,7 +5,7 @@ loop, `CompiledVector` steps environments in C or C++ by one native call, and `N
 vectorised class. Which of the first and the last is faster depends on the environment. Only `NativeVector` can have
 steps that are not valid.
 
-Environments of a vector do not run in parallel; collectors do.
+Environments of a vector do not run in parallel; collectors do, and their helpers (`hive.envs.helped_vector`).
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def make_vector(
     preset: str = "none",
     info: Sequence[str] = (),
     rules: int = RULES,
+    first: int = 0,
 ) -> VectorEnvironment:
     """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
 
@@ -66,6 +67,7 @@ def make_vector(
     depends on it, vectorised only if the environment exists in no other form, and for the preset "atari" without
     wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is neither form or if
     there are wrappers, and for wrong options of a preset. rules: env.rules.
+    first: the number of the first one in its collector, for messages.
     """
     native = takes_native(id, kind, wrappers, preset, options)
     if preset == "atari":
@@ -80,7 +82,7 @@ def make_vector(
     elif not wrappers and (compiled := make_compiled(id, options, count, kind, info)):
         return compiled
     environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
-    vector = PythonVector(with_names(id, wrappers), environments, info, rules)
+    vector = PythonVector(with_names(id, wrappers), environments, info, rules, first)
     return AtariVector(vector, environments, settings) if preset == "atari" else _with_environment_torch(vector)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 __all__ = [
     "DIRECTORY_REMOVED",
+    "GLOBAL_DRAWS",
     "NOT_SAVED",
     "OF_SUPERVISOR",
     "OUTPUT_DROPPED",
@@ -36,6 +37,7 @@ SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next lo
 OUTPUT_DROPPED = "output dropped"  # it does not end
 OF_SUPERVISOR = (DIRECTORY_REMOVED, SOCKETS_REMOVED, OUTPUT_DROPPED)  # warnings of the supervisor
 RUNNING_STATISTICS = "statistics in environments"  # a warning of a collector; it does not end
+GLOBAL_DRAWS = "global random numbers"  # a warning of a collector with helpers; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 SINK_FAILED = "sink failed"  # a warning of the recorder; it ends when a new recorder makes the sinks again
 RECOVERED = "recovered"  # kind of the event with which it ends

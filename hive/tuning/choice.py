@@ -36,6 +36,7 @@ EQUAL = 0.02  # predicted gain that is none: more processes are not tried for it
 SLACK = 0.05  # least gain in the trials over the default: two runs of seconds differ by less
 CLOSE = 1.0  # gain below which a second run of both must confirm it: other work on the machine comes and goes
 MOST_TRIED = 2  # placements beside the default that are tried: each run takes some five seconds
+LAG_PAYS = 0.15  # least predicted gain of a round of lag that is mentioned: it costs some return
 TORCH_GAIN = 0.9  # largest share of the native gradient's time at which torch is considered
 
 
@@ -118,6 +119,7 @@ def choose(config: Config, costs: Costs, rates: Sequence[Rate], trials: Sequence
         _changes(config, chosen, default),
         _computes(costs, chosen),
         _left_out(costs),
+        _lag(config, costs, chosen, cores),
     ]
     return Choice(chosen, chosen.values(config), " ".join(filter(None, sentences)))
 
@@ -212,6 +214,23 @@ def _why(config: Config, rates: Sequence[Rate], trials: Sequence[Trial], chosen:
         kept = f" The default stays unless another placement is faster by more than {SLACK:.0%}."
     runs = f" Short runs made, in steps per second: {'; '.join(done)}." if done else ""
     return f"{text}.{runs}{kept}" + "".join(f" {text[0].upper()}{text[1:]}." for text in failed)
+
+
+def _lag(config: Config, costs: Costs, chosen: Placement, cores: int) -> str:
+    """Return how much faster a synchronous run would be with a round of lag, if it is worth a word."""
+    collection = config.collection
+    if collection.communication != "synchronous" or isinstance(config.algorithm, ReplayConfig):
+        return ""
+    lagged = dataclasses.replace(
+        config, collection=dataclasses.replace(collection, communication="pipelined", max_lag=1)
+    )
+    gain = predict(lagged, costs, chosen, cores).steps_per_s / predict(config, costs, chosen, cores).steps_per_s
+    if gain < 1 + LAG_PAYS:
+        return ""
+    return (
+        f'collection.communication = "pipelined" would collect while it trains, {gain:.1f} times as fast by '
+        "prediction, with a policy that is one round older; what that costs is in the guide (learning.md)."
+    )
 
 
 def _changes(config: Config, chosen: Placement, default: Placement) -> str:

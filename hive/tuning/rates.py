@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hive.config import Config
+from hive.envs import WORTH_S
 from hive.tuning.costs import Costs
 from hive.tuning.placement import Placement
+from hive.workers.threads import helpers_of
 
 __all__ = ["Rate", "predict"]
 
@@ -60,9 +62,14 @@ def _collection(config: Config, costs: Costs, placement: Placement, cores: int) 
     """Return the seconds from the first to the last step of a round, and the work of all collectors."""
     steps, envs = config.collection.rollout, placement.envs
     environment, policy = costs.environment.at(envs), _policy(costs, placement)
+    busy = environment * costs.busy
+    helpers = helpers_of(config, placement.collectors, placement.gradient_workers, cores)
+    shared = costs.environment.at(-(-envs // (min(helpers, envs - 1) + 1))) + WAKE_S
+    if environment - shared > WORTH_S:
+        environment = shared
     apart = ROLLOUT_S + WAKE_S * (placement.collection_workers > 0)
     wall = steps * (environment + policy) + apart
-    work = placement.collectors * (steps * (environment * costs.busy + policy) + apart)
+    work = placement.collectors * (steps * (busy + policy) + apart)
     return max(wall, work / cores), work
 
 

@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 from hive.algorithms.advantages import merged
 from hive.algorithms.algorithm import Moments
 from hive.algorithms.parameters import Configured, update_parameter
-from hive.envs import VectorEnvironment, Watched, statistics_text
+from hive.envs import HelpedVector, VectorEnvironment, Watched, statistics_text
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_nan_dump
-from hive.records.run_warnings import RUNNING_STATISTICS, WARNING
+from hive.records.run_warnings import GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.storage import Purpose, Rollout, samples_in
 from hive.workers.blueprint import Blueprint, blueprint_in
@@ -78,6 +78,9 @@ class CollectorActor(Actor):
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
         self.source_number = first_source + self.index
+        self.helped: HelpedVector | None = None  # its environments, if they have helpers
+        self.warned_of_draws = False
+        self.may_help, self.measured = True, False  # whether helpers are possible, and whether they were measured
         with self.status(START):
             vector = self._new_vector()
             self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
@@ -90,7 +93,12 @@ class CollectorActor(Actor):
 
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
-        return self.blueprint.vector()
+        if not (self.forked and self.may_help):
+            return self.blueprint.vector()
+        vector = self.blueprint.helped_vector(measure=not self.measured)
+        self.helped = vector if isinstance(vector, HelpedVector) else None
+        self.measured, self.may_help = True, self.helped is not None
+        return vector
 
     def _new_vector(self) -> VectorEnvironment:
         occasion = occasion_of(self.reset_round, self.incarnation)
@@ -101,6 +109,10 @@ class CollectorActor(Actor):
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
         with self.status(START):
             self.collector.reset(self.reset_round)
+        if self.helped is not None and self.helped.helpers:
+            pids = [helper.pid for helper in self.helped.helpers]
+            processes = "a helper steps" if len(pids) == 1 else f"{len(pids)} helpers step"
+            self.note("helpers", f"{processes} environments of {self.name}", pids=pids)
 
     async def run(self) -> None:
         while True:
@@ -116,6 +128,22 @@ class CollectorActor(Actor):
             self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
             self._name_statistics()
+            self._name_draws()
+
+    def _name_draws(self) -> None:
+        """Say once that environments draw global random numbers, which helpers would change or have changed."""
+        if not (self.may_help and self.helped is not None and self.helped.drew):
+            return
+        self.may_help = not self.helped.alone
+        cause = "environments draw from the global generators of Python, NumPy or torch"
+        if self.helped.alone:
+            self.note("helpers", f"{cause}, so {self.name} steps them without helpers (collection.helpers = 0)")
+        elif not self.warned_of_draws:
+            self.warned_of_draws = True
+            advice = "set collection.helpers = 0, or have each environment draw from its own generator"
+            cause = f"{cause}, so their numbers depend on collection.helpers"
+            details = {"warning": GLOBAL_DRAWS, "cause": cause, "advice": advice}
+            self.note(WARNING, f"{GLOBAL_DRAWS}: {cause}; {advice}", **details, steps=0)
 
     def _name_statistics(self) -> None:
         """Warn of running means in the environments, which have changed in the first rollout."""

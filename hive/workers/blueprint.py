@@ -25,10 +25,13 @@ from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
 from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
 from hive.envs import (
     EnvironmentSpec,
+    Helping,
     VectorEnvironment,
+    can_be_helped,
     check_evaluation,
     configured_spec,
     configured_vector,
+    helped_vector,
     seed_globals,
 )
 from hive.envs.meaning import kept_meaning, kept_scale
@@ -59,7 +62,7 @@ from hive.workers.learner import Count, Learner, check_codec, optimizer_settings
 from hive.workers.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
 from hive.workers.replica import Replica
 from hive.workers.schedule import Schedule
-from hive.workers.threads import threads_of
+from hive.workers.threads import helpers_of, threads_of
 
 __all__ = ["Blueprint", "blueprint_in", "environment_of"]
 
@@ -645,6 +648,19 @@ class Blueprint:
         """Make `count` environments, by default `collection.envs`. `options` override those of the config."""
         env = dataclasses.replace(self.config.env, options={**self.config.env.options, **options})
         return configured_vector(env, count or self.config.collection.envs)
+
+    def helped_vector(self, *, measure: bool) -> VectorEnvironment:
+        """Make the environments of a collector that may fork helpers. measure: whether to find out if they pay."""
+        config, environment = self.config, self.environment
+        helping = Helping(
+            lambda first, count: configured_vector(config.env, count, first),
+            helpers_of(config) if can_be_helped(config.env) else 0,
+            chosen=config.collection.helpers is None,
+            observation=environment.observation,
+            action=environment.action,
+            infos=len(config.env.info),
+        )
+        return helped_vector(helping, config.collection.envs, measure=measure)
 
     @property
     def normalized(self) -> dict[str, int]:

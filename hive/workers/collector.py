@@ -25,7 +25,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.algorithms.initial_errors import n_step_errors
-from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment, runs_python, seed_globals
+from hive.envs import (
+    FinalObservations,
+    HelpedVector,
+    ObservationSpec,
+    StepRow,
+    VectorEnvironment,
+    runs_python,
+    seed_globals,
+)
 from hive.networks.dense import Dense
 from hive.networks.distributions import ActionDistribution
 from hive.networks.exploration import EpsilonGreedy
@@ -130,6 +138,9 @@ class Collector:
             seed_all_globals(self.seed, Purpose.resetting, self.source, occasion)
         self.vector.reset(seeds, self.current)
         self.stack = FrameStack.of(self.observation, self.current)
+        self._start = start
+        if isinstance(self.vector, HelpedVector) and self.vector.drew and self._may_leave_helpers():
+            self._leave_helpers()
 
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
         """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
@@ -149,6 +160,25 @@ class Collector:
         """
         if not hasattr(self, "current"):
             raise RuntimeError("no episode has begun: call reset() before the first collect()")
+        began = self.begins
+        self._collect(rollout, sequence, version, enough)
+        if isinstance(self.vector, HelpedVector) and self.vector.look() and began and self._may_leave_helpers():
+            self._leave_helpers()
+            self._collect(rollout, sequence, version, enough)
+
+    def _may_leave_helpers(self) -> bool:
+        """Whether hive chose the helpers: a number that the user has set stays, and costs exactness."""
+        return isinstance(self.vector, HelpedVector) and not self.vector.alone and self.vector.helping.chosen
+
+    def _leave_helpers(self) -> None:
+        """Begin again at the last reset without helpers: their environments drew from the global generators."""
+        assert isinstance(self.vector, HelpedVector)
+        occasion = occasion_of(self._start, self.incarnation)
+        seed_all_globals(self.seed, Purpose.building, self.source, occasion)
+        self.vector.leave_helpers()
+        self.reset(self._start)
+
+    def _collect(self, rollout: Arrays, sequence: int, version: int, enough: Callable[[int], bool] | None) -> None:
         prepared = self._prepare(rollout)
         finals = prepared.finals
         observations, actions = rollout["observations"], rollout["actions"]

@@ -1,7 +1,8 @@
-"""How many threads a gradient worker computes with, where the config leaves it to hive.
+"""How many threads a gradient worker and how many helpers a collector has, where the config leaves it to hive.
 
-The number changes no byte of a native pass (native/include/hive/team.hpp), so it may follow from the machine. torch
-divides sums among its threads, which changes their last bits: with "auto" it has one thread.
+Neither changes a byte, of a native pass (native/include/hive/team.hpp) or of a rollout (hive.envs.helped_vector), so
+both may follow from the machine. torch divides sums among its threads, which changes their last bits: with "auto" it
+has one thread.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from hive.config import Config, ReplayConfig
 from hive.cores import cores
 
-__all__ = ["ONE_THREAD", "Threads", "threads_of"]
+__all__ = ["ONE_THREAD", "Threads", "helpers_of", "threads_of"]
 
 # Threads for native passes: passes of usual size have no more parts that are worth it, and a machine has other runs.
 MOST_CHOSEN = 4
@@ -46,3 +47,18 @@ def threads_of(config: Config) -> Threads:
         return Threads(given, given, spin_us)
     share = cores() // max(1, config.gradients.workers)
     return Threads(1, min(max(1, share), MOST_CHOSEN), spin_us)
+
+
+def helpers_of(config: Config, collectors: int | None = None, workers: int | None = None, count: int = 0) -> int:
+    """Return the helpers of each collector on this host; with "auto" its share of the cores that are left.
+
+    A synchronous run does not train while it collects, so all cores but those of the collectors are left.
+    collectors, workers: numbers of collectors and gradient workers, if not those of the config. count: of cores.
+    """
+    collection = config.collection
+    if collection.helpers is not None:
+        return collection.helpers
+    collectors = collectors or -(-config.collectors // max(1, len(collection.hosts)))
+    workers = config.gradients.workers if workers is None else workers
+    training = 0 if collection.max_lag == 0 else max(1, workers)
+    return max(0, (count or cores()) - collectors - training) // collectors

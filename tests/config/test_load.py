@@ -435,7 +435,7 @@ def test_a_rule_that_the_default_of_a_scheme_breaks_is_told_where_the_other_key_
 
 def test_a_rule_names_a_default_and_an_override() -> None:
     reason = 'got 0, but collection.communication = "pipelined" (default) requires at least 1'
-    assert problems(ENV, "collection.max_lag=0") == [f"--set collection.max_lag=0: {reason}"]
+    assert problems(ENV, "run.scheme=a2c", "collection.max_lag=0") == [f"--set collection.max_lag=0: {reason}"]
     assert problems(f"{ENV}[gradients]\nmax_lag = 1\n", "gradients.communication=synchronous") == [
         "run.toml:4: gradients.max_lag: "
         'got 1, but gradients.communication = "synchronous" (--set) requires 0\n'

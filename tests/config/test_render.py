@@ -57,6 +57,7 @@ SPECIAL = {
 NEVER_SET = (
     *("env.action_mask", "env.start_limit_s"),
     *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.stop_at_return"),
+    "collection.helpers",
     *("network.module", "network.policy_head", "network.value_head"),
 )
 RULED = {

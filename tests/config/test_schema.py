@@ -50,6 +50,7 @@ DEFAULTS = {
     "collection.ownership": "pool",
     "collection.fraction_workers": 1.0,
     "collection.fraction_samples": 1.0,
+    "collection.helpers": None,
     "collection.broadcast_interval": 1,
     "collection.slots": 3,
     "gradients.workers": 0,
@@ -419,10 +420,11 @@ def test_the_lag_follows_the_communication(section: str, communication: str, max
 
 
 def test_slots_follow_the_lag() -> None:
-    assert load_config("x", ["collection.max_lag=4"], text=ENV).collection.slots == 6
-    assert load_config("x", ["collection.max_lag=4", "collection.slots=9"], text=ENV).collection.slots == 9
+    lagged = ["run.scheme=a2c", "collection.max_lag=4"]
+    assert load_config("x", lagged, text=ENV).collection.slots == 6
+    assert load_config("x", [*lagged, "collection.slots=9"], text=ENV).collection.slots == 9
     with pytest.raises(ConfigError, match=r"got 5, but .* with collection\.max_lag = 4 .* requires at least 6"):
-        load_config("x", ["collection.max_lag=4", "collection.slots=5"], text=ENV)
+        load_config("x", [*lagged, "collection.slots=5"], text=ENV)
 
 
 @pytest.mark.parametrize(("overrides", "slots"), [([], 5), (["max_lag=1"], 2), (["max_lag=9", "slots=2"], 2)])

@@ -57,10 +57,12 @@ def test_a_scheme_has_its_algorithm(scheme: str, algorithm: type, learning_rate:
     assert config.algorithm.learning_rate == learning_rate
 
 
-def test_ppo_collects_ahead_and_updates_in_step() -> None:
-    config = load_config("x.toml", ["run.scheme=ppo"], text=ENV)
-    assert (config.collection.communication, config.collection.max_lag, config.collection.slots) == ("pipelined", 1, 3)
-    assert (config.gradients.communication, config.gradients.max_lag) == ("synchronous", 0)
+def test_ppo_has_no_lag_and_a2c_collects_ahead() -> None:
+    for scheme, expected in {"ppo": ("synchronous", 0, 2), "a2c": ("pipelined", 1, 3)}.items():
+        config = load_config("x.toml", [f"run.scheme={scheme}"], text=ENV)
+        collection = config.collection
+        assert (collection.communication, collection.max_lag, collection.slots) == expected
+        assert (config.gradients.communication, config.gradients.max_lag) == ("synchronous", 0)
 
 
 def test_a3c_is_workers_that_collect_for_themselves() -> None:

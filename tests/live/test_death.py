@@ -58,6 +58,28 @@ def test_killed_actors_come_back_and_nothing_is_lost_uncounted(house: House, car
         assert account["in_flight"] == 0
 
 
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (signal.SIGKILL, "killed by SIGKILL"),
+        pytest.param(signal.SIGSTOP, "it was stopped (SIGSTOP)", marks=pytest.mark.full("its end takes the same path")),
+    ],
+)
+def test_the_end_of_a_helper_is_that_of_its_collector(house: House, number: int, how: str) -> None:
+    words = ["--set=collection.helpers=2", "--set=env.vector=python"]
+    started(house, more=FAST, words=words)
+    said = next(event for event in house.events("cart-1") if event["kind"] == "helpers")
+    assert said["text"] == "2 helpers step environments of collector-0"
+    os.kill(said["pids"][1], number)
+    house.until(lambda: house.ps("cart-1")["collector-0"]["restarts"] == 1)
+    event = death_of(house, "collector-0")
+    assert event is not None
+    assert f"the helper of environments 5 to 7 has ended: {how}" in event["text"]
+    house.until_steps("cart-1", int(house.ps("cart-1")["learner-0"]["counters"]["env_steps"]) + 2_000)
+    assert house.hive("down").returncode == 0
+    house.ended("cart-1")
+
+
 def test_a_stopped_actor_is_found_named_and_replaced(house: House) -> None:
     started(house, more=FAST)
     os.kill(house.ps("cart-1")["collector-0"]["pid"], signal.SIGSTOP)

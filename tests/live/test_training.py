@@ -93,6 +93,19 @@ def test_the_same_seed_gives_the_same_bytes_wherever_actors_live(house: House, p
     assert digests["placed"] == digests["inline"] != ""
 
 
+@pytest.mark.full(reason="envs/test_helped_vector.py compares all bytes of rows")
+def test_the_same_seed_gives_the_same_bytes_with_and_without_helpers(house: House) -> None:
+    digests = set()
+    for helpers in (0, 1, 2):
+        words = [f"--set=collection.helpers={helpers}", "--set=env.vector=python", "--set=run.scheme=ppo"]
+        done = house.hive("up", house.cartpole(steps=6_000), "--name", f"with-{helpers}", *words)
+        assert done.returncode == 0, done.stderr
+        summary = house.ended(f"with-{helpers}-1")
+        digests.add(summary["weights_sha256"])
+        assert summary["exact"], summary["inexact"]
+    assert len(digests) == 1
+
+
 def test_rollouts_and_gradients_travel_over_zeromq_and_change_no_weight(house: House) -> None:
     sets = ["run.scheme=nstep-q", "collection.workers=2", "gradients.workers=2"]
     summaries = []

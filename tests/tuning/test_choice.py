@@ -90,6 +90,14 @@ def test_the_choice_sets_the_automatic_keys_and_tells_why() -> None:
         assert part in chosen.reasons
 
 
+def test_lag_is_mentioned_where_it_makes_a_synchronous_run_faster() -> None:
+    given, balanced = config("collection.communication=synchronous"), costs(environment=Line(0.0, 1e-6))
+    for made, mentioned in ((balanced, True), (costs(environment=Line(0.0, 1e-4)), False)):
+        rates = predictions(given, made, (), 2)
+        assert ("would collect while it trains" in choose(given, made, rates, [], 2).reasons) == mentioned
+    assert "would collect" not in choose(config(), balanced, predictions(config(), balanced, (), 2), [], 2).reasons
+
+
 def test_the_same_numbers_in_another_process_leave_the_weights_as_they_are() -> None:
     made = costs()
     rates = predictions(config(), made, BOTH, 1)

@@ -372,3 +372,13 @@ class Rooms(Small):
 
     def reward(self, action: Any) -> float:
         return float(self.right)
+
+
+class Lottery(Small):
+    """Rewards a global random number, from the third step of an episode on."""
+
+    def __init__(self, truncates: int = 5) -> None:
+        super().__init__(truncates=truncates)
+
+    def reward(self, action: Any) -> float:
+        return random.random() if self.at > 2 else 1.0

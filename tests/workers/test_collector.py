@@ -7,6 +7,7 @@ import itertools
 import os
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, collector_of, config_of, same_bytes, weights_of
 
-from hive.envs import ObservationSpec, StepRow
+from hive.envs import HelpedVector, Helping, ObservationSpec, StepRow, configured_vector, helped_vector
 from hive.errors import EnvironmentFailed
 from hive.networks import Categorical
 from hive.runtime.memory.segments import PAGE, Segment
@@ -374,3 +375,50 @@ def test_closing_closes_the_environments() -> None:
     vector = Recorded()
     recorded(vector, source=0).close()
     assert vector.closed
+
+
+# --- helpers
+
+
+def helped(blueprint: Blueprint, chosen: bool) -> Collector:
+    """A collector with a helper, whoever chose that."""
+    made, environment = blueprint.config.env, blueprint.environment
+    helping = Helping(
+        lambda first, count: configured_vector(made, count, first),
+        1,
+        chosen,
+        environment.observation,
+        environment.action,
+    )
+    vector = helped_vector(helping, ENVS, measure=False)
+    collector = Collector(
+        vector,
+        environment.observation,
+        blueprint.wrapper(),
+        blueprint.distribution,
+        seed=blueprint.config.run.seed,
+        source=0,
+    )
+    collector.reset()
+    return collector
+
+
+@pytest.mark.parametrize("kind", ["Drift", "Lottery"])
+def test_helpers_that_hive_chose_change_no_byte(kind: str) -> None:
+    """An environment that draws global random numbers is stepped without them, from the first rollout on."""
+    blueprint = blueprint_of(kind)
+    expected = collected(collector_of(blueprint), blueprint, range(4))
+    with closing(helped(blueprint, chosen=True)) as collector:
+        found = collected(collector, blueprint, range(4))
+        assert isinstance(collector.vector, HelpedVector)
+        assert collector.vector.alone == collector.vector.drew == (kind == "Lottery")
+    for mine, theirs in zip(found, expected, strict=True):
+        assert same_bytes(mine, theirs)
+
+
+def test_helpers_that_the_user_chose_stay_and_their_draws_are_known() -> None:
+    blueprint = blueprint_of("Lottery")
+    with closing(helped(blueprint, chosen=False)) as collector:
+        collected(collector, blueprint, range(2))
+        assert isinstance(collector.vector, HelpedVector)
+        assert (collector.vector.alone, collector.vector.drew) == (False, True)

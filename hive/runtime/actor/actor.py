@@ -93,6 +93,7 @@ class Actor:
     device: str  # torch device for its networks: "cpu", or the one that the topology names
     clock: Clock  # read the time here: in a simulation it is virtual, and the same seed gives the same run
     log: logging.Logger
+    forked: bool = False  # whether its process was forked for actors alone, so that it may fork others
     status: Status
     actor_context: ActorContext  # services of the process, such as ending the run; use the methods below instead
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from hive.config import START_LIMIT_S
 from hive.errors import ActorFailed, HiveError
+from hive.runtime.process.companion import state_of
 from hive.runtime.process.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked, NotForked
 from hive.runtime.process.processes import Exit, OnExit, StartLost
 from hive.runtime.process.spawning import OUTPUT, ForkServer, is_supervisor, start_fork_server
@@ -260,13 +261,13 @@ class ForkedProcesses:
             _kill_all_of(known[0])
 
     def _kill_stopped_server(self) -> None:
-        if self.server is not None and self._has_server and _state_of(self.server.pid) == "T":
+        if self.server is not None and self._has_server and state_of(self.server.pid) == "T":
             self.event("killed", "fork-server was stopped (SIGSTOP) and so was killed")
             os.kill(self.server.pid, signal.SIGKILL)  # it is not reaped yet, so the pid still belongs to it
 
     def stopped(self) -> list[str]:
         self._kill_stopped_server()
-        return [process for process, (pid, _) in self.pids.items() if _state_of(pid) == "T"]
+        return [process for process, (pid, _) in self.pids.items() if state_of(pid) == "T"]
 
     async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
         return await read_stacks(
@@ -276,7 +277,7 @@ class ForkedProcesses:
     def facts(self) -> Mapping[str, tuple[int, str]]:
         if self.server is None:
             return {}
-        return {"fork-server": (self.server.pid, "running" if _state_of(self.server.pid) not in ("", "Z") else "gone")}
+        return {"fork-server": (self.server.pid, "running" if state_of(self.server.pid) not in ("", "Z") else "gone")}
 
     async def close(self) -> None:
         self.closing = True
@@ -390,7 +391,7 @@ def _is_forked(pid: int) -> bool:
         name = Path(f"/proc/{pid}/comm").read_text()
     except OSError:
         return False
-    return name.startswith(("fork-server", "hive:")) and _state_of(pid) not in ("", "Z")
+    return name.startswith(("fork-server", "hive:")) and state_of(pid) not in ("", "Z")
 
 
 def _kill_all_of(pid: int) -> None:
@@ -409,11 +410,3 @@ def _out_of_memory_kills() -> int:
         return int(counters[counters.index("oom_kill") + 1])
     except (OSError, ValueError):
         return 0  # an older kernel, or a container without access
-
-
-def _state_of(pid: int) -> str:
-    """Return the state letter in /proc/<pid>/stat, "" if there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""

@@ -182,7 +182,7 @@ class Node:
         cls, given = group.class_of(index)
         actor = cls.__new__(cls)
         actor.name, actor.index, actor.incarnation = planned.name, planned.index, c.incarnation
-        actor.device, actor.clock = group.resources.device, c.clock
+        actor.device, actor.clock, actor.forked = group.resources.device, c.clock, c.dedicated
         actor.status, actor.actor_context, actor.log = status, HostedActor(self, number), c.open_log(planned.name)
         for channel, is_source, line in bind_ports(c.topology, self.plan, self, actor, number, self.waiters[number]):
             (self.sources if is_source else self.targets)[channel, number] = line

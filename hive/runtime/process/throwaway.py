@@ -33,8 +33,8 @@ from typing import Any, NoReturn
 
 from hive import errors
 from hive.config import START_LIMIT_S
-from hive.errors import HiveError
-from hive.runtime.actor.error_location import named, place_in_dump, signal_name
+from hive.runtime.actor.error_location import place_in_dump, signal_name
+from hive.runtime.process.sent_errors import error_data, raise_sent
 from hive.runtime.process.user_exits import leave, raise_on_exit
 
 __all__ = ["Holdings", "children", "forks", "in_child", "keep_safe_to_fork", "thread_count"]
@@ -97,13 +97,6 @@ class Holdings:
     def shareable_after(self, before: Holdings) -> bool:
         """Return whether a process may be forked now: it has one thread, and no new child or file."""
         return self.threads == 1 and self.children <= before.children and self.files <= before.files
-
-
-class _RemoteTraceback(Exception):
-    """The cause of an error that a child sent: its traceback, as text."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
 
 
 def in_child(work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S, key: str = "") -> Any:
@@ -249,7 +242,7 @@ def _become(work: Callable[[], Any], what: str, parent: int, result_end: int, ou
         try:
             text = json.dumps({"value": work()})
         except BaseException as error:  # SystemExit and KeyboardInterrupt of user code too
-            text = json.dumps({"error": _error_data(error, what)})
+            text = json.dumps({"error": error_data(error, f"{what} cannot be examined")})
         body = text.encode(errors="backslashreplace")
         sys.stdout.flush()
         sys.stderr.flush()
@@ -262,29 +255,11 @@ def _become(work: Callable[[], Any], what: str, parent: int, result_end: int, ou
         leave(1)
 
 
-def _error_data(error: BaseException, what: str) -> dict[str, Any]:
-    trace = "".join(traceback.format_exception(error))
-    if not isinstance(error, HiveError):
-        error = errors.EnvironmentFailed(f"{what} cannot be examined: {named(error)}")
-    kind = next(cls.__name__ for cls in type(error).__mro__ if getattr(errors, cls.__name__, None) is cls)
-    return {
-        "kind": kind,
-        "text": str(error),
-        "hint": error.hint,
-        "code": error.exit_code,
-        "permanent": error.permanent,
-        "trace": trace,
-    }
-
-
 def _value_or_error(body: bytes) -> Any:
     reply: Mapping[str, Any] = json.loads(body)
-    if "error" not in reply:
-        return reply["value"]
-    sent = reply["error"]
-    raised: HiveError = getattr(errors, sent["kind"])(sent["text"], hint=sent["hint"])
-    raised.exit_code, raised.permanent = sent["code"], sent["permanent"]
-    raise raised from _RemoteTraceback(sent["trace"])
+    if "error" in reply:
+        raise_sent(reply["error"])
+    return reply["value"]
 
 
 def _set_subreaper(on: bool) -> None:

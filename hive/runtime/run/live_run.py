@@ -52,6 +52,7 @@ from hive.records.documents import parse_object
 from hive.records.regular import read_regular
 from hive.records.run_warnings import (
     DIRECTORY_REMOVED,
+    GLOBAL_DRAWS,
     OUTPUT_DROPPED,
     RECOVERED,
     SOCKETS_REMOVED,
@@ -539,6 +540,7 @@ class LiveRun:
             causes.append(f"restarted: {', '.join(restarted)}")
         causes += [SCALED_RUN] if self.stage and SCALED_RUN not in causes else []
         causes += ["`hive set` changed it"] if self.was_set else []
+        causes += ["environments of helpers drew global random numbers"] if GLOBAL_DRAWS in self.warnings else []
         if outcome.state != "finished":
             causes.append(f"it has not reached its goal: {outcome.state}")
         elif not outcome.exact and not causes:

@@ -1,0 +1,206 @@
+"""Helpers of a collector: they change no byte, name what fails, and are gone when their collector is."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from fake_environments import Counting, Walk
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from hive.envs import FinalObservations, HelpedVector, Helping, StepRow, VectorEnvironment, helped_vector
+from hive.envs.actions import action_spec
+from hive.envs.observation import observation_spec
+from hive.envs.python_vector import PythonVector
+from hive.errors import EnvironmentFailed
+from hive.runtime.process.throwaway import children
+
+ENVS, STEPS = 7, 40
+Make = Callable[[], gymnasium.Env[Any, Any]]
+
+
+class Parts(Walk):
+    """A dictionary, and a value of `info`; half of its episodes are truncated."""
+
+    observation_space = spaces.Dict({"a": spaces.Box(-9, 9, (3,), np.float32), "b": spaces.Discrete(4)})
+    action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def observation(self) -> Any:
+        return {"a": self.np_random.normal(size=3).astype(np.float32).clip(-9, 9), "b": self.np_random.integers(4)}
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        return observation, reward + float(action.sum()), terminated, truncated, {"luck": self.np_random.random()}
+
+
+class Draws(Counting):
+    """Rewards a number of a global generator, from step `begin` on; `of` is the place where it draws."""
+
+    def __init__(self, library: str = "numpy", of: str = "step", begin: int = 0) -> None:
+        super().__init__(terminates=9)
+        self.library, self.of, self.begin = library, of, begin
+        if of == "init":
+            self.draw()
+
+    def draw(self) -> float:
+        draws = {"numpy": np.random.random, "python": random.random, "torch": lambda: float(torch.rand(()))}
+        return float(draws[self.library]())  # type: ignore[no-untyped-call]
+
+    def reset(self, **options: Any) -> Any:
+        if self.of == "reset":
+            self.draw()
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, self.draw() if self.of == "step" and self.at > self.begin else reward, *rest
+
+
+class Slow(Counting):
+    """A step keeps a core busy for a tenth of a millisecond."""
+
+    def step(self, action: Any) -> Any:
+        end = time.perf_counter() + 1e-4
+        while time.perf_counter() < end:
+            pass
+        return super().step(action)
+
+
+class Fails(Counting):
+    """Raises in the third step after a reset with the seed of environment 1."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.fails = seed == 101
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        if self.at == 2 and self.fails:
+            raise ValueError("it fell over")
+        return super().step(action)
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Any]]:
+    """Vectors that the test has made. No process may be left."""
+    before, made = children(), list[Any]()
+    yield made
+    for vector in made:
+        vector.close()
+    assert children() == before
+
+
+def helping(make: Make, helpers: int, info: tuple[str, ...] = (), chosen: bool = False) -> Helping:
+    def vector(first: int, count: int) -> VectorEnvironment:
+        return PythonVector("test", [make() for _ in range(count)], info, first=first)
+
+    one = make()
+    observation = observation_spec("test", one.observation_space)
+    return Helping(vector, helpers, chosen, observation, action_spec("test", one.action_space), len(info))
+
+
+def played(vector: VectorEnvironment, given: Helping, steps: int = STEPS) -> dict[str, NDArray[Any]]:
+    """What `steps` steps write, by name, with the observations of the reset."""
+    seeds, shape = list(range(100, 100 + vector.count)), (steps, vector.count)
+    found: dict[str, NDArray[Any]] = {
+        "observations": np.zeros((steps + 1, vector.count, *given.observation.shape), given.observation.dtype),
+        "finals": np.zeros((steps * vector.count, *given.observation.shape), given.observation.dtype),
+        "infos": np.zeros((*shape, given.infos), np.float32),
+        **{name: np.zeros(shape, np.float32) for name in ("rewards", "episode_returns")},
+        **{name: np.zeros(shape, np.uint8) for name in ("terminated", "truncated", "valid")},
+        **{name: np.zeros(shape, np.int32) for name in ("episode_lengths", "final_index")},
+    }
+    finals = FinalObservations(found["finals"])
+    vector.reset(seeds, found["observations"][0])
+    generator = np.random.default_rng(3)
+    for step in range(steps):
+        shape = vector.count, *given.action.shape
+        actions = generator.integers(2, size=shape) if given.action.dtype == "int64" else generator.normal(size=shape)
+        columns = {name: array[step] for name, array in found.items() if name not in ("observations", "finals")}
+        row = StepRow(observations=found["observations"][step + 1], finals=finals, **columns)
+        vector.step(actions.astype(given.action.dtype), row)
+    found["count"] = np.array(finals.count)
+    return found
+
+
+@pytest.mark.parametrize("helpers", [1, 2, 50])
+def test_helpers_change_no_byte(opened: list[Any], helpers: int) -> None:
+    alone, helped = (helping(lambda: Parts(truncates=5), number, ("luck",)) for number in (0, helpers))
+    for given in (alone, helped):
+        opened.append(helped_vector(given, ENVS))
+    assert [type(vector) for vector in opened] == [PythonVector, HelpedVector]
+    expected, found = (played(vector, given) for vector, given in zip(opened, (alone, helped), strict=True))
+    assert expected["count"] > 10, "episodes were truncated"
+    assert np.isfinite(expected["infos"]).any()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, name)
+
+
+def test_an_error_of_a_helper_is_that_of_the_environment(opened: list[Any]) -> None:
+    errors = []
+    for helpers in (0, 2):
+        given = helping(Fails, helpers)
+        opened.append(vector := helped_vector(given, 3))
+        with pytest.raises(EnvironmentFailed) as caught:
+            played(vector, given)
+        errors.append((str(caught.value), caught.value.permanent, caught.value.hint))
+    assert errors[0] == errors[1]
+    assert "raised ValueError: it fell over" in errors[0][0]
+    assert "(env 1, step 3 of this collector)" in errors[0][0]
+
+
+def test_a_helper_that_is_killed_is_an_error_that_names_it(opened: list[Any]) -> None:
+    given = helping(Walk, 2)
+    opened.append(vector := helped_vector(given, 3))
+    assert isinstance(vector, HelpedVector)
+    played(vector, given)
+    os.kill(vector.helpers[1].pid, signal.SIGKILL)
+    with pytest.raises(EnvironmentFailed, match=r"helper of environments 2 to 2 .* killed by SIGKILL"):
+        played(vector, given)
+
+
+@pytest.mark.parametrize("of", ["init", "reset", "step"])
+@pytest.mark.parametrize("library", ["numpy", "python", "torch"])
+def test_draws_from_global_generators_are_seen(opened: list[Any], library: str, of: str) -> None:
+    given = helping(lambda: Draws(library, of), 1)
+    opened.append(vector := helped_vector(given, 2))
+    assert isinstance(vector, HelpedVector)
+    assert vector.drew == (of == "init")
+    played(vector, given, 4)
+    assert vector.look() == (of == "step")
+    assert vector.drew
+    assert not vector.look(), "not again, unless it draws again"
+
+
+def test_an_environment_that_draws_from_its_own_generator_has_not_drawn(opened: list[Any]) -> None:
+    given = helping(Walk, 1)
+    opened.append(vector := helped_vector(given, 2))
+    assert isinstance(vector, HelpedVector)
+    played(vector, given)
+    assert not vector.look()
+    assert not vector.drew
+
+
+def test_hive_chooses_helpers_only_for_environments_that_are_slow(opened: list[Any]) -> None:
+    for make in (Walk, Slow):
+        opened.append(helped_vector(helping(make, 1, chosen=True), 2))
+    assert [type(vector) for vector in opened] == [PythonVector, HelpedVector]
+
+
+def test_a_vector_that_leaves_its_helpers_has_all_environments_itself(opened: list[Any]) -> None:
+    given = helping(lambda: Parts(truncates=5), 2, ("luck",))
+    opened.append(vector := helped_vector(given, ENVS))
+    assert isinstance(vector, HelpedVector)
+    before = played(vector, given)
+    vector.leave_helpers()
+    assert len(vector.environments) == ENVS
+    after = played(vector, given)
+    assert all(np.array_equal(before[name], after[name], equal_nan=True) for name in before)
