@@ -8,6 +8,7 @@ from typing import Any
 from hive.config import Config, load_config
 from hive.tuning import Costs, Line
 
+TEXT = '[env]\nid = "CartPole-v1"\n'
 BOTH = ("collection.workers", "gradients.workers")
 
 CHEAP = Costs(
