@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
+from hive.algorithms.advantages import corrected_advantages, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
 from hive.algorithms.lag import IMPORTANCE, described, importance_of, is_lagged, proximal
 from hive.algorithms.rows import flat, input_rows, network_input, progress_of, sizes, weights
@@ -76,10 +76,10 @@ class A2C:
             log_ratios = proximal(rollouts, self.distribution, policy)[1]
             importance = importance_of(log_ratios, self.config.importance_clip)
         if self.asks_for_moments:
-            moments = yield moments_of(rollouts, self._targets(rollouts, values)[0])
+            moments = yield moments_of(rollouts, self._targets(rollouts, values, log_ratios, corrects)[0])
 
         def targets(values: Floats) -> tuple[Floats, Floats]:
-            advantages, returns = self._targets(rollouts, values)
+            advantages, returns = self._targets(rollouts, values, log_ratios, corrects)
             if self.config.normalize_advantages:
                 advantages = normalized(advantages, moments or merged([moments_of(rollouts, advantages)]))
             return advantages if importance is None else advantages * importance, returns
@@ -98,5 +98,10 @@ class A2C:
         )
         yield self.model.reinforce(loss, samples=samples)
 
-    def _targets(self, rollouts: Sequence[Rollout], values: Floats) -> tuple[Floats, Floats]:
-        return generalised_advantages(rollouts, values, self.config.discount, self.config.gae_lambda)
+    def _targets(
+        self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats, corrects: bool
+    ) -> tuple[Floats, Floats]:
+        sums = self.config.discount, self.config.gae_lambda
+        if corrects and self.config.vtrace:
+            return corrected_advantages(rollouts, values, log_ratios, *sums)
+        return generalised_advantages(rollouts, values, *sums)

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from hive import _native
 from hive.algorithms.algorithm import Moments
-from hive.algorithms.rows import flat, values_of
+from hive.algorithms.rows import flat, unflat, values_of
 from hive.losses import EPSILON, Floats
 from hive.storage import Rollout
 
-__all__ = ["generalised_advantages", "merged", "moments_of", "normalized", "returns_by"]
+__all__ = ["corrected_advantages", "generalised_advantages", "merged", "moments_of", "normalized", "returns_by"]
 
 
 def generalised_advantages(
@@ -31,6 +32,33 @@ def generalised_advantages(
     values: float32 [N], those of all input rows (hive.algorithms.rows).
     """
     return returns_by(_native.gae, rollouts, values, discount=discount, gae_lambda=gae_lambda)
+
+
+def corrected_advantages(
+    rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats, discount: float, gae_lambda: float
+) -> tuple[Floats, Floats]:
+    """Return advantages and returns as of `generalised_advantages`, of which V-trace corrects what follows a step.
+
+        c_t      = min(1, e^log_ratio_t)                      of the step's action (Espeholt et al. 2018, both clips 1)
+        excess_t = c_t (delta_t + discount lambda excess_t+1)        R_t = V(s_t) + excess_t
+        A_t      = delta_t + discount lambda excess_t+1              its own ratio is the caller's importance weight
+
+    log_ratios: float32 [sum of T * B], of the proximal to the acting policy.
+    """
+    advantages, returns = [], []
+    parts = zip(values_of(rollouts, values), unflat(rollouts, log_ratios), strict=True)
+    for (rollout, mine, following), ratios in parts:
+        ends = rollout.terminated, rollout.truncated, rollout.valid
+        unused, targets = np.empty_like(mine), np.empty_like(mine)
+        kernel = partial(_native.vtrace, discount=discount, gae_lambda=gae_lambda, rho_clip=1.0, c_clip=1.0)
+        kernel(rollout.rewards, mine, following, ratios, *ends, unused, targets)
+        later = np.zeros_like(mine)
+        later[:-1] = (targets - mine)[1:]
+        later[(rollout.terminated | rollout.truncated) > 0] = 0.0
+        delta = rollout.rewards - mine + np.float32(discount) * np.where(rollout.terminated > 0, 0, following)
+        advantages.append((delta + np.float32(discount * gae_lambda) * later) * (rollout.valid > 0))
+        returns.append(targets)
+    return flat(advantages), flat(returns)
 
 
 def returns_by(

@@ -16,7 +16,8 @@ A recurrent policy learns from whole sequences, as in SB3-Contrib's RecurrentPPO
 the share, and a slice has all valid steps of some of them, from the state that the rollout stores.
 
 Rollouts with lag are corrected (hive.algorithms.lag): the proximal policy, that of the round's first gradient, takes
-the place of the acting one in the ratio, and each advantage, normalised, is multiplied by its importance weight.
+the place of the acting one in the ratio, and each advantage, normalised, is multiplied by its importance weight. With
+`vtrace` the ratios of later steps correct advantages and returns, too.
 
 target_kl: a worker that finds the policy too far from the proximal one on its next slice makes no more gradients in
 this round. The gradients of the other workers still count: each worker judges its own slices.
@@ -31,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
+from hive.algorithms.advantages import corrected_advantages, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
 from hive.algorithms.lag import IMPORTANCE, described, importance_of, is_lagged, proximal, weighted
 from hive.algorithms.rows import acted_inputs, batches, evaluated, flat, input_rows, progress_of, sizes
@@ -82,14 +83,17 @@ class PPO:
         corrects = config.importance_clip > 0 and is_lagged(rollouts)
         heads = slice(2) if corrects else slice(1, 2)
         *policies, values = evaluated(lambda rows: self.model.no_grad(rows)[heads], rollouts, inputs)
-        advantages, returns = generalised_advantages(rollouts, values, config.discount, config.gae_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
-        if config.normalize_advantages and config.normalize_over == "round":
-            mine = moments_of(rollouts, advantages)
-            advantages = normalized(advantages, (yield mine) if self.asks_for_moments else merged([mine]))
         log_probs, log_ratios = flat([rollout.log_probs for rollout in rollouts]), np.zeros(len(valid), np.float32)
         if corrects:
             log_probs, log_ratios = proximal(rollouts, self.distribution, policies[0])
+        if corrects and config.vtrace:
+            advantages, returns = corrected_advantages(rollouts, values, log_ratios, config.discount, config.gae_lambda)
+        else:
+            advantages, returns = generalised_advantages(rollouts, values, config.discount, config.gae_lambda)
+        if config.normalize_advantages and config.normalize_over == "round":
+            mine = moments_of(rollouts, advantages)
+            advantages = normalized(advantages, (yield mine) if self.asks_for_moments else merged([mine]))
         importance = torch.from_numpy(importance_of(log_ratios[valid], config.importance_clip)) if corrects else None
         acted, kept = sizes(rollouts), torch.from_numpy(valid)
         observations = acted_inputs(inputs, acted)[kept]

@@ -217,6 +217,7 @@ class A2CConfig(ActorCriticConfig):
     importance_clip: float = key(
         2.0, "with lag: maximum weight of a step, the learning policy over the one that acted; 0: no weights", minimum=0
     )
+    vtrace: bool = key(False, "with lag: correct advantages and returns by the weights of later steps, too (V-trace)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +229,7 @@ class PPOConfig(ActorCriticConfig):
     learning_rate: float = with_default(3e-4, AlgorithmConfig, "learning_rate")
     normalize_advantages: bool = with_default(True, A2CConfig, "normalize_advantages")
     importance_clip: float = with_default(2.0, A2CConfig, "importance_clip")
+    vtrace: bool = with_default(False, A2CConfig, "vtrace")
     epochs: int = key(4, "passes over the rollouts of a round", minimum=1, fixed=ROUND_FIXED)
     minibatches: int = key(
         4,

@@ -110,15 +110,20 @@ def exact(config: PPOConfig, network: Plain, rollouts: Sequence[Rollout], kind: 
         with torch.no_grad():
             values = network(torch.tensor(r.observations, dtype=torch.float64))[1].numpy()
             finals = network(torch.tensor(r.final_observations, dtype=torch.float64))[1].numpy()
-        advantages = np.zeros(r.rewards.shape)
+        traces, advantages, excess = np.ones(r.rewards.shape), np.zeros(r.rewards.shape), np.zeros(r.rewards.shape)
+        if config.vtrace and r.lagged:
+            rows = (torch.from_numpy(part).flatten(0, 1) for part in (r.observations[:-1].astype(float), r.actions))
+            policy = log_probs_of(kind, network, *rows).detach().numpy().reshape(r.log_probs.shape)
+            traces = np.minimum(1.0, np.exp(policy - r.log_probs))
         for t in reversed(range(r.length)):
             for b in np.flatnonzero(r.valid[t]):
                 following = finals[r.final_index[t, b]] if r.truncated[t, b] else values[t + 1, b]
                 delta = r.rewards[t, b] + config.discount * following * (not r.terminated[t, b]) - values[t, b]
                 ended = r.terminated[t, b] or r.truncated[t, b] or t + 1 == r.length or not r.valid[t + 1, b]
-                carry = 0.0 if ended else advantages[t + 1, b]
+                carry = 0.0 if ended else excess[t + 1, b]
                 advantages[t, b] = delta + config.discount * config.gae_lambda * carry
-        parts = r.observations[:-1], r.actions, r.log_probs, advantages, advantages + values[:-1], values[:-1]
+                excess[t, b] = traces[t, b] * advantages[t, b]
+        parts = r.observations[:-1], r.actions, r.log_probs, advantages, excess + values[:-1], values[:-1]
         parts = *parts, np.full(r.valid.shape, r.lagged)
         for column, part in zip(columns, parts, strict=True):
             column.append(part[r.valid.astype(bool)])
@@ -143,6 +148,7 @@ WHOLE = PPOConfig(epochs=1, minibatches=1, normalize_over="round")  # one gradie
 CONFIGS = {
     "round normalised": PPOConfig(discount=0.9, epochs=2, minibatches=3, normalize_over="round"),
     "minibatches normalised": PPOConfig(discount=0.9, epochs=2, minibatches=3),
+    "corrected by V-trace": PPOConfig(discount=0.9, epochs=2, minibatches=3, vtrace=True),
     "values clipped": PPOConfig(discount=0.9, epochs=2, minibatches=3, value_clip_range=0.1),
     "as they are": PPOConfig(
         discount=0.97,

@@ -82,6 +82,7 @@ DEFAULTS = {
     "algorithm.clip_gradients": 0.5,
     "algorithm.normalize_advantages": False,
     "algorithm.importance_clip": 2.0,
+    "algorithm.vtrace": False,
     "network.middleware": (64, 64),
     "network.activation": "tanh",
     "network.memory": "none",
@@ -151,6 +152,7 @@ OWN = {
         "learning_rate": 3e-4,
         "normalize_advantages": True,
         "importance_clip": 2.0,
+        "vtrace": False,
         "epochs": 4,
         "minibatches": 4,
         "normalize_over": "minibatch",
@@ -335,7 +337,7 @@ def test_every_key_has_its_default() -> None:
 @pytest.mark.parametrize(("algorithm", "own"), OWN.items())
 def test_every_algorithm_has_its_defaults(algorithm: str, own: dict[str, Any]) -> None:
     config = load_config("cartpole.toml", ["run.scheme=a2c", f"algorithm.name={algorithm}"], text=ENV)
-    others = {f"algorithm.{name}" for name in ("normalize_advantages", "importance_clip", *ACTOR_CRITIC)}
+    others = {f"algorithm.{name}" for name in ("normalize_advantages", "importance_clip", "vtrace", *ACTOR_CRITIC)}
     shared = {name: value for name, value in DEFAULTS.items() if name not in others}
     named = {"run.name": f"cartpole-{algorithm}", "algorithm.name": algorithm}
     expected = shared | named | {f"algorithm.{name}": value for name, value in own.items()}
@@ -564,7 +566,7 @@ def test_differences_are_named() -> None:
 def test_keys_that_only_one_algorithm_has_differ() -> None:
     one = load_config("a.toml", ["run.scheme=a2c"], text=ENV)
     other = load_config("a.toml", ["run.scheme=a2c", "algorithm.name=impala"], text=ENV)
-    own = ["algorithm.normalize_advantages", "algorithm.importance_clip", "algorithm.rho_clip", "algorithm.c_clip"]
+    own = [f"algorithm.{name}" for name in ("normalize_advantages", "importance_clip", "vtrace", "rho_clip", "c_clip")]
     assert one.differences(other) == ["run.name", "algorithm.name", *own]
     assert set(other.differences(one)) == {"run.name", "algorithm.name", *own}
 
