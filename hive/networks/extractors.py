@@ -13,7 +13,8 @@ So a value's gradient does not move the policy's features, and every rule about 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -88,8 +89,9 @@ class Extractor(nn.Module):
         numbers = [Numbers(inputs[key], normalized=normalized) for key in self._keys]
         self.numbers = nn.ModuleList(numbers)
         seen = {name: one.seen for name, one in zip(self._names, numbers, strict=True)}
-        self.own = _made(make, seen, spaces.action)
-        self.width = self._probed(numbers)
+        with _called_with(seen):
+            self.own = _made(make, seen, spaces.action)
+        self.width = self._probed(numbers, seen)
         if self._takes_action:
             self.width += int(torch.Size(inputs[ACTION_INPUT].shape).numel())
 
@@ -106,14 +108,18 @@ class Extractor(nn.Module):
     def _features(self, given: list[Tensor]) -> Any:
         return self.own(given[0] if len(given) == 1 else dict(zip(self._names, given, strict=True)))
 
-    def _probed(self, numbers: list[Numbers]) -> int:
+    def _probed(self, numbers: list[Numbers], seen: Mapping[str, InputSpec]) -> int:
         """Return the number of features of an observation, and check them for one row and for several."""
         generator = torch.Generator().manual_seed(0)
         width = 0
         for rows in range(MOST_PROBED, 0, -1):
-            with in_mode(self.own, training=False), torch.enable_grad():
-                found: Any = self._features([one.probe(rows, generator) for one in numbers])
+            given = [one.probe(rows, generator) for one in numbers]
+            before = [one.clone() for one in given]
+            with in_mode(self.own, training=False), torch.enable_grad(), _called_with(seen):
+                found: Any = self._features(given)
             fault, hint = self._fault_of(found, rows, width)
+            if not all(map(torch.equal, given, before)):
+                fault, hint = "features, but changes its observations", "they are needed again: compute with copies"
             if fault:
                 raise NetworkError(f"the extractor `{type(self.own).__name__}` returns {fault}", hint=hint)
             width = found.shape[1]
@@ -147,6 +153,17 @@ class ExtractedNetwork(nn.Module):
     def forward(self, observations: Any) -> tuple[Tensor, ...]:
         outputs: Any = self.network(self.extractor(observations))
         return tuple(outputs)
+
+
+@contextmanager
+def _called_with(seen: Mapping[str, InputSpec]) -> Iterator[None]:
+    """Adds what an extractor takes to an error that its code raises."""
+    try:
+        yield
+    except Exception as error:
+        parts = [f"{name} float32 [{', '.join(map(str, ('N', *spec.shape)))}]" for name, spec in seen.items()]
+        error.add_note(f"it maps {', '.join(parts)} to features float32 [N, F]")
+        raise
 
 
 def _names(keys: list[InputName]) -> list[str]:

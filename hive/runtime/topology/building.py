@@ -25,11 +25,10 @@ from hive.runtime.topology.topology import Topology
 __all__ = ["build", "check_memory", "load"]
 
 # Functions of hive that call the objects named by `run.scheme`, `run.topology`, `network.module` and the heads' keys.
-# A part of the network is named beside the line: its author may not know the code that calls it.
 SCHEME_CALLERS = ("hive.schemes.build",)
 TOPOLOGY_CALLERS = ("hive.schemes._call", "hive.config.references._file", "hive.config.references._module")
 MODULE_CALLERS = tuple(f"hive.networks.network.{name}" for name in ("_built", "from_module", "_probed"))
-EXTRACTOR_CALLERS = "hive.networks.extractors."
+EXTRACTOR_CALLERS = "hive.networks.extractors."  # its functions add what they called with as notes
 HEAD_CALLER = "hive.networks.head_kinds._own_head"
 MODULE_IMPORTER = "hive.networks.configured.load_module"
 
@@ -102,7 +101,8 @@ def _located(error: BaseException, config: Config) -> HiveError | None:
     what, cls = ("network", NetworkError) if network else ("topology", TopologyError)
     if any(name.startswith(EXTRACTOR_CALLERS) for name in ours) and config.network.extractor:
         what = f"extractor `{config.network.extractor}`"
-    return cls(f"the {what} cannot be built: {where} raised {kind}" + (f": {text}" if text != kind else ""))
+    raises = f"{where} raised {kind}" + (f": {text}" if text != kind else "")
+    return cls("; ".join([f"the {what} cannot be built: {raises}", *getattr(raised, "__notes__", ())]))
 
 
 def _reference(caller: str, config: Config) -> str:
