@@ -112,7 +112,7 @@ def _check_choices(
 def _differs(name: str, what: str) -> NetworkError:
     return NetworkError(
         f"the exported graph does not compute what the policy does: `{name}` has {what}",
-        hint="a module of network.module may depend on values or on the number of observations: compute with tensors "
+        hint="a module of your own may depend on values or on the number of observations: compute with tensors "
         "only; a .safetensors file holds the weights of any policy",
     )
 

@@ -59,7 +59,8 @@ __all__ = ["Policy", "describe_policy", "described_spaces", "load", "policy_of"]
 
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
 CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
-REFERENCES = ("module", "policy_head", "value_head")  # keys of [network] that may name user-defined code
+WIDTHS = ("middleware", "value_middleware")  # keys of [network] that are arrays
+REFERENCES = ("module", "extractor", "policy_head", "value_head")  # keys of [network] that may name user-defined code
 
 
 class Policy:
@@ -273,7 +274,7 @@ def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSp
     """Read the specs in a description. Raises KeyError, TypeError or ValueError if it is invalid."""
     seen, network = (dict(description[part]) for part in ("observation", "network"))
     observation = _observation_in(seen)
-    network["middleware"] = tuple(map(int, network["middleware"]))
+    network |= {name: tuple(map(int, network[name])) for name in WIDTHS if network.get(name) is not None}
     return observation, action_in(description["action"]), NetworkConfig(**network)
 
 

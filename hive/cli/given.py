@@ -40,6 +40,7 @@ REFERENCES = {
     "env.id": "env",
     "evaluation.env.id": "evaluation_env",
     "network.module": "network",
+    "network.extractor": "extractor",
     "network.policy_head": "policy_head",
     "network.value_head": "value_head",
     "algorithm.name": "algorithm",

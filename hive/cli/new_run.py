@@ -57,7 +57,7 @@ def random_beginning(config: Config) -> str:
 
 REFERENCE_KEYS = (
     *("run.topology", "run.scheme", "run.update_hook", "env.id", "evaluation.env.id"),
-    *("network.module", "network.policy_head", "network.value_head", "algorithm.name"),
+    *("network.module", "network.extractor", "network.policy_head", "network.value_head", "algorithm.name"),
 )
 LIST_KEYS = ("env.wrappers", "evaluation.env.wrappers", "record.sinks")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hive.config.algorithms import ALGORITHMS
+from hive.config.algorithms import ALGORITHMS, AgentConfig
 from hive.config.keys import is_reference, keys_of
 from hive.config.schema import HEAD, EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
@@ -155,6 +155,21 @@ def _memory_breach(memory: str, algorithm: str) -> str:
 ACTION_VALUES = ("nstep-q", "pqn", "dqn", "c51", "qr-dqn")  # algorithms that learn action values
 
 
+def _extractor_breach(options: Mapping[str, Any], extractor: str | None) -> str:
+    return "there is no network.extractor to take them" if options and extractor is None else ""
+
+
+def _value_breach(widths: tuple[int, ...] | None, separate: bool, algorithm: str) -> str:
+    """Require a network of the value's own: critics are separate networks in any case."""
+    if widths is None:
+        return ""
+    if algorithm in ACTION_VALUES:
+        return "{1} has no network beside that of its action values: network.middleware has its widths"
+    known = ALGORITHMS.get(algorithm)
+    shares = not separate and known is not None and not issubclass(known, AgentConfig)
+    return "{0} lets policy and value share these layers" if shares else ""
+
+
 def _noisy_breach(deviation: float, algorithm: str) -> str:
     """Refuse noise in the weights for policies whose probabilities are compared: those of other noise differ."""
     refused = deviation and algorithm in ALGORITHMS and algorithm not in ACTION_VALUES
@@ -177,6 +192,8 @@ def _gsde_breach(text: str, allowed: Any) -> Callable[[str, Any], str]:
 GAINS = ("hidden_gain", "policy_gain", "value_gain")
 IGNORED = {
     "module": (
+        "extractor",
+        "value_middleware",
         "memory",
         "initialization",
         *GAINS,
@@ -185,6 +202,7 @@ IGNORED = {
         "noisy_deviation",
         "precision",
     ),
+    "extractor": ("precision",),
     "policy_head": ("policy_gain", "action_deviation", "initial_deviation"),
     "value_head": ("value_gain",),
 }
@@ -218,6 +236,8 @@ RULES = (
         for custom, names in IGNORED.items()
         for name in names
     ),
+    Rule("network.extractor_options", ("network.extractor",), _extractor_breach),
+    Rule("network.value_middleware", ("network.separate_networks", "algorithm.name"), _value_breach),
     Rule("network.memory", ("algorithm.name",), _memory_breach),
     Rule("network.noisy_deviation", ("algorithm.name",), _noisy_breach),
     Rule("network.noise_steps", ("network.action_distribution",), _noise_breach),

@@ -338,6 +338,11 @@ class NetworkConfig:
     """
 
     middleware: tuple[int, ...] = key((64, 64), "widths of the dense layers before the heads", minimum=1)
+    value_middleware: tuple[int, ...] | None = key(
+        None,
+        "the same of the value's network, or of the critics of sac, td3 and ddpg; if not set: middleware",
+        minimum=1,
+    )
     activation: str = key(
         "tanh",
         "activation function of these layers: tanh, relu, leaky_relu, elu, gelu or silu",
@@ -390,6 +395,10 @@ class NetworkConfig:
         choices=("float32", "bfloat16"),
     )
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
+    extractor: str | None = key(
+        None, 'custom layers that map observations to features, before the dense ones: "package.module:Class"', **CLASS
+    )
+    extractor_options: Mapping[str, Any] = key({}, "keyword arguments of this class, beside the spaces")
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(
         False, "divide rewards by the deviation of their discounted sum, over all steps so far"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -57,7 +60,9 @@ def network_parameters(
     """
     parameters = NetworkParameters()
     layer_norm = network.layer_norm
-    parameters.middleware_parameters = _middleware_parameters(network)
+    parameters.middleware_parameters = _middleware_parameters(network, network.middleware)
+    if network.value_middleware is not None:
+        parameters.value_middleware_parameters = _middleware_parameters(network, network.value_middleware)
     parameters.input_embedders_parameters = {"observation": InputEmbedderParameters(layer_norm=layer_norm)}
     own = [head for head in heads if head not in AGENT_PARTS]
     parameters.use_separate_networks_per_head = network.separate_networks and len(own) > 1
@@ -72,6 +77,8 @@ def network_parameters(
     parameters.learning_rate = learning_rate
     if network.module is not None:
         parameters.module = load_module(network.module)
+    if network.extractor is not None:
+        parameters.extractor = _extractor(network.extractor, network.extractor_options)
     _refuse_unused(network, [head if isinstance(head, str) else head.name for head in heads])
     parameters.heads_parameters = [_head_parameters(network, head) for head in own]
     if "critic" in heads:
@@ -81,10 +88,25 @@ def network_parameters(
     return parameters
 
 
-def _middleware_parameters(network: NetworkConfig) -> MiddlewareParameters:
-    """Returns the dense layers, and the cell before them if the network has a memory."""
+def _extractor(reference: str, options: Mapping[str, Any]) -> Callable[..., nn.Module]:
+    """Returns the class with its options. Raises NetworkError for options that it does not take."""
+    make = load_module(reference, "extractor")
+    with contextlib.suppress(ValueError):  # a class of an extension module may have no signature
+        try:
+            inspect.signature(make).bind(None, **options)
+        except TypeError as error:
+            given = ", ".join(["spaces", *(f"{name}={value!r}" for name, value in options.items())])
+            raise NetworkError(
+                f"[network] extractor `{reference}` cannot be called with ({given}): {error}",
+                hint="it is called with the spaces, and with network.extractor_options as keyword arguments",
+            ) from None
+    return functools.partial(make, **options)
+
+
+def _middleware_parameters(network: NetworkConfig, widths: Sequence[int]) -> MiddlewareParameters:
+    """Returns dense layers of these widths, and the cell before them if the network has a memory."""
     dense: Any = {
-        "widths": list(network.middleware),
+        "widths": list(widths),
         "activation": network.activation,
         "layer_norm": network.layer_norm,
     }
@@ -100,6 +122,7 @@ def _middleware_parameters(network: NetworkConfig) -> MiddlewareParameters:
 def _refuse_unused(network: NetworkConfig, heads: Sequence[str]) -> None:
     """Raises NetworkError for a key with another value than its default that belongs to a head not in `heads`."""
     owners = {"policy_head": ["policy"], "value_head": ["value"], **{key: ["policy"] for key in DEVIATIONS}}
+    owners["value_middleware"] = ["value", "critic"]
     owners |= {gain: [head for head, key in GAINS.items() if key == gain] for gain in GAINS.values()}
     usual = NetworkConfig()
     for key, users in owners.items():
@@ -158,7 +181,7 @@ def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]
             hint=hint or "it is looked up as package.module:Class on the Python path",
         ) from None
     if not callable(found):
-        hint = f"it is called with {'the spaces' if key == 'module' else 'its HeadParameters and the action'}"
+        hint = f"it is called with {'its HeadParameters and the action' if 'head' in key else 'the spaces'}"
         raise NetworkError(f"[network] {key} `{reference}` is {found!r}, not a class", hint=hint)
     return found  # type: ignore[no-any-return]
 

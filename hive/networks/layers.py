@@ -28,6 +28,7 @@ __all__ = [
     "activation_layer",
     "dense_layers",
     "hidden_layer",
+    "in_mode",
     "orthogonal",
     "placeholder_weights",
     "seeded",
@@ -96,6 +97,18 @@ def dense_layers(
         layers.append(activation_layer(activation))
         inputs = width
     return layers, inputs
+
+
+@contextmanager
+def in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
+    """Runs the block with all of `module` in training or evaluation mode, and restores the mode of each child."""
+    modes = {child: child.training for child in module.modules()}
+    module.train(training)
+    try:
+        yield
+    finally:
+        for child, mode in modes.items():
+            child.training = mode
 
 
 @contextmanager

@@ -28,11 +28,12 @@ from hive.networks.agents import AgentNetwork, Critics, Temperature
 from hive.networks.convolutions import Convolution, FeatureLayer
 from hive.networks.dense import Dense
 from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
+from hive.networks.extractors import ExtractedNetwork, Extractor
 from hive.networks.flat import FlatParameters
 from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted, state_width_of
-from hive.networks.layers import seeded
+from hive.networks.layers import in_mode, seeded
 from hive.networks.middleware import middleware_layers
 from hive.networks.noisy import with_noise
 from hive.networks.normalization import NormalizedNetwork
@@ -261,6 +262,8 @@ def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
     inputs = {OBSERVATION: usual} | ({} if discrete else {ACTION_INPUT: InputEmbedderParameters()})
     critic = dataclasses.replace(
         parameters,
+        middleware_parameters=parameters.value_middleware_parameters or parameters.middleware_parameters,
+        value_middleware_parameters=None,
         critics=0,
         temperature=False,
         use_separate_networks_per_head=False,
@@ -347,14 +350,9 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
         if parameters.module is not None:
             return from_module(parameters.module(spaces), spaces, heads)
         if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters | GRUMiddlewareParameters):
-            return _recurrent(parameters, parameters.middleware_parameters, spaces, heads)
+            return _recurrent(parameters, spaces, heads)
         groups = [[head] for head in heads] if parameters.use_separate_networks_per_head else [heads]
-        orthogonal = parameters.initialization == "orthogonal"
-        noisy = parameters.noisy_deviation
-        networks = [
-            Network(*_layers(parameters, spaces), group, orthogonal=orthogonal, noisy_deviation=noisy)
-            for group in groups
-        ]
+        networks = [_network(parameters, spaces, group) for group in groups]
         return NetworkPerHead(networks) if parameters.use_separate_networks_per_head else networks[0]
 
 
@@ -362,7 +360,7 @@ def heads_of(module: nn.Module) -> list[Head] | None:
     """Returns the heads of a network that `build_network` made of layers, one per output; None for other modules."""
     if isinstance(module, AgentNetwork):
         return heads_of(module.actor)
-    if isinstance(module, NormalizedNetwork | PackedNetwork | StackedNetwork):
+    if isinstance(module, NormalizedNetwork | PackedNetwork | StackedNetwork | ExtractedNetwork):
         return heads_of(module.network)
     if isinstance(module, NetworkPerHead | RecurrentNetworkPerHead):
         return [head for branch in module.branches for head in heads_of(branch) or ()]
@@ -434,13 +432,8 @@ def _probed(module: nn.Module, spaces: Spaces, *, training: bool) -> Any:
     }
     if width := state_width_of(module):
         probe[RECURRENT_STATE] = torch.zeros(PROBE_ROWS, width)
-    modes = {child: child.training for child in module.modules()}
-    module.train(training)
-    with torch.no_grad():
-        outputs = module(probe if len(probe) > 1 else next(iter(probe.values())))
-    for child, mode in modes.items():
-        child.training = mode
-    return outputs
+    with in_mode(module, training=training), torch.no_grad():
+        return module(probe if len(probe) > 1 else next(iter(probe.values())))
 
 
 def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
@@ -459,26 +452,39 @@ def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
-    """Returns embedders, merger and middleware, and the width of their output."""
-    layers, width = embedded_inputs(parameters, spaces)
-    middleware = parameters.middleware_parameters or MiddlewareParameters()
-    dense, width = middleware_layers(middleware, width, hidden_gain(parameters))
-    return layers + dense, width
+def _network(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> nn.Module:
+    """Builds embedders and merger, or the extractor, then middleware and these heads."""
+    layers, width = _first_layers(parameters, spaces)
+    extractor = layers.pop() if parameters.extractor is not None else None
+    dense, width = middleware_layers(_middleware(parameters, heads), width, hidden_gain(parameters))
+    orthogonal, noisy = parameters.initialization == "orthogonal", parameters.noisy_deviation
+    network = Network(layers + dense, width, heads, orthogonal=orthogonal, noisy_deviation=noisy)
+    return ExtractedNetwork(extractor, network) if isinstance(extractor, Extractor) else network
 
 
-def _recurrent(
-    parameters: NetworkParameters,
-    middleware: LSTMMiddlewareParameters | GRUMiddlewareParameters,
-    spaces: Spaces,
-    heads: Sequence[Head],
-) -> nn.Module:
+def _first_layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
+    """Returns the layers that embed all inputs, and the width of their output."""
+    if parameters.extractor is None:
+        return embedded_inputs(parameters, spaces)
+    inputs = network_inputs(parameters, spaces)
+    normalized = parameters.normalize_observations
+    extractor = Extractor(parameters.extractor, inputs, spaces, normalized=normalized)
+    return [extractor], extractor.width
+
+
+def _middleware(parameters: NetworkParameters, heads: Sequence[Head]) -> MiddlewareParameters:
+    return parameters.middleware_of([head.settings for head in heads])
+
+
+def _recurrent(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> nn.Module:
     """Builds the network with a cell after the layers; one per head with `use_separate_networks_per_head`."""
     named = len(network_inputs(parameters, spaces)) > 1
     orthogonal, gain = parameters.initialization == "orthogonal", hidden_gain(parameters)
 
     def branch(some: Sequence[Head]) -> RecurrentNetwork:
-        layers, width = embedded_inputs(parameters, spaces)
+        middleware = _middleware(parameters, some)
+        assert isinstance(middleware, LSTMMiddlewareParameters | GRUMiddlewareParameters)
+        layers, width = _first_layers(parameters, spaces)
         if not middleware.dense_last:
             dense, width = middleware_layers(middleware, width, gain)
             layers += dense

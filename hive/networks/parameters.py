@@ -203,6 +203,9 @@ class NetworkParameters(CheckedFields):
         `convolutions`.
     critics: number of critics beside the heads, each with separate layers, see `agents`; 0: none. critic_gain: the gain
         of their last layer, as `gain` of a head. temperature: whether the agent has a temperature beside its critics.
+    value_middleware_parameters: the layers of value heads with separate networks, and of critics; of the class of
+        `middleware_parameters`. None: these.
+    extractor: builds a user-defined module from the spaces; replaces the embedders, see `extractors`.
     """
 
     RULES: ClassVar[Rules] = {
@@ -246,6 +249,8 @@ class NetworkParameters(CheckedFields):
         "critics": Rule.whole(0),
         "critic_gain": Rule.number(0).or_none(),
         "temperature": Rule.flag(),
+        "value_middleware_parameters": Rule.part(MiddlewareParameters).or_none(),
+        "extractor": Rule.function().or_none(),
     }
 
     force_cpu: bool = False
@@ -288,16 +293,24 @@ class NetworkParameters(CheckedFields):
     critics: int = 0
     critic_gain: float | None = None
     temperature: bool = False
+    value_middleware_parameters: MiddlewareParameters | None = None
+    extractor: Callable[[Spaces], nn.Module] | None = None
 
     def heads(self) -> list[HeadParameters]:
         """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""
         heads = self.heads_parameters or [HeadParameters("policy"), HeadParameters("value")]
         return [head for head in heads for _ in range(head.num_output_head_copies)]
 
+    def middleware_of(self, heads: Sequence[HeadParameters]) -> MiddlewareParameters:
+        """Returns the layers of a network that ends in these heads."""
+        values = bool(heads) and all(head.name == "value" for head in heads)
+        own = self.value_middleware_parameters if values else None
+        return own or self.middleware_parameters or MiddlewareParameters()
+
     def refuse_impossible(self) -> None:
         """Raises NetworkError for invalid fields, those of the parts included, and for fields that contradict."""
         self.check_fields()
-        middleware = [] if self.middleware_parameters is None else [self.middleware_parameters]
+        middleware = [one for one in (self.middleware_parameters, self.value_middleware_parameters) if one is not None]
         for part in (*self.input_embedders_parameters.values(), *middleware, *self.heads_parameters):
             part.check_fields()
         self.learning_rate_at(0)
@@ -308,8 +321,28 @@ class NetworkParameters(CheckedFields):
                 f"noisy_deviation = {self.noisy_deviation} is only for networks of embedders, dense layers and heads",
                 hint="leave it out with `module`, with an LSTM or GRU, and with rescale_gradient_from_head_by_factor",
             )
+        if self.extractor is not None and self.module is not None:
+            raise NetworkError(
+                "`module` replaces the whole network, `extractor` its first layers", hint="leave one out"
+            )
+        if self.value_middleware_parameters is not None:
+            self._refuse_value_middleware(self.value_middleware_parameters)
         if self.critics:
             self._refuse_with_critics()
+
+    def _refuse_value_middleware(self, given: MiddlewareParameters) -> None:
+        usual = self.middleware_parameters or MiddlewareParameters()
+        if type(given) is not type(usual):
+            raise NetworkError(
+                f"value_middleware_parameters are {type(given).__name__}, not {type(usual).__name__}",
+                hint="the networks of one run have the same kind of memory",
+            )
+        separate = self.use_separate_networks_per_head and any(head.name == "value" for head in self.heads())
+        if self.module is not None or not (self.critics or separate):
+            raise NetworkError(
+                "value_middleware_parameters are for a value head with a network of its own, or for critics",
+                hint="leave them out, or let the heads have separate networks",
+            )
 
     def _refuse_with_critics(self) -> None:
         memory = isinstance(self.middleware_parameters, LSTMMiddlewareParameters | GRUMiddlewareParameters)

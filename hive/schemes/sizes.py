@@ -39,6 +39,7 @@ MOST_WAYS = 3  # ways out that an error lists
 # Key -> a small value of it. Keys of [algorithm] that an algorithm does not have are left out.
 SMALL: dict[str, Any] = {
     "network.middleware": NetworkConfig().middleware,
+    "network.value_middleware": NetworkConfig().middleware,
     "network.memory_size": 1,
     "env.frame_stack": 1,
     "collection.envs": 1,
@@ -56,7 +57,7 @@ SMALL: dict[str, Any] = {
     "algorithm.atoms": 2,
     "algorithm.quantiles": 1,
 }
-CUSTOM_NETWORK = ("module", "policy_head", "value_head")  # keys of [network] that name code of the user
+CUSTOM_NETWORK = ("module", "extractor", "policy_head", "value_head")  # keys of [network] that name code of the user
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,8 @@ def explained(error: MemoryShort, config: Config, environment: EnvironmentSpec, 
     """Return the error with its main cause, and with ways out."""
     free = free_memory()
     custom = [name for name in CUSTOM_NETWORK if getattr(config.network, name)]
-    usual = dataclasses.replace(
-        config, network=dataclasses.replace(config.network, module=None, policy_head=None, value_head=None)
-    )
+    without: dict[str, Any] = {**dict.fromkeys(CUSTOM_NETWORK), "extractor_options": {}}
+    usual = dataclasses.replace(config, network=dataclasses.replace(config.network, **without))
     before = memory_of(usual, environment, directory)
     causes = [(memory_of(cause.config, cause.environment, directory), cause) for cause in _causes(usual, environment)]
     found = sorted(((bytes, cause) for bytes, cause in causes if bytes is not None), key=lambda one: one[0])
@@ -139,7 +139,7 @@ def _causes(config: Config, environment: EnvironmentSpec) -> Iterator[_Cause]:
         now = getattr(table, name, value)
         if isinstance(config.algorithm, ReplayConfig) and name == "replay_capacity":
             value = config.collectors * config.collection.envs * config.algorithm.n_step
-        if now == value or (isinstance(now, int) and now <= value) or (isinstance(now, tuple) and sum(now) <= 0):
+        if now is None or now == value or (sum(now) <= 0 if isinstance(now, tuple) else now <= value):
             continue
         smaller = dataclasses.replace(config, **{section: dataclasses.replace(table, **{name: value})})
         there = environment

@@ -161,13 +161,14 @@ class Blueprint:
     @property
     def has_custom_network(self) -> bool:
         """Whether code of the user builds a part of the network."""
-        return self.parameters.module is not None or any(h.cls is not None for h in self.parameters.heads_parameters)
+        whole = self.parameters.module or self.parameters.extractor
+        return whole is not None or any(head.cls is not None for head in self.parameters.heads_parameters)
 
     @property
     def _network_name(self) -> str:
         """The custom code that builds the network, as the config names it."""
         network = self.config.network
-        named = [one for one in (network.module, network.policy_head, network.value_head) if one]
+        named = [one for one in (network.module, network.extractor, network.policy_head, network.value_head) if one]
         return f"the network of `{'`, `'.join(named)}`" if named else "the network"
 
     def _sketched(self) -> nn.Module:
@@ -217,7 +218,7 @@ class Blueprint:
         if changed := buffers_that_training_changes(network, self.spaces):
             shown = ", ".join(changed[:BUFFERS_SHOWN]) + (", ..." if len(changed) > BUFFERS_SHOWN else "")
             raise NetworkError(
-                f"`{type(network).__name__}` changes its buffers while it trains: {shown}",
+                f"{self._network_name} changes its buffers while it trains: {shown}",
                 hint="collectors would keep the initial values of these buffers; use LayerNorm or GroupNorm instead of "
                 "BatchNorm, or track_running_stats=False",
             )

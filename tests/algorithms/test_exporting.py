@@ -362,6 +362,28 @@ def test_a_network_that_cannot_be_exported(
     assert hive.export(place, tmp_path / "policy.safetensors", own_code=True).bytes
 
 
+class Attends(nn.Module):
+    """An extractor in which the elements of an observation attend to each other, by torch's layer."""
+
+    def __init__(self, spaces: Spaces, width: int = 4) -> None:
+        super().__init__()
+        self.inputs = nn.Linear(1, width)
+        self.layer = nn.TransformerEncoderLayer(width, 2, 8, batch_first=True)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        found: Tensor = self.layer(self.inputs(observations.unsqueeze(-1)))
+        return found[:, 0]
+
+
+def test_attention_of_a_user_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch computes it by an operation of its own where nothing learns, which ONNX does not have."""
+    monkeypatch.setitem(sys.modules, "own_networks", sys.modules[__name__])
+    place = saved(tmp_path, network={"extractor": "own_networks:Attends", "extractor_options": {"width": 8}})
+    done = hive.export(place, tmp_path / "policy.onnx", own_code=True)
+    assert done.compared == 1000
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 def test_a_network_of_a_user_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "own_networks", sys.modules[__name__])
     place = saved(tmp_path, network={"module": "own_networks:Custom"})

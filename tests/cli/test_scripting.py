@@ -124,6 +124,7 @@ SENT: list[tuple[dict[str, Any], str]] = [
     ({"env": {"id": "A-v0", "wrappers": [Coin, {"name": Coin, "size": 3}, "TimeLimit"]}}, '["session.py:Coin", {name'),
     ({"env": "A-v0", "sinks": ["jsonl", Coin]}, 'sinks = ["jsonl", "session.py:Coin"]'),
     ({"env": "A-v0", "network": {"module": Coin}}, 'module = "session.py:Coin"'),
+    ({"env": "A-v0", "network": {"extractor": Coin}}, 'extractor = "session.py:Coin"'),
     ({"env": gymnasium.spec("CartPole-v1")}, 'id = "CartPole-v1"'),
     ({"env": "A-v0", "learning_rate": np.float32(0.5), "seed": np.int64(3)}, "learning_rate = 0.5"),
     ({"env": "A-v0", "replay_folder": Path("a/b")}, 'replay_folder = "a/b"'),

@@ -113,6 +113,8 @@ def test_only_gsde_keeps_its_noise() -> None:
 
 
 NOT_USUAL = {
+    "extractor": "mine:First",
+    "value_middleware": [8],
     "memory": "gru",
     "initialization": "uniform",
     "hidden_gain": 0.5,
@@ -138,9 +140,31 @@ def test_settings_that_custom_code_ignores_are_refused(custom: str, ignored: tup
         if key in ignored:
             text = rf"network\.{key}=\S*: got .*, but network\.{custom} = .* ignores it"
             assert re.search(text, problems(ENV, *overrides)[0])
-            load(ENV, overrides[0], f"network.{key}={getattr(usual, key)}")
+            same = getattr(usual, key)
+            load(ENV, overrides[0], *([] if same is None else [f"network.{key}={same}"]))
         else:
             load(ENV, *overrides)
+
+
+def test_the_value_has_layers_of_its_own_where_it_has_a_network() -> None:
+    own = "network.value_middleware=[256, 8]"
+    shared = "network.separate_networks=false"
+    for scheme in ("ppo", "a2c", "a3c", "impala", "rapid", "dd-ppo", "single"):
+        assert load(ENV, f"run.scheme={scheme}", own).network.value_middleware == (256, 8)
+        (text,) = problems(ENV, f"run.scheme={scheme}", own, shared)
+        assert "network.separate_networks = false (--set) lets policy and value share these layers" in text
+    for scheme in ("sac", "td3", "ddpg"):  # whose critics are separate networks anyway
+        assert load(ENV, f"run.scheme={scheme}", own, shared).network.value_middleware == (256, 8)
+    for scheme in ("dqn", "apex", "c51", "qr-dqn", "nstep-q", "pqn"):
+        (text,) = problems(ENV, f"run.scheme={scheme}", own)
+        assert "has no network beside that of its action values: network.middleware has its widths" in text
+
+
+def test_options_belong_to_an_extractor() -> None:
+    options = "network.extractor_options.width=8"
+    assert load(ENV, "network.extractor=mine:First", options).network.extractor_options == {"width": 8}
+    (text,) = problems(ENV, options)
+    assert "there is no network.extractor to take them" in text
 
 
 @pytest.mark.parametrize("gain", ["hidden_gain", "policy_gain", "value_gain"])

@@ -58,10 +58,11 @@ NEVER_SET = (
     *("env.action_mask", "env.start_limit_s"),
     *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.stop_at_return"),
     "collection.helpers",
-    *("network.module", "network.policy_head", "network.value_head"),
+    *("network.module", "network.extractor", "network.value_middleware", "network.policy_head", "network.value_head"),
 )
 RULED = {
     *("network.module", "network.policy_head", "network.value_head", "network.initialization", "network.memory"),
+    *("network.extractor", "network.extractor_options", "network.value_middleware"),
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),

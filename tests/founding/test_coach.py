@@ -85,6 +85,8 @@ OWN_PARAMETERS = [
     "critics",
     "critic_gain",
     "temperature",
+    "value_middleware_parameters",
+    "extractor",
 ]
 
 REQUIRED = inspect.Parameter.empty

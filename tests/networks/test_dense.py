@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 import subprocess
 import sys
@@ -42,12 +43,16 @@ ACTIONS: dict[str, Any] = {
 }
 
 
-def built(inputs: int = 7, action: str = "discrete", heads: Any = (), **changes: Any) -> nn.Module:
+def built(
+    inputs: int = 7, action: str = "discrete", heads: Any = (), value_widths: Any = None, **changes: Any
+) -> nn.Module:
     middleware = MiddlewareParameters(
         changes.pop("widths", (20, 33)), changes.pop("activation", "tanh"), layer_norm=changes.pop("layer_norm", False)
     )
     parameters = NetworkParameters(middleware_parameters=middleware, heads_parameters=list(heads), **changes)
     parameters.hidden_gain = 1.0
+    if value_widths is not None:
+        parameters.value_middleware_parameters = dataclasses.replace(middleware, widths=value_widths)
     spaces = Spaces({"observation": InputArray((inputs,), "float32")}, ACTIONS[action])
     network = build_network(parameters, spaces, torch.Generator().manual_seed(3))
     for parameter in network.parameters():  # biases and gains that matter
@@ -80,15 +85,25 @@ def assert_close(found: Tensor, expected: Tensor, terms: int = 1, rounding: floa
     activation=st.sampled_from(["tanh", "relu", "silu"]),
     layer_norm=st.booleans(),
     separate=st.booleans(),
+    values=st.none() | st.lists(st.integers(1, 70), max_size=3),
     action=st.sampled_from(list(ACTIONS)),
     count=st.integers(1, 230),
 )
 def test_outputs_and_gradients_are_those_of_torch_in_float64(
-    inputs: int, widths: list[int], activation: str, layer_norm: bool, separate: bool, action: str, count: int
+    inputs: int,
+    widths: list[int],
+    activation: str,
+    layer_norm: bool,
+    separate: bool,
+    values: list[int] | None,
+    action: str,
+    count: int,
 ) -> None:
+    values = values if separate else None  # the widths of the value's network
     network = built(
         inputs,
         action,
+        value_widths=values,
         widths=tuple(widths),
         activation=activation,
         layer_norm=layer_norm,
@@ -97,14 +112,15 @@ def test_outputs_and_gradients_are_those_of_torch_in_float64(
     made, _ = native(network)
     rows = rows_of(count, inputs)
     exact, seen = rows.double().requires_grad_(), rows.clone().requires_grad_()
-    narrow = layer_norm and min(widths, default=9) < 9  # nearly equal numbers have a deviation that multiplies rounding
+    each = [*widths, *(values or ())]
+    narrow = layer_norm and min(each, default=9) < 9  # nearly equal numbers have a deviation that multiplies rounding
     plain = [output.detach() for output in network(rows)]
     expected, found = network.double()(exact), made(seen)
     noise = torch.Generator().manual_seed(1)
     slopes = [torch.randn(output.shape, generator=noise) for output in found]
     torch.autograd.backward(list(found), slopes)
     torch.autograd.backward(list(expected), [slope.double() for slope in slopes])
-    widest = max(inputs, *widths) if widths else inputs
+    widest = max(inputs, *each) if each else inputs
     for one, other, single in zip(found, expected, plain, strict=True):
         rounding = float((single - other.detach()).abs().max()) if narrow else 0.0
         assert_close(one, other, terms=widest, rounding=rounding)

@@ -97,6 +97,8 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "critics": WHOLE,
         "critic_gain": [*NUMBERS, -1.0],
         "temperature": FLAGS,
+        "value_middleware_parameters": [(64, 64), InputEmbedderParameters()],
+        "extractor": FUNCTIONS,
     },
     InputEmbedderParameters: {"widths": WIDTHS, "activation": ["rleu", None, ["relu"]], "layer_norm": FLAGS},
     MiddlewareParameters: {"widths": [*WIDTHS, None], "activation": ["rleu", None], "layer_norm": FLAGS},

@@ -103,6 +103,24 @@ class Net(nn.Module):
         return self.policy(hidden), self.value(hidden).squeeze(-1)
 
 
+class First(nn.Module):
+    """An extractor of a user, with a frozen layer and a buffer. It checks the form of what it is given."""
+
+    def __init__(self, given: Spaces, width: int = 6) -> None:
+        super().__init__()
+        self.seen = given.observations
+        self.base = nn.Linear(sum(prod(seen.shape) for seen in self.seen.values()), 8).requires_grad_(False)
+        self.register_buffer("scale", torch.full((), 0.01))
+        self.features = nn.Linear(8, width)
+
+    def forward(self, observations: Tensor | Mapping[str, Tensor]) -> Tensor:
+        named = dict.fromkeys(self.seen, observations) if isinstance(observations, Tensor) else observations
+        for name, seen in self.seen.items() if not torch.jit.is_tracing() else ():
+            assert (named[name].dtype, named[name].shape[1:]) == (torch.float32, seen.shape)
+        numbers = torch.cat([named[name].reshape(named[name].shape[0], -1) for name in self.seen], 1)
+        return torch.tanh(self.features(torch.tanh(self.base(numbers * self.scale))))
+
+
 class Warm(PolicyHead):
     """Outputs at half of the temperature."""
 

@@ -158,7 +158,7 @@ def test_a_module_that_breaks_the_contract() -> None:
 
 def test_a_network_that_learns_in_its_buffers_is_refused() -> None:
     """The buffers of BatchNorm in each gradient worker are not merged, and collectors would not receive them."""
-    with pytest.raises(NetworkError, match=r"`Running` changes its buffers .*: body\.2\.running_mean, ") as caught:
+    with pytest.raises(NetworkError, match=r"Running` changes its buffers .*: body\.2\.running_mean, ") as caught:
         Blueprint(config(network__module='"small_environments:Running"'))
     assert "LayerNorm" in caught.value.hint
     Blueprint(config(network__module='"small_environments:Normalising"'))

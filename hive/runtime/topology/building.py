@@ -28,6 +28,7 @@ __all__ = ["build", "check_memory", "load"]
 SCHEME_CALLERS = ("hive.schemes.build",)
 TOPOLOGY_CALLERS = ("hive.schemes._call", "hive.config.references._file", "hive.config.references._module")
 MODULE_CALLERS = tuple(f"hive.networks.network.{name}" for name in ("_built", "from_module", "_probed"))
+EXTRACTOR_CALLERS = "hive.networks.extractors."  # its functions add what they called with as notes
 HEAD_CALLER = "hive.networks.head_kinds._own_head"
 MODULE_IMPORTER = "hive.networks.configured.load_module"
 
@@ -98,7 +99,10 @@ def _located(error: BaseException, config: Config) -> HiveError | None:
     if isinstance(raised, SyntaxError):
         text = raised.msg  # str(raised) would repeat the file name
     what, cls = ("network", NetworkError) if network else ("topology", TopologyError)
-    return cls(f"the {what} cannot be built: {where} raised {kind}" + (f": {text}" if text != kind else ""))
+    if any(name.startswith(EXTRACTOR_CALLERS) for name in ours) and config.network.extractor:
+        what = f"extractor `{config.network.extractor}`"
+    raises = f"{where} raised {kind}" + (f": {text}" if text != kind else "")
+    return cls("; ".join([f"the {what} cannot be built: {raises}", *getattr(raised, "__notes__", ())]))
 
 
 def _reference(caller: str, config: Config) -> str:

@@ -30,8 +30,8 @@ def module(folder: Path, text: str) -> str:
     return name
 
 
-def config_of(scheme: str = "a2c", network: str = "") -> Config:
-    overrides = [f"run.scheme={scheme}", *([f"network.module={network}"] if network else [])]
+def config_of(scheme: str = "a2c", network: str = "", key: str = "module") -> Config:
+    overrides = [f"run.scheme={scheme}", *([f"network.{key}={network}"] if network else [])]
     return load_config("mine.toml", overrides, text='env.id = "CartPole-v1"\n')
 
 
@@ -129,6 +129,22 @@ def test_a_network_is_a_network(tmp_path: Path) -> None:
     error = refusal(config_of(network=f"{name}:raises"), tmp_path)
     assert type(error) is NetworkError
     assert str(error).startswith(f"the network cannot be built: `{name}:raises` raised TypeError: <lambda>() takes 0 ")
+
+
+def test_an_extractor_is_named_with_what_it_is_given(tmp_path: Path) -> None:
+    """By its line where its code raises: the constructor, or the first call."""
+    body = "import torch\n\nclass First(torch.nn.Module):\n"
+    texts = {
+        "    def __init__(self, spaces):\n        raise KeyError('x')\n": "5 raised KeyError: 'x'",
+        "    def __init__(self, spaces):\n        super().__init__()\n\n    def forward(self, seen):\n"
+        "        return seen.missing\n": "8 raised AttributeError: ",
+    }
+    for text, expected in texts.items():
+        name = module(tmp_path, body + text)
+        error = refusal(config_of(network=f"{name}:First", key="extractor"), tmp_path)
+        assert type(error) is NetworkError
+        assert str(error).startswith(f"the extractor `{name}:First` cannot be built: {name}.py:{expected}")
+        assert str(error).endswith("; it maps observation float32 [N, 4] to features float32 [N, F]")
 
 
 def test_a_network_that_cannot_be_imported(tmp_path: Path) -> None:
