@@ -203,6 +203,8 @@ class NetworkParameters(CheckedFields):
         `convolutions`.
     critics: number of critics beside the heads, each with separate layers, see `agents`; 0: none. critic_gain: the gain
         of their last layer, as `gain` of a head. temperature: whether the agent has a temperature beside its critics.
+    frozen: patterns of the names of parameters that keep their values, see `naming`.
+    critic_parts: names of parts of the only observation that heads called `value` and critics see, and others do not.
     """
 
     RULES: ClassVar[Rules] = {
@@ -246,6 +248,8 @@ class NetworkParameters(CheckedFields):
         "critics": Rule.whole(0),
         "critic_gain": Rule.number(0).or_none(),
         "temperature": Rule.flag(),
+        "frozen": Rule.names(),
+        "critic_parts": Rule.names(),
     }
 
     force_cpu: bool = False
@@ -288,6 +292,8 @@ class NetworkParameters(CheckedFields):
     critics: int = 0
     critic_gain: float | None = None
     temperature: bool = False
+    frozen: Sequence[str] = ()
+    critic_parts: Sequence[str] = ()
 
     def heads(self) -> list[HeadParameters]:
         """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""
