@@ -35,6 +35,7 @@ __all__ = [
     "earlier_bounds",
     "earlier_channels",
     "is_bound",
+    "is_within",
 ]
 
 RULES = 2
@@ -111,3 +112,8 @@ def earlier_bounds(dtype: str) -> Bounds:
 
 def _range(low: float, high: float) -> tuple[float, float]:
     return (float(low), float(high)) if high > low else (float(low), float(low) + 1.0)
+
+
+def is_within(part: str, names: Sequence[str]) -> bool:
+    """Return whether one of the names is that of a part, or of a dictionary or tuple that the part is in."""
+    return any(part == name or part.startswith(f"{name}.") for name in names)

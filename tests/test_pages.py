@@ -54,7 +54,13 @@ def blocks(text: str, kind: str) -> list[str]:
 COMMANDS = {name: [line for block in blocks(text, "sh") for line in block.splitlines()] for name, text in TEXTS.items()}
 
 
-@pytest.mark.parametrize("place", SHOWN)
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(place, marks=pytest.mark.full(reason="a training: 3 s")) if "hive.train(" in program else place
+        for place, (program, _) in SHOWN.items()
+    ],
+)
 def test_its_programs_run(place: str, tmp_path: Path) -> None:
     program, expected = SHOWN[place]
     assert printed(program, tmp_path) == expected

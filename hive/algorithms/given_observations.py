@@ -42,6 +42,7 @@ class GivenObservations:
         mask = spec.mask
         paths = [part.path for part in spec.parts] + ([] if mask is None else [mask.path])
         self._tree = _tree(paths)
+        self._unread = _tree([part.path for part in spec.hidden])  # may be missing
         beside = {part.path[:1] for part in spec.parts} == {(BESIDE_MASK,)}
         self._mask_from_info = mask is not None and mask.path == (MASK_KEY,) and beside
 
@@ -59,7 +60,7 @@ class GivenObservations:
             hint = f'policy(observation, action_mask=info["{MASK_KEY}"])'
             raise ValueError(f"this policy was trained with action masks: call {hint}")
         if self._tree:  # else the only part is the observation itself, a number of many values
-            _check_tree(self._tree, observation, ())
+            _check_tree(self._tree, self._unread, observation, ())
         return self._packed(observation)
 
     def _with_mask(self, observation: Any, action_mask: Any) -> Any:
@@ -231,13 +232,16 @@ def _tree(paths: list[tuple[str | int, ...]]) -> Tree:
     return tree
 
 
-def _check_tree(tree: Tree, given: Any, above: tuple[str | int, ...]) -> None:
-    """Raise ValueError, which names them, for missing parts and for parts that the space does not have."""
+def _check_tree(tree: Tree, unread: Tree, given: Any, above: tuple[str | int, ...]) -> None:
+    """Raise ValueError, which names them, for missing parts and for parts that the space does not have.
+
+    unread: parts that may be missing.
+    """
     keys: Any = None
     if isinstance(given, Mapping):
-        keys = given.keys()
+        keys = [key for key in given if key in tree or key not in unread]
     elif isinstance(given, tuple | list):
-        keys = range(len(given))
+        keys = [key for key in range(len(given)) if key in tree or key not in unread]
     if keys is None:
         kind = "a tuple of" if all(isinstance(key, int) for key in tree) else "a dictionary with"
         place = f"part `{_joined(above)}`: " if above else ""
@@ -252,7 +256,7 @@ def _check_tree(tree: Tree, given: Any, above: tuple[str | int, ...]) -> None:
         )
     for key, inner in tree.items():
         if inner is not None:
-            _check_tree(inner, given[key], (*above, key))
+            _check_tree(inner, unread.get(key) or {}, given[key], (*above, key))
 
 
 def _listed(keys: Any, above: tuple[str | int, ...]) -> str:

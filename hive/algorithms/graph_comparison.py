@@ -20,6 +20,7 @@ from hive.envs import Box, choices_of
 from hive.envs.observation import ArraySpec
 from hive.errors import NetworkError
 from hive.networks.normalization import NormalizedNetwork
+from hive.networks.packed import FLOAT_BYTES
 
 __all__ = ["OBSERVATIONS", "TOLERANCE", "compare"]
 
@@ -127,12 +128,11 @@ def _scales(policy: Policy) -> list[tuple[Any, Any]]:
     if not spec.parts:
         return [(mean, deviation)]
     scales: list[tuple[Any, Any]] = []
-    first = 0
-    for one in spec.inputs:
+    for one in spec.parts:
+        first = one.offset // FLOAT_BYTES
         size = prod(one.shape) if one.dtype == "float32" else 0
         own = slice(first, first + size)
         scales.append((mean[own].reshape(one.shape), deviation[own].reshape(one.shape)) if size else (0.0, 1.0))
-        first += size
     return scales
 
 

@@ -66,9 +66,9 @@ REFERENCES = ("module", "extractor", "policy_head", "value_head")  # keys of [ne
 class Policy:
     """A trained policy: a function from observations to actions.
 
-    observation, action: their specs. network: the module, in evaluation mode; it returns (policy outputs, value) or
-        (action values,); a recurrent one also takes and returns a state (hive.networks.recurrent). distribution: maps
-        the first of these outputs to actions.
+    observation, action: their specs; parts that only the critic sees are `hidden` in the first.
+    network: the module, in evaluation mode; it returns (policy outputs, value) or (action values,); a recurrent one
+        also takes and returns a state (hive.networks.recurrent). distribution: maps the first output to actions.
     updates, env_steps: progress of its run. mean_return: mean of the last 100 training episodes, None before the first;
         of a best policy, the mean that it was chosen by.
     """
@@ -117,8 +117,9 @@ class Policy:
 
         A policy that remembers (it is recurrent, or env.frame_stack is more than 1) also takes the state of each
         environment and returns a pair: the action or actions, and the state for the next call. An empty batch gives no
-        actions. Raises ValueError for what the observation space does not hold (`hive.algorithms.given_observations`),
-        for a mask that is missing or that the policy does not take, and for such a state.
+        actions. Parts that only the critic sees may be missing. Raises ValueError for what the observation space does
+        not hold (`hive.algorithms.given_observations`), for a mask that is missing or that the policy does not take,
+        and for such a state.
         """
         outputs, after, single = self._outputs(observation, state, action_mask)
         if noise is None:
@@ -222,7 +223,7 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))
     flat.bind(block, read_only=True)
     facts = checkpoint.state | {"mean_return": checkpoint.mean_return}
-    return Policy(observation, action, module, facts, distribution)
+    return Policy(observation.without(network.critic_parts), action, module, facts, distribution)
 
 
 def describe_policy(
@@ -275,6 +276,8 @@ def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSp
     seen, network = (dict(description[part]) for part in ("observation", "network"))
     observation = _observation_in(seen)
     network |= {name: tuple(map(int, network[name])) for name in WIDTHS if network.get(name) is not None}
+    for names in ("frozen", "critic_parts"):
+        network[names] = tuple(map(str, network.get(names, ())))
     return observation, action_in(description["action"]), NetworkConfig(**network)
 
 

@@ -217,10 +217,14 @@ class PolicyGraph(nn.Module):
         """
         leading = 2 if self._frames else 1
         flat = [one.flatten(leading) if one.dim() > leading else one.unsqueeze(-1) for one in stored]
-        parts = [*zip(self._spec.inputs, flat, strict=True)]
+        like = flat[0][..., :1]
+        parts = [*zip(self._spec.parts, flat, strict=True)]
+        for unread in self._spec.hidden:
+            zeros = (like * 0).to(getattr(torch, unread.dtype))
+            parts.append((unread, zeros.expand(*like.shape[:-1], prod(unread.shape))))
+        parts.sort(key=lambda pair: pair[0].offset)
         numbers = [own for spec, own in parts if spec.dtype == "float32"]
         whole = [own for spec, own in parts if spec.dtype == "uint8"]
-        like = flat[0][..., :1]
         if mask is not None:
             allowed = (mask != 0).to(torch.uint8)
             whole.append(allowed.unsqueeze(1).expand(-1, self._spec.stack, -1) if self._frames else allowed)

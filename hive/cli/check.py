@@ -37,6 +37,7 @@ from hive.cli.json_output import environments_to_stderr
 from hive.cli.lag import Lag, hidden_line, host_lines, lag_data, lag_lines, lags_of
 from hive.cli.new_run import new_run, random_beginning
 from hive.cli.sizes import Sizes, size_lines, sizes_of
+from hive.cli.tables import print_table
 from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
@@ -80,6 +81,9 @@ def add_check(commands: Any) -> None:
     )
     add_topology(check)
     check.add_argument("--svg", type=user_path, metavar="FILE", help="also draw the topology as an SVG picture")
+    check.add_argument(
+        "--parameters", action="store_true", help="only print the names and shapes of the network's parameters"
+    )
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
     check.add_argument(
         "--round-trip",
@@ -124,6 +128,8 @@ def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     sets += [f"{name}={toml_text(config.value(name))}" for name in config.automatic]  # only `hive up` measures them
     directory = Path("runs") / config.run.name
     topology = build(config, directory, options.config)
+    if options.parameters:
+        return _parameters(topology, as_json=options.json)
     plan, lags = topology.plan(), lags_of(topology)
     sizes = sizes_of(topology, plan)
     if options.svg is not None:
@@ -171,7 +177,7 @@ def _print_topology(topology: Topology, plan: Plan, lags: list[Lag] | None, size
         print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
     about = []
     if lags is not None:
-        about = [*lag_lines(lags, config), *memory_lines(config), *meaning_lines(topology)]
+        about = [*lag_lines(lags, config), *memory_lines(config), *meaning_lines(topology), *network_lines(topology)]
     print("\n".join([*lines_of(plan), *size_lines(sizes), *about, *host_lines(config), *exact_lines(config, plan)]))
 
 
@@ -188,12 +194,44 @@ def _tune(config: Config, options: argparse.Namespace) -> tuple[int, dict[str, A
     return 0, {}
 
 
+def _parameters(topology: Topology, *, as_json: bool) -> tuple[int, dict[str, Any]]:
+    """Print the parameters of the network, or return them for JSON. Raises UsageError for a custom topology."""
+    from hive.networks.naming import parameter_rows
+    from hive.schemes import blueprint_of
+
+    rows = parameter_rows(blueprint_of(topology).sketch)
+    if as_json:
+        return 0, {"parameters": [{"name": name, "shape": shape, "frozen": frozen} for name, shape, frozen in rows]}
+    cells = [[name, " x ".join(map(str, shape)) or "1", "frozen" * frozen] for name, shape, frozen in rows]
+    print_table(["PARAMETER", "SHAPE", ""], cells)
+    return 0, {}
+
+
 def meaning_lines(topology: Topology) -> list[str]:
     """Return lines about what the environment's spaces mean to the networks; none for other topologies."""
     from hive.envs.meaning import explained
     from hive.schemes import blueprint_of
 
     return [f"{name}: {text}" for name, text in explained(blueprint_of(topology).environment)]
+
+
+def network_lines(topology: Topology) -> list[str]:
+    """Return lines about weights of files, frozen parameters, and what only the critic sees."""
+    from hive.networks.naming import frozen_text
+    from hive.schemes import blueprint_of
+
+    blueprint = blueprint_of(topology)
+    network = blueprint.config.network
+    lines = [
+        f"weights of {module or 'the network'}: sha256 {sha256}" for module, sha256 in blueprint.weight_files.items()
+    ]
+    if network.frozen:
+        lines.append(f"frozen: {frozen_text(blueprint.sketch)}")
+    if network.critic_parts:
+        observation = blueprint.environment.observation.without(network.critic_parts)
+        seen, hidden = (", ".join(part.name for part in parts) for parts in (observation.parts, observation.hidden))
+        lines.append(f"the policy sees {seen}; only the critic also sees {hidden}")
+    return lines
 
 
 def memory_lines(config: Config) -> list[str]:

@@ -85,6 +85,18 @@ def _absolute(value: Any) -> Any:
     return absolute(value) if place.endswith(".py") and place != SESSION_FILE else value
 
 
+def _absolute_files(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Return network.weights with absolute paths of the files."""
+
+    def found(file: str) -> str:
+        return str(user_path(file).resolve())
+
+    return {
+        module: {**one, "file": found(one["file"])} if isinstance(one, Mapping) else found(one)
+        for module, one in weights.items()
+    }
+
+
 def new_run(
     given: Path | None,
     overrides: list[str],
@@ -150,6 +162,8 @@ def _independent_of_folder(config: Config) -> list[str]:
         path = user_path(config.run.init_from)
         found = path if path.exists() else resolve_run(home_folder(), config.run.init_from).path
         more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
+    if config.network.weights:
+        more.append(f"network.weights={toml_text(_absolute_files(config.network.weights))}")
     if config.run.replay_folder is not None:
         more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
     return more

@@ -51,7 +51,7 @@ DISTURBING_EVENTS = {
 # Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
 HARMLESS_KEYS = (
     *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
-    *("run.name", "run.stop_at_return", "run.init_from"),
+    *("run.name", "run.stop_at_return", "run.init_from", "network.weights"),
 )
 GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # a finished run needs a new value of one of these
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
@@ -202,7 +202,7 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
     """
     changes = {key: f"{key}: {_shown(before, key)} -> {_shown(after, key)}" for key in before.differences(after)}
     fixed = (*STATE_KEYS, "env.rules", *(MEANING_KEYS if before.env.rules > 1 else ()))
-    if bound := [key for key in changes if _is_of(key, fixed)]:
+    if bound := [key for key in changes if _is_of(key, fixed) and key not in HARMLESS_KEYS]:
         raise UsageError(
             f"{directory.name} cannot continue with another {listed(bound)}: its weights depend on these keys",
             hint="start a new run with `hive up`",

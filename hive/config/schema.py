@@ -16,7 +16,7 @@ import dataclasses
 import itertools
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,6 +139,11 @@ class RunConfig:
     )
 
 
+def _are_names(names: Sequence[str]) -> bool:
+    """Whether these are different printable texts."""
+    return all(name and name.isprintable() for name in names) and len({*names}) == len(names)
+
+
 def _are_wrappers(wrappers: list[Any]) -> bool:
     """Whether each is a name, or a table with a name."""
     names = [one.get("name") if isinstance(one, dict) else one for one in wrappers]
@@ -178,7 +183,7 @@ class EnvConfig:
     info: tuple[str, ...] = key(
         (),
         'values of `info` at the ends of episodes that become metrics and are in evaluations: ["is_success"]',
-        accepts=lambda names: all(name and name.isprintable() for name in names) and len({*names}) == len(names),
+        accepts=_are_names,
         expected="an array of different names",
     )
     vector: str = key(
@@ -327,6 +332,17 @@ class GradientsConfig:
     )
 
 
+def _are_weight_files(weights: Mapping[str, Any]) -> bool:
+    """Whether each module has a file, or a table with `file` and optionally `prefix` and an array `skip`."""
+    for one in weights.values():
+        given = {"prefix": "", "skip": [], **(one if isinstance(one, dict) else {"file": one})}
+        if given.keys() != {"file", "prefix", "skip"} or not given["file"] or not isinstance(given["skip"], list):
+            return False
+        if not all(isinstance(text, str) for text in (given["file"], given["prefix"], *given["skip"])):
+            return False
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
     """[network]: layers and heads of the networks.
@@ -413,6 +429,24 @@ class NetworkConfig:
     )
     policy_head: str | None = key(None, 'custom policy head: "package.module:Class"', **CLASS)
     value_head: str | None = key(None, 'custom value head: "package.module:Class"', **CLASS)
+    weights: Mapping[str, Any] = key(
+        {},
+        'initial weights: { encoder = "file.safetensors" }, by the names that `hive check --parameters` prints',
+        accepts=_are_weight_files,
+        expected='a table of modules, "" for the whole network: "file.safetensors", or a table with file, prefix, skip',
+    )
+    frozen: tuple[str, ...] = key(
+        (),
+        'parameters that keep their initial values, as patterns of their names: ["encoder.*"]',
+        accepts=_are_names,
+        expected='an array of different patterns of names, such as ["encoder.*"]',
+    )
+    critic_parts: tuple[str, ...] = key(
+        (),
+        "parts of a dictionary of observations that only the value network or the critics see",
+        accepts=_are_names,
+        expected="an array of different names of parts",
+    )
 
 
 SINKS = ("jsonl", "csv", "tensorboard", "wandb")

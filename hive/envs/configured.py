@@ -7,6 +7,7 @@ from functools import partial
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.envs.actions import ActionSpec
+from hive.envs.fitted import fitted_spec
 from hive.envs.make import describe, steps_one_by_one
 from hive.envs.meaning import configured_meaning
 from hive.envs.observation import ObservationSpec
@@ -56,9 +57,10 @@ def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
     if not config.evaluation.env:
         return
     found = configured_spec(config.evaluation_env, config.start_limit_s)
-    pairs = (("observations", training.observation, found.observation), ("actions", training.action, found.action))
-    for what, mine, its in pairs:
-        if differs := difference(mine, its):
+    mine = training.observation.without(config.network.critic_parts)
+    pairs = (("observations", mine, fitted_spec(mine, found.observation)), ("actions", training.action, found.action))
+    for what, own, its in pairs:
+        if differs := difference(own, its):
             raise ConfigError(
                 f"the {what} of [env] and of [evaluation.env] differ in {differs}",
                 hint="evaluations need the spaces of training: set the wrappers and options that form them in both",

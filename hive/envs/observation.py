@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.declared import NO_IMAGE, NUMBER_BYTES, PIXELS, RULES, channels_of, declared_bounds
+from hive.declared import NO_IMAGE, NUMBER_BYTES, PIXELS, RULES, channels_of, declared_bounds, is_within
 from hive.envs.wrappers import needed_wrappers
 from hive.errors import EnvironmentFailed
 
@@ -169,12 +169,22 @@ class ObservationSpec(ArraySpec):
     parts: of an observation that is stored as a row of bytes, `shape` is (bytes,) and `dtype` is "uint8". mask: where
     such a row has the action mask, None without one. stack: number of the last observations that a network sees.
     seen: name of the only part that a network sees, in runs with env.rules = 1 that have one called so; "": all parts.
+    hidden: further parts of the row, which a policy does not see (network.critic_parts); observations may lack them.
     """
 
     parts: tuple[ObservationPart, ...] = ()
     mask: MaskPart | None = None
     stack: int = 1
     seen: str = field(default="", compare=False)
+    hidden: tuple[ObservationPart, ...] = field(default=(), compare=False)
+
+    def without(self, names: Sequence[str]) -> ObservationSpec:
+        """Return the same rows with the parts of these names, or within them, among `hidden`."""
+        if not names:
+            return self
+        parts = tuple(part for part in self.parts if not is_within(part.name, names))
+        hidden = tuple(part for part in self.parts if is_within(part.name, names))
+        return replace(self, parts=parts, hidden=(*self.hidden, *hidden))
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
@@ -184,7 +194,7 @@ class ObservationSpec(ArraySpec):
     @property
     def floats(self) -> int:
         """Number of float32 elements at the beginning of a row, or of a whole observation."""
-        return sum(prod(one.shape) for one in self.inputs if one.dtype == "float32")
+        return sum(prod(one.shape) for one in (*self.inputs, *self.hidden) if one.dtype == "float32")
 
     @property
     def numbers_each(self) -> int:

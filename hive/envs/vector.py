@@ -98,6 +98,7 @@ class _WithEnvironmentTorch:
         self.count = vector.count
         self.runs_python = runs_python(vector)
         self.environments = vector.environments
+        self.observation = vector.observation
         self._vector = vector
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:

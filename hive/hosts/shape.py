@@ -11,10 +11,13 @@ __all__ = ["shape_of", "without_hosts"]
 
 
 def without_hosts(config: Config) -> Config:
-    """Return the config of the same run on one machine."""
+    """Return the config of the same run on one machine, without files that only this machine has to have."""
     collection = dataclasses.replace(config.collection, hosts=())
     evaluation = dataclasses.replace(config.evaluation, hosts=())
-    return dataclasses.replace(config, hosts=type(config.hosts)(), collection=collection, evaluation=evaluation)
+    network = dataclasses.replace(config.network, weights={})  # a host gets the weights of every turn
+    return dataclasses.replace(
+        config, hosts=type(config.hosts)(), collection=collection, evaluation=evaluation, network=network
+    )
 
 
 def shape_of(blueprint: Blueprint) -> str:

@@ -75,6 +75,8 @@ def network_parameters(
     parameters.backend = network.backend  # type: ignore[assignment]  # the config has checked it
     parameters.precision = network.precision  # type: ignore[assignment]  # likewise
     parameters.learning_rate = learning_rate
+    parameters.frozen = network.frozen
+    parameters.critic_parts = network.critic_parts
     if network.module is not None:
         parameters.module = load_module(network.module)
     if network.extractor is not None:

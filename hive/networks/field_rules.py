@@ -88,6 +88,14 @@ class Rule:
         return Rule(lambda: "a name", lambda value: isinstance(value, str) and value != "")
 
     @staticmethod
+    def names() -> Rule:
+        """Accepts a list of names."""
+        return Rule(
+            lambda: "a list of names",
+            lambda value: isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value),
+        )
+
+    @staticmethod
     def choice(names: Collection[str], *, any_case: bool = False) -> Rule:
         """Accepts one of `names`, a live collection: names added later are valid. any_case: ignore upper case."""
 

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from hive.declared import is_within
 from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
 from hive.networks.convolutions import Convolution, FeatureLayer
@@ -35,6 +36,7 @@ from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted, state_width_of
 from hive.networks.layers import in_mode, seeded
 from hive.networks.middleware import middleware_layers
+from hive.networks.naming import freeze, set_training
 from hive.networks.noisy import with_noise
 from hive.networks.normalization import NormalizedNetwork
 from hive.networks.novelty import Novelty, novelty_inputs
@@ -159,11 +161,15 @@ class Network(nn.Module):
 
 
 class NetworkPerHead(nn.Module):
-    """Several networks, `branches`, for the same observations; returns the outputs of all in one tuple, in order."""
+    """Several networks, `branches`, for the same observations; returns the outputs of all in one tuple, in order.
 
-    def __init__(self, branches: Sequence[nn.Module]) -> None:
+    alike: whether all see the same parts of an observation; otherwise each computes natively by itself.
+    """
+
+    def __init__(self, branches: Sequence[nn.Module], *, alike: bool = True) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches)
+        self.alike = alike
         self.dense: Dense | None = None  # set by `compute_natively`
         self.used: int | None = None  # how many of the branches are computed; None: all
 
@@ -185,8 +191,10 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     parameters.refuse_impossible()
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
+    _check_critic_parts(parameters, spaces)
     built = _agent if parameters.critics else _normalized
     network = built(parameters, spaces, generator)
+    freeze(network, parameters.frozen)
     if parameters.precision != "float32" and not any(isinstance(layer, Convolution) for layer in network.modules()):
         raise NetworkError(
             f'precision = "{parameters.precision}" has no effect on this network: it has no convolutions',
@@ -239,7 +247,7 @@ def _nets_in(module: nn.Module) -> list[tuple[Any, list[Network]]]:
     found: list[tuple[Any, list[Network]]] = []
     within: set[nn.Module] = set()
     for network in module.modules():
-        if isinstance(network, NetworkPerHead | Critics):
+        if isinstance(network, NetworkPerHead | Critics) and getattr(network, "alike", True):
             branches = [one for one in network.branches if isinstance(one, Network)]
             if len(branches) == len(network.branches):
                 found.append((network, branches))
@@ -265,6 +273,7 @@ def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
         middleware_parameters=parameters.value_middleware_parameters or parameters.middleware_parameters,
         value_middleware_parameters=None,
         critics=0,
+        critic_parts=(),
         temperature=False,
         use_separate_networks_per_head=False,
         heads_parameters=[HeadParameters("q" if discrete else "value", gain=parameters.critic_gain)],
@@ -353,7 +362,48 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
             return _recurrent(parameters, spaces, heads)
         groups = [[head] for head in heads] if parameters.use_separate_networks_per_head else [heads]
         networks = [_network(parameters, spaces, group) for group in groups]
-        return NetworkPerHead(networks) if parameters.use_separate_networks_per_head else networks[0]
+        if parameters.use_separate_networks_per_head:
+            return NetworkPerHead(networks, alike=not parameters.critic_parts)
+        return networks[0]
+
+
+def _seen_by(heads: Sequence[Head], parameters: NetworkParameters) -> NetworkParameters:
+    """Returns parameters with the embedders of the parts that a network with these heads sees."""
+    if not _hides_parts(heads, parameters):
+        return parameters
+    chosen = parameters.input_embedders_parameters
+    seen = {name: one for name, one in chosen.items() if not is_within(dotted(name), parameters.critic_parts)}
+    return dataclasses.replace(parameters, input_embedders_parameters=seen)
+
+
+def _check_critic_parts(parameters: NetworkParameters, spaces: Spaces) -> None:
+    """Raises NetworkError if not every one of `critic_parts` can be hidden from the policy."""
+    names = parameters.critic_parts
+    if not names:
+        return
+    only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
+    parts = [part.name for part in only.parts] if isinstance(only, PackedSpec) else []
+    heads = [head.name for head in parameters.heads()]
+    fault, hint = "", ""
+    if parameters.module is not None:
+        fault, hint = "cannot be combined with `module`", "let the module choose what its policy sees"
+    elif not parts or any(part == "" for part in parts):
+        fault = "needs observations of several parts"
+        hint = "this environment has one array; a wrapper (env.wrappers) can make a dictionary of it"
+    elif unknown := [name for name in names if not any(is_within(part, [name]) for part in parts)]:
+        fault, hint = f'has "{unknown[0]}", which is no part of the observation', f"its parts are {', '.join(parts)}"
+    elif all(is_within(part, names) for part in parts):
+        fault, hint = "leaves the policy no part of the observation", f"its parts are {', '.join(parts)}"
+    elif getattr(only, "seen", ""):
+        fault, hint = "cannot be combined with env.rules = 1", "there the networks see one part alone"
+    elif not parameters.critics and "value" not in heads:
+        fault = f"needs a critic, and this algorithm has only the heads {', '.join(heads)}"
+        hint = "use ppo, a2c, impala, sac, td3 or ddpg"
+    elif not parameters.critics and not parameters.use_separate_networks_per_head:
+        fault = "needs separate networks for policy and value"
+        hint = "set network.separate_networks = true"
+    if fault:
+        raise NetworkError(f"network.critic_parts {fault}", hint=hint)
 
 
 def heads_of(module: nn.Module) -> list[Head] | None:
@@ -433,6 +483,7 @@ def _probed(module: nn.Module, spaces: Spaces, *, training: bool) -> Any:
     if width := state_width_of(module):
         probe[RECURRENT_STATE] = torch.zeros(PROBE_ROWS, width)
     with in_mode(module, training=training), torch.no_grad():
+        set_training(module, training)  # frozen parts stay in evaluation mode
         return module(probe if len(probe) > 1 else next(iter(probe.values())))
 
 
@@ -454,7 +505,7 @@ def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
 
 def _network(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> nn.Module:
     """Builds embedders and merger, or the extractor, then middleware and these heads."""
-    layers, width = _first_layers(parameters, spaces)
+    layers, width = _first_layers(parameters, spaces, heads)
     extractor = layers.pop() if parameters.extractor is not None else None
     dense, width = middleware_layers(_middleware(parameters, heads), width, hidden_gain(parameters))
     orthogonal, noisy = parameters.initialization == "orthogonal", parameters.noisy_deviation
@@ -462,14 +513,23 @@ def _network(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head
     return ExtractedNetwork(extractor, network) if isinstance(extractor, Extractor) else network
 
 
-def _first_layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
-    """Returns the layers that embed all inputs, and the width of their output."""
+def _first_layers(
+    parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]
+) -> tuple[list[nn.Module], int]:
+    """Returns the layers that embed all inputs that these heads see, and the width of their output."""
     if parameters.extractor is None:
-        return embedded_inputs(parameters, spaces)
+        return embedded_inputs(_seen_by(heads, parameters), spaces)
     inputs = network_inputs(parameters, spaces)
+    if _hides_parts(heads, parameters):
+        inputs = {name: one for name, one in inputs.items() if not is_within(dotted(name), parameters.critic_parts)}
     normalized = parameters.normalize_observations
     extractor = Extractor(parameters.extractor, inputs, spaces, normalized=normalized)
     return [extractor], extractor.width
+
+
+def _hides_parts(heads: Sequence[Head], parameters: NetworkParameters) -> bool:
+    """Whether a network with these heads does not see `critic_parts`."""
+    return bool(parameters.critic_parts) and any(head.settings.name != "value" for head in heads)
 
 
 def _middleware(parameters: NetworkParameters, heads: Sequence[Head]) -> MiddlewareParameters:
@@ -484,7 +544,7 @@ def _recurrent(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[He
     def branch(some: Sequence[Head]) -> RecurrentNetwork:
         middleware = _middleware(parameters, some)
         assert isinstance(middleware, LSTMMiddlewareParameters | GRUMiddlewareParameters)
-        layers, width = _first_layers(parameters, spaces)
+        layers, width = _first_layers(parameters, spaces, some)
         if not middleware.dense_last:
             dense, width = middleware_layers(middleware, width, gain)
             layers += dense

@@ -206,6 +206,8 @@ class NetworkParameters(CheckedFields):
     value_middleware_parameters: the layers of value heads with separate networks, and of critics; of the class of
         `middleware_parameters`. None: these.
     extractor: builds a user-defined module from the spaces; replaces the embedders, see `extractors`.
+    frozen: patterns of the names of parameters that keep their values, see `naming`.
+    critic_parts: names of parts of the only observation that heads called `value` and critics see, and others do not.
     """
 
     RULES: ClassVar[Rules] = {
@@ -251,6 +253,8 @@ class NetworkParameters(CheckedFields):
         "temperature": Rule.flag(),
         "value_middleware_parameters": Rule.part(MiddlewareParameters).or_none(),
         "extractor": Rule.function().or_none(),
+        "frozen": Rule.names(),
+        "critic_parts": Rule.names(),
     }
 
     force_cpu: bool = False
@@ -295,6 +299,8 @@ class NetworkParameters(CheckedFields):
     temperature: bool = False
     value_middleware_parameters: MiddlewareParameters | None = None
     extractor: Callable[[Spaces], nn.Module] | None = None
+    frozen: Sequence[str] = ()
+    critic_parts: Sequence[str] = ()
 
     def heads(self) -> list[HeadParameters]:
         """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""

@@ -42,6 +42,7 @@ from hive.networks.head_kinds import make_head
 from hive.networks.inputs import dotted
 from hive.networks.layers import seeded
 from hive.networks.losses import as_array, l2_loss, weighted_losses
+from hive.networks.naming import set_training
 from hive.networks.network import Observations, build_network, compute_natively, heads_of
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
 from hive.networks.parallel import predict_in_parallel
@@ -275,7 +276,7 @@ class TorchArchitecture(Architecture):
             view[...] = value
 
     def set_is_training(self, state: bool) -> None:
-        self.module.train(state)
+        set_training(self.module, state)
 
     @hive_torch()
     def _heads_for_outputs(self) -> list[Any]:

@@ -41,6 +41,7 @@ from hive.networks.configured import configured_distribution, copy_arrays, netwo
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
+from hive.networks.naming import shown_name
 from hive.networks.network import buffers_that_training_changes, build_network
 from hive.networks.normalization import observed_elements
 from hive.networks.optimizers import FlatOptimizer
@@ -57,6 +58,7 @@ from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.storage import Purpose, expected_finals, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.evaluator import ENDLESS, Evaluator
+from hive.workers.given_weights import GivenWeights
 from hive.workers.global_generators import seed_all_globals
 from hive.workers.learner import Count, Learner, check_codec, optimizer_settings, optimizer_state_layout
 from hive.workers.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
@@ -78,7 +80,8 @@ class Blueprint:
     and `gradient_layout(collectors)`: the layouts of the messages of these names.
 
     resume: the checkpoint that the run continues from, if any. Raises what environments and networks raise,
-    RecordError if `run.init_from` does not fit, and NetworkError for a network whose buffers change in training.
+    RecordError if `run.init_from` or a file of `network.weights` does not fit, and NetworkError for a network whose
+    buffers change in training. given: the weights of these files; none if the run is resumed.
 
     All sizes follow from a network without memory (hive.networks.sketch), so that a run that does not fit this machine
     is refused before anything is allocated. `flat.made` has the initial weights, which the fork server makes once. A
@@ -112,6 +115,7 @@ class Blueprint:
         self._check_trainable(self.sketch)
         self.state_width = state_width_of(self.sketch)
         self._check_columns()
+        self.given = GivenWeights({} if resume is not None else config.network.weights, self.sketch)
         self.flat = InitialWeights(self.sketch, self._made)
         self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))
         if resume is None and config.run.init_from is not None:  # only to raise errors before any process starts
@@ -183,8 +187,11 @@ class Blueprint:
 
     def _made(self) -> FlatParameters:
         """Make the network with its initial weights."""
-        if self.has_custom_network:
-            return FlatParameters(self.sketch)
+        flat = FlatParameters(self.sketch) if self.has_custom_network else self._built()
+        self.given.write(flat.arrays(flat.block))
+        return flat
+
+    def _built(self) -> FlatParameters:
         if self.flat.block_bytes > (free := free_memory()).usable:  # a caller that has not checked the whole run
             size = size_text(self.flat.block_bytes)
             raise MemoryShort(
@@ -217,10 +224,12 @@ class Blueprint:
         """Raise NetworkError for a network whose buffers change in training, because only parameters are published."""
         if changed := buffers_that_training_changes(network, self.spaces):
             shown = ", ".join(changed[:BUFFERS_SHOWN]) + (", ..." if len(changed) > BUFFERS_SHOWN else "")
+            layer = shown_name(changed[0], network).rpartition(".")[0]
             raise NetworkError(
                 f"{self._network_name} changes its buffers while it trains: {shown}",
                 hint="collectors would keep the initial values of these buffers; use LayerNorm or GroupNorm instead of "
-                "BatchNorm, or track_running_stats=False",
+                "BatchNorm, or track_running_stats=False; to keep those of a pretrained one, set network.frozen = "
+                f'["{layer}.*"]',
             )
 
     @staticmethod
@@ -244,6 +253,11 @@ class Blueprint:
                 hint=f"with network.memory a minibatch has whole sequences: set algorithm.minibatches to {columns} or "
                 "less, or raise collection.envs",
             )
+
+    @property
+    def weight_files(self) -> dict[str, str]:
+        """The SHA-256 of each file of `network.weights` that the run began with, by the name of its module."""
+        return self.given.sha256 if self.resume is None else dict(self.resume.state.get("weight_files", {}))
 
     def policy(self) -> dict[str, Any]:
         """Return the description, for JSON, from which `hive.load` rebuilds this run's policy."""
@@ -575,7 +589,9 @@ class Blueprint:
             return self.resume.update
         self.flat.initialize_into(self.state.weights(state))
         if self.config.run.init_from is not None:
-            self._copy_weights(self.config.run.init_from, self.flat.arrays(self.state.weights(state)))
+            own = self.flat.arrays(self.state.weights(state))
+            self._copy_weights(self.config.run.init_from, own)
+            self.given.write(own)
         self.state.moments(state)[:] = 0.0, 1.0
         if self.state.has_target:
             self.state.begin_target(state)

@@ -29,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from hive.envs import ObservationSpec, StepRow, VectorEnvironment, runs_python, seed_globals
+from hive.envs.fitted import fitted_vector
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters
 from hive.networks.memory import Memory
@@ -71,7 +72,7 @@ class Evaluator:
     ) -> None:
         if episodes < vector.count:
             raise ValueError(f"{episodes} episodes are fewer than the {vector.count} environments")
-        self.vector = vector
+        self.vector = fitted_vector(vector, observation)
         self.runs_python = runs_python(vector)
         self.observation = observation
         self.policy = policy

@@ -17,6 +17,7 @@ from dataclasses import replace
 from hive.algorithms.policy import Policy
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, difference
+from hive.envs.fitted import fitted_spec
 from hive.errors import UsageError
 from hive.runtime.process.guest import Guest
 from hive.storage import Purpose
@@ -135,7 +136,8 @@ def due_of(policy: Policy) -> EvaluationDue:
 
 def check_spaces(policy: Policy, id: str, found: EnvironmentSpec) -> None:
     """Raise UsageError if the policy's observations or actions differ from those of the environment `id`."""
-    pairs = (("observations", policy.observation, found.observation), ("actions", policy.action, found.action))
+    observation = fitted_spec(policy.observation, found.observation)
+    pairs = (("observations", policy.observation, observation), ("actions", policy.action, found.action))
     for what, mine, its in pairs:
         if differs := difference(mine, its):
             raise UsageError(

@@ -311,6 +311,7 @@ class Recorder(Actor):
             "round_shape": list[JSON](blueprint.round_shape),
             "schedule_start": blueprint.schedule_start,
             "policy": blueprint.policy(),
+            **({"weight_files": dict[str, JSON](files)} if (files := blueprint.weight_files) else {}),
         }
         try:
             if (root / name).exists():  # the same turn was requested twice

@@ -47,6 +47,20 @@ class Env(gymnasium.Env):
     def step(self, action):
         return [0.0, 2.0 * action], 1.0, False, False, {}
 """
+PARTS = """
+import gymnasium, numpy
+
+class Env(gymnasium.Env):
+    one = gymnasium.spaces.Box(-1, 1, (1,), numpy.float32)
+    observation_space = gymnasium.spaces.Dict({"near": one, "far": one})
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return {"near": numpy.zeros(1, "f"), "far": numpy.zeros(1, "f")}, {}
+
+    def step(self, action):
+        return {"near": numpy.zeros(1, "f"), "far": numpy.zeros(1, "f")}, 1.0, True, False, {}
+"""
 SUM = """
 import hive
 
@@ -405,3 +419,21 @@ def test_episodes_longer_than_the_time_between_checkpoints_are_a_warning(place: 
     for command in (["check", config], ["check", config, "--env", "long_in_check:Env"]):
         assert said in place.hive(*command).out
     assert said not in place.hive("check", "--env", "long_in_check:Env").out  # `hive init` chooses rare ones
+
+
+def test_names_of_parameters_frozen_ones_and_what_only_the_critic_sees(place: Place) -> None:
+    (place.folder / "parts_of_check.py").write_text(PARTS)
+    sets = ('network.critic_parts=["far"]', 'network.frozen=["branches.0.trunk.1.*"]', "network.middleware=[3]")
+    words = [word for text in ('env.id="parts_of_check.py:Env"', *sets) for word in ("-s", text)]
+    path = place.config(SMALL)
+    lines = place.hive("check", path, "--parameters", *words).out.splitlines()
+    assert lines[:3] == [
+        "PARAMETER                  SHAPE",
+        "branches.0.trunk.1.weight  3 x 1  frozen",
+        "branches.0.trunk.1.bias    3      frozen",
+    ]
+    found = json.loads(place.hive("check", path, "--parameters", "--json", *words).out)["parameters"]
+    assert found[4] == {"name": "branches.1.trunk.1.weight", "shape": [3, 2], "frozen": False}
+    out = place.hive("check", path, "--draw", *words).out
+    assert "the policy sees near; only the critic also sees far" in out
+    assert "frozen: 6 of 27 parameters" in out

@@ -28,7 +28,8 @@ MODES = {
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
         *("collection.workers=2", "gradients.workers=2", "algorithm.normalize_advantages=true"),
     ],
-    "a2c pipelined, 2 x 2, stacks of dictionaries with masks, novelty": [
+    "a2c pipelined, 2 x 2, stacks of dictionaries with masks, novelty, a privileged critic": [
+        'network.critic_parts=["numbers"]',
         *('env.wrappers=["killing_environment:InParts"]', "env.action_mask=action_mask", "env.frame_stack=3"),
         *("network.novelty_weight=0.5", "collection.workers=2", "gradients.workers=2"),
         *("collection.communication=pipelined", "gradients.communication=synchronous"),
@@ -39,7 +40,8 @@ MODES = {
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
         *("collection.workers=2", "gradients.workers=2"),
     ],
-    "impala synchronous, decentralised": [
+    "impala synchronous, decentralised, frozen layers": [
+        'network.frozen=["branches.?.trunk.2.*"]',
         *("run.scheme=impala", "gradients.decentralised=true"),
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
     ],

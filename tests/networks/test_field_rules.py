@@ -53,6 +53,7 @@ FLAGS: list[Any] = [0, 1, "no", None]
 WHOLE: list[Any] = [-1, 2.0, "2", True, None, NAN]
 BETAS: list[Any] = [*NUMBERS, None, -0.1, 1.0]
 WIDTHS: list[Any] = [(64, -1), (0,), (64.0,), 64, "64", b"@", [True]]
+NAMES: list[Any] = ["encoder.*", [""], [3], None]
 FUNCTIONS: list[Any] = ["package:Class", 3]
 
 REFUSED: dict[Any, dict[str, list[Any]]] = {
@@ -99,6 +100,8 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "temperature": FLAGS,
         "value_middleware_parameters": [(64, 64), InputEmbedderParameters()],
         "extractor": FUNCTIONS,
+        "frozen": NAMES,
+        "critic_parts": NAMES,
     },
     InputEmbedderParameters: {"widths": WIDTHS, "activation": ["rleu", None, ["relu"]], "layer_norm": FLAGS},
     MiddlewareParameters: {"widths": [*WIDTHS, None], "activation": ["rleu", None], "layer_norm": FLAGS},

@@ -245,6 +245,25 @@ class Parts(Drift):
         return {"drift": numbers, "mask": mask, "picture": np.full(2, self.at, np.uint8)}
 
 
+class Privileged(Drift):
+    """Drift in parts: the policy sees one of its numbers, and the rest, where it is given, is for a critic alone."""
+
+    whole = spaces.Dict(
+        {"rest": spaces.Box(-np.inf, np.inf, (2,), np.float32), "byte": spaces.Box(0, 255, (1,), np.uint8)}
+    )
+
+    def __init__(self, actions: str = "discrete", truncates: int = 0, privileged: bool = True) -> None:
+        super().__init__(actions, truncates)
+        self.privileged = privileged
+        near = {"near": spaces.Box(-np.inf, np.inf, (1,), np.float32)}
+        self.observation_space = spaces.Dict(near | ({"far": self.whole} if privileged else {}))  # type: ignore[assignment]
+
+    def observation(self) -> Any:
+        numbers = super().observation()
+        far = {"far": {"rest": numbers[1:], "byte": np.full(1, self.at, np.uint8)}} if self.privileged else {}
+        return {"near": numbers[:1], **far}
+
+
 class Fails(Small):
     """Raises in step `when`."""
 
