@@ -1,7 +1,8 @@
 """Rules between keys: a key's value may be restricted by other keys. To add a rule, add it to RULES.
 
-A rule can only be broken by a key that the file or `--set` gives, because all defaults, including those of the schemes,
-obey all rules. The error shows every key that the rule involves (hive.config.load).
+A rule can only be broken by a key that the file or `--set` gives, because all defaults obey all rules, and those of a
+scheme yield to what is given (hive.config.formulas). The error shows every key that the rule involves
+(hive.config.load).
 """
 
 from __future__ import annotations

@@ -10,9 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DEFAULT_SCHEME", "SCHEMES", "Scheme"]
+__all__ = ["DEFAULT_SCHEME", "DEFINING", "SCHEMES", "Scheme"]
 
 DEFAULT_SCHEME = "ppo"  # the safest first choice for a new environment
+
+DEFINING = (
+    *("algorithm.name", "collection.communication", "collection.ownership"),
+    *("gradients.communication", "gradients.decentralised"),
+)
+"""The keys that make a scheme what it is. A value that one of them excludes is an error, which names the scheme; other
+defaults of a scheme yield to the keys that a user gives (hive.config.formulas)."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +132,20 @@ SCHEMES: Mapping[str, Scheme] = {
     "qr-dqn": Scheme(
         "QR-DQN: as DQN, with quantiles of the return of each action (Dabney et al. 2018)",
         {**REPLAYING, "algorithm.name": "qr-dqn"},
+    ),
+    "rainbow": Scheme(
+        "Rainbow: C51 with two streams, double, 3-step returns, priorities and noisy layers (Hessel et al. 2018)",
+        {
+            **REPLAYING,
+            "algorithm.name": "c51",
+            "algorithm.double": True,
+            "algorithm.dueling": 64,
+            "algorithm.n_step": 3,
+            "algorithm.priority_exponent": 0.5,
+            "algorithm.exploration_start": 0.0,
+            "algorithm.exploration_end": 0.0,
+            "network.noisy_deviation": 0.5,
+        },
     ),
     "apex": Scheme(
         "Ape-X: asynchronous collectors that explore differently, and DQN with priorities (Horgan et al. 2018)",
