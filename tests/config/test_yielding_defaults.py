@@ -117,7 +117,7 @@ def test_a_default_that_yields_is_no_longer_that_of_the_scheme() -> None:
 
 
 def test_a_key_that_is_given_does_not_yield() -> None:
-    with pytest.raises(ConfigError, match="network.module = .* ignores it"):
+    with pytest.raises(ConfigError, match=r"network\.module = .* ignores it"):
         load("sac", "network.module=mine:Own", "network.initialization=uniform")
     assert (
         load("dqn", "collection.rollout=10", "algorithm.updates_per_step=1/4").value("algorithm.updates_per_step")
