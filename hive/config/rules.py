@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import is_reference, keys_of
+from hive.config.refusals import KEYS, Refusal
 from hive.config.schema import HEAD, EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
 from hive.printable import printable
@@ -147,19 +147,9 @@ def _ignored_breach(name: str) -> Callable[[Any, str | None], str]:
     return lambda value, custom: "{0} ignores it" if value != usual and custom is not None else ""
 
 
-def _memory_breach(memory: str, algorithm: str) -> str:
-    """Refuse a memory for action values, whose targets are not computed along sequences."""
-    refused = memory != "none" and algorithm in ACTION_VALUES
-    return "{0} has no recurrent version: use ppo, a2c or impala" if refused else ""
-
-
-ACTION_VALUES = ("nstep-q", "pqn", "dqn", "c51", "qr-dqn")  # algorithms that learn action values
-
-
-def _noisy_breach(deviation: float, algorithm: str) -> str:
-    """Refuse noise in the weights for policies whose probabilities are compared: those of other noise differ."""
-    refused = deviation and algorithm in ALGORITHMS and algorithm not in ACTION_VALUES
-    return "{0} compares probabilities of actions, which this noise changes" if refused else ""
+def _refusal_breach(row: Refusal) -> Callable[[Any, str], str]:
+    """Return the breach of a key that algorithms refuse."""
+    return lambda value, name: f"{{0}} {row.text}" if name in row.algorithms and row.is_refused(value) else ""
 
 
 def _noise_breach(steps: int, distribution: str) -> str:
@@ -219,8 +209,7 @@ RULES = (
         for custom, names in IGNORED.items()
         for name in names
     ),
-    Rule("network.memory", ("algorithm.name",), _memory_breach),
-    Rule("network.noisy_deviation", ("algorithm.name",), _noisy_breach),
+    *(Rule(row.what, ("algorithm.name",), _refusal_breach(row)) for row in KEYS),
     Rule("network.noise_steps", ("network.action_distribution",), _noise_breach),
     Rule("network.action_distribution", ("network.middleware",), _layer_breach),
     *(Rule("network.action_distribution", (key,), _gsde_breach(*breach)) for key, breach in GSDE.items()),

@@ -87,7 +87,7 @@ def test_no_default_of_a_scheme_excludes_a_value(scheme: str) -> None:
 @pytest.mark.parametrize(
     ("scheme", "given", "key", "value"),
     [
-        ("sac", "network.module=mine:Own", "network.initialization", "orthogonal"),
+        ("sac", "network.hidden_gain=1.0", "network.initialization", "orthogonal"),
         ("sac", "network.value_gain=0.5", "network.initialization", "orthogonal"),
         ("a3c", "collection.communication=pipelined", "collection.slots", 3),
         ("dd-ppo", "collection.communication=asynchronous", "collection.fraction_workers", 1.0),
@@ -113,12 +113,19 @@ def test_a_default_follows_what_is_given(scheme: str, given: str, key: str, valu
 
 def test_a_default_that_yields_is_no_longer_that_of_the_scheme() -> None:
     assert load("sac").origin("network.initialization") == "scheme sac"
-    assert load("sac", "network.module=mine:Own").origin("network.initialization") == "default"
+    assert load("sac", "network.value_gain=0.5").origin("network.initialization") == "default"
+
+
+def test_a_scheme_is_not_blamed_for_what_it_set() -> None:
+    with pytest.raises(ConfigError, match=r"^1 problem in ") as caught:
+        load("sac", "network.module=mine:Own")
+    assert 'algorithm.name = "sac" (scheme sac) has networks of an actor and of critics' in str(caught.value)
+    assert "initialization" not in str(caught.value)
 
 
 def test_a_key_that_is_given_does_not_yield() -> None:
-    with pytest.raises(ConfigError, match=r"network\.module = .* ignores it"):
-        load("sac", "network.module=mine:Own", "network.initialization=uniform")
+    with pytest.raises(ConfigError, match=r"network\.initialization = .* has no gains"):
+        load("sac", "network.value_gain=0.5", "network.initialization=uniform")
     assert (
         load("dqn", "collection.rollout=10", "algorithm.updates_per_step=1/4").value("algorithm.updates_per_step")
         == "1/4"
@@ -127,4 +134,4 @@ def test_a_key_that_is_given_does_not_yield() -> None:
 
 def test_a_wrong_key_is_reported_once_where_a_default_yields() -> None:
     with pytest.raises(ConfigError, match=r"^1 problem in "):
-        load("sac", "network.module=mine:Own", "run.seed=-1")
+        load("sac", "network.value_gain=0.5", "run.seed=-1")
