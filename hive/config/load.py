@@ -158,6 +158,10 @@ class _Loader:
         while self._yields(config):
             self.problems, self.faulty, self.automatic = list(found), set(faulty), []
             config = self._config()
+        for formula in FORMULAS:  # what the keys would be that are given
+            section, _, name = formula.name.partition(".")
+            if (section, name) in self.given and hasattr(getattr(config, section), name):
+                self.unset[formula.name] = formula.value(self.unset[formula.name], config)
         for rule in RULES:
             if not {rule.name, *rule.others} & self.faulty:
                 self._check_rule(rule, config)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hive.config import Config, load_config, render, resolved
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
+from hive.config.refusals import KEYS
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
@@ -64,6 +65,7 @@ RULED = {
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
+    *(row.what for row in KEYS),
 }
 
 
@@ -133,6 +135,16 @@ def test_the_changed_keys_alone_give_the_same_config(config: Config) -> None:
     again = load_config("short.toml", text=text)
     assert again == config
     assert render(again, changed=True).count("\n") == text.count("\n")
+
+
+def test_a_key_that_is_given_as_its_usual_default_is_changed_where_the_default_follows_other_keys() -> None:
+    text = f'[run]\nscheme = "dqn"\n{ENV}[gradients]\nworkers = 4\n[collection]\nrollout = 10\n'
+    given = ["algorithm.batch_size=32", "algorithm.updates_per_step=1/5"]
+    short = render(load_config("x.toml", given, text=text), changed=True)
+    assert "batch_size" not in short
+    assert "updates_per_step" not in short
+    given = ["gradients.workers=10", "algorithm.batch_size=32"]
+    assert "batch_size = 32" in render(load_config("x.toml", given, text=text), changed=True)
 
 
 def test_changed_keys_are_those_that_differ_from_their_defaults() -> None:
