@@ -25,7 +25,7 @@ FREE = st.recursive(
 )
 SPECIAL = {
     "run.name": st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,9}", fullmatch=True),
-    "run.scheme": st.sampled_from(["a2c", "ppo", "impala", "single", "my.schemes:build"]),
+    "run.scheme": st.sampled_from(["a2c", "ppo", "sac", "rainbow", "single", "my.schemes:build"]),
     "run.topology": st.sampled_from(["mine.py", "/a/b.py:f", "my.own", "my.own:topology"]),
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
