@@ -41,8 +41,9 @@ def test_it_can_be_planned(path: Path, tmp_path: Path) -> None:
     assert len(plan.actors) == 2 + (config.collection.workers or workers) + workers
 
 
-# Schemes whose configs are those of others: c51 and qr-dqn as dqn; td3 and ddpg as sac, which needs box actions here.
-AS_OTHERS = ("a2c", "single", "c51", "qr-dqn", "sac", "td3", "ddpg")
+# Schemes whose configs are those of others: c51, qr-dqn and rainbow as dqn; td3 and ddpg as sac, which needs box
+# actions here.
+AS_OTHERS = ("a2c", "single", "c51", "qr-dqn", "rainbow", "sac", "td3", "ddpg")
 
 
 def test_there_are_examples() -> None:

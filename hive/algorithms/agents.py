@@ -21,6 +21,7 @@ from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.replaying import Batch, updates_in_round
 from hive.approximation import Approximation, NativePart, SingleOutput, TargetNetwork, jointly
 from hive.config import AgentConfig
+from hive.config.refusals import BOUNDED_BOX
 from hive.errors import TopologyError
 from hive.losses import CriticLoss, DeterministicActorLoss
 from hive.networks.agents import AgentNetwork
@@ -29,7 +30,7 @@ from hive.networks.inputs import ACTION_INPUT
 from hive.networks.off_policy_actions import NoisyActions
 from hive.networks.squashed import BoundedColumns, SquashedGaussian
 
-__all__ = ["ActorWithCritics", "DeterministicAgent", "unserved"]
+__all__ = ["ActorWithCritics", "DeterministicAgent"]
 
 Losses = list[tuple[Approximation, Tensor | NativePart]]
 Statistics = dict[str, float]
@@ -137,7 +138,7 @@ class DeterministicAgent(ActorWithCritics):
         without bounds.
         """
         if not isinstance(distribution, SquashedGaussian):
-            raise unserved(config.name, "a box action with bounds")
+            raise TopologyError(f"{config.name} {BOUNDED_BOX.reason}", hint=BOUNDED_BOX.instead)
         bounds = distribution.shape, distribution.low, distribution.high
         self.noisy = NoisyActions(*bounds, warmup=warmup, deviation=exploration_noise)
         super().__init__(config, self.noisy, steps)
@@ -156,10 +157,3 @@ class DeterministicAgent(ActorWithCritics):
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         loss = self.actor.computed(DeterministicActorLoss(batch.observations, self.noisy, self.critic))
         return [(self.actor, loss)], {"actor_loss": self.actor.statistics[0]}
-
-
-def unserved(algorithm: str, needed: str) -> TopologyError:
-    """Return the error for an environment whose actions an algorithm cannot serve."""
-    return TopologyError(
-        f"{algorithm} needs {needed}", hint="use ppo, a2c or impala, which serve the actions of this environment"
-    )

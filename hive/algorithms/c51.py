@@ -40,7 +40,10 @@ class C51(ReturnDistributions):
     def heads(self) -> tuple[str | HeadParameters, ...]:
         """The probabilities of the returns of all actions."""
         config = self.config
-        return (CategoricalQHeadParameters(atoms=config.atoms, v_min=config.v_min, v_max=config.v_max),)
+        head = CategoricalQHeadParameters(
+            atoms=config.atoms, v_min=config.v_min, v_max=config.v_max, dueling=config.dueling
+        )
+        return (head,)
 
     def gradient(self, batch: Batch) -> None:
         """Make the gradient of a batch."""

@@ -13,6 +13,7 @@ from torch import nn
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.approximation import Approximation, QNetwork, SingleOutput, TargetNetwork
 from hive.config import EpsilonGreedyConfig
+from hive.config.refusals import ONE_DISCRETE
 from hive.errors import TopologyError
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.exploration import epsilon_greedy
@@ -37,10 +38,7 @@ class QLearning:
         self, config: EpsilonGreedyConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
     ) -> None:
         if not isinstance(distribution, Categorical):
-            raise TopologyError(
-                f"{config.name} learns a value for every action, so it needs a single discrete action",
-                hint="use ppo, a2c or impala, or for box actions sac, td3 or ddpg",
-            )
+            raise TopologyError(f"{config.name} {ONE_DISCRETE.reason}", hint=ONE_DISCRETE.instead)
         rollouts = math.ceil(config.exploration_steps / round_steps)
         start, end = config.exploration_start, config.exploration_end
         self.reconfigure(config)

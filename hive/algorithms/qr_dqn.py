@@ -28,7 +28,7 @@ class QRDQN(ReturnDistributions):
     @property
     def heads(self) -> tuple[str | HeadParameters, ...]:
         """The quantiles of the returns of all actions."""
-        return (QuantileQHeadParameters(atoms=self.config.quantiles),)
+        return (QuantileQHeadParameters(atoms=self.config.quantiles, dueling=self.config.dueling),)
 
     def gradient(self, batch: Batch) -> None:
         """Make the gradient of a batch."""

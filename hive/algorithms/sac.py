@@ -18,11 +18,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hive.algorithms.agents import ActorWithCritics, Losses, Statistics, unserved
+from hive.algorithms.agents import ActorWithCritics, Losses, Statistics
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.replaying import Batch, warmup_rounds
 from hive.approximation import Approximation, TargetNetwork
 from hive.config import SACConfig
+from hive.config.refusals import BOUNDED_OR_DISCRETE
+from hive.errors import TopologyError
 from hive.losses import SoftActorLoss
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.off_policy_actions import SoftActions, SoftChoices
@@ -52,7 +54,7 @@ class SAC(ActorWithCritics):
         elif isinstance(distribution, Categorical):
             explores = SoftChoices(distribution.n, warmup=warmup)
         else:
-            raise unserved(config.name, "a box action with bounds, or a single discrete action")
+            raise TopologyError(f"{config.name} {BOUNDED_OR_DISCRETE.reason}", hint=BOUNDED_OR_DISCRETE.instead)
         policy = "policy" if isinstance(explores, SoftChoices) else "squashed_policy"
         self.heads = (policy, "critic", "critic", *(("temperature",) if config.learn_temperature else ()))
         super().__init__(config, explores, round_steps)

@@ -323,6 +323,12 @@ class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
     double: bool = key(
         True, "the online network chooses the action whose value the target network gives (van Hasselt et al. 2016)"
     )
+    dueling: int = key(
+        0,
+        "width of the hidden layers of two streams, state value and advantages (Wang et al. 2016); 0: no streams",
+        minimum=0,
+        fixed=LAYERS_FIXED,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,12 +336,6 @@ class DQNConfig(ReplayedValuesConfig, QLearningConfig):
     """[algorithm] with name = "dqn" (Mnih et al., 2015)."""
 
     name: str = with_default("dqn", AlgorithmConfig, "name")
-    dueling: int = key(
-        0,
-        "width of the hidden layers of two streams, state value and advantages (Wang et al. 2016); 0: no streams",
-        minimum=0,
-        fixed=LAYERS_FIXED,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

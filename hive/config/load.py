@@ -2,6 +2,8 @@
 
     default of the key  <  default of the scheme  <  file  <  --set KEY=VALUE
 
+A default never breaks a rule with a value that is given: see hive.config.formulas.
+
 First all values are collected, each with its source. Then each key is checked, converted or given its default. Problems
 are collected instead of raised. A rule between keys is checked only if each of these keys is valid by itself. Unknown
 keys are detected last, because the algorithm determines which keys exist.
@@ -19,6 +21,7 @@ from typing import Any
 
 from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
+from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
 from hive.config.other_names import WITHOUT_ONE, note_on, note_on_table
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
@@ -26,7 +29,7 @@ from hive.config.references import beside
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
-from hive.config.schemes import SCHEMES
+from hive.config.schemes import DEFINING, SCHEMES
 from hive.config.values import closest, free_fault, shown
 from hive.paths import SESSION_FILE
 from hive.printable import printable
@@ -36,6 +39,7 @@ __all__ = ["RESOLVED_NAME", "load_config"]
 RESOLVED_NAME = "resolved.toml"
 """The file with the resolved config in a run's directory."""
 
+NOT_YIELDING = {*DEFINING, *(formula.name for formula in FORMULAS)}
 SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -79,7 +83,10 @@ class _Given:
 
 
 class _Loader:
-    """Collects values and problems. `faulty` holds the keys and tables with a problem."""
+    """Collects values and problems. `faulty` holds the keys and tables with a problem.
+
+    defaults: those that differ from the declared ones. own: what defaults with a formula are without it.
+    """
 
     def __init__(self, file: FileSource) -> None:
         self.file = file
@@ -88,6 +95,7 @@ class _Loader:
         self.given: dict[tuple[str, str], _Given] = {}
         self.named: list[tuple[str, str, Source]] = []
         self.defaults: dict[str, Any] = {}
+        self.own: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
         self.automatic: list[str] = []
         self.unset: dict[str, Any] = {}
@@ -145,6 +153,22 @@ class _Loader:
             self.defaults.update(scheme.defaults)
         if name := self._trained_name():
             self.defaults["run.name"] = name
+        found, faulty = list(self.problems), set(self.faulty)
+        config = self._config()
+        while self._yields(config):
+            self.problems, self.faulty, self.automatic = list(found), set(faulty), []
+            config = self._config()
+        for formula in FORMULAS:  # what the keys would be that are given
+            section, _, name = formula.name.partition(".")
+            if (section, name) in self.given and hasattr(getattr(config, section), name):
+                self.unset[formula.name] = formula.value(self.unset[formula.name], config)
+        for rule in RULES:
+            if not {rule.name, *rule.others} & self.faulty:
+                self._check_rule(rule, config)
+        return config
+
+    def _config(self) -> Config:
+        """Return a config of the values that are given and of the defaults."""
         sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
         tables: dict[str, Any] = {}
         for section, table in sections.items():
@@ -158,11 +182,36 @@ class _Loader:
         self.unset["algorithm.name"] = self._usual_algorithm()  # its table has the default of the algorithm's own
         self.unset["env.rules"] = keys_of(SECTIONS["env"])["rules"].default  # which an old resolved.toml does not have
         automatic = tuple(self.automatic)
-        config = Config(**tables, custom=custom, origins=self.origins, automatic=automatic, unset=self.unset)
-        for rule in RULES:
-            if not {rule.name, *rule.others} & self.faulty:
-                self._check_rule(rule, config)
-        return config
+        return Config(**tables, custom=custom, origins=self.origins, automatic=automatic, unset=self.unset)
+
+    def _yields(self, config: Config) -> bool:
+        """Replace a default that excludes a given value, by hive.config.formulas; return whether there was one."""
+        for formula in FORMULAS:
+            section, _, name = formula.name.partition(".")
+            if (section, name) in self.given or not hasattr(getattr(config, section), name):
+                continue
+            default = self.own.setdefault(formula.name, config.value(formula.name))
+            if (value := formula.value(default, config)) != config.value(formula.name):
+                self.defaults[formula.name] = value
+                return True
+        yielding = {name for name in self.defaults if self._can_yield(name)}
+        for rule in RULES if yielding else ():
+            names = [name for name in (rule.name, *rule.others) if name in yielding]
+            if names and rule.breach(config.value(rule.name), *map(config.value, rule.others)):
+                del self.defaults[names[0]]
+                return True
+        return False
+
+    def _can_yield(self, full: str) -> bool:
+        """Whether the value of a key is a scheme's default that neither defines the scheme nor has a formula."""
+        section, _, name = full.partition(".")
+        return self._is_of_scheme(full) and (section, name) not in self.given and full not in NOT_YIELDING
+
+    def _is_of_scheme(self, full: str) -> bool:
+        """Whether the default of a key is that of the scheme."""
+        scheme = SCHEMES.get(self._choice("run.scheme"))
+        missing = object()
+        return scheme is not None and self.defaults.get(full, missing) == scheme.defaults.get(full, REQUIRED)
 
     def _algorithm(self, name: str) -> type:
         """Return the [algorithm] table. A custom algorithm has the keys of the scheme's algorithm."""
@@ -205,9 +254,7 @@ class _Loader:
                 values[name] = default if automatic else key.convert(given.value)
                 self.origins[full] = given.source.origin((section, name))
                 continue
-            scheme = self._choice("run.scheme")
-            is_scheme = scheme in SCHEMES and full in SCHEMES[scheme].defaults
-            self.origins[full] = f"scheme {scheme}" if is_scheme else "default"
+            self.origins[full] = f"scheme {self._choice('run.scheme')}" if self._is_of_scheme(full) else "default"
             values[name] = default
             if default is REQUIRED and given is None and section not in self.faulty:
                 self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))

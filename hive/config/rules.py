@@ -1,7 +1,8 @@
 """Rules between keys: a key's value may be restricted by other keys. To add a rule, add it to RULES.
 
-A rule can only be broken by a key that the file or `--set` gives, because all defaults, including those of the schemes,
-obey all rules. The error shows every key that the rule involves (hive.config.load).
+A rule can only be broken by a key that the file or `--set` gives, because all defaults obey all rules, and those of a
+scheme yield to what is given (hive.config.formulas). The error shows every key that the rule involves
+(hive.config.load).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from hive.config.algorithms import ALGORITHMS, AgentConfig
 from hive.config.keys import is_reference, keys_of
+from hive.config.refusals import KEYS, VALUES, Refusal
 from hive.config.schema import HEAD, EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
 from hive.printable import printable
@@ -146,13 +148,9 @@ def _ignored_breach(name: str) -> Callable[[Any, str | None], str]:
     return lambda value, custom: "{0} ignores it" if value != usual and custom is not None else ""
 
 
-def _memory_breach(memory: str, algorithm: str) -> str:
-    """Refuse a memory for action values, whose targets are not computed along sequences."""
-    refused = memory != "none" and algorithm in ACTION_VALUES
-    return "{0} has no recurrent version: use ppo, a2c or impala" if refused else ""
-
-
-ACTION_VALUES = ("nstep-q", "pqn", "dqn", "c51", "qr-dqn")  # algorithms that learn action values
+def _refusal_breach(row: Refusal) -> Callable[[Any, str], str]:
+    """Return the breach of a key that algorithms refuse."""
+    return lambda value, name: f"{{0}} {row.text}" if name in row.algorithms and row.is_refused(value) else ""
 
 
 def _extractor_breach(options: Mapping[str, Any], extractor: str | None) -> str:
@@ -163,17 +161,11 @@ def _value_breach(widths: tuple[int, ...] | None, separate: bool, algorithm: str
     """Require a network of the value's own: critics are separate networks in any case."""
     if widths is None:
         return ""
-    if algorithm in ACTION_VALUES:
+    if algorithm in VALUES:
         return "{1} has no network beside that of its action values: network.middleware has its widths"
     known = ALGORITHMS.get(algorithm)
     shares = not separate and known is not None and not issubclass(known, AgentConfig)
     return "{0} lets policy and value share these layers" if shares else ""
-
-
-def _noisy_breach(deviation: float, algorithm: str) -> str:
-    """Refuse noise in the weights for policies whose probabilities are compared: those of other noise differ."""
-    refused = deviation and algorithm in ALGORITHMS and algorithm not in ACTION_VALUES
-    return "{0} compares probabilities of actions, which this noise changes" if refused else ""
 
 
 def _noise_breach(steps: int, distribution: str) -> str:
@@ -238,8 +230,7 @@ RULES = (
     ),
     Rule("network.extractor_options", ("network.extractor",), _extractor_breach),
     Rule("network.value_middleware", ("network.separate_networks", "algorithm.name"), _value_breach),
-    Rule("network.memory", ("algorithm.name",), _memory_breach),
-    Rule("network.noisy_deviation", ("algorithm.name",), _noisy_breach),
+    *(Rule(row.what, ("algorithm.name",), _refusal_breach(row)) for row in KEYS),
     Rule("network.noise_steps", ("network.action_distribution",), _noise_breach),
     Rule("network.action_distribution", ("network.middleware",), _layer_breach),
     *(Rule("network.action_distribution", (key,), _gsde_breach(*breach)) for key, breach in GSDE.items()),

@@ -10,9 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DEFAULT_SCHEME", "SCHEMES", "Scheme"]
+__all__ = ["DEFAULT_SCHEME", "DEFINING", "SCHEMES", "Scheme"]
 
 DEFAULT_SCHEME = "ppo"  # the safest first choice for a new environment
+
+DEFINING = (
+    *("algorithm.name", "collection.communication", "collection.ownership"),
+    *("gradients.communication", "gradients.decentralised"),
+)
+"""The keys that make a scheme what it is. A value that one of them excludes is an error, which names the scheme; other
+defaults of a scheme yield to the keys that a user gives (hive.config.formulas)."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,28 @@ SCHEMES: Mapping[str, Scheme] = {
     "qr-dqn": Scheme(
         "QR-DQN: as DQN, with quantiles of the return of each action (Dabney et al. 2018)",
         {**REPLAYING, "algorithm.name": "qr-dqn"},
+    ),
+    # What is combined is as in the paper, the scale is that of small problems: Atari games have clipped rewards, and
+    # there a rate of 6.25e-5, a target for 8,000 updates, 80,000 first steps and noise of 0.5.
+    "rainbow": Scheme(
+        "Rainbow: C51 with two streams, double, 3-step returns, priorities and noisy layers (Hessel et al. 2018)",
+        {
+            **REPLAYING,
+            "algorithm.name": "c51",
+            "algorithm.learning_rate": 5e-4,
+            "algorithm.target_interval": 250,
+            "algorithm.batch_size": 64,
+            "algorithm.learning_starts": 1_000,
+            "algorithm.v_min": -100.0,
+            "algorithm.v_max": 100.0,
+            "algorithm.double": True,
+            "algorithm.dueling": 64,
+            "algorithm.n_step": 3,
+            "algorithm.priority_exponent": 0.5,
+            "algorithm.exploration_start": 0.0,
+            "algorithm.exploration_end": 0.0,
+            "network.noisy_deviation": 0.1,
+        },
     ),
     "apex": Scheme(
         "Ape-X: asynchronous collectors that explore differently, and DQN with priorities (Horgan et al. 2018)",

@@ -1,6 +1,7 @@
 """Heads that learn the distribution of the return of every action: by categories (C51) and by quantiles (QR-DQN).
 
-Both need a discrete action. Extra input of their losses: the actions taken, int64 [N].
+Both need a discrete action. Each has a version with two streams of layers, for the value of the state and the
+advantages of the actions (dueling). Extra input of their losses: the actions taken, int64 [N].
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from hive.networks.heads import Head, refuse_unknown_actions
 from hive.networks.packed import FORBIDDEN
 from hive.networks.projection import categorical_support
 from hive.networks.spaces import ActionSpec
-from hive.networks.value_heads import action_count, select_actions
+from hive.networks.value_heads import TwoStreams, action_count, select_actions
 
 __all__ = [
     "CategoricalQHead",
+    "DuelingCategoricalQHead",
+    "DuelingQuantileQHead",
     "QuantileQHead",
     "cross_entropies",
     "expected_return",
@@ -137,3 +140,25 @@ class QuantileQHead(Head):
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
         return expected_return(output, None)
+
+
+class DuelingCategoricalQHead(TwoStreams, CategoricalQHead):
+    """A CategoricalQHead whose unnormalised log probabilities are joined from two streams, as in Rainbow."""
+
+    def __init__(self, parameters: CategoricalQHeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters, action)
+        self.split_streams(parameters.dueling, self.actions, self.atoms)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return super().forward(self.joined(columns))
+
+
+class DuelingQuantileQHead(TwoStreams, QuantileQHead):
+    """A QuantileQHead whose quantiles are joined from two streams."""
+
+    def __init__(self, parameters: QuantileQHeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters, action)
+        self.split_streams(parameters.dueling, self.actions, self.atoms)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return super().forward(self.joined(columns))

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.errors import NetworkError
-from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
+from hive.networks.distributional_heads import (
+    CategoricalQHead,
+    DuelingCategoricalQHead,
+    DuelingQuantileQHead,
+    QuantileQHead,
+)
 from hive.networks.head_parameters import (
     CategoricalQHeadParameters,
     DuelingQHeadParameters,
@@ -47,10 +52,18 @@ HEADS = {
         DuelingQHeadParameters, lambda parameters, action, huber: DuelingQHead(parameters, action, huber=huber)
     ),
     "categorical_q": HeadKind(
-        CategoricalQHeadParameters, lambda parameters, action, _: CategoricalQHead(parameters, action), complete=True
+        CategoricalQHeadParameters,
+        lambda parameters, action, _: (DuelingCategoricalQHead if parameters.dueling else CategoricalQHead)(
+            parameters, action
+        ),
+        complete=True,
     ),
     "quantile_q": HeadKind(
-        QuantileQHeadParameters, lambda parameters, action, _: QuantileQHead(parameters, action), complete=True
+        QuantileQHeadParameters,
+        lambda parameters, action, _: (DuelingQuantileQHead if parameters.dueling else QuantileQHead)(
+            parameters, action
+        ),
+        complete=True,
     ),
     "squashed_policy": HeadKind(
         SquashedPolicyHeadParameters, lambda parameters, action, _: SquashedPolicyHead(parameters, action)

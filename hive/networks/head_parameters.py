@@ -35,7 +35,8 @@ class DuelingQHeadParameters(HeadParameters):
 class CategoricalQHeadParameters(HeadParameters):
     """Parameters of a CategoricalQHead: `atoms` equally spaced returns from `v_min` to `v_max`.
 
-    The defaults are those of Bellemare, Dabney and Munos 2017. The returns have the unit of the rewards.
+    dueling: the width of the hidden layers of two streams, state value and advantages; 0: no streams. The other
+    defaults are those of Bellemare, Dabney and Munos 2017. The returns have the unit of the rewards.
     """
 
     RULES: ClassVar[Rules] = {
@@ -43,26 +44,35 @@ class CategoricalQHeadParameters(HeadParameters):
         "atoms": Rule.whole(2),
         "v_min": Rule.number(),
         "v_max": Rule.number(),
+        "dueling": Rule.whole(0),
     }
 
     name: str = "categorical_q"
     atoms: int = 51
     v_min: float = -10.0
     v_max: float = 10.0
+    dueling: int = 0
 
 
 @dataclass(slots=True)
 class QuantileQHeadParameters(HeadParameters):
     """Parameters of a QuantileQHead; the defaults are those of Dabney et al. 2018.
 
-    atoms: the number of quantiles. huber_loss_interval: the paper's kappa; smaller errors count squared.
+    atoms: the number of quantiles. huber_loss_interval: the paper's kappa; smaller errors count squared. dueling: as
+    of CategoricalQHeadParameters.
     """
 
-    RULES: ClassVar[Rules] = {**HeadParameters.RULES, "atoms": Rule.whole(1), "huber_loss_interval": Rule.number(0)}
+    RULES: ClassVar[Rules] = {
+        **HeadParameters.RULES,
+        "atoms": Rule.whole(1),
+        "huber_loss_interval": Rule.number(0),
+        "dueling": Rule.whole(0),
+    }
 
     name: str = "quantile_q"
     atoms: int = 200
     huber_loss_interval: float = 1.0
+    dueling: int = 0
 
 
 @dataclass(slots=True)

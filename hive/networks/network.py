@@ -513,9 +513,7 @@ def _network(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head
     return ExtractedNetwork(extractor, network) if isinstance(extractor, Extractor) else network
 
 
-def _first_layers(
-    parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]
-) -> tuple[list[nn.Module], int]:
+def _first_layers(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> tuple[list[nn.Module], int]:
     """Returns the layers that embed all inputs that these heads see, and the width of their output."""
     if parameters.extractor is None:
         return embedded_inputs(_seen_by(heads, parameters), spaces)

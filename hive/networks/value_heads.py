@@ -17,7 +17,7 @@ from hive.networks.layers import HIDDEN_GAIN, orthogonal
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec, DiscreteAction
 
-__all__ = ["DuelingQHead", "QHead", "action_count", "select_actions"]
+__all__ = ["DuelingQHead", "QHead", "TwoStreams", "action_count", "select_actions"]
 
 
 class QHead(Head):
@@ -46,23 +46,25 @@ class QHead(Head):
         return loss(select_actions(output, extra[0]), target, reduction="none")
 
 
-class DuelingQHead(QHead):
-    """Action values float32 [N, actions] from two streams, the value of the state and the advantages of the actions.
+class TwoStreams(Head):
+    """A base of heads with two streams, the value of the state and the advantages of the actions.
 
     Q(s, a) = V(s) + A(s, a) - mean of A(s, .), as in Wang et al. 2016, "Dueling Network Architectures for Deep
-    Reinforcement Learning", equation 9. With `hidden` each stream begins with a hidden layer. The paper scales
+    Reinforcement Learning", equation 9; with atoms, for each of them (Hessel et al. 2018, "Rainbow"). The paper scales
     the gradient that enters the layers below by 1/sqrt(2), see `rescale_gradient_from_head_by_factor`.
     """
 
-    def __init__(self, parameters: HeadParameters, action: ActionSpec, *, huber: bool = False) -> None:
-        super().__init__(parameters, action, huber=huber)
-        hidden = parameters.hidden if isinstance(parameters, DuelingQHeadParameters) else 0
-        self.width = 2 * hidden or 1 + self.actions
-        self.value: nn.Linear | None = None
-        self.advantage: nn.Linear | None = None
+    value: nn.Linear | None
+    advantage: nn.Linear | None
+    streams: tuple[int, int]  # outputs of each
+
+    def split_streams(self, hidden: int, actions: int, atoms: int = 1) -> None:
+        """Make the streams, each with a hidden layer of this width; 0: they are columns of the last layer."""
+        self.streams = (atoms, actions * atoms)
+        self.width = 2 * hidden or sum(self.streams)
+        self.value = self.advantage = None
         if hidden:
-            self.value = orthogonal(nn.Linear(hidden, 1), self.gain)
-            self.advantage = orthogonal(nn.Linear(hidden, self.actions), self.gain)
+            self.value, self.advantage = (orthogonal(nn.Linear(hidden, width), self.gain) for width in self.streams)
             self.gain = HIDDEN_GAIN  # gain of the columns, which are the hidden layer
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
@@ -71,13 +73,27 @@ class DuelingQHead(QHead):
             self.value.reset_parameters()
             self.advantage.reset_parameters()
 
-    def forward(self, columns: Tensor) -> Tensor:
+    def joined(self, columns: Tensor) -> Tensor:
+        """Returns Q of all actions, [N, actions * atoms], from the columns [N, width]."""
         if self.value is None or self.advantage is None:
-            value, advantage = columns.split_with_sizes((1, self.actions), -1)
+            value, advantage = columns.split_with_sizes(self.streams, -1)
         else:
             first, second = torch.relu(columns).chunk(2, -1)
             value, advantage = self.value(first), self.advantage(second)
-        return value + advantage - advantage.mean(-1, keepdim=True)
+        advantage = advantage.unflatten(-1, (-1, self.streams[0]))
+        values: Tensor = value.unsqueeze(-2) + advantage - advantage.mean(-2, keepdim=True)
+        return values.flatten(-2)
+
+
+class DuelingQHead(TwoStreams, QHead):
+    """Action values float32 [N, actions] from two streams. With `hidden` each stream begins with a hidden layer."""
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec, *, huber: bool = False) -> None:
+        super().__init__(parameters, action, huber=huber)
+        self.split_streams(parameters.hidden if isinstance(parameters, DuelingQHeadParameters) else 0, self.actions)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return self.joined(columns)
 
 
 def action_count(name: str, action: ActionSpec) -> int:

@@ -23,6 +23,7 @@ from hive.algorithms.novelty import SeeksNovelty
 from hive.algorithms.policy import describe_policy, described_spaces
 from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
 from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
+from hive.config.refusals import refused_keys
 from hive.envs import (
     EnvironmentSpec,
     Helping,
@@ -466,22 +467,9 @@ class Blueprint:
 
     def _check_replay(self) -> None:
         """Raise TopologyError for what cannot be combined with a replay memory, and for sizes that do not fit."""
-        config, network, gradients = self.replay_config, self.config.network, self.config.gradients
-        name = config.name
-        asynchronous = gradients.communication == "asynchronous"
-        refused = {
-            "gradients.bootstrap_rounds": (gradients.bootstrap_rounds > 1, "1: raise algorithm.batch_size instead"),
-            "gradients.decentralised": (gradients.decentralised, "false"),
-            "gradients.communication": (asynchronous, '"synchronous" or "pipelined"'),
-            "collection.fraction_workers": (self.config.collection.fraction_workers < 1, "1"),
-            "network.memory": (network.memory != "none", '"none"'),
-            "network.normalize_observations": (network.normalize_observations, "false"),
-            "network.normalize_rewards": (network.normalize_rewards, "false"),
-            "network.novelty_weight": (network.novelty_weight > 0, "0"),
-        }
-        for key, (is_set, instead) in refused.items():
-            if is_set:
-                raise TopologyError(f"{name}, which learns from a replay memory, requires {key} = {instead}")
+        config = self.replay_config
+        for row, name in refused_keys(self.config):
+            raise TopologyError(f"{row.what} is refused: {name} {row.reason}", hint=row.instead)
         share, rest = divmod(config.batch_size, self.gradient_workers)
         if rest:
             below, above = (whole * self.gradient_workers for whole in (share, share + 1))

@@ -36,6 +36,7 @@ from hive.algorithms.algorithm import Algorithm, Moments
 from hive.algorithms.algorithm import Gradients as AlgorithmGradients
 from hive.algorithms.parameters import update_parameter
 from hive.approximation import SharedTarget
+from hive.config.refusals import IN_SCRIPTS
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import (
     ENV_STEPS,
@@ -231,10 +232,7 @@ class GWorker:
         self.slot = GradientSlot(self.flat, self.codec, self.blueprint.threads)
         self.algo: Algorithm = algorithm or cast(Algorithm, self.blueprint.algorithm(alone=True))
         if not hasattr(self.algo, "gradients"):
-            raise TopologyError(
-                f"{self.blueprint.config.algorithm.name} learns from a replay memory, and a GWorker from rollouts",
-                hint="start a run (hive.train, hive up), or use hive.ReplayBuffer in a script",
-            )
+            raise TopologyError(f"{self.blueprint.config.algorithm.name} {IN_SCRIPTS.reason}", hint=IN_SCRIPTS.instead)
         target = self.networks.target_network
         self.algo.connect(self.actor, self.slot, SharedTarget(self.actor, target.module) if target else None)
         self.status = status

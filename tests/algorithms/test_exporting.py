@@ -120,6 +120,7 @@ CASES: dict[str, dict[str, Any]] = {
         "distribution": EpsilonGreedy(4),
     },
     "C51": {"heads": (CategoricalQHeadParameters(atoms=5, v_min=-2.0, v_max=3.0),)},
+    "C51, dueling": {"heads": (CategoricalQHeadParameters(atoms=5, v_min=-2.0, v_max=3.0, dueling=6),)},
     "QR-DQN": {"heads": (QuantileQHeadParameters(atoms=5),)},
 }
 

@@ -35,8 +35,10 @@ CONFIGS: dict[str, DQNConfig | C51Config | QRDQNConfig] = {
     "dqn, dueling": DQNConfig(dueling=6),
     "c51": C51Config(atoms=11, v_min=-3.0, v_max=3.0),
     "c51, double": C51Config(atoms=7, v_min=-1.0, v_max=2.0, double=True),
+    "c51, dueling": C51Config(atoms=5, v_min=-2.0, v_max=2.0, dueling=6),
     "qr-dqn": QRDQNConfig(quantiles=7),
     "qr-dqn, double": QRDQNConfig(quantiles=4, double=True),
+    "qr-dqn, dueling": QRDQNConfig(quantiles=5, dueling=6),
 }
 every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
@@ -211,11 +213,17 @@ def test_a_target_after_a_termination_does_not_depend_on_the_next_observation() 
             torch.testing.assert_close(part, same, rtol=0, atol=1e-6)  # rounding of probabilities, which sum to 1
 
 
-def test_dueling_streams_have_the_width_of_the_key() -> None:
-    network = network_of(made(DQNConfig(dueling=6)), 1)
+@pytest.mark.parametrize(
+    ("config", "atoms"),
+    [(DQNConfig(dueling=6), 1), (C51Config(dueling=6, atoms=5), 5), (QRDQNConfig(dueling=6, quantiles=4), 4)],
+    ids=["dqn", "c51", "qr-dqn"],
+)
+def test_dueling_streams_have_the_width_of_the_key(config: Any, atoms: int) -> None:
+    network = network_of(made(config), 1)
     shapes = {name: tuple(array.shape) for name, array in network.named_parameters()}
     assert shapes["trunk.2.weight"] == (12, 8)
-    assert (shapes["heads.0.value.weight"], shapes["heads.0.advantage.weight"]) == ((1, 6), (ACTIONS, 6))
+    assert shapes["heads.0.value.weight"] == (atoms, 6)
+    assert shapes["heads.0.advantage.weight"] == (ACTIONS * atoms, 6)
 
 
 # --- acting

@@ -41,6 +41,7 @@ REPLAYED_VALUES = {
     "exploration_steps": 50_000,
     "exploration_spread": 0.0,
     "initial_errors": False,
+    "dueling": 0,
 }
 AGENT = {
     "target_interval": 1,
@@ -100,7 +101,7 @@ OWN = {
         "epochs": 4,
         "minibatches": 4,
     },
-    "dqn": {**REPLAYED_VALUES, "huber_loss": True, "double": True, "dueling": 0},
+    "dqn": {**REPLAYED_VALUES, "huber_loss": True, "double": True},
     "c51": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "atoms": 51, "v_min": -10.0, "v_max": 10.0},
     "qr-dqn": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "quantiles": 200},
 }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hive.config import Config, load_config, render, resolved
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
+from hive.config.refusals import KEYS
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
@@ -24,7 +25,7 @@ FREE = st.recursive(
 )
 SPECIAL = {
     "run.name": st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,9}", fullmatch=True),
-    "run.scheme": st.sampled_from(["a2c", "ppo", "impala", "single", "my.schemes:build"]),
+    "run.scheme": st.sampled_from(["a2c", "ppo", "sac", "rainbow", "single", "my.schemes:build"]),
     "run.topology": st.sampled_from(["mine.py", "/a/b.py:f", "my.own", "my.own:topology"]),
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
@@ -69,6 +70,7 @@ RULED = {
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
+    *(row.what for row in KEYS),
 }
 
 
@@ -138,6 +140,16 @@ def test_the_changed_keys_alone_give_the_same_config(config: Config) -> None:
     again = load_config("short.toml", text=text)
     assert again == config
     assert render(again, changed=True).count("\n") == text.count("\n")
+
+
+def test_a_key_that_is_given_as_its_usual_default_is_changed_where_the_default_follows_other_keys() -> None:
+    text = f'[run]\nscheme = "dqn"\n{ENV}[gradients]\nworkers = 4\n[collection]\nrollout = 10\n'
+    given = ["algorithm.batch_size=32", "algorithm.updates_per_step=1/5"]
+    short = render(load_config("x.toml", given, text=text), changed=True)
+    assert "batch_size" not in short
+    assert "updates_per_step" not in short
+    given = ["gradients.workers=10", "algorithm.batch_size=32"]
+    assert "batch_size = 32" in render(load_config("x.toml", given, text=text), changed=True)
 
 
 def test_changed_keys_are_those_that_differ_from_their_defaults() -> None:

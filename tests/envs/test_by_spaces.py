@@ -61,7 +61,8 @@ def test_images_get_the_settings_of_images() -> None:
 @pytest.mark.parametrize("observation", [VECTOR, IMAGE, STATES])
 @pytest.mark.parametrize("action", [Discrete(4), FORCES])
 def test_every_scheme_takes_its_settings(scheme: str, observation: ObservationSpec, action: ActionSpec) -> None:
-    replays = {"dqn", "c51", "qr-dqn", "apex", "sac", "td3", "ddpg"}  # algorithms that refuse statistics that change
+    # Algorithms that refuse statistics that change.
+    replays = {"dqn", "c51", "qr-dqn", "rainbow", "apex", "sac", "td3", "ddpg"}
     assert ("network.normalize_rewards" in chosen(observation, action, scheme)) is (scheme not in replays)
 
 

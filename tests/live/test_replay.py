@@ -72,8 +72,9 @@ def killed(house: House, sets: list[str], victims: tuple[str, ...]) -> dict[str,
     [
         (2, ("gradient-worker", "learner"), LAGGING),
         (1, ("learner", "gradient-worker", "recorder"), ("run.carrier=zmq",)),
+        (2, ("gradient-worker", "learner"), (*LAGGING, "run.scheme=rainbow")),
     ],
-    ids=["2 x 2", "1 x 1"],
+    ids=["2 x 2", "1 x 1", "2 x 2, rainbow"],
 )
 def test_kills_change_no_byte(
     house: House,

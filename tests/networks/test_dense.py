@@ -22,6 +22,7 @@ from hive import _native
 from hive.envs import Box, Discrete, MultiDiscrete
 from hive.errors import NetworkError
 from hive.networks import (
+    CategoricalQHeadParameters,
     DuelingQHeadParameters,
     GRUMiddlewareParameters,
     HeadParameters,
@@ -29,6 +30,7 @@ from hive.networks import (
     MiddlewareParameters,
     NetworkParameters,
     PolicyHeadParameters,
+    QuantileQHeadParameters,
     Spaces,
     build_network,
 )
@@ -214,8 +216,17 @@ def test_what_is_not_finite_spreads_as_in_torch(value: float, activation: str) -
         assert torch.equal(one.grad.isfinite(), other.grad.isfinite())
 
 
-def test_heads_with_layers_of_their_own_are_computed_by_torch_on_native_columns() -> None:
-    network = built(heads=[DuelingQHeadParameters(hidden=6)])
+@pytest.mark.parametrize(
+    "head",
+    [
+        DuelingQHeadParameters(hidden=6),
+        CategoricalQHeadParameters(atoms=5, dueling=6),
+        QuantileQHeadParameters(atoms=5, dueling=6),
+    ],
+    ids=["q", "categories", "quantiles"],
+)
+def test_heads_with_layers_of_their_own_are_computed_by_torch_on_native_columns(head: HeadParameters) -> None:
+    network = built(heads=[head])
     made, _ = native(network)
     rows = rows_of(9)
     assert_close(made(rows)[0], network(rows)[0])

@@ -116,8 +116,13 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "gain": [*NUMBERS, -1.0],
     },
     DuelingQHeadParameters: {"hidden": WHOLE, "num_output_head_copies": [0]},
-    CategoricalQHeadParameters: {"atoms": [*WHOLE, 1], "v_min": [*NUMBERS, None], "v_max": [*NUMBERS, None]},
-    QuantileQHeadParameters: {"atoms": [*WHOLE, 0], "huber_loss_interval": [*NUMBERS, None, -1.0]},
+    CategoricalQHeadParameters: {
+        "atoms": [*WHOLE, 1],
+        "v_min": [*NUMBERS, None],
+        "v_max": [*NUMBERS, None],
+        "dueling": WHOLE,
+    },
+    QuantileQHeadParameters: {"atoms": [*WHOLE, 0], "huber_loss_interval": [*NUMBERS, None, -1.0], "dueling": WHOLE},
     PolicyHeadParameters: {
         "beta_entropy": [*NUMBERS, None],
         "action_distribution": ["normal", None, 1],

@@ -28,8 +28,8 @@ OWN: list[tuple[Any, str, dict[str, Any]]] = [
     (PolicyHeadParameters, "policy", {"beta_entropy": 0.0, **DEVIATIONS}),
     (SquashedPolicyHeadParameters, "squashed_policy", {}),
     (DuelingQHeadParameters, "dueling_q", {"hidden": 0}),
-    (CategoricalQHeadParameters, "categorical_q", {"atoms": 51, "v_min": -10.0, "v_max": 10.0}),
-    (QuantileQHeadParameters, "quantile_q", {"atoms": 200, "huber_loss_interval": 1.0}),
+    (CategoricalQHeadParameters, "categorical_q", {"atoms": 51, "v_min": -10.0, "v_max": 10.0, "dueling": 0}),
+    (QuantileQHeadParameters, "quantile_q", {"atoms": 200, "huber_loss_interval": 1.0, "dueling": 0}),
     (
         PPOHeadParameters,
         "ppo",

@@ -26,10 +26,10 @@ from hive.storage import FINALS, LENGTH, Rollout
 from hive.workers import CollectorActor
 
 EVERY_DAY, FULL = 20, 400  # examples
-REPLAYING = ("apex", "c51", "ddpg", "dqn", "qr-dqn", "sac", "td3")
+REPLAYING = ("apex", "c51", "ddpg", "dqn", "qr-dqn", "rainbow", "sac", "td3")
 CONTINUOUS = ("ddpg", "sac", "td3")
 BY_EPOCHS = ("dd-ppo", "ppo", "pqn", "rapid")  # several gradients a round
-EXPLORING = ("apex", "c51", "dqn", "nstep-q", "pqn", "qr-dqn")
+EXPLORING = ("apex", "c51", "dqn", "nstep-q", "pqn", "qr-dqn", "rainbow")
 COLLECTORS = {"apex": 2, "a3c": 2, "dd-ppo": 3, "rapid": 4}  # by default; 1 in other schemes
 EPOCHS = 2
 RATE = 0.01

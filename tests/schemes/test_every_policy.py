@@ -141,7 +141,7 @@ def fits(scheme: str, options: Mapping[str, str]) -> bool:
     if scheme in ("td3", "ddpg"):
         return options["action"] == "box" and not options["masked"]
     if scheme == "sac":
-        return options["action"] in ("box", "discrete") and not options["masked"]
+        return options["action"] == "discrete" or (options["action"] == "box" and not options["masked"])
     if options["masked"] and options["action"] not in CHOICES:
         return False
     return scheme in ("a2c", "ppo", "impala") or options["action"] == "discrete"

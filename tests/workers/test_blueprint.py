@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -362,27 +363,25 @@ def replaying(**values: Any) -> Blueprint:
     return Blueprint(config(**{**small, **values}))
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "instead"),
-    [
-        ("gradients.bootstrap_rounds", 2, "1: raise algorithm.batch_size instead"),
-        ("gradients.decentralised", "true", "false"),
-        ("gradients.communication", '"asynchronous"', '"synchronous" or "pipelined"'),
-        ("collection.fraction_workers", 0.5, "1"),
-        ("network.normalize_observations", "true", "false"),
-        ("network.normalize_rewards", "true", "false"),
-        ("network.novelty_weight", 0.5, "0"),
-    ],
-)
-def test_what_cannot_be_combined_with_a_replay_memory_is_refused(key: str, value: Any, instead: str) -> None:
-    with pytest.raises(TopologyError) as caught:
-        replaying(**{key.replace(".", "__"): value})
-    assert str(caught.value) == f"dqn, which learns from a replay memory, requires {key} = {instead}"
+def test_what_cannot_be_combined_with_a_replay_memory_is_refused_without_a_file_too() -> None:
+    """Also with the algorithm of a user, which has the keys of the scheme's."""
+    small = config(run__scheme='"dqn"', run__steps=1_000, algorithm__learning_starts=0)
+    changed = dataclasses.replace(small, network=dataclasses.replace(small.network, novelty_weight=0.5))
+    with pytest.raises(TopologyError, match=r"novelty_weight is refused: dqn would draw the novelty") as caught:
+        Blueprint(changed)
+    assert caught.value.hint == "use ppo, a2c or impala"
+    own = {
+        "algorithm__name": '"hive.algorithms:DQN"',
+        "gradients__bootstrap_rounds": 2,
+        "algorithm__updates_per_step": 1,
+    }
+    with pytest.raises(TopologyError, match=r"bootstrap_rounds is refused: hive\.algorithms:DQN draws a batch"):
+        replaying(**own)
 
 
 def test_a_batch_must_be_divisible_among_the_gradient_workers() -> None:
     with pytest.raises(TopologyError, match="batch_size = 32 cannot be divided among 3 gradient workers") as caught:
-        replaying(gradients__workers=3)
+        replaying(gradients__workers=3, algorithm__batch_size=32)
     assert caught.value.hint == "set it to 30 or 33"
     assert replaying(gradients__workers=3, algorithm__batch_size=33).replay_size.batch == 11
 

@@ -1,0 +1,188 @@
+"""What algorithms refuse, with the reason and a way out: one table, from which all of these errors are made.
+
+A row about a key becomes a rule between this key and the algorithm (hive.config.rules). A run checks these rows again,
+for configs that were not loaded and for algorithms of users (`Blueprint`). Rows about actions and scripts have the text
+of the errors of the code that meets them.
+
+The guide's page on replay shows `guide_table()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hive.config.algorithms import ALGORITHMS, ReplayConfig
+from hive.config.keys import keys_of
+from hive.config.schema import Config
+
+__all__ = [
+    "BOUNDED_BOX",
+    "BOUNDED_OR_DISCRETE",
+    "IN_SCRIPTS",
+    "KEYS",
+    "ONE_DISCRETE",
+    "VALUES",
+    "Refusal",
+    "guide_table",
+    "refused_keys",
+]
+
+REPLAYING = tuple(name for name, table in ALGORITHMS.items() if issubclass(table, ReplayConfig))
+AGENTS = ("sac", "td3", "ddpg")
+VALUES = ("nstep-q", "pqn", "dqn", "c51", "qr-dqn")  # those that learn action values
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A row of the table.
+
+    what: the key, or what else is refused, in words. algorithms: those that refuse it. reason: a predicate of the
+    algorithm, so that "dqn" and this are a sentence. instead: the way out, an imperative. is_refused: whether a value
+    of the key is. shown: the refused values in the guide.
+    """
+
+    what: str
+    algorithms: tuple[str, ...]
+    reason: str
+    instead: str
+    is_refused: Callable[[Any], bool] = bool
+    shown: str = ""
+
+    @property
+    def text(self) -> str:
+        """The predicate with the way out."""
+        return f"{self.reason}: {self.instead}"
+
+
+def _is_set(value: str | None) -> bool:
+    return value not in (None, "none")
+
+
+KEYS = (
+    Refusal(
+        "network.memory",
+        (*VALUES, *AGENTS),
+        "has no recurrent version",
+        "use ppo, a2c or impala",
+        _is_set,
+        '"lstm" or "gru"',
+    ),
+    Refusal(
+        "network.module",
+        AGENTS,
+        "has networks of an actor and of critics, not a single one",
+        "set network.extractor, or the layers in [network]",
+    ),
+    Refusal(
+        "network.noisy_deviation",
+        ("a2c", "ppo", "impala", "sac"),
+        "compares probabilities of actions, which this noise changes",
+        "set network.noisy_deviation to 0",
+    ),
+    Refusal(
+        "network.noisy_deviation",
+        ("td3", "ddpg"),
+        "explores by noise in its actions",
+        "set algorithm.exploration_noise",
+    ),
+    Refusal(
+        "network.normalize_observations",
+        REPLAYING,
+        "draws steps of all ages, and the statistics change meanwhile",
+        "scale observations in a wrapper",
+    ),
+    Refusal(
+        "network.normalize_rewards",
+        REPLAYING,
+        "draws steps of all ages, and the statistics change meanwhile",
+        "scale rewards in a wrapper",
+    ),
+    Refusal(
+        "network.novelty_weight",
+        REPLAYING,
+        "would draw the novelty of states that are familiar by now",
+        "use ppo, a2c or impala",
+    ),
+    Refusal(
+        "gradients.communication",
+        REPLAYING,
+        "makes each gradient of rows and priorities that follow from the updates before it",
+        'set it to "pipelined"',
+        lambda value: value == "asynchronous",
+        '"asynchronous"',
+    ),
+    Refusal(
+        "gradients.decentralised",
+        REPLAYING,
+        "has a memory that the learner alone writes, with the priorities from all gradients",
+        "set gradients.workers, which share each batch",
+    ),
+    Refusal(
+        "gradients.bootstrap_rounds",
+        REPLAYING,
+        "draws a batch for each update",
+        "raise algorithm.batch_size",
+        lambda value: value > 1,
+        "2 or more",
+    ),
+    Refusal(
+        "collection.fraction_workers",
+        REPLAYING,
+        "counts updates by rounds of full rollouts",
+        "lower collection.rollout",
+        lambda value: value < 1,
+        "less than 1",
+    ),
+)
+"""The rows about keys."""
+
+ONE_DISCRETE = Refusal(
+    "actions other than one discrete action",
+    VALUES,
+    "learns a value for every action, so it needs a single discrete action",
+    "use ppo, a2c or impala, or for box actions sac, td3 or ddpg",
+)
+BOUNDED_OR_DISCRETE = Refusal(
+    "actions other than a bounded box or one discrete action",
+    ("sac",),
+    "needs a box action with bounds, or a single discrete action",
+    "use ppo, a2c or impala, which serve the actions of this environment",
+)
+BOUNDED_BOX = Refusal(
+    "actions other than a bounded box",
+    ("td3", "ddpg"),
+    "needs a box action with bounds",
+    "use ppo, a2c or impala, which serve the actions of this environment",
+)
+IN_SCRIPTS = Refusal(
+    "`hive.GWorker` in a script",
+    REPLAYING,
+    "learns from a replay memory, and a GWorker from rollouts",
+    "start a run (hive.train, hive up), or use hive.ReplayBuffer in a script",
+)
+
+
+def refused_keys(config: Config) -> Iterator[tuple[Refusal, str]]:
+    """Yield the refusals of keys that a config breaks, each with the name of its algorithm.
+
+    The class of a user counts as the algorithm whose keys it has.
+    """
+    table: type = type(config.algorithm)
+    algorithm = str(keys_of(table)["name"].default)
+    for row in KEYS:
+        if algorithm in row.algorithms and row.is_refused(config.value(row.what)):
+            yield row, config.algorithm.name
+
+
+def guide_table() -> str:
+    """Return the rows that concern algorithms with a replay memory, as a Markdown table."""
+    lines = ["| refused | by | because it | instead |", "|---|---|---|---|"]
+    for row in (*KEYS, ONE_DISCRETE, BOUNDED_OR_DISCRETE, BOUNDED_BOX, IN_SCRIPTS):
+        if names := [name for name in row.algorithms if name in REPLAYING]:
+            what = f"`{row.what}`" if row in KEYS else row.what
+            shown = f" = {row.shown}" if row.shown else ""
+            by = "all" if tuple(names) == REPLAYING else ", ".join(names)
+            lines.append(f"| {what}{shown} | {by} | {row.reason} | {row.instead} |")
+    return "\n".join(lines)
