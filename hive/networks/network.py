@@ -184,8 +184,7 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     parameters.refuse_impossible()
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
-    built = _agent if parameters.critics else _normalized
-    network = built(parameters, spaces, generator)
+    network = _normalized(parameters, spaces, generator)
     if parameters.precision != "float32" and not any(isinstance(layer, Convolution) for layer in network.modules()):
         raise NetworkError(
             f'precision = "{parameters.precision}" has no effect on this network: it has no convolutions',
@@ -195,8 +194,8 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
 
 
 def _normalized(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds a network without critics, and around it the normaliser and the networks of RND if there are any."""
-    network = _for_stored(parameters, spaces, generator)
+    """Builds a network, and around it the normaliser and the networks of RND if there are any."""
+    network = (_agent if parameters.critics else _for_stored)(parameters, spaces, generator)
     observations, rewards = parameters.normalize_observations, parameters.normalize_rewards
     if not (observations or rewards or parameters.novelty):
         return network

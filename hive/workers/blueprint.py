@@ -39,7 +39,7 @@ from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
 from hive.networks.network import buffers_that_training_changes, build_network
-from hive.networks.normalization import observed_elements
+from hive.networks.normalization import MOMENTS_OF, observed_elements
 from hive.networks.optimizers import FlatOptimizer
 from hive.networks.sketch import without_memory
 from hive.networks.spaces import Spaces
@@ -402,7 +402,7 @@ class Blueprint:
     @functools.cached_property
     def ledger_layout(self) -> Layout:
         """The layout of the replay memory's ledger."""
-        return ledger_layout(self.collectors, len(self.config.env.info))
+        return ledger_layout(self.collectors, len(self.config.env.info), self.normalized)
 
     @functools.cached_property
     def plan_layout(self) -> Layout:
@@ -416,18 +416,24 @@ class Blueprint:
             self.replay_size,
             self.memory_layout,
             memory,
+            self.environment.observation,
             seed=self.config.run.seed,
             alpha=config.priority_exponent,
             least_steps=config.learning_starts,
         )
 
-    def initialize_replay(self, replay: ReplayMemory, ledger: Mapping[str, NDArray[Any]]) -> int:
+    def initialize_replay(
+        self, replay: ReplayMemory, ledger: Mapping[str, NDArray[Any]], weights: NDArray[np.uint8]
+    ) -> int:
         """Fill the memory and its first ledger, with the rows of a checkpoint if it has any; return its version.
 
-        Raises RecordError for rows that do not fit this run.
+        weights: the first of this run, whose statistics go on. Raises RecordError for rows that do not fit this run.
         """
         for array in ledger.values():
             array[:] = 0
+        buffers = self.flat.buffer_arrays(self.state.weights(weights))
+        for name in self.normalized:
+            ledger[name][:] = buffers[f"{MOMENTS_OF[name][0]}seen"]
         if self.resume is None:
             return 0
         ledger["rollouts"][:] = self.first_round
@@ -437,9 +443,9 @@ class Blueprint:
             if name in ("counters", "returns", "infos"):
                 ledger[name][:] = array
         if self.resume.has_replay:
-            stored = ledger_layout(self.collectors, len(self.resume.state.get("info", ())))
+            stored = ledger_layout(self.collectors, len(self.resume.state.get("info", ())), self.normalized)
             saved = stored.views(_bytes_of(self.resume, "replay_ledger", stored.bytes))
-            for name in ("counters", "written", "returns"):
+            for name in ("counters", "written", "returns", *self.normalized):
                 ledger[name][:] = saved[name]
             self.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
             replay.tree.rebuild()
@@ -457,8 +463,6 @@ class Blueprint:
             "gradients.communication": (asynchronous, '"synchronous" or "pipelined"'),
             "collection.fraction_workers": (self.config.collection.fraction_workers < 1, "1"),
             "network.memory": (network.memory != "none", '"none"'),
-            "network.normalize_observations": (network.normalize_observations, "false"),
-            "network.normalize_rewards": (network.normalize_rewards, "false"),
             "network.novelty_weight": (network.novelty_weight > 0, "0"),
         }
         for key, (is_set, instead) in refused.items():
@@ -648,7 +652,10 @@ class Blueprint:
 
     @property
     def normalized(self) -> dict[str, int]:
-        """The moments that a gradient's slot has room for, with their lengths: those that the normalisers need."""
+        """The moments that the normalisers need, with their lengths.
+
+        A gradient's slot has room for them, or with a replay memory the ledger.
+        """
         network, observation = self.config.network, self.environment.observation
         single = observed_elements(())
         needed = {
@@ -669,7 +676,7 @@ class Blueprint:
             most,
             self.codec,
             len(self.config.env.info),
-            self.normalized,
+            {} if self.replays else self.normalized,
             self.replay_size.batch if self.replays else 0,
         )
 

@@ -447,6 +447,7 @@ class SimulatedBlueprint(Blueprint):
             self.replay_size,
             self.memory_layout,
             memory,
+            self.environment.observation,
             seed=self.config.run.seed,
             alpha=config.priority_exponent,
             least_steps=config.learning_starts,

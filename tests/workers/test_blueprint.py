@@ -369,8 +369,6 @@ def replaying(**values: Any) -> Blueprint:
         ("gradients.decentralised", "true", "false"),
         ("gradients.communication", '"asynchronous"', '"synchronous" or "pipelined"'),
         ("collection.fraction_workers", 0.5, "1"),
-        ("network.normalize_observations", "true", "false"),
-        ("network.normalize_rewards", "true", "false"),
         ("network.novelty_weight", 0.5, "0"),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from small_trainer import allocate
 
+from hive.envs import ObservationSpec
 from hive.networks import aligned_block
 from hive.runtime import Layout
 from hive.storage import (
@@ -39,6 +40,7 @@ from hive.workers.replay_memory import (
 )
 
 OBSERVATION, ACTION = ((1,), "float32"), ((), "int64")
+SEEN = ObservationSpec(*OBSERVATION)
 ENVS, STEPS = 2, 3
 SIZE = ReplaySize(sources=2, envs=ENVS, steps=STEPS, kept=7, rounds_ahead=2, stack=1, n_step=2, workers=2, batch=4)
 
@@ -117,7 +119,7 @@ class Learner:
         self.succeed()
 
     def succeed(self) -> ReplayMemory:
-        self.memory = ReplayMemory(self.size, self.layout, self.block, seed=3, alpha=self.alpha, least_steps=1)
+        self.memory = ReplayMemory(self.size, self.layout, self.block, SEEN, seed=3, alpha=self.alpha, least_steps=1)
         return self.memory
 
     def admit(self, rollouts: list[Rollout], largest: int) -> None:
@@ -371,7 +373,7 @@ def test_nothing_is_drawn_before_enough_steps_are_held() -> None:
 
 def test_a_memory_that_cannot_hold_learning_starts_is_drawn_from_once_it_is_full() -> None:
     layout: Layout = memory_layout(SIZE, OBSERVATION, ACTION)
-    memory = ReplayMemory(SIZE, layout, aligned_block(layout.bytes), seed=1, alpha=0.0, least_steps=10_000)
+    memory = ReplayMemory(SIZE, layout, aligned_block(layout.bytes), SEEN, seed=1, alpha=0.0, least_steps=10_000)
     assert memory.least_steps == SIZE.sources * SIZE.kept * SIZE.envs
 
 
