@@ -1,4 +1,4 @@
-"""A normalised update from a replay memory is that of plain torch in float64: the statistics, the batch and the step."""
+"""A normalised update from a replay memory is that of plain torch in float64: its statistics, batch and step."""
 
 from __future__ import annotations
 
