@@ -115,6 +115,29 @@ def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> Non
     assert resumed.digest == whole.digest != ""
 
 
+@pytest.mark.parametrize(
+    ("name", "replay"), [("apex", "true"), pytest.param("apex", "false", marks=FULL), ("dqn 2 x 2", "false")]
+)
+def test_a_run_that_is_resumed_at_any_turn_counts_every_step_once(tmp_path: Path, name: str, replay: str) -> None:
+    """An asynchronous memory has rounds that no turn has counted yet; a memory that is not saved loses them."""
+    scheme, values = RUNS[name]
+    options = {"run__scheme": f'"{scheme}"', "run__steps": 8 * STEPS, **NORMALISED, **values}
+    config = config_of(
+        "small_environments:Drift", **options, checkpoint__replay=replay, checkpoint__every="{updates=5}"
+    )
+    directory = RunDirectory.create(tmp_path, "test")
+    run_inline(build(config, directory.path), seconds=LIMIT_S)
+    found = list_checkpoints(directory.checkpoints)
+    middle = found[len(found) // 2]
+    for checkpoint in found:
+        if checkpoint.update > middle.update:
+            remove_folder(checkpoint.path)
+    write_json(directory.resume_file, {"update": middle.update, "exact": False})
+    resumed = run_inline(build(config, directory.path), seconds=LIMIT_S)
+    network = hive.load(str(directory.path)).network
+    assert int(network.normalizer.seen[0]) == resumed.results["env_steps"] >= 8 * STEPS > middle.state["env_steps"] > 0
+
+
 def test_distant_rewards_are_learned(tmp_path: Path) -> None:
     """Two contexts, 100 and 100.1. Guessing earns 0.5 of 1."""
     learned = {}

@@ -205,3 +205,22 @@ def test_a_normalised_update_is_that_of_plain_torch(scheme: str, backend: str) -
     assert after["normalizer.shift"].numpy() == pytest.approx(mean.numpy(), abs=1e-6)
     assert after["reward_normalizer.scale"].item() == pytest.approx(1.0 / spread, rel=1e-6)
     assert after["normalizer.seen"][0] == TURNS * loop.blueprint.round_steps
+
+
+def test_initial_errors_are_those_of_normalised_steps_and_unknown_before_the_first_statistics() -> None:
+    loop = Loop(blueprint_of("dqn", "CartPole-v1", "algorithm.initial_errors=true", "algorithm.priority_exponent=0.6"))
+    loop.turn()
+    assert np.isnan(loop.rollouts[0]["errors"]).all()
+    weights = loop.values()
+    loop.turn()
+    rollout = loop.rollouts[1]
+    seen = torch.from_numpy(rollout["observations"]).double()
+    rows = ((seen - weights["normalizer.shift"]) * weights["normalizer.scale"]).clamp(-LIMIT, LIMIT)
+    values = dense(weights, "network.", rows, torch.relu).numpy()
+    assert loop.blueprint.config.network.activation == "relu"
+    rewards = rollout["rewards"] * weights["reward_normalizer.scale"].item()
+    known = np.isfinite(rollout["errors"]) & (rollout["terminated"] == 0)
+    taken = np.take_along_axis(values[:-1], rollout["actions"][..., None], -1)[..., 0]
+    following = loop.blueprint.config.algorithm.discount * values[1:].max(-1)
+    assert known.sum() > 5
+    assert rollout["errors"][known] == pytest.approx(np.abs(rewards + following - taken)[known], abs=1e-5)

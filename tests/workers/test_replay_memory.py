@@ -421,3 +421,22 @@ def test_a_ledger_has_the_fields_of_the_module(infos: int) -> None:
     fields = ledger_layout(3, infos).fields
     assert {"counters", "written", "rollouts", "returns"} | ({"infos"} if infos else set()) == set(fields)
     assert fields["written"][1] == fields["rollouts"][1] == (3,)
+
+
+def test_each_rollout_is_in_the_statistics_once_also_if_it_is_admitted_again() -> None:
+    """A step whose observation is not finite would make them useless for ever: its rollout is left out."""
+    learner, collectors = Learner(SIZE), Collectors(SIZE, 5)
+    learner.before, learner.after = (allocate(ledger_layout(SIZE.sources, 0, {"observed": 3})) for _ in range(2))
+    for array in learner.before.values():
+        array[:] = 0
+    rounds = [collectors.whole_round() for _ in range(3)]
+    rounds[1][0].observations[1] = np.nan
+    for rollouts in rounds:
+        learner.admit(rollouts, 0)
+        learner.succeed()
+        learner.admit(rollouts, 0)
+        learner.commit()
+    counted = [one for rollouts in rounds for one in rollouts if np.isfinite(one.observations[:-1]).all()]
+    seen = np.concatenate([one.observations[:-1][one.valid != 0] for one in counted]).astype(np.float64)
+    assert len(counted) < 6
+    assert learner.before["observed"] == pytest.approx([len(seen), seen.mean(), ((seen - seen.mean()) ** 2).sum()])
