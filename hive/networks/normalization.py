@@ -41,7 +41,6 @@ from hive.networks.spaces import InputSpec
 __all__ = [
     "LIMIT",
     "MOMENTS_OF",
-    "RAW",
     "NormalizedNetwork",
     "Normalizer",
     "PackedNormalizer",
@@ -67,6 +66,8 @@ MOMENTS_OF = {
 LIMIT = 10.0  # greatest distance from the mean, in deviations
 CHUNK = 1 << 22  # elements that are converted to float64 at once: 32 MiB
 EPSILON = 1e-8  # added to the variance, so that an element that never changes becomes 0 instead of 0 / 0
+
+NOTHING = np.zeros(0, np.float32)
 
 Moments = NDArray[np.float64]
 """[1 + 2 n]: the count of rows, then the n means, then the n sums of squared distances from them."""
@@ -109,16 +110,12 @@ class Scales(NamedTuple):
     """What normalises stored rows: the numbers of an observation by `shift` and `scale`, rewards by `reward`.
 
     shift, scale: float32 [n] for the n numbers that an observation begins with; [0]: observations stay as they are.
-    reward: 0: rewards stay as they are.
+    reward: 0: rewards stay as they are. `Scales()` leaves everything as it is.
     """
 
-    shift: NDArray[np.float32]
-    scale: NDArray[np.float32]
+    shift: NDArray[np.float32] = NOTHING
+    scale: NDArray[np.float32] = NOTHING
     reward: float = 0.0
-
-
-RAW = Scales(np.zeros(0, np.float32), np.zeros(0, np.float32))
-"""Leaves everything as it is."""
 
 
 class NormalizedNetwork(nn.Module):
@@ -158,7 +155,7 @@ class NormalizedNetwork(nn.Module):
 
     def scales(self) -> Scales | None:
         """Return what normalises stored rows by the bound statistics; None before they count a row."""
-        found = RAW
+        found = Scales()
         if self.normalizer is not None:
             if not self.normalizer.seen[0]:
                 return None

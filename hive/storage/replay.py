@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.networks.normalization import LIMIT, RAW, Scales
+from hive.networks.normalization import LIMIT, Scales
 from hive.runtime import Layout
 from hive.storage.rollouts import Rollout
 
@@ -118,7 +118,7 @@ class Replay:
         return written + steps
 
     def gather(
-        self, positions: NDArray[np.int64], *, n_step: int, discount: float, scales: Scales = RAW
+        self, positions: NDArray[np.int64], *, n_step: int, discount: float, scales: Scales | None = None
     ) -> ReplayBatch:
         """Return the transitions that begin at `positions`, int64 [N]: indices into [S, R, B], flattened.
 
@@ -142,7 +142,7 @@ class Replay:
                 taken.reshape(count, -1).view(np.uint8),
                 returns,
                 discounts,
-                *scales,
+                *(scales or Scales()),
                 LIMIT,
             )
         if self.stack == 1:

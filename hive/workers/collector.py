@@ -32,7 +32,7 @@ from hive.networks.exploration import EpsilonGreedy
 from hive.networks.memory import Memory
 from hive.networks.network import acting_alone
 from hive.networks.noisy import acting
-from hive.networks.normalization import RAW, NormalizedNetwork
+from hive.networks.normalization import NormalizedNetwork, Scales
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
 from hive.storage import Purpose, Rollout, stream, stream_seed, stream_seeds
@@ -221,7 +221,7 @@ class Collector:
             actions = torch.from_numpy(rollout["actions"][:length])
             rollout["log_probs"][:length] = distribution.log_prob(torch.from_numpy(outputs), actions).numpy()
         if "errors" in rollout:
-            scales = self.policy.scales() if isinstance(self.policy, NormalizedNetwork) else RAW
+            scales = self.policy.scales() if isinstance(self.policy, NormalizedNetwork) else Scales()
             if scales is None:  # values of raw observations, which say nothing about those that will be learned
                 rollout["errors"][:length] = np.nan
                 return

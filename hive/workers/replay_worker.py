@@ -22,7 +22,7 @@ from hive.algorithms.parameters import Configured, update_parameter
 from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of
 from hive.approximation import SharedTarget
 from hive.gradients import clear
-from hive.networks.normalization import RAW, NormalizedNetwork
+from hive.networks.normalization import NormalizedNetwork, Scales
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.storage import Purpose, Replay, stream_seed
 from hive.workers.actors import NanDumps
@@ -73,7 +73,7 @@ class ReplayWorker:
         """
         self._enter(0)
         count = len(drawn.positions)
-        scales = RAW if self.normalized is None else self.normalized.scales()
+        scales = Scales() if self.normalized is None else self.normalized.scales()
         if not count or scales is None:
             return None
         config = self.algo.config

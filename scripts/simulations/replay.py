@@ -32,7 +32,7 @@ from hive.algorithms.initial_errors import n_step_errors
 from hive.config import load_config
 from hive.envs import VectorEnvironment
 from hive.errors import VersionGone
-from hive.networks.normalization import LIMIT, RAW, Scales
+from hive.networks.normalization import LIMIT, Scales
 from hive.runtime import SharedIn, SharedOut, Status, Subscription
 from hive.runtime.memory.segments import BoardView
 from hive.schemes.trainer import assemble
@@ -400,7 +400,7 @@ class _WorkerActor(ReplayWorkerActor):
             batch = gather(drawn, out, number)
             if batch is not None:
                 normalized = self.worker.normalized
-                scales = RAW if normalized is None else normalized.scales()
+                scales = Scales() if normalized is None else normalized.scales()
                 assert scales is not None
                 world.gather(number // self.per_batch, self.index, batch, scales)
             return batch
