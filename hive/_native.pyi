@@ -508,8 +508,16 @@ class ReplayRows:
         actions: NDArray[np.uint8],
         returns: NDArray[np.float32],
         discounts: NDArray[np.float32],
+        shift: NDArray[np.float32],
+        scale: NDArray[np.float32],
+        reward_scale: float,
+        limit: float,
     ) -> None:
-        """Write the transitions that begin at `positions` [N]: stacks uint8 [N, k, bytes], actions uint8 [N, bytes]."""
+        """Write the transitions that begin at `positions` [N]: stacks uint8 [N, k, bytes], actions uint8 [N, bytes].
+
+        The first numbers of each observation are normalised by `shift` and `scale`, float32 [n], n = 0: as they are,
+        and rewards by `reward_scale`, 0: as they are; both clipped to +-limit.
+        """
 
 def dense_instructions() -> str: ...
 def set_threads(count: int, spin_us: int = 20) -> None: ...

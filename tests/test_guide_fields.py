@@ -112,7 +112,7 @@ def described(fields: Mapping[str, tuple[Any, tuple[int, ...]]]) -> set[tuple[st
                 for observation, action in (("uint8", "float32"), ("float32", "int64"))
             ],
         ),
-        ("ReplayLedger", [ledger_layout(2, infos=2)]),
+        ("ReplayLedger", [ledger_layout(2, infos=2, normalized={"observed": 5, "rewarded": 3})]),
         ("ReplayPlan", [plan_layout(REPLAY)]),
     ],
 )

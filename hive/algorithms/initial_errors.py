@@ -14,24 +14,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.networks.normalization import clipped_rewards
+
 __all__ = ["n_step_errors"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def n_step_errors(rollout: Arrays, values: NDArray[np.float32], n_step: int, discount: float) -> NDArray[np.float32]:
+def n_step_errors(
+    rollout: Arrays, values: NDArray[np.float32], n_step: int, discount: float, reward_scale: float = 0.0
+) -> NDArray[np.float32]:
     """Return the absolute errors of the first T steps of a rollout, float32 [T, B]; NaN where unknown or not valid.
 
     rollout: arrays of hive.storage.rollouts. values: float32 [T, B, A], those of all actions in these rows.
+    reward_scale: see hive.networks.normalization.Scales.
     """
     steps, shape = len(values), values.shape[:2]
     terminated, truncated, valid = (rollout[name][:steps] > 0 for name in ("terminated", "truncated", "valid"))
+    rewards = rollout["rewards"][:steps]
+    if reward_scale:
+        rewards = clipped_rewards(rewards, np.float32(reward_scale))
     returns, going, known = np.zeros(shape, np.float32), np.ones(shape, bool), valid.copy()
     factor = 1.0
     for k in range(n_step):
         here, there = slice(0, max(steps - k, 0)), slice(k, None)
         known[steps - k :] &= ~going[steps - k :]
-        returns[here] += np.float32(factor) * rollout["rewards"][:steps][there] * going[here]
+        returns[here] += np.float32(factor) * rewards[there] * going[here]
         known[here] &= ~(going[here] & truncated[there])
         going[here] &= ~terminated[there]
         factor *= discount

@@ -36,10 +36,11 @@ __all__ = ["Batch", "ReplayAlgorithm", "batch_of", "updates_in_round", "warmup_r
 class Batch:
     """N transitions, and the place for their errors.
 
-    observations, next_observations: [N, ...] in the network's form. actions: [N, ...], as stored. returns, discounts:
-    float32 [N]; the target is returns + discounts * value of the next observation. importance: float32 [N], the weight
-    of each loss, at most 1. errors: float32 [N], which the algorithm fills with absolute TD errors, the new priorities.
-    number: the number of the gradient, from 0 on.
+    observations, next_observations: [N, ...] in the form of the network that `connect` got, normalised already with
+    network.normalize_observations, as rewards are with network.normalize_rewards. actions: [N, ...], as stored.
+    returns, discounts: float32 [N]; the target is returns + discounts * value of the next observation. importance:
+    float32 [N], the weight of each loss, at most 1. errors: float32 [N], which the algorithm fills with absolute TD
+    errors, the new priorities. number: the number of the gradient, from 0 on.
     """
 
     observations: Tensor
@@ -76,7 +77,7 @@ class ReplayAlgorithm(Protocol):
     config: Any  # a ReplayConfig
 
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
-        """Make the approximations; see Algorithm."""
+        """Make the approximations; see Algorithm. The network has no normaliser: batches are normalised."""
 
     def gradient(self, batch: Batch) -> None:
         """Make one gradient of this batch, and fill its `errors`."""

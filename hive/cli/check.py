@@ -269,7 +269,7 @@ def _print_advice(examined: Examination | None, options: argparse.Namespace, con
     Raises EnvironmentFailed for what the environment did that would end the run.
     """
     if examined is not None:
-        for warning in examined.warnings(config.env.id, normalizes=config.replay_shape is None):
+        for warning in examined.warnings(config.env.id):
             print(f"warning: {printable(warning)}")
         if examined.failure is not None:
             raise examined.failure
@@ -283,7 +283,7 @@ def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, c
     """Return the results for JSON. It has no entry for parts of the check that were not made."""
     data: dict[str, Any] = {} if tried is None else {"tried": tried}
     if examined is not None:
-        warnings = examined.warnings(config.env.id, normalizes=config.replay_shape is None)
+        warnings = examined.warnings(config.env.id)
         counts = {"steps": examined.steps, "episodes": examined.episodes, "frame_skip": examined.frame_skip}
         error = {} if examined.failure is None else {"error": str(examined.failure)}
         data["environment"] = {**counts, "warnings": warnings, **error}

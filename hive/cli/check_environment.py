@@ -96,8 +96,7 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     facts |= _played(done, spec)
     blueprint = _blueprint(config)
     done.begun_anew = blueprint.steps_between_barriers
-    normalizes = config.replay_shape is None
-    warnings = done.warnings(env.id, normalizes=normalizes) + _reward_warnings(done, config, origin)
+    warnings = done.warnings(env.id) + _reward_warnings(done, config, origin)
     if done.failure is None:
         facts |= _compiled(env, spec)
         differs = unrepeatable(*asked, kind=env.vector, steps=REPEATED_STEPS, limit_s=LIMIT_S)
@@ -212,10 +211,7 @@ def _reward_warnings(done: Examination, config: Config, origin: str) -> list[str
     scaled = config.network.normalize_rewards or (config.env.preset == "atari" and _clips(config.env.options))
     if len(rewards) and np.abs(rewards).max() > LARGE_REWARD and not scaled and not origin.startswith(TUNED):
         size = f"{np.abs(rewards).max():g}"
-        remedy = "set network.normalize_rewards = true"
-        if config.replay_shape is not None:  # its steps would be normalised by statistics of another time
-            remedy = "scale them in a custom wrapper (env.wrappers)"
-        found.append(f"`{config.env.id}`: rewards up to {size} are large; {remedy}")
+        found.append(f"`{config.env.id}`: rewards up to {size} are large; set network.normalize_rewards = true")
     return found
 
 

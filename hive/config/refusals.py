@@ -88,18 +88,6 @@ KEYS = (
         "set algorithm.exploration_noise",
     ),
     Refusal(
-        "network.normalize_observations",
-        REPLAYING,
-        "draws steps of all ages, and the statistics change meanwhile",
-        "scale observations in a wrapper",
-    ),
-    Refusal(
-        "network.normalize_rewards",
-        REPLAYING,
-        "draws steps of all ages, and the statistics change meanwhile",
-        "scale rewards in a wrapper",
-    ),
-    Refusal(
         "network.novelty_weight",
         REPLAYING,
         "would draw the novelty of states that are familiar by now",

@@ -47,7 +47,7 @@ def settings_by_spaces(
         reason = "the deviation of continuous actions explores without it"
         settings.append(Setting("algorithm.entropy_weight", 0.0, reason))
     settings += _network(spec)
-    if issubclass(algorithm, ReplayConfig):  # whose steps would be normalised by statistics of another time
+    if issubclass(algorithm, ReplayConfig):  # their reference settings are for raw observations and rewards
         settings = [setting for setting in settings if setting.name not in NORMALIZING]
     if preset == "atari":  # it makes signs of the rewards, so that their scale is known
         settings = [setting for setting in settings if setting.name != "network.normalize_rewards"]

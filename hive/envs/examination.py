@@ -65,13 +65,10 @@ class Examination:
     reset_s: float = 0.0  # time of all resets
     resets: int = 0
 
-    def warnings(self, id: str, *, normalizes: bool = True) -> list[str]:
-        """Return one sentence per problem, with its way out.
-
-        normalizes: whether the algorithm can normalise observations and rewards itself (network.normalize_...).
-        """
+    def warnings(self, id: str) -> list[str]:
+        """Return one sentence per problem, with its way out."""
         found = [f"`{id}`: {count:,} of {self.observations:,} {text}" for text, count in self.problems.items()]
-        found += [f"`{id}`: {'; '.join(statistics_text(one, normalizes))}" for one in self.statistics]
+        found += [f"`{id}`: {'; '.join(statistics_text(one))}" for one in self.statistics]
         if self.close_error:
             found.append(
                 f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "
@@ -97,7 +94,7 @@ class Examination:
         return found
 
 
-def statistics_text(found: RunningStatistics, normalizes: bool) -> tuple[str, str]:
+def statistics_text(found: RunningStatistics) -> tuple[str, str]:
     """Return what is wrong with a running mean in an environment, and what to do instead."""
     values = found.of or "observations or rewards"
     harm = "so a loaded policy and evaluations see other numbers than the policy in training"
@@ -105,9 +102,7 @@ def statistics_text(found: RunningStatistics, normalizes: bool) -> tuple[str, st
         harm = "so the mean return is that of scaled rewards, and each environment and evaluation has another scale"
     cause = f"`{found.layer}` keeps a running mean of {values} in each environment, which no checkpoint has, {harm}"
     keys = [KEYS[found.of]] if found.of else [*KEYS.values()]
-    if normalizes:
-        return cause, f"leave it out and set {' or '.join(f'{key} = true' for key in keys)}"
-    return cause, f"scale {values} by constants instead, in a custom wrapper (env.wrappers)"
+    return cause, f"leave it out and set {' or '.join(f'{key} = true' for key in keys)}"
 
 
 def examine(

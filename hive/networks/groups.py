@@ -4,9 +4,9 @@
                   steps      unchanged   unchanged       a gradient of the actor alone
 
 An agent of several networks is one module, so that its weights are one block. A module names its groups in the
-attribute `parameter_groups`: a group is named like the child of the module that holds its parameters. The groups of a
-module follow each other in the order of its parameters and contain all of them. A module without this attribute has one
-group.
+attribute `parameter_groups`: a group is named like the child of the module that holds its parameters, or by the path of
+a child further down: "network.actor" is the group "actor". The groups of a module follow each other in the order of its
+parameters and contain all of them. A module without this attribute has one group.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def parameter_groups(
     """
     if not prefixes:
         return (ParameterGroup(WHOLE, slice(0, len(names)), slice(0, elements)),)
-    owners = [name.partition(".")[0] for name in names]
+    owners = [
+        next((prefix for prefix in prefixes if name.startswith(f"{prefix}.")), name.partition(".")[0]) for name in names
+    ]
     firsts = [owners.index(prefix) if prefix in owners else -1 for prefix in prefixes]
     ends = [*firsts[1:], len(owners)]
     expected = [prefix for prefix, first, end in zip(prefixes, firsts, ends, strict=True) for _ in range(first, end)]
@@ -73,6 +75,6 @@ def parameter_groups(
         )
     edges = [starts[first] for first in firsts] + [elements]
     return tuple(
-        ParameterGroup(prefix, slice(first, end), slice(edges[number], edges[number + 1]))
+        ParameterGroup(prefix.rpartition(".")[2], slice(first, end), slice(edges[number], edges[number + 1]))
         for number, (prefix, first, end) in enumerate(zip(prefixes, firsts, ends, strict=True))
     )

@@ -192,8 +192,7 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     _check_critic_parts(parameters, spaces)
-    built = _agent if parameters.critics else _normalized
-    network = built(parameters, spaces, generator)
+    network = _normalized(parameters, spaces, generator)
     freeze(network, parameters.frozen)
     if parameters.precision != "float32" and not any(isinstance(layer, Convolution) for layer in network.modules()):
         raise NetworkError(
@@ -204,8 +203,8 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
 
 
 def _normalized(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds a network without critics, and around it the normaliser and the networks of RND if there are any."""
-    network = _for_stored(parameters, spaces, generator)
+    """Builds a network, and around it the normaliser and the networks of RND if there are any."""
+    network = (_agent if parameters.critics else _for_stored)(parameters, spaces, generator)
     observations, rewards = parameters.normalize_observations, parameters.normalize_rewards
     if not (observations or rewards or parameters.novelty):
         return network

@@ -5,6 +5,12 @@
     any forward pass    NormalizedNetwork    clip((observation - shift) * scale)
     gradient worker     scaled_rewards(...)  clip(reward * scale), before any loss
 
+With a replay memory, whose rows are raw and are used by many versions:
+
+    learner             moments_of(...)      adds the rows of a rollout to the sums of the ledger when it admits them
+    learner             replace(...)         sets those of a version to the ledger's
+    gradient worker     Scales               normalises rows as they are gathered, by the statistics of its version
+
 Rewards keep their mean. They are divided by the deviation of their discounted sum since the episode began, as in
 Stable-Baselines3's VecNormalize and OpenAI's Baselines.
 
@@ -20,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,9 +44,13 @@ __all__ = [
     "NormalizedNetwork",
     "Normalizer",
     "PackedNormalizer",
+    "Scales",
+    "add_moments",
+    "clipped_rewards",
     "merge",
     "moments_of",
     "observed_elements",
+    "replace",
     "scale_of",
     "scaled_rewards",
 ]
@@ -56,6 +66,8 @@ MOMENTS_OF = {
 LIMIT = 10.0  # greatest distance from the mean, in deviations
 CHUNK = 1 << 22  # elements that are converted to float64 at once: 32 MiB
 EPSILON = 1e-8  # added to the variance, so that an element that never changes becomes 0 instead of 0 / 0
+
+NOTHING = np.zeros(0, np.float32)
 
 Moments = NDArray[np.float64]
 """[1 + 2 n]: the count of rows, then the n means, then the n sums of squared distances from them."""
@@ -94,6 +106,18 @@ class PackedNormalizer(Normalizer):
         return super().forward(numbers), whole
 
 
+class Scales(NamedTuple):
+    """What normalises stored rows: the numbers of an observation by `shift` and `scale`, rewards by `reward`.
+
+    shift, scale: float32 [n] for the n numbers that an observation begins with; [0]: observations stay as they are.
+    reward: 0: rewards stay as they are. `Scales()` leaves everything as it is.
+    """
+
+    shift: NDArray[np.float32] = NOTHING
+    scale: NDArray[np.float32] = NOTHING
+    reward: float = 0.0
+
+
 class NormalizedNetwork(nn.Module):
     """Holds statistics of observations and of rewards, and novelty; calls `network` with normalised observations.
 
@@ -124,9 +148,24 @@ class NormalizedNetwork(nn.Module):
         self.novelty = novelty
         self.network = network
         self.state_width = state_width_of(network)
+        self.parameter_groups = tuple(f"network.{name}" for name in getattr(network, "parameter_groups", ()))
 
     def forward(self, inputs: Any) -> Any:
         return self.network(inputs if self.normalizer is None else with_observation(inputs, self.normalizer))
+
+    def scales(self) -> Scales | None:
+        """Return what normalises stored rows by the bound statistics; None before they count a row."""
+        found = Scales()
+        if self.normalizer is not None:
+            if not self.normalizer.seen[0]:
+                return None
+            shift, scale = (buffer.numpy().reshape(-1) for buffer in (self.normalizer.shift, self.normalizer.scale))
+            found = Scales(shift, scale)
+        if self.reward_normalizer is not None:
+            if not self.reward_normalizer.seen[0]:
+                return None
+            found = found._replace(reward=self.reward_normalizer.scale.item())
+        return found
 
 
 def observed_elements(shape: Sequence[int]) -> int:
@@ -144,7 +183,7 @@ def moments_of(rows: NDArray[Any], out: Moments) -> None:
         values -= mean
         values *= values
         # NumPy sums over the first axis row after row, so the bits do not depend on the alignment of the memory.
-        _add(np.concatenate(([len(some)], mean, values.sum(0))), out)
+        add_moments(np.concatenate(([len(some)], mean, values.sum(0))), out)
 
 
 def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) -> NDArray[np.float32]:
@@ -155,7 +194,12 @@ def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) ->
     moments = seen if seen[0] else own
     if not moments[0]:
         return rewards
-    scaled: NDArray[np.float32] = np.clip(rewards * scale_of(moments), -LIMIT, LIMIT, dtype=np.float32)
+    return clipped_rewards(rewards, scale_of(moments))
+
+
+def clipped_rewards(rewards: NDArray[np.float32], scale: np.float32) -> NDArray[np.float32]:
+    """Returns rewards times `scale`, clipped to +-LIMIT."""
+    scaled: NDArray[np.float32] = np.clip(rewards * scale, -LIMIT, LIMIT, dtype=np.float32)
     return scaled
 
 
@@ -173,15 +217,32 @@ def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]], prefix:
     seen: Moments = buffers[f"{prefix}seen"]
     parts = [part for part in parts if part[0]]
     for part in parts:
-        _add(part, seen)
+        add_moments(part, seen)
     if parts:
-        count, elements = seen[0], len(seen) // 2
-        shift, scale = (buffers[f"{prefix}{name}"] for name in ("shift", "scale"))
-        shift[...] = seen[1 : 1 + elements].reshape(shift.shape)
-        scale[...] = (1.0 / np.sqrt(seen[1 + elements :] / count + EPSILON)).reshape(scale.shape)
+        _rescale(buffers, prefix)
 
 
-def _add(part: Moments, total: Moments) -> None:
+def replace(moments: Moments, buffers: Mapping[str, NDArray[Any]], prefix: str = OBSERVATIONS) -> None:
+    """Sets the buffers of a Normalizer to these Moments of all rows; without a row or a new one they stay as they are.
+
+    Arguments: see `merge`.
+    """
+    seen: Moments = buffers[f"{prefix}seen"]
+    if moments[0] and moments[0] != seen[0]:
+        seen[:] = moments
+        _rescale(buffers, prefix)
+
+
+def _rescale(buffers: Mapping[str, NDArray[Any]], prefix: str) -> None:
+    """Sets `shift` and `scale` to those of `seen`, which counts at least one row."""
+    seen: Moments = buffers[f"{prefix}seen"]
+    count, elements = seen[0], len(seen) // 2
+    shift, scale = (buffers[f"{prefix}{name}"] for name in ("shift", "scale"))
+    shift[...] = seen[1 : 1 + elements].reshape(shift.shape)
+    scale[...] = (1.0 / np.sqrt(seen[1 + elements :] / count + EPSILON)).reshape(scale.shape)
+
+
+def add_moments(part: Moments, total: Moments) -> None:
     """Adds `part`, which has at least one row, to `total` in place."""
     elements = len(part) // 2
     before, more = total[0], part[0]

@@ -355,8 +355,6 @@ class NetworkParameters(CheckedFields):
         given = {
             "a custom module": self.module is not None,
             "a memory": memory,
-            "normalize_observations": self.normalize_observations,
-            "normalize_rewards": self.normalize_rewards,
             "novelty": self.novelty,
             "noisy_deviation": self.noisy_deviation > 0,
         }

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
+from hive.networks.normalization import LIMIT, Scales
 from hive.runtime import Layout
 from hive.storage.rollouts import Rollout
 
@@ -60,7 +61,7 @@ class ReplayBatch:
 
     observations, next_observations: [N, ...], or stacks [N, k, ...]. actions: [N, ...]. returns: float32 [N], the
     discounted rewards of the steps. discounts: float32 [N], the factor of the value of the next observation: the
-    discount to the power of the steps taken, 0 after a termination.
+    discount to the power of the steps taken, 0 after a termination. Observations and each reward may be normalised.
     """
 
     positions: NDArray[np.int64]
@@ -116,11 +117,14 @@ class Replay:
             own["finals"][(written + t) % self.rows, env] = last
         return written + steps
 
-    def gather(self, positions: NDArray[np.int64], *, n_step: int, discount: float) -> ReplayBatch:
+    def gather(
+        self, positions: NDArray[np.int64], *, n_step: int, discount: float, scales: Scales | None = None
+    ) -> ReplayBatch:
         """Return the transitions that begin at `positions`, int64 [N]: indices into [S, R, B], flattened.
 
         Each ends after `n_step` steps, or earlier at the end of its episode and before a seam. The rows after it must
-        be written. Raises IndexError for a position outside of the memory, and ValueError for `n_step` below 1.
+        be written. scales: normalise observations and rewards. Raises IndexError for a position outside of the memory,
+        and ValueError for `n_step` below 1.
         """
         count = len(positions)
         observations, actions = self.arrays["observations"], self.arrays["actions"]
@@ -138,6 +142,8 @@ class Replay:
                 taken.reshape(count, -1).view(np.uint8),
                 returns,
                 discounts,
+                *(scales or Scales()),
+                LIMIT,
             )
         if self.stack == 1:
             first, following = first[:, 0], following[:, 0]

@@ -248,6 +248,7 @@ def _replayed(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Se
     while int(ledgers[0]["written"][0]) < blueprint.replay_config.n_step + 1 + blueprint.config.collection.rollout:
         replay.admit([Rollout(rollout)], ledgers[0], ledgers[1], 0)
         ledgers.reverse()
+    replica.learner.replace_statistics(ledgers[0], replica.weights)
     worker = ReplayWorker(blueprint, 0, memory)
     worker.bind(replica.weights)
     made = 0

@@ -149,8 +149,7 @@ class CollectorActor(Actor):
         """Warn of running means in the environments, which have changed in the first rollout."""
         if self.watched is None:
             return
-        normalizes = self.blueprint.config.replay_shape is None
-        texts = [statistics_text(found, normalizes) for found in self.watched.changed()]
+        texts = [statistics_text(found) for found in self.watched.changed()]
         if texts:
             cause, advice = map("; ".join, zip(*texts, strict=True))
             details = {"warning": RUNNING_STATISTICS, "cause": cause, "advice": advice}

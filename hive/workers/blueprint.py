@@ -44,7 +44,7 @@ from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
 from hive.networks.naming import shown_name
 from hive.networks.network import buffers_that_training_changes, build_network
-from hive.networks.normalization import observed_elements
+from hive.networks.normalization import MOMENTS_OF, observed_elements
 from hive.networks.optimizers import FlatOptimizer
 from hive.networks.sketch import without_memory
 from hive.networks.spaces import Spaces
@@ -421,7 +421,7 @@ class Blueprint:
     @functools.cached_property
     def ledger_layout(self) -> Layout:
         """The layout of the replay memory's ledger."""
-        return ledger_layout(self.collectors, len(self.config.env.info))
+        return ledger_layout(self.collectors, len(self.config.env.info), self.normalized)
 
     @functools.cached_property
     def plan_layout(self) -> Layout:
@@ -435,18 +435,24 @@ class Blueprint:
             self.replay_size,
             self.memory_layout,
             memory,
+            self.environment.observation,
             seed=self.config.run.seed,
             alpha=config.priority_exponent,
             least_steps=config.learning_starts,
         )
 
-    def initialize_replay(self, replay: ReplayMemory, ledger: Mapping[str, NDArray[Any]]) -> int:
+    def initialize_replay(
+        self, replay: ReplayMemory, ledger: Mapping[str, NDArray[Any]], weights: NDArray[np.uint8]
+    ) -> int:
         """Fill the memory and its first ledger, with the rows of a checkpoint if it has any; return its version.
 
-        Raises RecordError for rows that do not fit this run.
+        weights: the first of this run, whose statistics go on. Raises RecordError for rows that do not fit this run.
         """
         for array in ledger.values():
             array[:] = 0
+        buffers = self.flat.buffer_arrays(self.state.weights(weights))
+        for name in self.normalized:
+            ledger[name][:] = buffers[f"{MOMENTS_OF[name][0]}seen"]
         if self.resume is None:
             return 0
         ledger["rollouts"][:] = self.first_round
@@ -456,9 +462,9 @@ class Blueprint:
             if name in ("counters", "returns", "infos"):
                 ledger[name][:] = array
         if self.resume.has_replay:
-            stored = ledger_layout(self.collectors, len(self.resume.state.get("info", ())))
+            stored = ledger_layout(self.collectors, len(self.resume.state.get("info", ())), self.normalized)
             saved = stored.views(_bytes_of(self.resume, "replay_ledger", stored.bytes))
-            for name in ("counters", "written", "returns"):
+            for name in ("counters", "written", "returns", *self.normalized):
                 ledger[name][:] = saved[name]
             self.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
             replay.tree.rebuild()
@@ -669,7 +675,10 @@ class Blueprint:
 
     @property
     def normalized(self) -> dict[str, int]:
-        """The moments that a gradient's slot has room for, with their lengths: those that the normalisers need."""
+        """The moments that the normalisers need, with their lengths.
+
+        A gradient's slot has room for them, or with a replay memory the ledger.
+        """
         network, observation = self.config.network, self.environment.observation
         single = observed_elements(())
         needed = {
@@ -690,7 +699,7 @@ class Blueprint:
             most,
             self.codec,
             len(self.config.env.info),
-            self.normalized,
+            {} if self.replays else self.normalized,
             self.replay_size.batch if self.replays else 0,
         )
 

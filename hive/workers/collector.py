@@ -40,6 +40,7 @@ from hive.networks.exploration import EpsilonGreedy
 from hive.networks.memory import Memory
 from hive.networks.network import acting_alone
 from hive.networks.noisy import acting
+from hive.networks.normalization import NormalizedNetwork, Scales
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
 from hive.storage import Purpose, Rollout, stream, stream_seed, stream_seeds
@@ -250,8 +251,13 @@ class Collector:
             actions = torch.from_numpy(rollout["actions"][:length])
             rollout["log_probs"][:length] = distribution.log_prob(torch.from_numpy(outputs), actions).numpy()
         if "errors" in rollout:
+            scales = self.policy.scales() if isinstance(self.policy, NormalizedNetwork) else Scales()
+            if scales is None:  # values of raw observations, which say nothing about those that will be learned
+                rollout["errors"][:length] = np.nan
+                return
             values = cast(EpsilonGreedy, distribution).values(outputs)
-            rollout["errors"][:length] = n_step_errors(rollout, values, self.n_step, self.discount)
+            errors = n_step_errors(rollout, values, self.n_step, self.discount, scales.reward)
+            rollout["errors"][:length] = errors
 
     def _store_remembered(self, rollout: Arrays) -> None:
         """Write what the policy remembers at the beginning of the rollout."""

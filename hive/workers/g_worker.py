@@ -59,6 +59,7 @@ from hive.storage import Purpose, Rollout, stream, stream_seed
 from hive.workers.blueprint import Blueprint
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.learner import Count, LearnerStep, mean_return
+from hive.workers.observed import observe
 from hive.workers.replica import Replica
 from hive.workers.rollouts import CollectedRollout, RoundStorage, Snapshot, snapshot_of
 from hive.workers.validate_modes import check_device
@@ -313,14 +314,7 @@ class GWorker:
     def _observe(self, out: Arrays) -> None:
         """Add the statistics of the round to its last gradient: one normalisation holds for a round."""
         for view in self._rollouts:
-            valid = view.valid != 0
-            if "observed" in out:
-                numbers = self.blueprint.environment.observation.numbers(view.observations[: view.length][valid])
-                moments_of(numbers, out["observed"])
-            if "rewarded" in out and view.discounted is not None:
-                moments_of(view.discounted[valid], out["rewarded"])
-            if "novelty" in out and view.novelty is not None:
-                moments_of(view.novelty[valid], out["novelty"])
+            observe(view, self.blueprint.environment.observation, out)
 
     def _scale_rewards(self, views: Sequence[Rollout]) -> None:
         """Normalises the rewards of the round by the statistics of the weights that are bound."""

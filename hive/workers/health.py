@@ -149,7 +149,7 @@ class Kind:
     advice: str  # "{limit}" stands for `Facts.limit_advice`
     long: bool = False  # whether it must last for LONG_STEPS, or LONG_SHARE of the run
     turns: int = 0  # least number of turns for which it must last
-    replay_advice: str = ""  # instead of `advice` with a replay memory, where it differs: rewards are not normalised
+    replay_advice: str = ""  # instead of `advice` with a replay memory, where it differs
 
     def advice_for(self, facts: Facts) -> str:
         return ((facts.replays and self.replay_advice) or self.advice).replace("{limit}", facts.limit_advice)
@@ -271,7 +271,6 @@ KINDS: tuple[Kind, ...] = (
         "return not finite",
         _not_finite,
         "the rewards overflow: scale them, or set network.normalize_rewards = true",
-        replay_advice="the rewards overflow: scale them in a wrapper (env.wrappers)",
     ),
     Kind(
         "return constant",
@@ -280,7 +279,7 @@ KINDS: tuple[Kind, ...] = (
         "algorithm.exploration_steps), set network.normalize_observations = true, or reward progress; or every episode "
         "ends with the same return: let steps cost something, or limit them",
         replay_advice="no action has made a difference yet: explore more (algorithm.learning_starts, and with action "
-        "values algorithm.exploration_steps), or reward progress",
+        "values algorithm.exploration_steps), set network.normalize_observations = true, or reward progress",
     ),
     Kind(
         "entropy gone",
@@ -314,14 +313,15 @@ KINDS: tuple[Kind, ...] = (
         "network.normalize_observations = true",
         long=True,
         turns=SOME_TURNS,
-        replay_advice="lower algorithm.learning_rate, or scale observations and rewards in wrappers (env.wrappers)",
+        replay_advice="lower algorithm.learning_rate, or normalise with network.normalize_rewards = true and "
+        "network.normalize_observations = true",
     ),
     Kind(
         "rewards too large",
         _large_rewards,
         "set network.normalize_rewards = true",
         turns=SOME_TURNS,
-        replay_advice="scale the rewards in a wrapper (env.wrappers); if they are small, the values diverge: lower "
+        replay_advice="set network.normalize_rewards = true; if the rewards are small, the values diverge: lower "
         "algorithm.learning_rate, or change the target network more slowly (algorithm.target_interval, target_rate)",
     ),
     Kind(
@@ -330,7 +330,6 @@ KINDS: tuple[Kind, ...] = (
         "set network.normalize_rewards = true, or check that rewards arrive",
         long=True,
         turns=SOME_TURNS,
-        replay_advice="scale the rewards in a wrapper (env.wrappers), or check that rewards arrive",
     ),
     Kind(
         "updates skipped",
@@ -338,8 +337,6 @@ KINDS: tuple[Kind, ...] = (
         "lower algorithm.learning_rate, set algorithm.clip_gradients, or network.normalize_rewards = true for large "
         "rewards",
         turns=SKIPPED_TURNS,
-        replay_advice="lower algorithm.learning_rate, set algorithm.clip_gradients, or scale large rewards in a "
-        "wrapper (env.wrappers)",
     ),
     Kind(
         "info missing",

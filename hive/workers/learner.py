@@ -47,7 +47,7 @@ from hive.gradients import (
 )
 from hive.networks.flat import FlatLayout
 from hive.networks.groups import GroupUpdate
-from hive.networks.normalization import MOMENTS_OF, merge
+from hive.networks.normalization import MOMENTS_OF, merge, replace
 from hive.networks.optimizers import OptimizerSettings
 from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.wrapper import NetworkWrapper
@@ -204,8 +204,8 @@ class Learner:
         """Make one turn: read the blocks of turn v and write those of turn v + 1.
 
         gradients: gradient slots (hive.gradients.blocks) in (worker, sequence) order. factors: a multiplier for each
-        gradient, so that stale ones may weigh less. collected: with a replay memory, the counters COLLECTED and the
-        latest episodes, which gradients then do not carry.
+        gradient, so that stale ones may weigh less. collected: with a replay memory, the counters COLLECTED, the
+        latest episodes and the moments of all steps, which gradients then do not carry.
         """
         if self.status:
             self.status.enter(self.phase)
@@ -235,7 +235,10 @@ class Learner:
         counts[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
         after["counters"][:] = counts
         if not cause:
-            self._merge_statistics(gradients, weights_out)
+            if collected is None:
+                self._merge_statistics(gradients, weights_out)
+            else:
+                self.replace_statistics(collected, weights_out)
         self._update_target(counts[Count.updates], self._followed(before, after))
         for gradient, header in zip(gradients, headers, strict=True):
             if ended := header[EPISODES]:
@@ -325,6 +328,13 @@ class Learner:
             for prefix in MOMENTS_OF[name]:
                 if f"{prefix}seen" in buffers:
                     merge([gradient[name] for gradient in gradients], buffers, prefix)
+
+    def replace_statistics(self, moments: Arrays, weights: NDArray[np.uint8]) -> None:
+        """Set the statistics in a block of weights to those of all steps, "observed" and "rewarded", if there are."""
+        if self.buffers is None:
+            return
+        for name in (name for name in MOMENTS_OF if name in moments):
+            replace(moments[name], self.buffers(weights), MOMENTS_OF[name][0])
 
     def _followed(self, before: Arrays, after: Arrays) -> int:
         """Return the number of the update that the target follows, an update of the first group; 0 if it had none."""

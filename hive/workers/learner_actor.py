@@ -266,12 +266,10 @@ class LearnerActor(Actor):
             )
 
     def _not_finite_hint(self) -> str:
-        large = "scale large rewards in a wrapper (env.wrappers)"
-        if self.config.replay_shape is None:  # a replay memory cannot normalise them
-            large = "set network.normalize_rewards = true for large rewards"
         return (
-            f"lower algorithm.learning_rate, set algorithm.clip_gradients, or {large}; events.jsonl names the origin, "
-            "and not-finite/ of the run holds the rollouts, inputs and weights"
+            "lower algorithm.learning_rate, set algorithm.clip_gradients, or set network.normalize_rewards = true for "
+            "large rewards; events.jsonl names the origin, and not-finite/ of the run holds the rollouts, inputs and "
+            "weights"
         )
 
     def _check_updates(self) -> None:

@@ -59,13 +59,14 @@ class ReplayLearnerActor(LearnerActor):
 
     async def setup(self) -> None:
         """Publish the first ledger, or continue from the last one."""
+        await super().setup()
         board = self.ledger.board
         if board.latest < 0:
-            version = self.blueprint.initialize_replay(self.replay, self.ledger_views(board.begin()))
+            weights = self.weights.board.read(self.turn)
+            version = self.blueprint.initialize_replay(self.replay, self.ledger_views(board.begin()), weights)
             board.publish(version)
         else:
             self.replay.forget_unfinished(self._ledger())
-        await super().setup()
         self.begun_ns = self.clock.now_ns()  # the steps before the first update are among those that rates count
 
     async def _retire_applied(self) -> None:

@@ -3,13 +3,18 @@
     rows      [S, R, B, ...]   the steps of S collectors with B environments each, in one block of shared memory
                                (hive.storage.replay), with the leaves of a tree of priorities (hive.storage.priorities)
     ledger    counters, written [S] int64, rollouts [S] int64, returns [100] float32 (, infos [100, K] float32)
-              how much of it is written, as a version of a board: version r after r rollouts
+              (, observed [1 + 2 n] float64) (, rewarded [3] float64)
+              how much of it is written, as a version of a board: version r after r rollouts; and, if the network
+              normalises, the moments of all steps that were ever written (hive.networks.normalization)
     plan      drawn, least int64; positions int64 [W, n], leaves uint32 [W, n]
               the rows that each of W gradient workers computes its part of an update from
 
 A learner that is killed is followed by one that repeats its last step. So each step either writes rows and leaves that
 depend on committed numbers alone, and may be written twice, or reads them only after all of these writes: first the
 rollouts of a round are admitted, then the plan is drawn, and the errors of a turn are written at its end.
+
+Statistics of a network that normalises are sums over all rows so far, which the ledger has: a rollout is in them when,
+and only when, its rows are in the memory. Each turn sets those of its weights to those of the ledger.
 
 No row is overwritten while it is read. A plan names rows that could be drawn when it was drawn. Until its
 gradients have arrived, the rollouts of at most `rounds_ahead` rounds are appended. The ring has room for these, besides
@@ -25,6 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.envs import ObservationSpec
+from hive.networks.normalization import MOMENTS_OF, add_moments
 from hive.runtime import Layout
 from hive.storage import (
     PriorityTree,
@@ -36,6 +43,7 @@ from hive.storage import (
     replay_words,
 )
 from hive.workers.learner import RETURNS_KEPT, Count, count_episodes
+from hive.workers.observed import observe
 
 __all__ = ["REPLAY_VALUES", "DrawnRows", "ReplayMemory", "ReplaySize", "ledger_layout", "memory_layout", "plan_layout"]
 
@@ -100,8 +108,12 @@ def memory_layout(size: ReplaySize, observation: tuple[Any, str], action: tuple[
     )
 
 
-def ledger_layout(sources: int, infos: int = 0) -> Layout:
-    """Return the layout of a ledger; see the module. infos: number of values of `info` for each episode."""
+def ledger_layout(sources: int, infos: int = 0, normalized: Mapping[str, int] | None = None) -> Layout:
+    """Return the layout of a ledger; see the module.
+
+    infos: number of values of `info` for each episode. normalized: the moments that the network needs, and their
+    lengths.
+    """
     return Layout(
         {
             "counters": ("int64", (COUNTERS,)),
@@ -109,6 +121,7 @@ def ledger_layout(sources: int, infos: int = 0) -> Layout:
             "rollouts": ("int64", (sources,)),
             "returns": ("float32", (RETURNS_KEPT,)),
             **({"infos": ("float32", (RETURNS_KEPT, infos))} if infos else {}),
+            **{name: ("float64", (length,)) for name, length in (normalized or {}).items()},
         }
     )
 
@@ -139,14 +152,23 @@ class DrawnRows:
 class ReplayMemory:
     """What the learner does with the memory. `memory`: a block of `memory_layout`, which may already hold rows.
 
-    alpha: exponent of the priorities; 0: all rows that can be drawn are equally likely. least_steps: no rows are drawn
-    before this many steps are in the memory.
+    observation: that of the environments. alpha: exponent of the priorities; 0: all rows that can be drawn are equally
+    likely. least_steps: no rows are drawn before this many steps are in the memory.
     """
 
     def __init__(
-        self, size: ReplaySize, layout: Layout, memory: NDArray[np.uint8], *, seed: int, alpha: float, least_steps: int
+        self,
+        size: ReplaySize,
+        layout: Layout,
+        memory: NDArray[np.uint8],
+        observation: ObservationSpec,
+        *,
+        seed: int,
+        alpha: float,
+        least_steps: int,
     ) -> None:
         self.size = size
+        self.observation = observation
         self.arrays = layout.views(memory)
         self.rows = Replay(self.arrays, stack=size.stack)
         self.tree = PriorityTree(self.arrays["leaves"].reshape(-1))
@@ -176,6 +198,7 @@ class ReplayMemory:
             counters[Count.env_steps] += rollout.samples
             infos = rollout.episode_infos() if "infos" in after else None
             count_episodes(rollout.episodes()[0], infos, after)
+            self._observe(rollout, after)
 
     def forget_unfinished(self, ledger: Arrays) -> None:
         """Let no row be drawn that is not in the ledger, after a call of `admit` that may have been cut short.
@@ -240,6 +263,18 @@ class ReplayMemory:
     def hold_leaves(self) -> None:
         """Copy the leaves for the recorder."""
         self.arrays["held_leaves"][:] = self.arrays["leaves"]
+
+    def _observe(self, rollout: Rollout, ledger: Arrays) -> None:
+        """Add the steps of a rollout to the statistics, unless one of their values is not finite.
+
+        No update is made of such a row, and sums that are not finite would never be finite again.
+        """
+        own = {name: np.zeros_like(ledger[name]) for name in MOMENTS_OF if name in ledger}
+        with np.errstate(invalid="ignore", over="ignore"):
+            observe(rollout, self.observation, own)
+        for name, moments in own.items():
+            if moments[0] and np.isfinite(moments).all():
+                add_moments(moments, ledger[name])
 
     def _let_draw(self, source: int, first: int, end: int, leaf: int) -> range:
         """Let the steps be drawn that rows `first` to `end` - 1 have completed, and as many of the oldest no more.

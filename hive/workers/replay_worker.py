@@ -1,6 +1,6 @@
 """ReplayWorker computes the gradients of one worker from a replay memory, and its actor decides when.
 
-    plan -> gather -> algorithm.gradient(batch) -> backward -> one copy into the gradient slot, with the new errors
+    plan, weights -> gather -> algorithm.gradient(batch) -> backward -> one copy into the gradient slot, with errors
 
 A gradient is a function of its number, its plan, the rows of the plan and one version of the weights. All of these
 are there until the gradient has arrived. So the successor of a worker that was killed makes the same gradient again,
@@ -16,11 +16,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from hive.algorithms.parameters import Configured, update_parameter
 from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of
 from hive.approximation import SharedTarget
 from hive.gradients import clear
+from hive.networks.normalization import NormalizedNetwork, Scales
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.storage import Purpose, Replay, stream_seed
 from hive.workers.actors import NanDumps
@@ -47,7 +49,9 @@ class ReplayWorker:
         self.slot = GradientSlot(network.flat, blueprint.codec, blueprint.threads)
         self.algo = cast(ReplayAlgorithm, blueprint.algorithm())
         target = self.networks.target_network
-        self.algo.connect(network.module, self.slot, SharedTarget(network.module, target.module) if target else None)
+        self.normalized = network.module if isinstance(network.module, NormalizedNetwork) else None
+        online = learning(network.module)
+        self.algo.connect(online, self.slot, SharedTarget(online, learning(target.module)) if target else None)
         self.rows = Replay(blueprint.memory_layout.views(memory), stack=blueprint.replay_size.stack)
         self.status = status
         self.phases = (status.phase("gather"), status.phase("gradient")) if status else (0, 0)
@@ -62,13 +66,18 @@ class ReplayWorker:
         self.slot.residual[:] = 0.0
 
     def gather(self, drawn: DrawnRows, out: Arrays, number: int) -> Batch | None:
-        """Return the batch of gradient `number`, whose slot `out` takes the errors; None if no rows were drawn."""
+        """Return the batch of gradient `number`, whose slot `out` takes the errors; None if no rows were drawn.
+
+        Rows are normalised by the statistics of the bound weights. Also None before these count a row: a gradient of
+        raw rows would be of another scale than all later ones, and the optimizer's moments would keep it for long.
+        """
         self._enter(0)
         count = len(drawn.positions)
-        if not count:
+        scales = Scales() if self.normalized is None else self.normalized.scales()
+        if not count or scales is None:
             return None
         config = self.algo.config
-        rows = self.rows.gather(drawn.positions, n_step=config.n_step, discount=config.discount)
+        rows = self.rows.gather(drawn.positions, n_step=config.n_step, discount=config.discount, scales=scales)
         return batch_of(rows, drawn.importance, out["errors"][:count], number)
 
     def compute(self, batch: Batch | None, out: Arrays, *, sequence: int, version: int) -> None:
@@ -90,6 +99,11 @@ class ReplayWorker:
     def _enter(self, phase: int) -> None:
         if self.status:
             self.status.enter(self.phases[phase])
+
+
+def learning(network: nn.Module) -> nn.Module:
+    """Return the network that gradients are made with: the one within the normaliser, which batches have passed."""
+    return network.network if isinstance(network, NormalizedNetwork) else network
 
 
 class ReplayWorkerActor(Actor):
@@ -126,10 +140,10 @@ class ReplayWorkerActor(Actor):
             _, plan = await self.plans.pin(number // self.per_batch)
             drawn = DrawnRows.of(self.plan_views(plan), self.index, self.importance_exponent)
             self.plans.unpin()
-            batch = self.worker.gather(drawn, slot.arrays, number)
             version, weights = await self.state.pin(self.schedule.gradients.state_version(number))
             self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
             self.worker.bind(weights)
+            batch = self.worker.gather(drawn, slot.arrays, number)
             self.worker.compute(batch, slot.arrays, sequence=number, version=version)
             self.state.unpin()
             self.gradients.commit(slot)

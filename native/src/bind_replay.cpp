@@ -33,7 +33,8 @@ class Replay {
 
   void gather(const py::object& positions, std::int64_t n_step, double discount, const py::object& observations,
               const py::object& next_observations, const py::object& actions, const py::object& returns,
-              const py::object& discounts) const {
+              const py::object& discounts, const py::object& shift, const py::object& scale, float reward_scale,
+              float limit) const {
     if (n_step < 1) throw py::value_error("n_step must be at least 1");
     Arrays vectors{1};
     Arrays stacks{3};
@@ -56,8 +57,15 @@ class Replay {
                               std::to_string(rows_.size()) + " rows");
       }
     }
+    Arrays elements{1};
+    ReplayScales scales;
+    scales.shift = elements.input<float>(shift, "shift");
+    scales.scale = elements.input<float>(scale, "scale");
+    scales.reward_scale = reward_scale;
+    scales.limit = limit;
+    check(scales.scale.size() * sizeof(float) <= rows_.observation_bytes, "scale must fit into an observation");
     const py::gil_scoped_release released;
-    gather_batch(rows_, where, static_cast<std::size_t>(n_step), discount, stack, batch);
+    gather_batch(rows_, where, static_cast<std::size_t>(n_step), discount, stack, scales, batch);
   }
 
  private:
@@ -90,7 +98,7 @@ void bind_replay(py::module_& m) {
            "observations"_a, "finals"_a, "actions"_a, "rewards"_a, "terminated"_a, "truncated"_a, "valid"_a)
       .def_property_readonly("size", &Replay::size)
       .def("gather", &Replay::gather, "positions"_a, "n_step"_a, "discount"_a, "observations"_a, "next_observations"_a,
-           "actions"_a, "returns"_a, "discounts"_a);
+           "actions"_a, "returns"_a, "discounts"_a, "shift"_a, "scale"_a, "reward_scale"_a, "limit"_a);
 }
 
 }  // namespace hive

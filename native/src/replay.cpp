@@ -1,5 +1,6 @@
 #include "hive/replay.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hive {
@@ -47,10 +48,30 @@ class Gather {
   std::size_t stack_;
 };
 
+// Normalises the numbers of `frames` observations in place. Their bytes need not be aligned: a row of parts may have any
+// length.
+void normalize(const ReplayScales& scales, std::size_t frames, std::size_t bytes, std::byte* observations) {
+  if (scales.scale.empty()) return;
+  for (std::size_t frame = 0; frame < frames; ++frame) {
+    std::byte* const numbers = observations + frame * bytes;
+    for (std::size_t i = 0; i < scales.scale.size(); ++i) {
+      float value;
+      std::memcpy(&value, numbers + i * sizeof value, sizeof value);
+      value = std::clamp((value - scales.shift[i]) * scales.scale[i], -scales.limit, scales.limit);
+      std::memcpy(numbers + i * sizeof value, &value, sizeof value);
+    }
+  }
+}
+
+float learned(const ReplayScales& scales, float reward) {
+  if (scales.reward_scale == 0.0F) return reward;
+  return std::clamp(reward * scales.reward_scale, -scales.limit, scales.limit);
+}
+
 }  // namespace
 
 void gather_batch(const ReplayRows& rows, std::span<const std::int64_t> positions, std::size_t n_step, double discount,
-                  std::size_t stack, const ReplayBatch& batch) {
+                  std::size_t stack, const ReplayScales& scales, const ReplayBatch& batch) {
   const Gather gather(rows, stack);
   const std::size_t stack_bytes = stack * rows.observation_bytes;
   for (std::size_t i = 0; i < positions.size(); ++i) {
@@ -63,7 +84,7 @@ void gather_batch(const ReplayRows& rows, std::span<const std::int64_t> position
     std::size_t last = first;
     const std::byte* newest = nullptr;
     for (std::size_t taken = 1;; ++taken) {
-      sum += factor * static_cast<double>(rows.rewards[last]);
+      sum += factor * static_cast<double>(learned(scales, rows.rewards[last]));
       factor *= discount;
       const std::size_t next = gather.after(last);
       if (rows.terminated[last]) {
@@ -78,6 +99,8 @@ void gather_batch(const ReplayRows& rows, std::span<const std::int64_t> position
       last = next;
     }
     gather.write_stack(newest, last, true, batch.next_observations + i * stack_bytes);
+    normalize(scales, stack, rows.observation_bytes, batch.observations + i * stack_bytes);
+    normalize(scales, stack, rows.observation_bytes, batch.next_observations + i * stack_bytes);
     batch.returns[i] = static_cast<float>(sum);
     batch.discounts[i] = static_cast<float>(factor);
   }

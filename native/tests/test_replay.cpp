@@ -64,7 +64,7 @@ void check_transition(const Data& data, std::size_t p, std::size_t n_step, std::
   float total = 0;
   float factor = 0;
   const std::vector<std::int64_t> positions{static_cast<std::int64_t>(p)};
-  hive::gather_batch(data.rows, positions, n_step, kDiscount, stack,
+  hive::gather_batch(data.rows, positions, n_step, kDiscount, stack, {},
                      {first.data(), next.data(), action.data(), &total, &factor});
   double sum = 0;
   std::size_t last = p;

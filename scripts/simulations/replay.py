@@ -32,6 +32,7 @@ from hive.algorithms.initial_errors import n_step_errors
 from hive.config import load_config
 from hive.envs import VectorEnvironment
 from hive.errors import VersionGone
+from hive.networks.normalization import LIMIT, Scales
 from hive.runtime import SharedIn, SharedOut, Status, Subscription
 from hive.runtime.memory.segments import BoardView
 from hive.schemes.trainer import assemble
@@ -50,6 +51,7 @@ __all__ = ["Schedule", "run", "schedule"]
 ROUNDS = 7  # of full rollouts
 EXACT = 0.6  # share of schedules that change no byte
 CONTINUOUS = 0.25  # share of schedules with continuous actions, of algorithms that may make two gradients of a batch
+NORMALIZED = 0.3  # share of schedules whose network normalises
 # Chance that a process that is to be killed within an operation is killed in the next change of rows or leaves. It is
 # small, because one rollout makes dozens of changes before its ledger is published.
 KILLED_IN_CHANGE = 0.05
@@ -138,6 +140,8 @@ def schedule(seed: int, *, exact: bool | None = None) -> Schedule:
         sets.append(f"algorithm.critic_first={chance.choice(('false', 'true'))}")
     else:
         sets += ["run.scheme=dqn", "env.id=simulations.replay:Numbered", f"algorithm.initial_errors={initial_errors}"]
+    if chance.random() < NORMALIZED:
+        sets += ["network.normalize_observations=true", "network.normalize_rewards=true"]
     return Schedule(seed, tuple(sets), faults, exact)
 
 
@@ -208,8 +212,8 @@ class World:
             if (observation, bool(found["valid"][env])) != (step.observation, step.valid):
                 self.fail(f"row {row} of collector {source} was overwritten before it was saved")
 
-    def gather(self, number: int, worker: int, batch: Batch) -> None:
-        """Compare a batch with the steps of its plan."""
+    def gather(self, number: int, worker: int, batch: Batch, scales: Scales) -> None:
+        """Compare a batch with the steps of its plan, normalised as the network of its version says."""
         places = self.plans[number][worker]
         self.used.update(places)
         for index, place in enumerate(places):
@@ -219,18 +223,23 @@ class World:
                 round(float(batch.returns[index]), 4),
                 round(float(batch.discounts[index]), 4),
             )
-            *expected, following = self._transition(place)
-            if list(found) != expected or (found[3] and float(batch.next_observations[index, 1]) != following):
+            first, *expected, following = self._transition(place, scales.reward)
+            seen, following = _normalized(first, scales), _normalized(following, scales)
+            after = float(batch.next_observations[index, 1])
+            if list(found) != [seen, *expected] or (found[3] and after != following):
                 self.fail(f"row {place} of plan {number} was gathered as {found} instead of {expected}")
 
-    def _transition(self, place: Place) -> tuple[float, int, float, float, float]:
+    def _transition(self, place: Place, reward_scale: float) -> tuple[float, int, float, float, float]:
         source, row, env = place
         rows = self.rows[source]
         first = rows[row][env]
         total, factor = 0.0, 1.0
         for at in range(row, row + self.n_step):
             step = rows[at][env]
-            total += factor * step.reward
+            reward = np.float32(step.reward)
+            total += factor * float(
+                np.clip(reward * np.float32(reward_scale), -LIMIT, LIMIT) if reward_scale else reward
+            )
             factor *= self.discount
             if step.terminated or step.truncated or (at + 1 < len(rows) and not rows[at + 1][env].valid):
                 break
@@ -243,6 +252,13 @@ class World:
         parts |= {f"ledger {name}": array for name, array in self.ledger.items()}
         named = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in parts.items()}
         return named | {f"plan {number}": str(plan) for number, plan in self.plans.items()}
+
+
+def _normalized(observation: float, scales: Scales) -> float:
+    """Return the element of an observation that `Step` has."""
+    if not len(scales.scale):
+        return observation
+    return float(np.clip((np.float32(observation) - scales.shift[1]) * scales.scale[1], -LIMIT, LIMIT))
 
 
 def _step(rollout: Rollout, t: int, env: int) -> Step:
@@ -268,12 +284,13 @@ class _Collector:
         self.begins = True
         self.last: NDArray[np.float32] | None = None
         self.policy = 0.0
+        self.discounted = 0.0
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         self.policy = float(weights[:4].view(np.float32)[0])
 
     def reset(self, start: int = 0) -> None:
-        self.begins, self.last = True, None
+        self.begins, self.last, self.discounted = True, None, 0.0
 
     def rebuild(self, vector: object, start: int) -> None:
         self.reset(start)
@@ -302,6 +319,10 @@ class _Collector:
         if "errors" in rollout:
             values = np.random.default_rng([sequence, self.source]).normal(size=(length, envs, 2)).astype(np.float32)
             rollout["errors"][:length] = n_step_errors(rollout, values, self.n_step, self.discount)
+        if "discounted" in rollout:
+            for t in range(length):
+                self.discounted = self.discount * self.discounted + float(rollout["rewards"][t].sum())
+                rollout["discounted"][t] = self.discounted
         self.last = observations[length].copy()
 
     def _write(self, rollout: Arrays, t: int, env: int, chance: random.Random) -> None:
@@ -378,7 +399,10 @@ class _WorkerActor(ReplayWorkerActor):
         def compared(drawn: DrawnRows, out: Arrays, number: int) -> Batch | None:
             batch = gather(drawn, out, number)
             if batch is not None:
-                world.gather(number // self.per_batch, self.index, batch)
+                normalized = self.worker.normalized
+                scales = Scales() if normalized is None else normalized.scales()
+                assert scales is not None
+                world.gather(number // self.per_batch, self.index, batch, scales)
             return batch
 
         setattr(self.worker, "gather", compared)  # noqa: B010
@@ -447,6 +471,7 @@ class SimulatedBlueprint(Blueprint):
             self.replay_size,
             self.memory_layout,
             memory,
+            self.environment.observation,
             seed=self.config.run.seed,
             alpha=config.priority_exponent,
             least_steps=config.learning_starts,
@@ -505,6 +530,9 @@ def _judge(simulation: Simulation, blueprint: SimulatedBlueprint, world: World) 
     inserted = sum(step.valid for step in steps)
     if counters[Count.env_steps] != inserted or counters[Count.env_steps] < config.run.steps:
         wrong.append(f"{counters[Count.env_steps]} steps were counted and {inserted} admitted, of {config.run.steps}")
+    for name in ("observed", "rewarded"):
+        if name in world.ledger and world.ledger[name][0] != inserted:
+            wrong.append(f"{inserted} steps were admitted, and {world.ledger[name][0]:g} are in the statistics")
     if len(set(world.ledger["rollouts"].tolist())) > 1 and config.collection.communication != "asynchronous":
         wrong.append(f"rounds that are not whole: {world.ledger['rollouts'].tolist()}")
     live, expected = np.count_nonzero(world.memory["leaves"]), _live(blueprint, world)

@@ -108,7 +108,11 @@ CASES: dict[str, dict[str, Any]] = {
     "clipped": {"action": Box((2,), (-0.01, -np.inf), (0.01, np.inf))},
     "squashed": {"action": BOX, "network": {"action_distribution": "squashed", "action_deviation": "output"}},
     "gSDE": {"action": BOX, "network": {"action_distribution": "gsde"}},
-    "SAC": {"action": BOX, "heads": ("squashed_policy", "critic", "critic", "temperature")},
+    "SAC, normalised": {
+        "action": BOX,
+        "heads": ("squashed_policy", "critic", "critic", "temperature"),
+        "network": {"normalize_observations": True, "normalize_rewards": True},
+    },
     "TD3": {
         "action": BOX,
         "heads": ("deterministic_policy", "critic", "critic"),

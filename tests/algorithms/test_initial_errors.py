@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive.algorithms.initial_errors import n_step_errors
+from hive.networks.normalization import clipped_rewards
 
 DISCOUNT = 0.9
 
 
-@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 5))
-def test_errors_are_those_of_a_loop(seed: int, steps: int, n_step: int) -> None:
+@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 5), st.sampled_from([0.0, 9.0]))
+def test_errors_are_those_of_a_loop(seed: int, steps: int, n_step: int, scale: float) -> None:
+    """scale: that of normalised rewards, which are clipped."""
     chance = np.random.default_rng(seed)
     shape = steps, 2
     terminated = chance.random(shape) < 0.15
@@ -26,11 +28,12 @@ def test_errors_are_those_of_a_loop(seed: int, steps: int, n_step: int) -> None:
         "actions": chance.integers(0, 3, shape),
     }
     values = chance.normal(size=(*shape, 3)).astype(np.float32)
-    errors = n_step_errors(rollout, values, n_step, DISCOUNT)
+    errors = n_step_errors(rollout, values, n_step, DISCOUNT, scale)
+    learned = clipped_rewards(rollout["rewards"], np.float32(scale)) if scale else rollout["rewards"]
     for t, env in np.ndindex(shape):
         total, row = 0.0, t
         while row < min(t + n_step, steps):
-            total += DISCOUNT ** (row - t) * float(rollout["rewards"][row, env])
+            total += DISCOUNT ** (row - t) * float(learned[row, env])
             row += 1
             if rollout["terminated"][row - 1, env] or rollout["truncated"][row - 1, env]:
                 break

@@ -118,7 +118,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "no images": ("env.images=none",),
     "channels first": ("env.images=first",),
 }
-ON_POLICY = ("lstm", "normalised", "novelty", "shared layers")  # options that the others do not have
+ON_POLICY = ("lstm", "novelty", "shared layers")  # options that the others do not have
 
 
 @st.composite
@@ -165,10 +165,13 @@ class Trainee:
             given = {"observation": rows, RECURRENT_STATE: torch.zeros(len(rows), width)}
         with torch.no_grad():
             found = [*network(given)]
-            if isinstance(network, AgentNetwork):
-                boxes = network.critic.takes_actions
+            agent, seen = network, rows
+            if isinstance(network, NormalizedNetwork):
+                agent, seen = network.network, rows if network.normalizer is None else network.normalizer(rows)
+            if isinstance(agent, AgentNetwork):
+                boxes = agent.critic.takes_actions
                 actions = torch.full((len(rows), *self.action.shape), 0.3) if boxes else None
-                found += [*network.critic(rows, actions)]
+                found += [*agent.critic(seen, actions)]
             if isinstance(network, NormalizedNetwork) and network.novelty is not None:
                 newest = rows[:, -1] if self.observation.stack > 1 else rows
                 found.append(network.novelty(newest))

@@ -229,12 +229,11 @@ def test_what_would_end_a_run_is_an_error(place: Place) -> None:
         assert (error if "facts" in error else error["environment"])["error"] in done.err
 
 
-def test_what_a_replay_memory_refuses_is_not_advised(place: Place) -> None:
+def test_large_rewards_are_to_be_normalised_with_a_replay_memory_too(place: Place) -> None:
     (place.folder / "large_in_check.py").write_text(BREAKS_LATER.replace("np.array([1.0])", "1e3"))
     done = place.hive("check", "--env", "large_in_check:Env", "-s", "run.scheme=dqn")
     assert done.code == 0
-    assert "network.normalize_rewards" not in done.out
-    assert "rewards up to 1000 are large; scale them in a custom wrapper" in done.out
+    assert "rewards up to 1000 are large; set network.normalize_rewards = true" in done.out
 
 
 def test_a_topology_needs_no_config(place: Place) -> None:

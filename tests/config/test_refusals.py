@@ -15,8 +15,6 @@ REFUSED = {
     "network.memory": "gru",
     "network.module": "mine:Own",
     "network.noisy_deviation": "0.5",
-    "network.normalize_observations": "true",
-    "network.normalize_rewards": "true",
     "network.novelty_weight": "0.5",
     "gradients.communication": "asynchronous",
     "gradients.decentralised": "true",

@@ -42,6 +42,7 @@ every = {{updates = 300}}
 restarts = 50
 """
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100")
+NORMALISED = ("network.normalize_observations=true", "network.normalize_rewards=true")
 LAGGING = ("collection.communication=pipelined", "gradients.communication=pipelined")
 
 
@@ -70,7 +71,7 @@ def killed(house: House, sets: list[str], victims: tuple[str, ...]) -> dict[str,
 @pytest.mark.parametrize(
     ("workers", "victims", "more"),
     [
-        (2, ("gradient-worker", "learner"), LAGGING),
+        (2, ("gradient-worker", "learner"), (*LAGGING, *NORMALISED)),
         (1, ("learner", "gradient-worker", "recorder"), ("run.carrier=zmq",)),
         (2, ("gradient-worker", "learner"), (*LAGGING, "run.scheme=rainbow")),
     ],

@@ -94,5 +94,5 @@ def test_what_critics_cannot_take_is_refused() -> None:
         agent(VECTOR, MultiDiscrete((2, 3)), "policy")
     with pytest.raises(NetworkError, match="a memory cannot be combined with critics"):
         agent(VECTOR, middleware_parameters=LSTMMiddlewareParameters())
-    with pytest.raises(NetworkError, match="normalize_observations cannot be combined with critics"):
-        agent(VECTOR, normalize_observations=True)
+    with pytest.raises(NetworkError, match="novelty cannot be combined with critics"):
+        agent(VECTOR, novelty=True)

@@ -39,6 +39,14 @@ def test_groups_are_ranges_of_parameters_and_of_elements() -> None:
     assert (actor.has_gradient(mask), critic.has_gradient(mask)) == (False, True)
 
 
+def test_groups_may_lie_in_a_child_and_have_its_names() -> None:
+    around = nn.Module()
+    around.network = Agent()
+    around.parameter_groups = ("network.actor", "network.critic")
+    own = [(group.name, group.parameters) for group in FlatParameters(around).groups]
+    assert own == [("actor", slice(0, 2)), ("critic", slice(2, 6))]
+
+
 @pytest.mark.parametrize("names", [("actor",), ("critic", "actor"), ("actor", "critic", "value"), ("actor", "actor")])
 def test_groups_that_do_not_fit_the_parameters_are_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(NetworkError, match="the parameters actor, critic do not form the groups"):

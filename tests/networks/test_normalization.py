@@ -20,7 +20,7 @@ from hive.networks import (
     build_network,
 )
 from hive.networks.network import buffers_that_training_changes, heads_of
-from hive.networks.normalization import NormalizedNetwork, Normalizer, merge, moments_of, observed_elements
+from hive.networks.normalization import NormalizedNetwork, Normalizer, merge, moments_of, observed_elements, replace
 
 SEEN = ObservationSpec((3,), "float32")
 SPACES = Spaces({"observation": SEEN}, Discrete(2))
@@ -96,6 +96,27 @@ def test_it_sees_mean_0_and_deviation_1() -> None:
     np.testing.assert_allclose(seen.std(0), 1.0, rtol=0.01)
     assert module.normalizer(torch.full((1, 3), 1e9)).tolist() == [[10.0] * 3]
     assert module.normalizer(torch.full((1, 3), -1e9)).tolist() == [[-10.0] * 3]
+
+
+def test_sums_of_all_rows_replace_those_of_a_version() -> None:
+    """As if they had been merged; without a row, or a new one, nothing changes."""
+    merged, module = network(normalize_rewards=True), network(normalize_rewards=True)
+    flats = [FlatParameters(one) for one in (merged, module)]
+    buffers = flats[1].buffer_arrays(flats[1].block)
+    replace(moments(), buffers)
+    assert isinstance(module, NormalizedNetwork)
+    assert module.scales() is None, "neither observations nor rewards are known"
+    merge([moments(rows(10))], flats[0].buffer_arrays(flats[0].block))
+    replace(moments(rows(10)), buffers)
+    assert flats[0].block.tobytes() == flats[1].block.tobytes()
+    assert module.scales() is None, "rewards are not known"
+    replace(np.array([4.0, 1.0, 16.0]), buffers, "reward_normalizer.")
+    scales = module.scales()
+    assert scales is not None
+    assert scales.reward == pytest.approx(0.5)
+    assert scales.scale.tolist() == module.normalizer.scale.tolist()
+    replace(moments(rows(10)) + np.array([0.0, *[1.0] * 6]), buffers)
+    assert module.normalizer.seen.tolist() == moments(rows(10)).tolist()
 
 
 def test_a_constant_element_becomes_0() -> None:

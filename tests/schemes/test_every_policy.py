@@ -84,7 +84,7 @@ SMALL = {
     "algorithm.replay_capacity": 200,
     "algorithm.learning_starts": 16,
     "algorithm.batch_size": 8,
-    "algorithm.updates_per_step": "1/8",
+    "algorithm.updates_per_step": "1/4",  # the first one or two are left out where the network normalises
     "algorithm.epochs": 1,
     "algorithm.minibatches": 2,
     "network.memory_size": 4,

@@ -15,8 +15,21 @@ from hive.records import RunDirectory, list_checkpoints, read_jsonl, remove_fold
 from hive.schemes import build
 from hive.testing import run_inline
 
-NORMALISED = {"network__normalize_observations": "true", "network__separate_networks": "true"}
+NORMALISED = {
+    "network__normalize_observations": "true",
+    "network__normalize_rewards": "true",
+    "network__separate_networks": "true",
+}
 TWO = modes("pipelined", "pipelined", 2, 2)
+REPLAY = {
+    "algorithm__learning_starts": 40,
+    "algorithm__batch_size": 16,
+    "algorithm__replay_capacity": 64,
+    "algorithm__updates_per_step": '"1/8"',
+    "algorithm__n_step": 2,
+}
+PRIORITIES = {"algorithm__initial_errors": "true", "algorithm__priority_exponent": 0.6}
+BOX = {"env__options": "{actions='box'}"}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "single": ("single", {}),
     "a2c": ("a2c", modes("synchronous", "synchronous", 1, 1)),
@@ -28,7 +41,16 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "impala": ("impala", modes("asynchronous", "asynchronous", 2, 2)),
     "a3c": ("a3c", modes("asynchronous", "asynchronous", 2, 2)),
     "rapid": ("rapid", modes("asynchronous", "synchronous", 2, 2)),
+    "dqn 2 x 2": ("dqn", {**TWO, **REPLAY, **PRIORITIES}),
+    "c51": ("c51", {**modes("synchronous", "synchronous", 1, 1), **REPLAY, "algorithm__initial_errors": "true"}),
+    "qr-dqn": ("qr-dqn", {**modes("pipelined", "synchronous", 1, 2), **REPLAY, **PRIORITIES}),
+    "apex": ("apex", {**modes("asynchronous", "pipelined", 2, 1), **REPLAY}),
+    "sac": ("sac", {**modes("synchronous", "synchronous", 1, 0), **REPLAY, **BOX}),
+    "td3 2 x 2": ("td3", {**TWO, **REPLAY, **BOX, "algorithm__critic_first": "true"}),
+    "ddpg": ("ddpg", {**modes("pipelined", "pipelined", 2, 1), **REPLAY, **BOX}),
 }
+
+REPLAYED = {"dqn", "c51", "qr-dqn", "apex", "sac", "td3", "ddpg"}
 
 
 def normalised(folder: Path, scheme: str, **values: Any) -> Run:
@@ -41,13 +63,18 @@ def network_of(run: Run) -> NormalizedNetwork:
     return network
 
 
-@pytest.mark.parametrize("name", RUNS)
+RARE = ("c51", "qr-dqn", "td3 2 x 2", "ddpg")
+FULL = pytest.mark.full(reason="what it shows, another algorithm of the memory shows, too")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=FULL if name in RARE else ()) for name in RUNS])
 def test_every_step_that_was_applied_is_counted_once(tmp_path: Path, name: str) -> None:
     scheme, values = RUNS[name]
-    run = normalised(tmp_path, scheme, gradients__stale='"accept"', **values)
-    normalizer = network_of(run).normalizer
-    steps = run.results["env_steps"]
-    assert int(normalizer.seen[0]) == steps >= 4 * STEPS
+    accepts = {} if scheme in REPLAYED else {"gradients__stale": '"accept"'}
+    run = normalised(tmp_path, scheme, **accepts, **values)
+    network = network_of(run)
+    normalizer, steps = network.normalizer, run.results["env_steps"]
+    assert int(normalizer.seen[0]) == int(network.reward_normalizer.seen[0]) == steps >= 4 * STEPS
     assert (normalizer.scale != 1).all()
     assert (normalizer.shift != 0).all()
 
@@ -69,7 +96,9 @@ def test_a_replica_has_the_same_statistics(tmp_path: Path) -> None:
     assert ends[0] != normalised(tmp_path, "a2c", **TWO, run__seed=2).outcome.digest
 
 
-@pytest.mark.parametrize("name", ["a2c 2 x 2", "ppo 2 x 2"])
+@pytest.mark.parametrize(
+    "name", ["a2c 2 x 2", "dqn 2 x 2", *(pytest.param(name, marks=FULL) for name in ("ppo 2 x 2", "sac", "td3 2 x 2"))]
+)
 def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> None:
     scheme, values = RUNS[name]
     options = {"run__scheme": f'"{scheme}"', "run__steps": 8 * STEPS, **NORMALISED, **values}
@@ -84,6 +113,29 @@ def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> Non
     write_json(directory.resume_file, {"update": first.update, "exact": True})
     resumed = run_inline(build(config, directory.path), seconds=LIMIT_S)
     assert resumed.digest == whole.digest != ""
+
+
+@pytest.mark.parametrize(
+    ("name", "replay"), [("apex", "true"), pytest.param("apex", "false", marks=FULL), ("dqn 2 x 2", "false")]
+)
+def test_a_run_that_is_resumed_at_any_turn_counts_every_step_once(tmp_path: Path, name: str, replay: str) -> None:
+    """An asynchronous memory has rounds that no turn has counted yet; a memory that is not saved loses them."""
+    scheme, values = RUNS[name]
+    options = {"run__scheme": f'"{scheme}"', "run__steps": 8 * STEPS, **NORMALISED, **values}
+    config = config_of(
+        "small_environments:Drift", **options, checkpoint__replay=replay, checkpoint__every="{updates=5}"
+    )
+    directory = RunDirectory.create(tmp_path, "test")
+    run_inline(build(config, directory.path), seconds=LIMIT_S)
+    found = list_checkpoints(directory.checkpoints)
+    middle = found[len(found) // 2]
+    for checkpoint in found:
+        if checkpoint.update > middle.update:
+            remove_folder(checkpoint.path)
+    write_json(directory.resume_file, {"update": middle.update, "exact": False})
+    resumed = run_inline(build(config, directory.path), seconds=LIMIT_S)
+    network = hive.load(str(directory.path)).network
+    assert int(network.normalizer.seen[0]) == resumed.results["env_steps"] >= 8 * STEPS > middle.state["env_steps"] > 0
 
 
 def test_distant_rewards_are_learned(tmp_path: Path) -> None:

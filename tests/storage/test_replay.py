@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hive.networks import aligned_block
+from hive.networks.normalization import LIMIT, Normalizer, Scales, clipped_rewards
 from hive.storage import BEGINS, FINALS, LENGTH, Replay, Rollout, replay_layout, rollout_layout
 
 ENVS, STEPS = 2, 3
@@ -230,3 +232,20 @@ def test_rollouts_that_do_not_fit_are_refused(envs: int, rows: int) -> None:
     arrays["header"][LENGTH] = STEPS
     with pytest.raises(ValueError, match="does not fit"):
         memory(rows).append(0, 0, Rollout(arrays))
+
+
+def test_a_batch_is_normalised_as_torch_does_it() -> None:
+    """Bit-equal, also the zeros before an episode. A reward is clipped before it is added to those of other steps."""
+    replay, normal = memory(24, stack=3), Normalizer([2])
+    filled(replay, 0, 3, 4)
+    normal.shift[:], normal.scale[:] = torch.tensor([3.0, -1.0]), torch.tensor([0.7, 4.0])
+    scales = Scales(normal.shift.numpy(), normal.scale.numpy(), reward=9.0)
+    positions = np.flatnonzero(replay.arrays["valid"][0, :9])
+    raw = replay.gather(positions, n_step=3, discount=0.5)
+    found = replay.gather(positions, n_step=3, discount=0.5, scales=scales)
+    for name in ("observations", "next_observations"):
+        assert getattr(found, name).tobytes() == normal(torch.from_numpy(getattr(raw, name))).numpy().tobytes()
+    replay.arrays["rewards"][:] = clipped_rewards(replay.arrays["rewards"], np.float32(9.0))
+    assert np.abs(replay.arrays["rewards"]).max() == LIMIT
+    assert found.returns.tobytes() == replay.gather(positions, n_step=3, discount=0.5).returns.tobytes()
+    assert (found.discounts == raw.discounts).all()

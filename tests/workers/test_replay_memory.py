@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from small_trainer import allocate
 
+from hive.envs import ObservationSpec
 from hive.networks import aligned_block
 from hive.runtime import Layout
 from hive.storage import (
@@ -39,6 +40,7 @@ from hive.workers.replay_memory import (
 )
 
 OBSERVATION, ACTION = ((1,), "float32"), ((), "int64")
+SEEN = ObservationSpec(*OBSERVATION)
 ENVS, STEPS = 2, 3
 SIZE = ReplaySize(sources=2, envs=ENVS, steps=STEPS, kept=7, rounds_ahead=2, stack=1, n_step=2, workers=2, batch=4)
 
@@ -117,7 +119,7 @@ class Learner:
         self.succeed()
 
     def succeed(self) -> ReplayMemory:
-        self.memory = ReplayMemory(self.size, self.layout, self.block, seed=3, alpha=self.alpha, least_steps=1)
+        self.memory = ReplayMemory(self.size, self.layout, self.block, SEEN, seed=3, alpha=self.alpha, least_steps=1)
         return self.memory
 
     def admit(self, rollouts: list[Rollout], largest: int) -> None:
@@ -371,7 +373,7 @@ def test_nothing_is_drawn_before_enough_steps_are_held() -> None:
 
 def test_a_memory_that_cannot_hold_learning_starts_is_drawn_from_once_it_is_full() -> None:
     layout: Layout = memory_layout(SIZE, OBSERVATION, ACTION)
-    memory = ReplayMemory(SIZE, layout, aligned_block(layout.bytes), seed=1, alpha=0.0, least_steps=10_000)
+    memory = ReplayMemory(SIZE, layout, aligned_block(layout.bytes), SEEN, seed=1, alpha=0.0, least_steps=10_000)
     assert memory.least_steps == SIZE.sources * SIZE.kept * SIZE.envs
 
 
@@ -419,3 +421,22 @@ def test_a_ledger_has_the_fields_of_the_module(infos: int) -> None:
     fields = ledger_layout(3, infos).fields
     assert {"counters", "written", "rollouts", "returns"} | ({"infos"} if infos else set()) == set(fields)
     assert fields["written"][1] == fields["rollouts"][1] == (3,)
+
+
+def test_each_rollout_is_in_the_statistics_once_also_if_it_is_admitted_again() -> None:
+    """A step whose observation is not finite would make them useless for ever: its rollout is left out."""
+    learner, collectors = Learner(SIZE), Collectors(SIZE, 5)
+    learner.before, learner.after = (allocate(ledger_layout(SIZE.sources, 0, {"observed": 3})) for _ in range(2))
+    for array in learner.before.values():
+        array[:] = 0
+    rounds = [collectors.whole_round() for _ in range(3)]
+    rounds[1][0].observations[1] = np.nan
+    for rollouts in rounds:
+        learner.admit(rollouts, 0)
+        learner.succeed()
+        learner.admit(rollouts, 0)
+        learner.commit()
+    counted = [one for rollouts in rounds for one in rollouts if np.isfinite(one.observations[:-1]).all()]
+    seen = np.concatenate([one.observations[:-1][one.valid != 0] for one in counted]).astype(np.float64)
+    assert len(counted) < 6
+    assert learner.before["observed"] == pytest.approx([len(seen), seen.mean(), ((seen - seen.mean()) ** 2).sum()])

@@ -16,6 +16,13 @@
 //     next_observations  what followed the last step, as a stack: the next row's, the final one where the episode was
 //                        truncated, and the last step's own where it terminated, whose value counts 0 times
 //
+// Rows are stored raw. With statistics of observations or rewards, a batch is normalised as it is gathered:
+//
+//     number             clamp((number - shift) * scale, -limit, limit): the float32 numbers that an observation begins with
+//     reward             clamp(reward * reward_scale, -limit, limit), each before it is added to the sum
+//
+// in float32, the bits of torch's sub, mul and clamp.
+//
 // The steps end early at the end of an episode, and before a row that is not valid. The caller passes only positions
 // whose `n_step` following rows and `stack` - 1 rows before are written. Sums are float64, in the order of the steps.
 #pragma once
@@ -48,8 +55,16 @@ struct ReplayBatch {
   float* discounts;              // [n]
 };
 
-// Every position must be less than rows.size(); n_step and stack at least 1.
+// shift, scale: float32 [numbers]; none: observations as they are. reward_scale: 0: rewards as they are.
+struct ReplayScales {
+  std::span<const float> shift, scale;
+  float reward_scale = 0.0F;
+  float limit = 0.0F;
+};
+
+// Every position must be less than rows.size(); n_step and stack at least 1, and the numbers of
+// `scales` must fit into an observation.
 void gather_batch(const ReplayRows& rows, std::span<const std::int64_t> positions, std::size_t n_step, double discount,
-                  std::size_t stack, const ReplayBatch& batch);
+                  std::size_t stack, const ReplayScales& scales, const ReplayBatch& batch);
 
 }  // namespace hive
