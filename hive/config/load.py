@@ -1,6 +1,6 @@
 """Makes a `Config` of a TOML file and overrides, or raises one error with all problems.
 
-    default of the key  <  default of the scheme  <  file  <  --set KEY=VALUE
+    default of the key  <  default of the algorithm  <  default of the scheme  <  file  <  --set KEY=VALUE
 
 First all values are collected, each with its source. Then each key is checked, converted or given its default. Problems
 are collected instead of raised. A rule between keys is checked only if each of these keys is valid by itself. Unknown
@@ -26,7 +26,7 @@ from hive.config.references import beside
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
-from hive.config.schemes import SCHEMES
+from hive.config.schemes import ALGORITHM_DEFAULTS, SCHEMES
 from hive.config.values import closest, free_fault, shown
 from hive.paths import SESSION_FILE
 from hive.printable import printable
@@ -88,6 +88,7 @@ class _Loader:
         self.given: dict[tuple[str, str], _Given] = {}
         self.named: list[tuple[str, str, Source]] = []
         self.defaults: dict[str, Any] = {}
+        self.of_algorithm: set[str] = set()
         self.origins: dict[str, str] = {}
         self.automatic: list[str] = []
         self.unset: dict[str, Any] = {}
@@ -143,11 +144,15 @@ class _Loader:
         """Return the config; it is only valid if `problems` is empty afterwards."""
         if scheme := SCHEMES.get(self._choice("run.scheme")):
             self.defaults.update(scheme.defaults)
+        learner = self._learner()
+        self.of_algorithm = ALGORITHM_DEFAULTS.get(learner, {}).keys() - self.defaults.keys()
+        self.defaults = {**ALGORITHM_DEFAULTS.get(learner, {}), **self.defaults}
         if name := self._trained_name():
             self.defaults["run.name"] = name
-        sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
+        sections = {**SECTIONS, "algorithm": ALGORITHMS.get(learner, AlgorithmConfig)}
         tables: dict[str, Any] = {}
-        for section, table in sections.items():
+        for section in sorted(sections, key="algorithm".__eq__):  # last: its defaults may follow from all other tables
+            table = sections[section]
             tables[section] = table(**self._table(section, table, tables))
         for section, name, source in self.named:
             if name not in keys_of(sections[section]):
@@ -164,11 +169,10 @@ class _Loader:
                 self._check_rule(rule, config)
         return config
 
-    def _algorithm(self, name: str) -> type:
-        """Return the [algorithm] table. A custom algorithm has the keys of the scheme's algorithm."""
-        if is_reference(name):
-            name = self._usual_algorithm()
-        return ALGORITHMS.get(name, AlgorithmConfig)
+    def _learner(self) -> str:
+        """Return the algorithm whose keys and defaults the config has: a custom one has those of the scheme's."""
+        name = self._choice("algorithm.name")
+        return self._usual_algorithm() if is_reference(name) else name
 
     def _usual_algorithm(self) -> str:
         """Return the algorithm of a config that names none."""
@@ -194,7 +198,7 @@ class _Loader:
             full = f"{section}.{name}"
             given = self.given.get((section, name))
             default = self.defaults.get(full, key.default)
-            if default is REQUIRED and key.limits.resolve is not None:
+            if full not in self.defaults and key.limits.resolve is not None:
                 default = key.limits.resolve(ChainMap(values, before))
             elif default is REQUIRED and ("run", "topology") in self.given:
                 default = ""  # a custom topology may have no environment
@@ -208,6 +212,8 @@ class _Loader:
             scheme = self._choice("run.scheme")
             is_scheme = scheme in SCHEMES and full in SCHEMES[scheme].defaults
             self.origins[full] = f"scheme {scheme}" if is_scheme else "default"
+            if full in self.of_algorithm:
+                self.origins[full] = f"algorithm {self._learner()}"
             values[name] = default
             if default is REQUIRED and given is None and section not in self.faulty:
                 self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))

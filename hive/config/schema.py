@@ -388,7 +388,7 @@ class NetworkConfig:
         False, "divide rewards by the deviation of their discounted sum, over all steps so far"
     )
     normalize_observations: bool = key(
-        False, "normalise observations to mean 0 and standard deviation 1, over all steps so far"
+        False, "normalise observations to mean 0 and standard deviation 1, over all steps so far; bytes never"
     )
     novelty_weight: float = key(
         0.0,

@@ -23,7 +23,7 @@ every_algorithm = pytest.mark.parametrize(("name", "table"), ALGORITHMS.items())
 ACTOR_CRITIC = {
     "gae_lambda": 1.0,
     "value_loss_weight": 0.5,
-    "entropy_weight": 0.01,
+    "entropy_weight": 0.0,
     "entropy_weight_schedule": "constant",
 }
 REPLAYED_VALUES = {
@@ -66,14 +66,14 @@ OWN = {
     },
     "td3": {**AGENT, "exploration_noise": 0.1, "policy_delay": 2, "target_noise": 0.2, "target_noise_clip": 0.5},
     "ddpg": {**AGENT, "exploration_noise": 0.1},
-    "a2c": {**ACTOR_CRITIC, "normalize_advantages": False, "importance_clip": 2.0},
+    "a2c": {**ACTOR_CRITIC, "gae_lambda": 0.95, "normalize_advantages": False, "importance_clip": 2.0},
     "ppo": {
         **ACTOR_CRITIC,
         "gae_lambda": 0.95,
         "normalize_advantages": True,
         "importance_clip": 2.0,
-        "epochs": 4,
-        "minibatches": 4,
+        "epochs": 10,
+        "minibatches": 32,
         "normalize_over": "minibatch",
         "clip_range": 0.2,
         "clip_range_schedule": "constant",
@@ -88,7 +88,7 @@ OWN = {
         "huber_loss": True,
         "exploration_start": 1.0,
         "exploration_end": 0.02,
-        "exploration_steps": 200_000,
+        "exploration_steps": 100_000,
     },
     "pqn": {
         "huber_loss": False,
@@ -160,7 +160,7 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
     assert (
         differences
         == {
-            "a2c": {},
+            "a2c": {"learning_rate": 2e-3, "learning_rate_schedule": "linear"},
             "ppo": {"name": "ppo", "learning_rate": 3e-4},
             "impala": {"name": "impala"},
             "sac": {"name": "sac", "learning_rate": 3e-4, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},

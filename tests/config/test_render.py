@@ -64,6 +64,7 @@ RULED = {
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
+    *("network.hidden_gain", "network.policy_gain", "network.value_gain"),  # the uniform weights of ddpg have none
 }
 
 
@@ -136,7 +137,7 @@ def test_the_changed_keys_alone_give_the_same_config(config: Config) -> None:
 
 
 def test_changed_keys_are_those_that_differ_from_their_defaults() -> None:
-    text = f'[run]\nscheme = "a2c"\nseed = 1\n{ENV}[collection]\ncommunication = "synchronous"\nmax_lag = 0\nenvs = 8\n'
+    text = f'[run]\nscheme = "a2c"\nseed = 1\n{ENV}[collection]\ncommunication = "synchronous"\nmax_lag = 0\nenvs = 9\n'
     config = load_config("x.toml", ["collection.workers=auto", "custom.pupil.level=3"], text=text)
     assert [line.partition(" ")[0] for line in render(config, changed=True).splitlines()] == [
         *("[run]", "scheme", "", "[env]", "id", "", "[collection]", "workers", "envs", "communication"),
