@@ -68,10 +68,11 @@ def _minibatches(tables: Mapping[str, Any]) -> int:
     workers = max(gradients.workers, 1)
     asynchronous = collection.communication == "asynchronous"  # a gradient worker takes one rollout at a time
     rollouts = workers if asynchronous else collection.workers or workers
-    parts = max(rollouts * collection.envs * collection.rollout // MINIBATCH, 1)
+    parts: int = max(rollouts * collection.envs * collection.rollout // MINIBATCH, 1)
     if network.memory == "none" and network.module is None:
         return parts
-    return min(parts, max(rollouts // workers, 1) * collection.envs)
+    columns: int = max(rollouts // workers, 1) * collection.envs
+    return min(parts, columns)
 
 
 def _fifth(tables: Mapping[str, Any]) -> int:
@@ -82,6 +83,11 @@ def _fifth(tables: Mapping[str, Any]) -> int:
 def _tenth(tables: Mapping[str, Any]) -> int:
     """Return the default `exploration_steps` with a replay memory, as that of Stable-Baselines3."""
     return max(int(tables["run"].steps) // 10, 1)
+
+
+def _warmup(tables: Mapping[str, Any]) -> int:
+    """Return the default `learning_starts` of action values: a hundredth of the run, but 1,000 steps are enough."""
+    return min(int(tables["run"].steps) // 100, 1_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,16 +334,17 @@ class PQNConfig(QLearningConfig):
 class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
     """[algorithm]: the keys of algorithms that learn action values from a replay memory: DQN, C51 and QR-DQN."""
 
-    # The defaults are those of Stable-Baselines3 where it has the same key.
+    # Stable-Baselines3 has the values of Atari, which take a million steps: its rate is 1e-4, its target 10,000 steps
+    # old, its batch 32. Here they are between those of RL Zoo's and of CleanRL's for classic control.
 
-    learning_rate: float = with_default(1e-4, AlgorithmConfig, "learning_rate")
+    learning_rate: float = with_default(5e-4, AlgorithmConfig, "learning_rate")
     learning_rate_schedule: str = with_default("constant", AlgorithmConfig, "learning_rate_schedule")
     optimizer_epsilon: float = with_default(1e-8, AlgorithmConfig, "optimizer_epsilon")
-    target_interval: int = with_default(2_500, TargetConfig, "target_interval")
+    target_interval: int = with_default(125, TargetConfig, "target_interval")
     replay_capacity: int = with_default(1_000_000, ReplayConfig, "replay_capacity")
-    batch_size: int = with_default(32, ReplayConfig, "batch_size")
+    batch_size: int = with_default(64, ReplayConfig, "batch_size")
     updates_per_step: str = with_default("1/4", ReplayConfig, "updates_per_step")
-    learning_starts: int = with_default(100, ReplayConfig, "learning_starts")
+    learning_starts: int = with_default(1_000, ReplayConfig, "learning_starts", resolve=_warmup)
     exploration_end: float = with_default(0.05, EpsilonGreedyConfig, "exploration_end")
     exploration_steps: int = with_default(50_000, EpsilonGreedyConfig, "exploration_steps", resolve=_tenth)
     exploration_spread: float = key(
