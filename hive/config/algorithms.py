@@ -246,7 +246,7 @@ class A2CConfig(ActorCriticConfig):
     # The learning rate falls to 0, as in the paper: with a constant rate a good policy is often lost again.
 
     gae_lambda: float = with_default(0.95, ActorCriticConfig, "gae_lambda")
-    learning_rate: float = with_default(2e-3, AlgorithmConfig, "learning_rate")
+    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
     learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
     normalize_advantages: bool = key(
         False,

@@ -60,7 +60,7 @@ OFF_POLICY = {
 """For agents of an actor and critics, as in Stable-Baselines3."""
 
 ALGORITHM_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "a2c": {"collection.envs": 8, "collection.rollout": 16, **NORMALIZED},
+    "a2c": {"collection.envs": 8, "collection.rollout": 8, **NORMALIZED},
     "ppo": {"collection.rollout": 128, **NORMALIZED},
     "impala": {**NORMALIZED},
     "nstep-q": {**ACTION_VALUES, "collection.rollout": 16},

@@ -171,7 +171,8 @@ def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]], prefix:
     if parts:
         count, elements = seen[0], len(seen) // 2
         shift, scale = (buffers[f"{prefix}{name}"] for name in ("shift", "scale"))
-        shift[...] = seen[1 : 1 + elements].reshape(shift.shape)
+        with np.errstate(over="ignore"):  # a mean beyond float32 becomes infinite, and the next loss is not finite
+            shift[...] = seen[1 : 1 + elements].reshape(shift.shape)
         scale[...] = (1.0 / np.sqrt(seen[1 + elements :] / count + EPSILON)).reshape(scale.shape)
 
 

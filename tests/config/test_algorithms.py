@@ -160,7 +160,7 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
     assert (
         differences
         == {
-            "a2c": {"learning_rate": 2e-3, "learning_rate_schedule": "linear"},
+            "a2c": {"learning_rate": 1e-3, "learning_rate_schedule": "linear"},
             "ppo": {"name": "ppo", "learning_rate": 3e-4},
             "impala": {"name": "impala"},
             "sac": {"name": "sac", "learning_rate": 3e-4, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},

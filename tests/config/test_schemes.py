@@ -37,9 +37,9 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
 @pytest.mark.parametrize(
     ("scheme", "algorithm", "learning_rate"),
     [
-        ("a2c", A2CConfig, 2e-3),
-        ("a3c", A2CConfig, 2e-3),
-        ("single", A2CConfig, 2e-3),
+        ("a2c", A2CConfig, 1e-3),
+        ("a3c", A2CConfig, 1e-3),
+        ("single", A2CConfig, 1e-3),
         ("ppo", PPOConfig, 3e-4),
         ("dd-ppo", PPOConfig, 3e-4),
         ("rapid", PPOConfig, 3e-4),

@@ -35,6 +35,8 @@ def config_of(id: str, **values: Any) -> Config:
         "collection.communication": '"synchronous"',
         "network.middleware": [8],
         "network.separate_networks": "false",
+        "network.normalize_observations": "false",
+        "network.normalize_rewards": "false",
         **{name.replace("__", "."): value for name, value in values.items()},
     }
     text = f'[env]\nid = "{id}"\n'
