@@ -16,6 +16,7 @@ from hive.config.keys import is_reference, key, with_default
 
 __all__ = [
     "ALGORITHMS",
+    "LARGEST_INTEGER",
     "SCHEDULES",
     "A2CConfig",
     "ActorCriticConfig",
@@ -46,6 +47,7 @@ ROUND_FIXED = "it determines the number of gradients in a round"
 LAYERS_FIXED = "it determines the layers of the network"
 MEMORY_FIXED = "the replay memory has this size from the start"
 MINIBATCH = 64  # steps of a minibatch by default, as in Stable-Baselines3 and in CleanRL's PPO for MuJoCo
+LARGEST_INTEGER = 2**63 - 1  # in TOML
 LARGEST_TERM = 10_000  # of the fraction in updates_per_step: more is a typing error, and counts stay exact
 
 
@@ -68,7 +70,7 @@ def _minibatches(tables: Mapping[str, Any]) -> int:
     workers = max(gradients.workers, 1)
     asynchronous = collection.communication == "asynchronous"  # a gradient worker takes one rollout at a time
     rollouts = workers if asynchronous else collection.workers or workers
-    parts: int = max(rollouts * collection.envs * collection.rollout // MINIBATCH, 1)
+    parts: int = min(max(rollouts * collection.envs * collection.rollout // MINIBATCH, 1), LARGEST_INTEGER)
     if network.memory == "none" and network.module is None:
         return parts
     columns: int = max(rollouts // workers, 1) * collection.envs

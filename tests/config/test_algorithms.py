@@ -27,12 +27,12 @@ ACTOR_CRITIC = {
     "entropy_weight_schedule": "constant",
 }
 REPLAYED_VALUES = {
-    "target_interval": 2_500,
+    "target_interval": 125,
     "target_rate": 1.0,
     "replay_capacity": 1_000_000,
-    "batch_size": 32,
+    "batch_size": 64,
     "updates_per_step": "1/4",
-    "learning_starts": 100,
+    "learning_starts": 1_000,
     "n_step": 1,
     "priority_exponent": 0.0,
     "importance_exponent": 0.4,
@@ -179,7 +179,7 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
                 "learning_rate_schedule": "linear",
                 "clip_gradients": 10.0,
             },
-            "dqn": {"name": "dqn", "learning_rate": 1e-4, "clip_gradients": 10.0, "optimizer_epsilon": 1e-8},
+            "dqn": {"name": "dqn", "learning_rate": 5e-4, "clip_gradients": 10.0, "optimizer_epsilon": 1e-8},
             "c51": {"name": "c51", "learning_rate": 2.5e-4, "clip_gradients": 10.0, "optimizer_epsilon": 3.125e-4},
             "qr-dqn": {"name": "qr-dqn", "learning_rate": 5e-5, "clip_gradients": 0.0, "optimizer_epsilon": 3.125e-4},
         }[name]

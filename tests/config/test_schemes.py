@@ -46,7 +46,7 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
         ("impala", IMPALAConfig, 7e-4),
         ("nstep-q", NStepQConfig, 2e-3),
         ("pqn", PQNConfig, 1e-3),
-        ("dqn", DQNConfig, 1e-4),
+        ("dqn", DQNConfig, 5e-4),
         ("c51", C51Config, 2.5e-4),
         ("qr-dqn", QRDQNConfig, 5e-5),
     ],

@@ -28,4 +28,4 @@ def costs(**changes: Any) -> Costs:
 
 
 def config(*sets: str) -> Config:
-    return load_config("run.toml", sets, text='[env]\nid = "CartPole-v1"\n')
+    return load_config("run.toml", ["collection.rollout=32", *sets], text='[env]\nid = "CartPole-v1"\n')
