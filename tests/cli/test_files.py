@@ -355,7 +355,7 @@ def test_check_of_a_custom_topology(place: Place) -> None:
         "  boards    memory 20.0 KiB",
         "not exact: its topology has no learner of hive",
     ]
-    assert lines[4].startswith("memory: 36.0 KiB; ")
+    assert lines[4].startswith("memory: 20.0 KiB; ")
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from hive.config import SCHEMES, load_config, template
+from hive.config import SCHEMES, load_config, resolved, template
 from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete
 from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.observation import ObservationSpec
@@ -28,8 +29,11 @@ def chosen(observation: ObservationSpec, action: ActionSpec, scheme: str = "ppo"
 
 @pytest.mark.parametrize("action", [Discrete(4), FORCES])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_numbers_of_unknown_scale_need_no_setting(scheme: str, action: ActionSpec) -> None:
-    assert chosen(VECTOR, action, scheme) == {}
+def test_numbers_of_unknown_scale_get_what_the_bare_scheme_has(scheme: str, action: ActionSpec) -> None:
+    settings = settings_by_spaces(EnvironmentSpec("Own", VECTOR, action), scheme)
+    config = load_config("run.toml", text=template("Own", scheme, settings, ""))
+    bare = load_config("bare.toml", [f"run.scheme={scheme}"], text='env.id = "Own"\nrun.steps = 500_000\n')
+    assert resolved(dataclasses.replace(config, origins=bare.origins)) == resolved(bare)
 
 
 def test_many_elements_get_wide_layers() -> None:
