@@ -339,10 +339,9 @@ class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
     # Stable-Baselines3 has the values of Atari, which take a million steps: its rate is 1e-4, its target 10,000 steps
     # old, its batch 32. Here they are between those of RL Zoo's and of CleanRL's for classic control.
 
-    learning_rate: float = with_default(5e-4, AlgorithmConfig, "learning_rate")
-    learning_rate_schedule: str = with_default("constant", AlgorithmConfig, "learning_rate_schedule")
+    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
     optimizer_epsilon: float = with_default(1e-8, AlgorithmConfig, "optimizer_epsilon")
-    target_interval: int = with_default(125, TargetConfig, "target_interval")
+    target_interval: int = with_default(250, TargetConfig, "target_interval")
     replay_capacity: int = with_default(1_000_000, ReplayConfig, "replay_capacity")
     batch_size: int = with_default(64, ReplayConfig, "batch_size")
     updates_per_step: str = with_default("1/4", ReplayConfig, "updates_per_step")

@@ -46,7 +46,7 @@ ACTION_VALUES = {
 REPLAYING = {
     "collection.envs": 1,
     "collection.rollout": 16,
-    "network.middleware": (256, 256),
+    "network.middleware": (128, 128),
     "network.activation": "relu",
 }
 """For action values from a replay memory: 4 updates after every 16 steps, which take fewer handovers than 1 after 4."""
