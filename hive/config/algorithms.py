@@ -381,7 +381,8 @@ class DQNConfig(ReplayedValuesConfig, QLearningConfig):
 class C51Config(ReplayedValuesConfig):
     """[algorithm] with name = "c51" (Bellemare et al., 2017)."""
 
-    # The defaults of the optimizer and of the atoms are those of the paper.
+    # The range of returns is that of CleanRL's C51 for classic control. The paper's, -10 to 10, is for Atari's signs of
+    # rewards: CartPole's values of 100 would all be 10. `hive init` writes it for Atari.
 
     name: str = with_default("c51", AlgorithmConfig, "name")
     learning_rate: float = with_default(2.5e-4, AlgorithmConfig, "learning_rate")
@@ -389,8 +390,8 @@ class C51Config(ReplayedValuesConfig):
     exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
     double: bool = with_default(False, ReplayedValuesConfig, "double")
     atoms: int = key(51, "number of returns whose probabilities are learned", minimum=2, fixed=LAYERS_FIXED)
-    v_min: float = key(-10.0, "the lowest of these returns; discounted returns must not be lower", fixed=LAYERS_FIXED)
-    v_max: float = key(10.0, "the highest of these returns; discounted returns must not be higher", fixed=LAYERS_FIXED)
+    v_min: float = key(-100.0, "the lowest of these returns; discounted returns must not be lower", fixed=LAYERS_FIXED)
+    v_max: float = key(100.0, "the highest of these returns; discounted returns must not be higher", fixed=LAYERS_FIXED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,9 @@ def settings_by_spaces(
     if preset == "atari":
         if usual.get("network.normalize_rewards"):
             settings.append(Setting("network.normalize_rewards", False, "the preset makes signs of the rewards"))
+        if scheme == "c51":
+            reason = "signs of rewards give small returns, as in the paper"
+            settings += [Setting("algorithm.v_min", -10.0, reason), Setting("algorithm.v_max", 10.0, reason)]
         settings.append(Setting("env.preset", preset, "the usual frames, starts and rewards of these games"))
     if wrappers:
         settings.append(Setting("env.wrappers", list(wrappers), "hive takes no texts, so they are left out"))
@@ -125,6 +128,9 @@ def _image_rounds() -> list[Setting]:
         Setting("run.steps", 10_000_000, "images take many steps: as rl-baselines3-zoo for Atari"),
         Setting("collection.envs", 8, "8 x 128 = 1,024 steps a round, as there"),
         Setting("collection.rollout", 128, "steps of each in a round"),
+        Setting("algorithm.epochs", 4, "as there: each step is learned from four times"),
+        Setting("algorithm.minibatches", 4, "of 256 steps, as there"),
+        Setting("algorithm.entropy_weight", 0.01, "as there: many games need exploration"),
         Setting("algorithm.learning_rate", 2.5e-4, "as there"),
         Setting("algorithm.learning_rate_schedule", "linear", "to 0 at run.steps, so that late updates are small"),
         Setting("algorithm.clip_range", 0.1, "small changes: policy and images' features are learned together"),

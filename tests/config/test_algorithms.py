@@ -100,7 +100,7 @@ OWN = {
         "minibatches": 4,
     },
     "dqn": {**REPLAYED_VALUES, "huber_loss": True, "double": True, "dueling": 0},
-    "c51": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "atoms": 51, "v_min": -10.0, "v_max": 10.0},
+    "c51": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "atoms": 51, "v_min": -100.0, "v_max": 100.0},
     "qr-dqn": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "quantiles": 200},
 }
 

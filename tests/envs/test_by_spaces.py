@@ -50,6 +50,7 @@ def test_observations_that_are_scaled_already_are_not_normalised(observation: Ob
 def test_images_get_the_settings_of_images() -> None:
     keys = chosen(IMAGE, Discrete(4))
     assert (keys["collection.envs"], keys["algorithm.clip_range"]) == (8, 0.1)
+    assert [keys[f"algorithm.{name}"] for name in ("epochs", "minibatches", "entropy_weight")] == [4, 4, 0.01]
     assert "network.middleware" not in keys
 
 
@@ -58,6 +59,14 @@ def test_images_get_the_settings_of_images() -> None:
 @pytest.mark.parametrize("action", [Discrete(4), FORCES])
 def test_every_scheme_takes_its_settings(scheme: str, observation: ObservationSpec, action: ActionSpec) -> None:
     assert "network.normalize_rewards" not in chosen(observation, action, scheme)
+
+
+def test_the_signs_of_rewards_of_atari_need_no_normalisation_and_a_small_range() -> None:
+    spec = EnvironmentSpec("Own", IMAGE, Discrete(4))
+    ppo, c51 = ({s.name: s.value for s in settings_by_spaces(spec, scheme, "atari")} for scheme in ("ppo", "c51"))
+    assert ppo["network.normalize_rewards"] is False
+    assert (c51["algorithm.v_min"], c51["algorithm.v_max"]) == (-10.0, 10.0)
+    assert "network.normalize_rewards" not in c51
 
 
 def test_a_custom_scheme_keeps_all_defaults() -> None:
