@@ -99,7 +99,14 @@ class Far(OneStep):
 
 
 ON_POLICY = {"collection.envs": 16, "collection.rollout": 16, "algorithm.learning_rate": 3e-3, "run.steps": 16_000}
-BY_PPO = {**ON_POLICY, "algorithm.epochs": 4, "algorithm.minibatches": 4, "algorithm.entropy_weight": 0.01}
+BY_PPO = {
+    **ON_POLICY,
+    "algorithm.epochs": 4,
+    "algorithm.minibatches": 4,
+    "algorithm.entropy_weight": 0.01,
+    "network.normalize_observations": False,
+    "network.normalize_rewards": False,
+}
 FROM_REPLAY = {
     "collection.envs": 4,
     "collection.rollout": 4,
