@@ -385,7 +385,6 @@ class C51Config(ReplayedValuesConfig):
     # rewards: CartPole's values of 100 would all be 10. `hive init` writes it for Atari.
 
     name: str = with_default("c51", AlgorithmConfig, "name")
-    learning_rate: float = with_default(2.5e-4, AlgorithmConfig, "learning_rate")
     optimizer_epsilon: float = with_default(0.01 / 32, AlgorithmConfig, "optimizer_epsilon")
     exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
     double: bool = with_default(False, ReplayedValuesConfig, "double")
@@ -398,15 +397,14 @@ class C51Config(ReplayedValuesConfig):
 class QRDQNConfig(ReplayedValuesConfig):
     """[algorithm] with name = "qr-dqn" (Dabney et al., 2018)."""
 
-    # The defaults are those of SB3-Contrib where it has the same key.
+    # SB3-Contrib has a learning rate of 5e-5 and 200 quantiles, those of the paper for Atari; RL Zoo 10 for CartPole.
 
     name: str = with_default("qr-dqn", AlgorithmConfig, "name")
-    learning_rate: float = with_default(5e-5, AlgorithmConfig, "learning_rate")
     optimizer_epsilon: float = with_default(0.01 / 32, AlgorithmConfig, "optimizer_epsilon")
     clip_gradients: float = with_default(0.0, AlgorithmConfig, "clip_gradients")
     exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
     double: bool = with_default(False, ReplayedValuesConfig, "double")
-    quantiles: int = key(200, "number of quantiles of the return that are learned", minimum=1, fixed=LAYERS_FIXED)
+    quantiles: int = key(50, "number of quantiles of the return that are learned", minimum=1, fixed=LAYERS_FIXED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ ACTOR_CRITIC = {
     "entropy_weight_schedule": "constant",
 }
 REPLAYED_VALUES = {
-    "target_interval": 125,
+    "target_interval": 250,
     "target_rate": 1.0,
     "replay_capacity": 1_000_000,
     "batch_size": 64,
@@ -101,7 +101,7 @@ OWN = {
     },
     "dqn": {**REPLAYED_VALUES, "huber_loss": True, "double": True, "dueling": 0},
     "c51": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "atoms": 51, "v_min": -100.0, "v_max": 100.0},
-    "qr-dqn": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "quantiles": 200},
+    "qr-dqn": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "quantiles": 50},
 }
 
 
@@ -179,9 +179,27 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
                 "learning_rate_schedule": "linear",
                 "clip_gradients": 10.0,
             },
-            "dqn": {"name": "dqn", "learning_rate": 5e-4, "clip_gradients": 10.0, "optimizer_epsilon": 1e-8},
-            "c51": {"name": "c51", "learning_rate": 2.5e-4, "clip_gradients": 10.0, "optimizer_epsilon": 3.125e-4},
-            "qr-dqn": {"name": "qr-dqn", "learning_rate": 5e-5, "clip_gradients": 0.0, "optimizer_epsilon": 3.125e-4},
+            "dqn": {
+                "name": "dqn",
+                "learning_rate": 1e-3,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 10.0,
+                "optimizer_epsilon": 1e-8,
+            },
+            "c51": {
+                "name": "c51",
+                "learning_rate": 1e-3,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 10.0,
+                "optimizer_epsilon": 3.125e-4,
+            },
+            "qr-dqn": {
+                "name": "qr-dqn",
+                "learning_rate": 1e-3,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 0.0,
+                "optimizer_epsilon": 3.125e-4,
+            },
         }[name]
     )
 
