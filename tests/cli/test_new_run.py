@@ -22,7 +22,7 @@ ENV = '[env]\nid = "CartPole-v1"\n'
         ),
         (
             ["run.scheme=dqn"],
-            "algorithm.learning_starts = 100 and algorithm.exploration_start = 1.0; "
+            "algorithm.learning_starts = 1,000 and algorithm.exploration_start = 1.0; "
             "-s algorithm.learning_starts=0 -s algorithm.exploration_start=0.05 leaves them out",
         ),
         (["run.scheme=sac", "algorithm.learning_starts=100"], ""),

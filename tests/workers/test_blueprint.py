@@ -381,9 +381,9 @@ def test_what_cannot_be_combined_with_a_replay_memory_is_refused(key: str, value
 
 
 def test_a_batch_must_be_divisible_among_the_gradient_workers() -> None:
-    with pytest.raises(TopologyError, match="batch_size = 32 cannot be divided among 3 gradient workers") as caught:
+    with pytest.raises(TopologyError, match="batch_size = 64 cannot be divided among 3 gradient workers") as caught:
         replaying(gradients__workers=3)
-    assert caught.value.hint == "set it to 30 or 33"
+    assert caught.value.hint == "set it to 63 or 66"
     assert replaying(gradients__workers=3, algorithm__batch_size=33).replay_size.batch == 11
 
 
