@@ -337,16 +337,16 @@ class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
     """[algorithm]: the keys of algorithms that learn action values from a replay memory: DQN, C51 and QR-DQN."""
 
     # Stable-Baselines3 has the values of Atari, which take a million steps: its rate is 1e-4, its target 10,000 steps
-    # old, its batch 32. Here they are between those of RL Zoo's and of CleanRL's for classic control.
+    # old, its batch 32, its updates one for 4 steps. Here they are between RL Zoo's and CleanRL's for classic control.
 
-    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
+    learning_rate: float = with_default(5e-4, AlgorithmConfig, "learning_rate")
     optimizer_epsilon: float = with_default(1e-8, AlgorithmConfig, "optimizer_epsilon")
-    target_interval: int = with_default(250, TargetConfig, "target_interval")
+    target_interval: int = with_default(200, TargetConfig, "target_interval")
     replay_capacity: int = with_default(1_000_000, ReplayConfig, "replay_capacity")
     batch_size: int = with_default(64, ReplayConfig, "batch_size")
-    updates_per_step: str = with_default("1/4", ReplayConfig, "updates_per_step")
+    updates_per_step: str = with_default("1/2", ReplayConfig, "updates_per_step")
     learning_starts: int = with_default(1_000, ReplayConfig, "learning_starts", resolve=_warmup)
-    exploration_end: float = with_default(0.05, EpsilonGreedyConfig, "exploration_end")
+    exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
     exploration_steps: int = with_default(50_000, EpsilonGreedyConfig, "exploration_steps", resolve=_tenth)
     exploration_spread: float = key(
         0.0,
@@ -386,7 +386,6 @@ class C51Config(ReplayedValuesConfig):
 
     name: str = with_default("c51", AlgorithmConfig, "name")
     optimizer_epsilon: float = with_default(0.01 / 32, AlgorithmConfig, "optimizer_epsilon")
-    exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
     double: bool = with_default(False, ReplayedValuesConfig, "double")
     atoms: int = key(51, "number of returns whose probabilities are learned", minimum=2, fixed=LAYERS_FIXED)
     v_min: float = key(-100.0, "the lowest of these returns; discounted returns must not be lower", fixed=LAYERS_FIXED)
@@ -402,7 +401,6 @@ class QRDQNConfig(ReplayedValuesConfig):
     name: str = with_default("qr-dqn", AlgorithmConfig, "name")
     optimizer_epsilon: float = with_default(0.01 / 32, AlgorithmConfig, "optimizer_epsilon")
     clip_gradients: float = with_default(0.0, AlgorithmConfig, "clip_gradients")
-    exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
     double: bool = with_default(False, ReplayedValuesConfig, "double")
     quantiles: int = key(50, "number of quantiles of the return that are learned", minimum=1, fixed=LAYERS_FIXED)
 

@@ -46,10 +46,10 @@ ACTION_VALUES = {
 REPLAYING = {
     "collection.envs": 1,
     "collection.rollout": 16,
-    "network.middleware": (128, 128),
+    "network.middleware": (256, 256),
     "network.activation": "relu",
 }
-"""For action values from a replay memory: 4 updates after every 16 steps, which take fewer handovers than 1 after 4."""
+"""For action values from a replay memory: 8 updates after every 16 steps, which take fewer handovers than 1 after 2."""
 
 OFF_POLICY = {
     "collection.envs": 1,
@@ -154,6 +154,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "algorithm.initial_errors": True,
             "algorithm.n_step": 3,
             "algorithm.priority_exponent": 0.6,
+            "algorithm.updates_per_step": "1/4",
         },
     ),
     "sac": Scheme(

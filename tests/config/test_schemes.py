@@ -47,9 +47,9 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
         ("impala", IMPALAConfig, 7e-4),
         ("nstep-q", NStepQConfig, 2e-3),
         ("pqn", PQNConfig, 1e-3),
-        ("dqn", DQNConfig, 1e-3),
-        ("c51", C51Config, 1e-3),
-        ("qr-dqn", QRDQNConfig, 1e-3),
+        ("dqn", DQNConfig, 5e-4),
+        ("c51", C51Config, 5e-4),
+        ("qr-dqn", QRDQNConfig, 5e-4),
     ],
 )
 def test_a_scheme_has_its_algorithm(scheme: str, algorithm: type, learning_rate: float) -> None:
