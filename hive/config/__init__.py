@@ -60,13 +60,14 @@ from hive.config.schema import (
     RunConfig,
     SupervisionConfig,
 )
-from hive.config.schemes import DEFAULT_SCHEME, SCHEMES, Scheme
+from hive.config.schemes import ALGORITHM_DEFAULTS, DEFAULT_SCHEME, SCHEMES, Scheme
 from hive.config.template import Setting, reasoned, template
 from hive.config.tuned import ATARI, TUNED, Tuned, tuned
 from hive.config.values import shown
 
 __all__ = [
     "ALGORITHMS",
+    "ALGORITHM_DEFAULTS",
     "ATARI",
     "AUTO",
     "BARRIER_STEPS",

@@ -16,6 +16,7 @@ from hive.config.keys import is_reference, key, with_default
 
 __all__ = [
     "ALGORITHMS",
+    "LARGEST_INTEGER",
     "SCHEDULES",
     "A2CConfig",
     "ActorCriticConfig",
@@ -45,6 +46,8 @@ LEARNED_FIXED = "the learned temperature is a multiple of it"
 ROUND_FIXED = "it determines the number of gradients in a round"
 LAYERS_FIXED = "it determines the layers of the network"
 MEMORY_FIXED = "the replay memory has this size from the start"
+MINIBATCH = 64  # steps of a minibatch by default, as in Stable-Baselines3 and in CleanRL's PPO for MuJoCo
+LARGEST_INTEGER = 2**63 - 1  # in TOML
 LARGEST_TERM = 10_000  # of the fraction in updates_per_step: more is a typing error, and counts stay exact
 
 
@@ -55,6 +58,38 @@ def is_ratio(text: str) -> bool:
     except (ValueError, ZeroDivisionError):
         return False
     return ratio > 0 and max(ratio.numerator, ratio.denominator) <= LARGEST_TERM
+
+
+def _minibatches(tables: Mapping[str, Any]) -> int:
+    """Return the default `minibatches`: those of MINIBATCH steps in a round, whoever computes their gradients.
+
+    A memory, which a custom network may have too, sees whole sequences: at most one minibatch for each environment of
+    a gradient worker.
+    """
+    collection, gradients, network = tables["collection"], tables["gradients"], tables["network"]
+    workers = max(gradients.workers, 1)
+    asynchronous = collection.communication == "asynchronous"  # a gradient worker takes one rollout at a time
+    rollouts = workers if asynchronous else collection.workers or workers
+    parts: int = min(max(rollouts * collection.envs * collection.rollout // MINIBATCH, 1), LARGEST_INTEGER)
+    if network.memory == "none" and network.module is None:
+        return parts
+    columns: int = max(rollouts // workers, 1) * collection.envs
+    return min(parts, columns)
+
+
+def _fifth(tables: Mapping[str, Any]) -> int:
+    """Return the default `exploration_steps` without a replay memory, as that of PQN's authors."""
+    return max(int(tables["run"].steps) // 5, 1)
+
+
+def _tenth(tables: Mapping[str, Any]) -> int:
+    """Return the default `exploration_steps` with a replay memory, as that of Stable-Baselines3."""
+    return max(int(tables["run"].steps) // 10, 1)
+
+
+def _warmup(tables: Mapping[str, Any]) -> int:
+    """Return the default `learning_starts` of action values: a hundredth of the run, but 1,000 steps are enough."""
+    return min(int(tables["run"].steps) // 100, 1_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +149,7 @@ class ActorCriticConfig(AlgorithmConfig):
         1.0, "lambda of generalised advantage estimation (GAE); 1: n-step returns", minimum=0, maximum=1
     )
     value_loss_weight: float = key(0.5, "weight of the value loss in the total loss", minimum=0)
-    entropy_weight: float = key(0.01, "weight of the policy's entropy in the total loss", minimum=0)
+    entropy_weight: float = key(0.0, "weight of the policy's entropy in the total loss", minimum=0)
     entropy_weight_schedule: str = key("constant", "as learning_rate_schedule, for entropy_weight", choices=SCHEDULES)
 
 
@@ -175,7 +210,7 @@ class EpsilonGreedyConfig(AlgorithmConfig):
     """[algorithm]: the keys of algorithms that learn a value for every action and act epsilon-greedily.
 
     Without a replay buffer the values of actions stay distinct only while all actions are taken, so exploration
-    decreases slowly. The learning rate decreases too: at a constant rate a good policy is often lost again.
+    decreases more slowly. The learning rate decreases too: at a constant rate a good policy is often lost again.
     """
 
     learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
@@ -191,10 +226,11 @@ class EpsilonGreedyConfig(AlgorithmConfig):
         fixed=SCHEDULE_FIXED,
     )
     exploration_steps: int = key(
-        200_000,
-        "environment steps from exploration_start to exploration_end, counted by the rollout's number",
+        100_000,
+        "environment steps until exploration_end; if not set: a fifth of run.steps, a tenth with a replay memory",
         minimum=1,
         fixed=SCHEDULE_FIXED,
+        resolve=_fifth,
     )
 
 
@@ -209,6 +245,11 @@ class QLearningConfig(EpsilonGreedyConfig):
 class A2CConfig(ActorCriticConfig):
     """[algorithm] with name = "a2c" (Mnih et al., 2016, synchronous)."""
 
+    # The learning rate falls to 0, as in the paper: with a constant rate a good policy is often lost again.
+
+    gae_lambda: float = with_default(0.95, ActorCriticConfig, "gae_lambda")
+    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
+    learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
     normalize_advantages: bool = key(
         False,
         "normalise the advantages of a batch to mean 0 and standard deviation 1",
@@ -230,12 +271,13 @@ class PPOConfig(ActorCriticConfig):
     normalize_advantages: bool = with_default(True, A2CConfig, "normalize_advantages")
     importance_clip: float = with_default(2.0, A2CConfig, "importance_clip")
     vtrace: bool = with_default(False, A2CConfig, "vtrace")
-    epochs: int = key(4, "passes over the rollouts of a round", minimum=1, fixed=ROUND_FIXED)
+    epochs: int = key(10, "passes over the rollouts of a round", minimum=1, fixed=ROUND_FIXED)
     minibatches: int = key(
-        4,
-        "minibatches per epoch into which a gradient worker's rollouts are split; one update each",
+        32,
+        "parts of a gradient worker's rollouts, one update each, in every epoch; if not set: of 64 steps together",
         minimum=1,
         fixed=ROUND_FIXED,
+        resolve=_minibatches,
     )
     normalize_over: str = key(
         "minibatch",
@@ -285,30 +327,29 @@ class PQNConfig(QLearningConfig):
     learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
     huber_loss: bool = with_default(False, QLearningConfig, "huber_loss")
     exploration_end: float = with_default(0.05, EpsilonGreedyConfig, "exploration_end")
-    exploration_steps: int = with_default(100_000, EpsilonGreedyConfig, "exploration_steps")
     q_lambda: float = key(
         0.85, "lambda of Q(lambda): 0: one reward and the next value, 1: all rewards to the end", minimum=0, maximum=1
     )
     epochs: int = with_default(4, PPOConfig, "epochs")
-    minibatches: int = with_default(4, PPOConfig, "minibatches")
+    minibatches: int = with_default(4, PPOConfig, "minibatches", resolve=_minibatches)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
     """[algorithm]: the keys of algorithms that learn action values from a replay memory: DQN, C51 and QR-DQN."""
 
-    # The defaults are those of Stable-Baselines3 where it has the same key.
+    # Stable-Baselines3 has the values of Atari, which take a million steps: its rate is 1e-4, its target 10,000 steps
+    # old, its batch 32, its updates one for 4 steps. Here they are between RL Zoo's and CleanRL's for classic control.
 
-    learning_rate: float = with_default(1e-4, AlgorithmConfig, "learning_rate")
-    learning_rate_schedule: str = with_default("constant", AlgorithmConfig, "learning_rate_schedule")
+    learning_rate: float = with_default(5e-4, AlgorithmConfig, "learning_rate")
     optimizer_epsilon: float = with_default(1e-8, AlgorithmConfig, "optimizer_epsilon")
-    target_interval: int = with_default(2_500, TargetConfig, "target_interval")
+    target_interval: int = with_default(200, TargetConfig, "target_interval")
     replay_capacity: int = with_default(1_000_000, ReplayConfig, "replay_capacity")
-    batch_size: int = with_default(32, ReplayConfig, "batch_size")
-    updates_per_step: str = with_default("1/4", ReplayConfig, "updates_per_step")
-    learning_starts: int = with_default(100, ReplayConfig, "learning_starts")
-    exploration_end: float = with_default(0.05, EpsilonGreedyConfig, "exploration_end")
-    exploration_steps: int = with_default(50_000, EpsilonGreedyConfig, "exploration_steps")
+    batch_size: int = with_default(64, ReplayConfig, "batch_size")
+    updates_per_step: str = with_default("1/2", ReplayConfig, "updates_per_step")
+    learning_starts: int = with_default(1_000, ReplayConfig, "learning_starts", resolve=_warmup)
+    exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
+    exploration_steps: int = with_default(50_000, EpsilonGreedyConfig, "exploration_steps", resolve=_tenth)
     exploration_spread: float = key(
         0.0,
         "the last environment acts with epsilon^(1 + this), the others with powers from 1 up to it (Ape-X: 7)",
@@ -342,31 +383,28 @@ class DQNConfig(ReplayedValuesConfig, QLearningConfig):
 class C51Config(ReplayedValuesConfig):
     """[algorithm] with name = "c51" (Bellemare et al., 2017)."""
 
-    # The defaults of the optimizer and of the atoms are those of the paper.
+    # The range of returns is that of CleanRL's C51 for classic control. The paper's, -10 to 10, is for Atari's signs of
+    # rewards: CartPole's values of 100 would all be 10. `hive init` writes it for Atari.
 
     name: str = with_default("c51", AlgorithmConfig, "name")
-    learning_rate: float = with_default(2.5e-4, AlgorithmConfig, "learning_rate")
     optimizer_epsilon: float = with_default(0.01 / 32, AlgorithmConfig, "optimizer_epsilon")
-    exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
     double: bool = with_default(False, ReplayedValuesConfig, "double")
     atoms: int = key(51, "number of returns whose probabilities are learned", minimum=2, fixed=LAYERS_FIXED)
-    v_min: float = key(-10.0, "the lowest of these returns; discounted returns must not be lower", fixed=LAYERS_FIXED)
-    v_max: float = key(10.0, "the highest of these returns; discounted returns must not be higher", fixed=LAYERS_FIXED)
+    v_min: float = key(-100.0, "the lowest of these returns; discounted returns must not be lower", fixed=LAYERS_FIXED)
+    v_max: float = key(100.0, "the highest of these returns; discounted returns must not be higher", fixed=LAYERS_FIXED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QRDQNConfig(ReplayedValuesConfig):
     """[algorithm] with name = "qr-dqn" (Dabney et al., 2018)."""
 
-    # The defaults are those of SB3-Contrib where it has the same key.
+    # SB3-Contrib has a learning rate of 5e-5 and 200 quantiles, those of the paper for Atari; RL Zoo 10 for CartPole.
 
     name: str = with_default("qr-dqn", AlgorithmConfig, "name")
-    learning_rate: float = with_default(5e-5, AlgorithmConfig, "learning_rate")
     optimizer_epsilon: float = with_default(0.01 / 32, AlgorithmConfig, "optimizer_epsilon")
     clip_gradients: float = with_default(0.0, AlgorithmConfig, "clip_gradients")
-    exploration_end: float = with_default(0.01, EpsilonGreedyConfig, "exploration_end")
     double: bool = with_default(False, ReplayedValuesConfig, "double")
-    quantiles: int = key(200, "number of quantiles of the return that are learned", minimum=1, fixed=LAYERS_FIXED)
+    quantiles: int = key(50, "number of quantiles of the return that are learned", minimum=1, fixed=LAYERS_FIXED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,8 @@ class Limits:
     numbers: whether a number may be given in place of the string that shows it.
     words: strings that stand for a number -> the function that computes the number.
     measured: whether "auto" may be given: its number is measured when a run starts, and is the default until then.
-    resolve: computes the default from the keys before it in the table and from the tables before it, by their names.
+    resolve: computes the default from the keys before it in the table and from the tables before it, by their names;
+        the declared default, if there is one, is what it computes from the defaults of those.
     fixed: the reason why the key cannot change during a run; empty if it can.
     """
 
@@ -183,9 +184,17 @@ def keys_of(section: type) -> Mapping[str, Key]:
     return types.MappingProxyType(keys)
 
 
-def with_default(default: Any, section: type, name: str) -> Any:
-    """Return a dataclass field that declares the key `name` of the table `section` with another default."""
-    return dataclasses.field(default=default, metadata={"limits": keys_of(section)[name].limits})
+def with_default(
+    default: Any, section: type, name: str, *, resolve: Callable[[Mapping[str, Any]], Any] | None = None
+) -> Any:
+    """Return a dataclass field that declares the key `name` of the table `section` with another default.
+
+    resolve: as in Limits, for this table.
+    """
+    limits = keys_of(section)[name].limits
+    if limits.resolve is not resolve:
+        limits = dataclasses.replace(limits, resolve=resolve)
+    return dataclasses.field(default=default, metadata={"limits": limits})
 
 
 def is_reference(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Makes a `Config` of a TOML file and overrides, or raises one error with all problems.
 
-    default of the key  <  default of the scheme  <  file  <  --set KEY=VALUE
+    default of the key  <  default of the algorithm  <  default of the scheme  <  file  <  --set KEY=VALUE
 
 A default never breaks a rule with a value that is given: see hive.config.formulas.
 
@@ -29,7 +29,7 @@ from hive.config.references import beside
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
-from hive.config.schemes import DEFINING, SCHEMES
+from hive.config.schemes import ALGORITHM_DEFAULTS, DEFINING, SCHEMES
 from hive.config.values import closest, free_fault, shown
 from hive.paths import SESSION_FILE
 from hive.printable import printable
@@ -151,6 +151,7 @@ class _Loader:
         """Return the config; it is only valid if `problems` is empty afterwards."""
         if scheme := SCHEMES.get(self._choice("run.scheme")):
             self.defaults.update(scheme.defaults)
+        self.defaults = {**ALGORITHM_DEFAULTS.get(self._learner(), {}), **self.defaults}
         if name := self._trained_name():
             self.defaults["run.name"] = name
         found, faulty = list(self.problems), set(self.faulty)
@@ -169,9 +170,10 @@ class _Loader:
 
     def _config(self) -> Config:
         """Return a config of the values that are given and of the defaults."""
-        sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
+        sections = {**SECTIONS, "algorithm": ALGORITHMS.get(self._learner(), AlgorithmConfig)}
         tables: dict[str, Any] = {}
-        for section, table in sections.items():
+        for section in sorted(sections, key="algorithm".__eq__):  # last: its defaults may follow from all other tables
+            table = sections[section]
             tables[section] = table(**self._table(section, table, tables))
         for section, name, source in self.named:
             if name not in keys_of(sections[section]):
@@ -203,21 +205,22 @@ class _Loader:
         return False
 
     def _can_yield(self, full: str) -> bool:
-        """Whether the value of a key is a scheme's default that neither defines the scheme nor has a formula."""
+        """Whether a key has a default of the scheme or algorithm that neither defines the scheme nor has a formula."""
         section, _, name = full.partition(".")
-        return self._is_of_scheme(full) and (section, name) not in self.given and full not in NOT_YIELDING
+        return self._origin(full) != "default" and (section, name) not in self.given and full not in NOT_YIELDING
 
-    def _is_of_scheme(self, full: str) -> bool:
-        """Whether the default of a key is that of the scheme."""
-        scheme = SCHEMES.get(self._choice("run.scheme"))
-        missing = object()
-        return scheme is not None and self.defaults.get(full, missing) == scheme.defaults.get(full, REQUIRED)
+    def _origin(self, full: str) -> str:
+        """Return whose default a key has: "scheme dqn", "algorithm dqn" or "default"."""
+        scheme, learner, missing = self._choice("run.scheme"), self._learner(), object()
+        value = self.defaults.get(full, missing)
+        if scheme in SCHEMES and SCHEMES[scheme].defaults.get(full, REQUIRED) == value:
+            return f"scheme {scheme}"
+        return f"algorithm {learner}" if ALGORITHM_DEFAULTS.get(learner, {}).get(full, REQUIRED) == value else "default"
 
-    def _algorithm(self, name: str) -> type:
-        """Return the [algorithm] table. A custom algorithm has the keys of the scheme's algorithm."""
-        if is_reference(name):
-            name = self._usual_algorithm()
-        return ALGORITHMS.get(name, AlgorithmConfig)
+    def _learner(self) -> str:
+        """Return the algorithm whose keys and defaults the config has: a custom one has those of the scheme's."""
+        name = self._choice("algorithm.name")
+        return self._usual_algorithm() if is_reference(name) else name
 
     def _usual_algorithm(self) -> str:
         """Return the algorithm of a config that names none."""
@@ -243,7 +246,7 @@ class _Loader:
             full = f"{section}.{name}"
             given = self.given.get((section, name))
             default = self.defaults.get(full, key.default)
-            if default is REQUIRED and key.limits.resolve is not None:
+            if full not in self.defaults and key.limits.resolve is not None:
                 default = key.limits.resolve(ChainMap(values, before))
             elif default is REQUIRED and ("run", "topology") in self.given:
                 default = ""  # a custom topology may have no environment
@@ -254,7 +257,7 @@ class _Loader:
                 values[name] = default if automatic else key.convert(given.value)
                 self.origins[full] = given.source.origin((section, name))
                 continue
-            self.origins[full] = f"scheme {self._choice('run.scheme')}" if self._is_of_scheme(full) else "default"
+            self.origins[full] = self._origin(full)
             values[name] = default
             if default is REQUIRED and given is None and section not in self.faulty:
                 self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hive.config.algorithms import AlgorithmConfig, ReplayConfig
+from hive.config.algorithms import LARGEST_INTEGER, AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.run_names import NAME_LENGTH
 from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
@@ -59,7 +59,6 @@ LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication ->
 # Steps of each environment between two resume barriers, where open episodes are cut. Even episodes of 5,000 steps end
 # several times in between. It is no time, because the same seed must give the same barriers on every machine.
 BARRIER_STEPS = 50_000
-LARGEST_INTEGER = 2**63 - 1  # in TOML
 AUTOSAVE_S = 300.0  # seconds of work that a crash of the machine may cost by default
 HEAD = "head"  # the name of this machine among the hosts
 HOST_LENGTH = 20  # maximum characters of a host's name: it is part of the name of a phase, which has 23
@@ -420,7 +419,7 @@ class NetworkConfig:
         False, "divide rewards by the deviation of their discounted sum, over all steps so far"
     )
     normalize_observations: bool = key(
-        False, "normalise observations to mean 0 and standard deviation 1, over all steps so far"
+        False, "normalise observations to mean 0 and standard deviation 1, over all steps so far; bytes never"
     )
     novelty_weight: float = key(
         0.0,

@@ -1,7 +1,12 @@
 """The named schemes: what each is, the defaults that it sets, and the function that builds its topology.
 
-A value in the file or in `--set` overrides the scheme's default, which overrides the default of the key. A custom
-scheme (`package.module:function`) changes no default. All named schemes build the same topology, whose config differs.
+A value in the file or in `--set` overrides the scheme's default. This overrides the default of the algorithm, which
+overrides that of the key. A scheme is how processes work together, so `scheme = "single"` with an algorithm learns as
+the algorithm's own scheme does. A custom scheme (`package.module:function`) changes no default. All named schemes build
+the same topology, whose config differs.
+
+The algorithms' defaults are meant for unknown environments. `hive init` writes none of them, only what a known
+environment or its spaces need besides. examples/results/bare.csv has what they reach.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DEFAULT_SCHEME", "DEFINING", "SCHEMES", "Scheme"]
+__all__ = ["ALGORITHM_DEFAULTS", "DEFAULT_SCHEME", "DEFINING", "NORMALIZED", "SCHEMES", "Scheme"]
 
 DEFAULT_SCHEME = "ppo"  # the safest first choice for a new environment
 
@@ -35,24 +40,49 @@ class Scheme:
     topology: str = "hive.schemes.trainer:trainer"
 
 
+NORMALIZED = {"network.normalize_observations": True, "network.normalize_rewards": True}
+"""For algorithms that learn from each round once: the scales of an unknown environment do not matter."""
+
+ACTION_VALUES = {
+    "collection.envs": 8,
+    "network.activation": "relu",
+    "network.layer_norm": True,
+}
+"""For action values without a replay memory: LayerNorm keeps them from diverging (Gallici et al. 2025)."""
+
 REPLAYING = {
     "collection.envs": 1,
-    "collection.rollout": 4,
-    "collection.communication": "pipelined",
-    "gradients.communication": "synchronous",
+    "collection.rollout": 16,
+    "network.middleware": (256, 256),
     "network.activation": "relu",
 }
-"""The defaults of schemes that learn action values from a replay memory: an update after every 4 steps."""
+"""For action values from a replay memory: 8 updates after every 16 steps, which take fewer handovers than 1 after 2."""
 
 OFF_POLICY = {
     "collection.envs": 1,
     "collection.rollout": 1,
-    "collection.communication": "pipelined",
-    "gradients.communication": "synchronous",
     "network.activation": "relu",
     "network.initialization": "uniform",
 }
-"""Defaults of agents of an actor and critics, those of Stable-Baselines3."""
+"""For agents of an actor and critics, as in Stable-Baselines3."""
+
+AHEAD = {"collection.communication": "pipelined"}
+"""With a replay memory most steps are of older policies anyway, so a round of lag changes little."""
+
+ALGORITHM_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "a2c": {"collection.envs": 8, "collection.rollout": 8, **NORMALIZED},
+    "ppo": {"collection.rollout": 128, **NORMALIZED},
+    "impala": {**NORMALIZED},
+    "nstep-q": {**ACTION_VALUES, "collection.rollout": 16},
+    "pqn": {**ACTION_VALUES, "collection.rollout": 32, **NORMALIZED},
+    "dqn": REPLAYING,
+    "c51": REPLAYING,
+    "qr-dqn": REPLAYING,
+    "sac": {**OFF_POLICY, "network.middleware": (256, 256)},
+    "td3": {**OFF_POLICY, "network.middleware": (400, 300)},
+    "ddpg": {**OFF_POLICY, "network.middleware": (400, 300)},
+}
+"""Name of an algorithm -> its defaults outside of [algorithm]: full name of a key -> value."""
 
 SCHEMES: Mapping[str, Scheme] = {
     "a2c": Scheme(
@@ -72,11 +102,7 @@ SCHEMES: Mapping[str, Scheme] = {
     ),
     "ppo": Scheme(
         "PPO: a clipped loss and several epochs of minibatches per round (Schulman et al. 2017)",
-        {
-            "collection.communication": "synchronous",
-            "gradients.communication": "synchronous",
-            "algorithm.name": "ppo",
-        },
+        {"collection.communication": "synchronous", "algorithm.name": "ppo"},
     ),
     # As in the paper: when 60 % of the collectors have finished a rollout, the others end theirs as soon as they have
     # 25 % of it.
@@ -84,6 +110,7 @@ SCHEMES: Mapping[str, Scheme] = {
         "DD-PPO: workers collect for themselves and apply all gradients, without stragglers (Wijmans et al. 2020)",
         {
             "collection.workers": 0,
+            "collection.rollout": 32,
             "collection.ownership": "gradient_worker",
             "collection.communication": "synchronous",
             "collection.fraction_workers": 0.6,
@@ -104,51 +131,31 @@ SCHEMES: Mapping[str, Scheme] = {
     ),
     "nstep-q": Scheme(
         "n-step Q-learning with a target network (Mnih et al. 2016)",
-        {
-            "collection.envs": 8,
-            "collection.rollout": 16,
-            "gradients.communication": "synchronous",
-            "algorithm.name": "nstep-q",
-            "network.activation": "relu",
-            "network.layer_norm": True,
-        },
+        {"algorithm.name": "nstep-q"},
     ),
     "pqn": Scheme(
         "PQN: Q(lambda) with LayerNorm, without a target network and a replay buffer (Gallici et al. 2025)",
-        {
-            "collection.envs": 8,
-            "collection.rollout": 32,
-            "gradients.communication": "synchronous",
-            "algorithm.name": "pqn",
-            "network.activation": "relu",
-            "network.layer_norm": True,
-        },
+        {"algorithm.name": "pqn"},
     ),
     "dqn": Scheme(
         "DQN: Q-learning from a replay memory, with a target network (Mnih et al. 2015)",
-        {**REPLAYING, "algorithm.name": "dqn"},
+        {**AHEAD, "algorithm.name": "dqn"},
     ),
     "c51": Scheme(
         "C51: as DQN, with the probabilities of 51 returns for each action (Bellemare et al. 2017)",
-        {**REPLAYING, "algorithm.name": "c51"},
+        {**AHEAD, "algorithm.name": "c51"},
     ),
     "qr-dqn": Scheme(
         "QR-DQN: as DQN, with quantiles of the return of each action (Dabney et al. 2018)",
-        {**REPLAYING, "algorithm.name": "qr-dqn"},
+        {**AHEAD, "algorithm.name": "qr-dqn"},
     ),
     # What is combined is as in the paper, the scale is that of small problems: Atari games have clipped rewards, and
     # there a rate of 6.25e-5, a target for 8,000 updates, 80,000 first steps and noise of 0.5.
     "rainbow": Scheme(
         "Rainbow: C51 with two streams, double, 3-step returns, priorities and noisy layers (Hessel et al. 2018)",
         {
-            **REPLAYING,
+            **AHEAD,
             "algorithm.name": "c51",
-            "algorithm.learning_rate": 5e-4,
-            "algorithm.target_interval": 250,
-            "algorithm.batch_size": 64,
-            "algorithm.learning_starts": 1_000,
-            "algorithm.v_min": -100.0,
-            "algorithm.v_max": 100.0,
             "algorithm.double": True,
             "algorithm.dueling": 64,
             "algorithm.n_step": 3,
@@ -173,25 +180,26 @@ SCHEMES: Mapping[str, Scheme] = {
             "algorithm.initial_errors": True,
             "algorithm.n_step": 3,
             "algorithm.priority_exponent": 0.6,
-            "network.activation": "relu",
+            "algorithm.updates_per_step": "1/4",
         },
     ),
     "sac": Scheme(
         "SAC: a stochastic actor and two critics, with an entropy bonus, from a replay memory (Haarnoja et al. 2018)",
-        {"algorithm.name": "sac", "network.middleware": (256, 256), **OFF_POLICY},
+        {**AHEAD, "algorithm.name": "sac"},
     ),
     "td3": Scheme(
         "TD3: a deterministic actor and two critics, from a replay memory (Fujimoto et al. 2018)",
-        {"algorithm.name": "td3", "network.middleware": (400, 300), **OFF_POLICY},
+        {**AHEAD, "algorithm.name": "td3"},
     ),
     "ddpg": Scheme(
         "DDPG: a deterministic actor and a critic, from a replay memory (Lillicrap et al. 2016)",
-        {"algorithm.name": "ddpg", "network.middleware": (400, 300), **OFF_POLICY},
+        {**AHEAD, "algorithm.name": "ddpg"},
     ),
     "rapid": Scheme(
         "Rapid: asynchronous collectors, each owned by one of several synchronous PPO workers (OpenAI)",
         {
             "collection.workers": 4,
+            "collection.rollout": 32,
             "collection.ownership": "gradient_worker",
             "collection.communication": "asynchronous",
             "gradients.workers": 2,

@@ -1,7 +1,7 @@
 """Writes the config that `hive init` starts a user with: few keys, each with the reason for its value.
 
-A key is written if its value differs from the scheme's default. The names of scheme, environment and budget are always
-written. `hive config` shows all other keys.
+A key is written if its value differs from its default beside the other keys. The names of scheme, environment and
+budget are always written. `hive config` shows all other keys.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ def template(env_id: str, scheme: str, settings: list[Setting], origin: str) -> 
 
     origin: a sentence about where the settings come from.
     """
-    config, defaults = (_load(env_id, scheme, keys) for keys in ({s.name: s.value for s in settings}, {}))
+    config = _load(env_id, scheme, {setting.name: setting.value for setting in settings})
     reasons = {setting.name: setting.reason for setting in settings}
     rows = []
     for entry in config.entries():
-        default = defaults.value(entry.name)
-        if entry.name in reasons and entry.value != default:
+        default = config.unset[entry.name]  # which may follow from the other settings
+        if entry.name in reasons and entry.changed:
             instead = "none" if default is None else toml_text(default)
             rows.append((entry.name, entry.value, f"{reasons[entry.name]}; default {instead}"))
         elif entry.name in ALWAYS:

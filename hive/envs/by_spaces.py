@@ -1,8 +1,7 @@
-"""Chooses the settings of an environment that has no tuned ones, by its observations and actions.
+"""Chooses what the spaces of an environment without tuned settings need besides the defaults of the algorithm.
 
-The values for vectors are those of PPO in Stable-Baselines3 (2,048 steps a round, minibatches of 64, ten epochs) with
-normalisation, which "What Matters In On-Policy Reinforcement Learning?" (Andrychowicz et al. 2021) found to matter
-most. The values for images are those of rl-baselines3-zoo for Atari (hyperparams/ppo.yml).
+Vectors of numbers whose scale is unknown need nothing, because the defaults are made for them. The values for images
+are those of rl-baselines3-zoo for Atari (hyperparams/ppo.yml).
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hive.config import ALGORITHMS, BARRIER_STEPS, SCHEMES, ActorCriticConfig, ReplayConfig, Setting
+from hive.config import ALGORITHM_DEFAULTS, BARRIER_STEPS, SCHEMES, CollectionConfig, Setting
+from hive.config.keys import keys_of
 from hive.declared import NO_IMAGE, PIXELS
 from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
 from hive.envs.observation import MASK_KEY, ArraySpec, ObservationPart
@@ -19,9 +19,7 @@ from hive.envs.spec import EnvironmentSpec
 __all__ = ["described", "settings_by_spaces"]
 
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
-ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 16, 128, 10, 32  # of rounds for vectors
 EPISODES = 10  # least episodes of each environment between two checkpoints, if their limit is known
-NORMALIZING = ("network.normalize_observations", "network.normalize_rewards")
 
 
 def settings_by_spaces(
@@ -41,16 +39,18 @@ def settings_by_spaces(
         return []
     settings = _mask(spec, info_has_mask)
     if scheme == "ppo":
-        settings += _image_rounds() if _is_image(spec) else [*_vector_rounds(), *_rare_checkpoints(spec)]
-    algorithm = ALGORITHMS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
-    if _is_continuous(spec.action) and issubclass(algorithm, ActorCriticConfig):
-        reason = "the deviation of continuous actions explores without it"
-        settings.append(Setting("algorithm.entropy_weight", 0.0, reason))
+        settings += _image_rounds() if _is_image(spec) else _rare_checkpoints(spec)
     settings += _network(spec)
-    if issubclass(algorithm, ReplayConfig):  # their reference settings are for raw observations and rewards
-        settings = [setting for setting in settings if setting.name not in NORMALIZING]
-    if preset == "atari":  # it makes signs of the rewards, so that their scale is known
-        settings = [setting for setting in settings if setting.name != "network.normalize_rewards"]
+    usual = ALGORITHM_DEFAULTS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
+    if usual.get("network.normalize_observations") and _is_scaled(spec):
+        reason = "these observations have a known scale"
+        settings.append(Setting("network.normalize_observations", False, reason))
+    if preset == "atari":
+        if usual.get("network.normalize_rewards"):
+            settings.append(Setting("network.normalize_rewards", False, "the preset makes signs of the rewards"))
+        if scheme in ("c51", "rainbow"):
+            reason = "signs of rewards give small returns, as in the paper"
+            settings += [Setting("algorithm.v_min", -10.0, reason), Setting("algorithm.v_max", 10.0, reason)]
         settings.append(Setting("env.preset", preset, "the usual frames, starts and rewards of these games"))
     if wrappers:
         settings.append(Setting("env.wrappers", list(wrappers), "hive takes no texts, so they are left out"))
@@ -76,11 +76,6 @@ def _acted(action: ActionSpec) -> str:
             return f"{prod(action.shape)} continuous actions"
         case Composite():
             return " + ".join(map(_acted, action.parts))
-
-
-def _is_continuous(action: ActionSpec) -> bool:
-    """Return whether all parts of the action are continuous."""
-    return all(map(_is_continuous, action.parts)) if isinstance(action, Composite) else isinstance(action, Box)
 
 
 def _mask(spec: EnvironmentSpec, info_has_mask: bool) -> list[Setting]:
@@ -119,22 +114,13 @@ def _is_image(spec: EnvironmentSpec) -> bool:
     return any(map(_shows_image, spec.observation.inputs))
 
 
-def _vector_rounds() -> list[Setting]:
-    return [
-        Setting("collection.envs", ENVS, "environments side by side"),
-        Setting("collection.rollout", ROLLOUT, "16 x 128 = 2,048 steps a round: less noisy gradients"),
-        Setting("algorithm.epochs", EPOCHS, "times that each step is learned from"),
-        Setting("algorithm.minibatches", MINIBATCHES, "updates per epoch, each from 64 steps"),
-    ]
-
-
 def _rare_checkpoints(spec: EnvironmentSpec) -> list[Setting]:
     """Return rarer checkpoints than by default if environments, which begin anew there, would end few episodes."""
     steps = EPISODES * (spec.max_episode_steps or 0)
     if steps <= BARRIER_STEPS:
         return []
     reason = f"{steps:,} steps of each environment, which begin anew there: {EPISODES} of the longest episodes"
-    return [Setting("checkpoint.every", {"steps": steps * ENVS}, reason)]
+    return [Setting("checkpoint.every", {"steps": steps * keys_of(CollectionConfig)["envs"].default}, reason)]
 
 
 def _image_rounds() -> list[Setting]:
@@ -142,6 +128,9 @@ def _image_rounds() -> list[Setting]:
         Setting("run.steps", 10_000_000, "images take many steps: as rl-baselines3-zoo for Atari"),
         Setting("collection.envs", 8, "8 x 128 = 1,024 steps a round, as there"),
         Setting("collection.rollout", 128, "steps of each in a round"),
+        Setting("algorithm.epochs", 4, "as there: each step is learned from four times"),
+        Setting("algorithm.minibatches", 4, "of 256 steps, as there"),
+        Setting("algorithm.entropy_weight", 0.01, "as there: many games need exploration"),
         Setting("algorithm.learning_rate", 2.5e-4, "as there"),
         Setting("algorithm.learning_rate_schedule", "linear", "to 0 at run.steps, so that late updates are small"),
         Setting("algorithm.clip_range", 0.1, "small changes: policy and images' features are learned together"),
@@ -158,9 +147,9 @@ def _network(spec: EnvironmentSpec) -> list[Setting]:
     elements = sum(prod(one.shape) for one in inputs)
     if not _is_image(spec) and elements > MANY_ELEMENTS:
         settings.append(Setting("network.middleware", (256, 256), f"{elements} elements to combine"))
-    # Integers with bounds are scaled already, and one-hot vectors need not be.
-    if any(one.dtype == "float32" and not one.counts and not one.low for one in inputs):
-        reason = "the scales of this environment's observations are unknown"
-        settings.append(Setting("network.normalize_observations", True, reason))
-    settings.append(Setting("network.normalize_rewards", True, "the scale of this environment's rewards is unknown"))
     return settings
+
+
+def _is_scaled(spec: EnvironmentSpec) -> bool:
+    """Whether all inputs are bytes, one-hot vectors or integers with bounds, whose scale is known."""
+    return not any(one.dtype == "float32" and not one.counts and not one.low for one in spec.observation.inputs)

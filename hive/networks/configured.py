@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -200,6 +200,20 @@ def copy_arrays(given: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any
             found = "is missing" if theirs is None else f"is {theirs.dtype}{list(theirs.shape)}"
             raise RecordError(
                 f"`{name}` of {place} {found}, this network has {array.dtype}{list(array.shape)}",
-                hint="weights fit only the same network, observations and actions",
+                hint=_way_to_fit(given, own) or "weights fit only the same network, observations and actions",
             )
         np.copyto(array, theirs)
+
+
+STATISTICS = {"normalizer": "network.normalize_observations", "reward_normalizer": "network.normalize_rewards"}
+"""Module that holds statistics -> the key of the config that adds it to the network."""
+
+
+def _way_to_fit(given: Iterable[str], own: Iterable[str]) -> str:
+    """Return a hint if only one of two networks, by the names of their arrays, normalises; otherwise ""."""
+    theirs, ours = (
+        {STATISTICS[module] for name in names if (module := name.split(".")[-2:][0]) in STATISTICS}
+        for names in (given, own)
+    )
+    words = [f"{key} = {'true' if key in theirs else 'false'}" for key in sorted(theirs ^ ours)]
+    return f"the network with these weights has {' and '.join(words)}" if words else ""

@@ -33,7 +33,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hive.errors import NetworkError
 from hive.networks.inputs import state_width_of, with_observation
 from hive.networks.packed import PackedSpec, views_of
 from hive.networks.spaces import InputSpec
@@ -122,8 +121,9 @@ class NormalizedNetwork(nn.Module):
     """Holds statistics of observations and of rewards, and novelty; calls `network` with normalised observations.
 
     Observations are float32 [N, *shape], or rows of bytes, of which the numbers are normalised; alone or among the
-    inputs of a recurrent network. observation: None if they are not normalised. rewards: whether there are statistics
-    of rewards. novelty: the module of hive.networks.novelty, which only gradient workers call.
+    inputs of a recurrent network. observation: None if they are not normalised. One that is all bytes never
+    is: bytes are scaled by their bounds. rewards: whether there are statistics of rewards. novelty: the module of
+    hive.networks.novelty, which only gradient workers call.
     """
 
     def __init__(
@@ -133,16 +133,10 @@ class NormalizedNetwork(nn.Module):
         rewards: bool = False,
         novelty: nn.Module | None = None,
     ) -> None:
-        """Raises NetworkError for observations that are all uint8, which are scaled already."""
         super().__init__()
         packed = observation if isinstance(observation, PackedSpec) and observation.parts else None
-        if observation is not None and not (packed.floats if packed else observation.dtype == "float32"):
-            raise NetworkError(
-                f"observations of {observation.dtype} cannot be normalised",
-                hint="bytes are scaled by their bounds anyway: leave network.normalize_observations out",
-            )
         self.normalizer: Normalizer | None = None
-        if observation is not None:
+        if observation is not None and (packed.floats if packed else observation.dtype == "float32"):
             self.normalizer = PackedNormalizer([packed.floats]) if packed else Normalizer(observation.shape)
         self.reward_normalizer = Normalizer(()) if rewards else None
         self.novelty = novelty
@@ -238,7 +232,8 @@ def _rescale(buffers: Mapping[str, NDArray[Any]], prefix: str) -> None:
     seen: Moments = buffers[f"{prefix}seen"]
     count, elements = seen[0], len(seen) // 2
     shift, scale = (buffers[f"{prefix}{name}"] for name in ("shift", "scale"))
-    shift[...] = seen[1 : 1 + elements].reshape(shift.shape)
+    with np.errstate(over="ignore"):  # a mean beyond float32 becomes infinite, and the next loss is not finite
+        shift[...] = seen[1 : 1 + elements].reshape(shift.shape)
     scale[...] = (1.0 / np.sqrt(seen[1 + elements :] / count + EPSILON)).reshape(scale.shape)
 
 

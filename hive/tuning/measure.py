@@ -184,7 +184,7 @@ def _point(config: Config) -> Point:
         publish=publish,
         gradients=gradients,
         parameters=blueprint.flat.parameter_elements,
-        is_native=getattr(collector.policy, "dense", None) is not None,
+        is_native=any(getattr(module, "dense", None) is not None for module in collector.policy.modules()),
     )
 
 

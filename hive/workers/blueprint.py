@@ -682,7 +682,7 @@ class Blueprint:
         network, observation = self.config.network, self.environment.observation
         single = observed_elements(())
         needed = {
-            "observed": network.normalize_observations or network.novelty_weight > 0,
+            "observed": (network.normalize_observations and observation.floats > 0) or network.novelty_weight > 0,
             "rewarded": network.normalize_rewards,
             "novelty": network.novelty_weight > 0,
         }

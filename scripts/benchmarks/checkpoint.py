@@ -85,6 +85,8 @@ learning_rate = 1e-5
 [network]
 middleware = {middleware}
 separate_networks = false
+normalize_observations = false
+normalize_rewards = false
 [checkpoint]
 every = {kind.every}
 keep = 1

@@ -58,6 +58,8 @@ workers = {gradient_workers}
 [network]
 middleware = {middleware}
 separate_networks = false
+normalize_observations = false
+normalize_rewards = false
 [checkpoint]
 every = {{}}
 """

@@ -146,7 +146,8 @@ def _pqn(envs: int, rollout: int, epochs: int, vector: str) -> tuple[dict[str, A
     keys += [f"algorithm.{name}={work[name]}" for name in ("epochs", "minibatches", "learning_rate", "discount")]
     keys += [f"algorithm.{name}={work[name]}" for name in ("q_lambda", "exploration_end", "clip_gradients")]
     constant = ("algorithm.learning_rate_schedule=constant", f"algorithm.exploration_steps={START_STEPS}")
-    return work, (*keys, *constant, f"network.middleware={work['layers']}")
+    plain = ("network.normalize_observations=false", "network.normalize_rewards=false")
+    return work, (*keys, *constant, *plain, f"network.middleware={work['layers']}")
 
 
 def _python_16(rollout: int) -> Setting:

@@ -78,6 +78,7 @@ def replay_keys(s: dict[str, Any]) -> list[str]:
         "collection.envs=1",
         f"collection.rollout={s['rollout']}",
         f"algorithm.learning_rate={s['learning_rate']}",
+        "algorithm.learning_rate_schedule=constant",
         f"algorithm.discount={s['discount']}",
         f"algorithm.batch_size={s['batch']}",
         f"algorithm.replay_capacity={s['capacity']}",

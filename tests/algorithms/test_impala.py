@@ -146,7 +146,7 @@ def test_on_policy_it_is_a2c(kind: str) -> None:
     network = network_for(kind)
     rollouts = [random_rollout(kind, 6, drift=0.0), random_rollout(kind, 7, envs=5, drift=0.0)]
     gradient = made(impala(kind, IMPALAConfig()), network, rollouts)
-    expected = made(A2C(A2CConfig(), distribution_for(SPECS[kind])), network, rollouts)
+    expected = made(A2C(A2CConfig(gae_lambda=1.0), distribution_for(SPECS[kind])), network, rollouts)
     assert gradient.samples == expected.samples
     assert gradient.statistics == pytest.approx(
         [*expected.statistics[:4], 1.0, *expected.statistics[4:]], rel=1e-5, abs=1e-6

@@ -103,6 +103,14 @@ def test_a_new_run_begins_with_the_same_policy(name: str) -> None:
     check(acting(Blueprint(config)), name)
 
 
+def test_weights_without_statistics_name_the_keys_that_leave_them_out() -> None:
+    sets = [f"run.init_from={json.dumps(str(checkpoint('goal')))}"]
+    with pytest.raises(HiveError, match="is missing, this network has") as error:
+        Blueprint(load_config(OLD / "goal" / "config.toml", sets))
+    keys = "network.normalize_observations = false and network.normalize_rewards = false"
+    assert error.value.hint == f"the network with these weights has {keys}"
+
+
 def test_a_network_of_another_form_cannot_take_the_weights() -> None:
     with pytest.raises(HiveError, match="this network has"):
         Blueprint(fresh("words"))
@@ -130,7 +138,8 @@ def test_only_a_resolved_config_without_the_key_is_old(tmp_path: Path) -> None:
 def fresh(name: str) -> Config:
     """A new config that begins with the weights of the old run."""
     place = OLD / name.replace("_", "-") / "config.toml"
-    return load_config(place, [f"run.init_from={json.dumps(str(checkpoint(name)))}"])
+    plain = ("network.normalize_observations=false", "network.normalize_rewards=false")
+    return load_config(place, [f"run.init_from={json.dumps(str(checkpoint(name)))}", *plain])
 
 
 def acting(blueprint: Blueprint) -> Policy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from hive.workers import Learner
 
 ACTIONS = distribution_for(Discrete(4))
 
-ALGORITHMS: list[Any] = [A2C(A2CConfig(), ACTIONS), PPO(PPOConfig(), ACTIONS), IMPALA(IMPALAConfig(), ACTIONS)]
+FEW = PPOConfig(epochs=4, minibatches=4, entropy_weight=0.01)
+ALGORITHMS: list[Any] = [A2C(A2CConfig(), ACTIONS), PPO(FEW, ACTIONS), IMPALA(IMPALAConfig(), ACTIONS)]
 
 
 class Leans(nn.Module):
@@ -73,12 +75,12 @@ def test_the_next_loss_has_the_new_value(algorithm: Any, name: str, value: float
     assert update_parameter(made, name, value) == getattr(algorithm.config, name)
     after = losses(made)[0]
     assert after != before
-    built_so = type(algorithm)(type(algorithm.config)(**{name: float(value)}), ACTIONS)
+    built_so = type(algorithm)(dataclasses.replace(algorithm.config, **{name: float(value)}), ACTIONS)
     assert after == losses(built_so)[0]
 
 
 def test_a_parameter_of_one_algorithm_acts() -> None:
-    ppo, impala, nstep_q = PPO(PPOConfig(), ACTIONS), IMPALA(IMPALAConfig(), ACTIONS), NStepQ(NStepQConfig(), ACTIONS)
+    ppo, impala, nstep_q = PPO(FEW, ACTIONS), IMPALA(IMPALAConfig(), ACTIONS), NStepQ(NStepQConfig(), ACTIONS)
     pqn = PQN(PQNConfig(), ACTIONS)
     for made, name, value in (
         (ppo, "clip_range", 0.01),
@@ -97,7 +99,7 @@ def test_a_parameter_of_one_algorithm_acts() -> None:
 
 
 def test_a_round_in_progress_has_it_too() -> None:
-    made = PPO(PPOConfig(), ACTIONS)
+    made = PPO(FEW, ACTIONS)
     before = losses(made)
     after = losses(made, after=lambda count: update_parameter(made, "entropy_weight", 1.0))
     assert after[0] == before[0]
@@ -130,7 +132,7 @@ def test_schedules_and_value_clipping_act_on_a_round_in_progress(name: str, valu
         generator = np.random.default_rng(0)
         return [gradient.loss for gradient in gradients_of(algorithm, network, [half], generator, after=after)]
 
-    config = PPOConfig(clip_range=0.03)
+    config = dataclasses.replace(FEW, clip_range=0.03)
     before, after = losses_of(PPO(config, ACTIONS), False), losses_of(PPO(config, ACTIONS), True)
     built_so = losses_of(PPO(with_parameter(config, name, value), ACTIONS), False)
     assert after[0] == before[0]
@@ -140,7 +142,7 @@ def test_schedules_and_value_clipping_act_on_a_round_in_progress(name: str, valu
 
 def test_a_round_in_progress_ends_by_a_new_target() -> None:
     """The policy that acted differs by a divergence of about 3e-4."""
-    made = PPO(PPOConfig(), ACTIONS)
+    made = PPO(FEW, ACTIONS)
     before = losses(made)
     ended = losses(made, after=lambda count: update_parameter(made, "target_kl", 1e-6) if count == 5 else None)
     assert (ended, len(before)) == (before[:5], 16)
@@ -179,11 +181,11 @@ def test_a_learner_steps_by_the_new_rate_and_clip() -> None:
 
 
 def test_a_refused_change_changes_nothing() -> None:
-    made = PPO(PPOConfig(), ACTIONS)
+    made = PPO(FEW, ACTIONS)
     for name, value in (("clip_rage", 0.1), ("clip_range", -1), ("clip_range", None), ("minibatches", 2)):
         with pytest.raises(ConfigError):
             update_parameter(made, name, value)
-    assert made.config == PPOConfig()
+    assert made.config == FEW
 
 
 def test_a_user_defined_algorithm_may_not_be_configurable() -> None:

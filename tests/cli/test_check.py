@@ -20,7 +20,7 @@ from hive.envs import examination
 if TYPE_CHECKING:
     from conftest import Place
 
-SMALL = '[env]\nid = "CartPole-v1"\n[collection]\nenvs = 2\nrollout = 16\n'
+SMALL = '[env]\nid = "CartPole-v1"\n[collection]\nenvs = 2\nrollout = 16\n[algorithm]\nepochs = 4\nminibatches = 4\n'
 RAISES = """
 import gymnasium, numpy
 
@@ -178,7 +178,8 @@ def test_the_environment_of_a_config_is_examined_with_its_keys(place: Place) -> 
     (place.folder / "careless_in_check.py").write_text(CARELESS)
     path = place.config(SMALL + "[env.options]\n")
     found = json.loads(place.hive("check", path, "--env", "careless_in_check:Env", "--json").out)
-    assert found["facts"]["settings"] == f"scheme ppo, {path}: collection.envs = 2, collection.rollout = 16"
+    keys = "collection.envs = 2, collection.rollout = 16, algorithm.epochs = 4, algorithm.minibatches = 4"
+    assert found["facts"]["settings"] == f"scheme ppo, {path}: {keys}"
     cost = r".* [um]s a step, .* [um]s a reset: at most [\d,]+ steps/s a collector"
     assert re.fullmatch(cost, found["facts"]["cost"])
     assert [text.partition(": ")[0] for text in found["warnings"]] == ["`careless_in_check:Env`"] * 3

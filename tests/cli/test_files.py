@@ -200,7 +200,7 @@ def test_config_is_the_resolved_config(place: Place) -> None:
     done = place.hive("config", path.name, "-s", "run.seed=9")
     assert (done.code, done.err) == (0, "")
     assert done.out == render(load_config(path.name, ["run.seed=9"]))
-    assert tomllib.loads(done.out)["algorithm"]["epochs"] == 4
+    assert tomllib.loads(done.out)["algorithm"]["epochs"] == 10
 
 
 def test_config_shows_the_origin_of_each_value(place: Place) -> None:
@@ -215,8 +215,10 @@ def test_config_shows_the_origin_of_each_value(place: Place) -> None:
         "run.seed": (9, "--set"),
         "env.id": ("CartPole-v1", "cart.toml:4"),
         "collection.envs": (4, "--set"),
-        "gradients.communication": ("synchronous", "scheme ppo"),
+        "collection.rollout": (128, "algorithm ppo"),
         "algorithm.name": ("ppo", "scheme ppo"),
+        "network.normalize_rewards": (True, "algorithm ppo"),
+        "network.normalize_observations": (True, "algorithm ppo"),
     }
     assert keys["run.name"]["value"] == "cartpole-ppo"
     assert keys["run.stop_at_return"] == {"value": None, "origin": "default"}
@@ -257,7 +259,7 @@ TOGETHER = {"learner-0": ["collector-0", "gradient-worker-0", "learner-0"], "rec
 
 CHANNEL = re.compile(
     r"  (?P<source>[\w-]+\.[\w-]+) (?P<arrow>══>|──>|▒▒>|╍╍>) (?P<targets>.+?)   (?P<carrier>slots|zmq|board|messages)"
-    r"(, (?P<segments>\d+) x (?P<count>\d+) (?P<unit>slots|blocks) of \d+\.\d KiB)?"
+    r"(, (?P<segments>\d+) x (?P<count>\d+) (?P<unit>slots|blocks) of [\d.]+ [KM]iB)?"
 )
 ARROWS = {"slots": "══>", "zmq": "╍╍>", "messages": "──>", "board": "▒▒>"}
 UNITS = {"slots": "slots", "zmq": "slots", "messages": None, "board": "blocks"}
@@ -343,17 +345,17 @@ def test_check_of_a_custom_topology(place: Place) -> None:
     done = place.hive("check", "--draw", path)
     assert (done.code, done.err) == (0, "")
     first, *lines = done.out.splitlines()
-    assert first.startswith("3 actors in 2 processes, 36.0 KiB")
+    assert first.startswith("3 actors in 2 processes, 20.0 KiB")
     assert lines == [
         "  writers              writer-0, writer-1",
         "  reader-0             reader-0",
         "  writers.notes ──> reader.notes   messages",
-        "  reader.memory ▒▒> (its successor)   board, 1 x 2 blocks of 16.0 KiB",
+        "  reader.memory ▒▒> (its successor)   board, 1 x 2 blocks of 8.00 KiB",
         lines[4],
-        "  boards    memory 36.0 KiB",
+        "  boards    memory 20.0 KiB",
         "not exact: its topology has no learner of hive",
     ]
-    assert lines[4].startswith("memory: 36.0 KiB; ")
+    assert lines[4].startswith("memory: 20.0 KiB; ")
 
 
 @pytest.mark.parametrize(

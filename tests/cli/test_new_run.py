@@ -18,12 +18,12 @@ ENV = '[env]\nid = "CartPole-v1"\n'
         (["run.scheme=sac"], "algorithm.learning_starts = 100; -s algorithm.learning_starts=0 leaves them out"),
         (
             ["run.scheme=dqn", "algorithm.learning_starts=50"],
-            "algorithm.exploration_start = 1.0; -s algorithm.exploration_start=0.05 leaves them out",
+            "algorithm.exploration_start = 1.0; -s algorithm.exploration_start=0.01 leaves them out",
         ),
         (
             ["run.scheme=dqn"],
-            "algorithm.learning_starts = 100 and algorithm.exploration_start = 1.0; "
-            "-s algorithm.learning_starts=0 -s algorithm.exploration_start=0.05 leaves them out",
+            "algorithm.learning_starts = 1,000 and algorithm.exploration_start = 1.0; "
+            "-s algorithm.learning_starts=0 -s algorithm.exploration_start=0.01 leaves them out",
         ),
         (["run.scheme=sac", "algorithm.learning_starts=100"], ""),
         (["run.scheme=ppo"], ""),

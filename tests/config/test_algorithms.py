@@ -23,21 +23,21 @@ every_algorithm = pytest.mark.parametrize(("name", "table"), ALGORITHMS.items())
 ACTOR_CRITIC = {
     "gae_lambda": 1.0,
     "value_loss_weight": 0.5,
-    "entropy_weight": 0.01,
+    "entropy_weight": 0.0,
     "entropy_weight_schedule": "constant",
 }
 REPLAYED_VALUES = {
-    "target_interval": 2_500,
+    "target_interval": 200,
     "target_rate": 1.0,
     "replay_capacity": 1_000_000,
-    "batch_size": 32,
-    "updates_per_step": "1/4",
-    "learning_starts": 100,
+    "batch_size": 64,
+    "updates_per_step": "1/2",
+    "learning_starts": 1_000,
     "n_step": 1,
     "priority_exponent": 0.0,
     "importance_exponent": 0.4,
     "exploration_start": 1.0,
-    "exploration_end": 0.05,
+    "exploration_end": 0.01,
     "exploration_steps": 50_000,
     "exploration_spread": 0.0,
     "initial_errors": False,
@@ -67,15 +67,15 @@ OWN = {
     },
     "td3": {**AGENT, "exploration_noise": 0.1, "policy_delay": 2, "target_noise": 0.2, "target_noise_clip": 0.5},
     "ddpg": {**AGENT, "exploration_noise": 0.1},
-    "a2c": {**ACTOR_CRITIC, "normalize_advantages": False, "importance_clip": 2.0, "vtrace": False},
+    "a2c": {**ACTOR_CRITIC, "gae_lambda": 0.95, "normalize_advantages": False, "importance_clip": 2.0, "vtrace": False},
     "ppo": {
         **ACTOR_CRITIC,
         "gae_lambda": 0.95,
         "normalize_advantages": True,
         "importance_clip": 2.0,
         "vtrace": False,
-        "epochs": 4,
-        "minibatches": 4,
+        "epochs": 10,
+        "minibatches": 32,
         "normalize_over": "minibatch",
         "clip_range": 0.2,
         "clip_range_schedule": "constant",
@@ -90,7 +90,7 @@ OWN = {
         "huber_loss": True,
         "exploration_start": 1.0,
         "exploration_end": 0.02,
-        "exploration_steps": 200_000,
+        "exploration_steps": 100_000,
     },
     "pqn": {
         "huber_loss": False,
@@ -102,8 +102,8 @@ OWN = {
         "minibatches": 4,
     },
     "dqn": {**REPLAYED_VALUES, "huber_loss": True, "double": True},
-    "c51": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "atoms": 51, "v_min": -10.0, "v_max": 10.0},
-    "qr-dqn": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "quantiles": 200},
+    "c51": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "atoms": 51, "v_min": -100.0, "v_max": 100.0},
+    "qr-dqn": {**REPLAYED_VALUES, "exploration_end": 0.01, "double": False, "quantiles": 50},
 }
 
 
@@ -162,7 +162,7 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
     assert (
         differences
         == {
-            "a2c": {},
+            "a2c": {"learning_rate": 1e-3, "learning_rate_schedule": "linear"},
             "ppo": {"name": "ppo", "learning_rate": 3e-4},
             "impala": {"name": "impala"},
             "sac": {"name": "sac", "learning_rate": 3e-4, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},
@@ -181,9 +181,27 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
                 "learning_rate_schedule": "linear",
                 "clip_gradients": 10.0,
             },
-            "dqn": {"name": "dqn", "learning_rate": 1e-4, "clip_gradients": 10.0, "optimizer_epsilon": 1e-8},
-            "c51": {"name": "c51", "learning_rate": 2.5e-4, "clip_gradients": 10.0, "optimizer_epsilon": 3.125e-4},
-            "qr-dqn": {"name": "qr-dqn", "learning_rate": 5e-5, "clip_gradients": 0.0, "optimizer_epsilon": 3.125e-4},
+            "dqn": {
+                "name": "dqn",
+                "learning_rate": 5e-4,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 10.0,
+                "optimizer_epsilon": 1e-8,
+            },
+            "c51": {
+                "name": "c51",
+                "learning_rate": 5e-4,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 10.0,
+                "optimizer_epsilon": 3.125e-4,
+            },
+            "qr-dqn": {
+                "name": "qr-dqn",
+                "learning_rate": 5e-4,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 0.0,
+                "optimizer_epsilon": 3.125e-4,
+            },
         }[name]
     )
 

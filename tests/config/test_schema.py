@@ -12,6 +12,7 @@ from hive.config.algorithms import ALGORITHMS, A2CConfig, AlgorithmConfig, IMPAL
 from hive.config.keys import REQUIRED, Key, keys_of
 from hive.config.rules import RULES
 from hive.config.schema import SECTIONS
+from hive.config.schemes import ALGORITHM_DEFAULTS, NORMALIZED
 from hive.errors import ConfigError
 
 ENV = '[env]\nid = "CartPole-v1"\n'
@@ -43,8 +44,8 @@ DEFAULTS = {
     "env.rules": 2,
     "env.start_limit_s": None,
     "collection.workers": 1,
-    "collection.envs": 16,
-    "collection.rollout": 32,
+    "collection.envs": 8,
+    "collection.rollout": 8,
     "collection.communication": "pipelined",
     "collection.max_lag": 1,
     "collection.ownership": "pool",
@@ -66,9 +67,9 @@ DEFAULTS = {
     "algorithm.name": "a2c",
     "algorithm.options": {},
     "algorithm.discount": 0.99,
-    "algorithm.gae_lambda": 1.0,
-    "algorithm.learning_rate": 7e-4,
-    "algorithm.learning_rate_schedule": "constant",
+    "algorithm.gae_lambda": 0.95,
+    "algorithm.learning_rate": 1e-3,
+    "algorithm.learning_rate_schedule": "linear",
     "algorithm.optimizer": "adam",
     "algorithm.adam_optimizer_beta1": 0.9,
     "algorithm.adam_optimizer_beta2": 0.999,
@@ -77,7 +78,7 @@ DEFAULTS = {
     "algorithm.momentum": 0.0,
     "algorithm.weight_decay": 0.0,
     "algorithm.value_loss_weight": 0.5,
-    "algorithm.entropy_weight": 0.01,
+    "algorithm.entropy_weight": 0.0,
     "algorithm.entropy_weight_schedule": "constant",
     "algorithm.clip_gradients": 0.5,
     "algorithm.normalize_advantages": False,
@@ -103,9 +104,9 @@ DEFAULTS = {
     "network.module": None,
     "network.extractor": None,
     "network.extractor_options": {},
-    "network.normalize_rewards": False,
+    "network.normalize_rewards": True,
     "network.novelty_weight": 0.0,
-    "network.normalize_observations": False,
+    "network.normalize_observations": True,
     "network.separate_networks": True,
     "network.policy_head": None,
     "network.value_head": None,
@@ -124,7 +125,7 @@ DEFAULTS = {
     "evaluation.envs": 10,
     "evaluation.videos": 0,
     "evaluation.keep_videos": 50,
-    "checkpoint.every": {"steps": 16 * 50_000},
+    "checkpoint.every": {"steps": 8 * 50_000},
     "checkpoint.autosave_s": 300.0,
     "checkpoint.keep": 3,
     "checkpoint.replay": True,
@@ -148,7 +149,7 @@ DEFAULTS = {
 ACTOR_CRITIC = {
     "gae_lambda": 1.0,
     "value_loss_weight": 0.5,
-    "entropy_weight": 0.01,
+    "entropy_weight": 0.0,
     "entropy_weight_schedule": "constant",
 }
 OWN = {
@@ -156,18 +157,25 @@ OWN = {
         **ACTOR_CRITIC,
         "gae_lambda": 0.95,
         "learning_rate": 3e-4,
+        "learning_rate_schedule": "constant",
         "normalize_advantages": True,
         "importance_clip": 2.0,
         "vtrace": False,
-        "epochs": 4,
-        "minibatches": 4,
+        "epochs": 10,
+        "minibatches": 32,
         "normalize_over": "minibatch",
         "clip_range": 0.2,
         "clip_range_schedule": "constant",
         "value_clip_range": 0.0,
         "target_kl": 0.0,
     },
-    "impala": {**ACTOR_CRITIC, "learning_rate": 7e-4, "rho_clip": 1.0, "c_clip": 1.0},
+    "impala": {
+        **ACTOR_CRITIC,
+        "learning_rate": 7e-4,
+        "learning_rate_schedule": "constant",
+        "rho_clip": 1.0,
+        "c_clip": 1.0,
+    },
     "nstep-q": {
         "learning_rate": 2e-3,
         "learning_rate_schedule": "linear",
@@ -178,7 +186,7 @@ OWN = {
         "huber_loss": True,
         "exploration_start": 1.0,
         "exploration_end": 0.02,
-        "exploration_steps": 200_000,
+        "exploration_steps": 100_000,
     },
     "pqn": {
         "optimizer": "radam",
@@ -352,7 +360,10 @@ def test_every_algorithm_has_its_defaults(algorithm: str, own: dict[str, Any]) -
     others = {f"algorithm.{name}" for name in ("normalize_advantages", "importance_clip", "vtrace", *ACTOR_CRITIC)}
     shared = {name: value for name, value in DEFAULTS.items() if name not in others}
     named = {"run.name": f"cartpole-{algorithm}", "algorithm.name": algorithm}
-    expected = shared | named | {f"algorithm.{name}": value for name, value in own.items()}
+    usual = {"collection.envs": 16, "collection.rollout": 32} | dict.fromkeys(NORMALIZED, False)
+    usual |= ALGORITHM_DEFAULTS[algorithm]
+    named["checkpoint.every"] = {"steps": usual["collection.envs"] * 50_000}
+    expected = shared | named | usual | {f"algorithm.{name}": value for name, value in own.items()}
     assert {entry.name: entry.value for entry in config.entries()} == expected
     assert config.algorithm == ALGORITHMS[algorithm]()
 
@@ -519,7 +530,7 @@ def test_only_asynchronous_runs_save_by_the_clock(free: str) -> None:
     by_clock = "checkpoint.every={seconds=60}"
     config = load_config("x", [by_clock, f"{free}.communication=asynchronous"], text=ENV)
     assert config.checkpoint.every == {"seconds": 60}
-    with pytest.raises(ConfigError, match=r'"synchronous" \(scheme ppo\) requires \{ steps = N \} or \{ updates'):
+    with pytest.raises(ConfigError, match=r'"synchronous" \(default\) requires \{ steps = N \} or \{ updates'):
         load_config("x", [by_clock], text=ENV)
 
 
@@ -578,9 +589,10 @@ def test_differences_are_named() -> None:
 def test_keys_that_only_one_algorithm_has_differ() -> None:
     one = load_config("a.toml", ["run.scheme=a2c"], text=ENV)
     other = load_config("a.toml", ["run.scheme=a2c", "algorithm.name=impala"], text=ENV)
-    own = [f"algorithm.{name}" for name in ("normalize_advantages", "importance_clip", "vtrace", "rho_clip", "c_clip")]
-    assert one.differences(other) == ["run.name", "algorithm.name", *own]
-    assert set(other.differences(one)) == {"run.name", "algorithm.name", *own}
+    own = {f"algorithm.{name}" for name in ("normalize_advantages", "importance_clip", "vtrace", "rho_clip", "c_clip")}
+    shared = {"run.name", "collection.envs", "collection.rollout", "checkpoint.every", "algorithm.name"}
+    shared |= {f"algorithm.{name}" for name in ("learning_rate", "learning_rate_schedule", "gae_lambda")}
+    assert {*one.differences(other)} == {*other.differences(one)} == shared | own
 
 
 def test_no_key_of_an_algorithm_may_be_none() -> None:

@@ -15,8 +15,9 @@ from hive.config import (
     QRDQNConfig,
     load_config,
 )
+from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
-from hive.config.schemes import SCHEMES
+from hive.config.schemes import ALGORITHM_DEFAULTS, SCHEMES
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 
@@ -37,18 +38,18 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
 @pytest.mark.parametrize(
     ("scheme", "algorithm", "learning_rate"),
     [
-        ("a2c", A2CConfig, 7e-4),
-        ("a3c", A2CConfig, 7e-4),
-        ("single", A2CConfig, 7e-4),
+        ("a2c", A2CConfig, 1e-3),
+        ("a3c", A2CConfig, 1e-3),
+        ("single", A2CConfig, 1e-3),
         ("ppo", PPOConfig, 3e-4),
         ("dd-ppo", PPOConfig, 3e-4),
         ("rapid", PPOConfig, 3e-4),
         ("impala", IMPALAConfig, 7e-4),
         ("nstep-q", NStepQConfig, 2e-3),
         ("pqn", PQNConfig, 1e-3),
-        ("dqn", DQNConfig, 1e-4),
-        ("c51", C51Config, 2.5e-4),
-        ("qr-dqn", QRDQNConfig, 5e-5),
+        ("dqn", DQNConfig, 5e-4),
+        ("c51", C51Config, 5e-4),
+        ("qr-dqn", QRDQNConfig, 5e-4),
     ],
 )
 def test_a_scheme_has_its_algorithm(scheme: str, algorithm: type, learning_rate: float) -> None:
@@ -114,6 +115,59 @@ def test_the_file_and_overrides_win_over_the_scheme() -> None:
     assert (config.collection.workers, config.origin("collection.workers")) == (3, "x.toml:6")
     assert (config.gradients.workers, config.origin("gradients.workers")) == (1, "--set")
     assert config.origin("collection.communication") == "scheme single"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_has_the_same_defaults_in_another_scheme(name: str) -> None:
+    """A scheme places and connects processes; what an algorithm needs to learn belongs to the algorithm."""
+    own = load_config("x.toml", [f"run.scheme={name}"], text=ENV)
+    other = load_config("x.toml", ["run.scheme=single", f"algorithm.name={name}"], text=ENV)
+    placed = {"run.name", "run.scheme", "checkpoint.every"}
+    keys = set(own.differences(other)) - placed
+    assert not [key for key in keys if not key.endswith((".workers", ".communication", ".max_lag", ".slots"))]
+    assert own.algorithm == other.algorithm
+    for key in ALGORITHM_DEFAULTS[name]:
+        assert own.origin(key) == other.origin(key) == f"algorithm {name}"
+
+
+@pytest.mark.parametrize(
+    ("sets", "minibatches"),
+    [
+        ((), 32),
+        (("collection.envs=1", "collection.rollout=2048"), 32),
+        (("collection.workers=2",), 64),
+        (("collection.envs=2", "collection.rollout=16"), 1),
+        (("gradients.workers=2",), 32),
+        (("collection.communication=asynchronous", "collection.workers=4"), 32),
+        (("run.scheme=dd-ppo",), 24),
+        (("network.memory=lstm",), 16),
+        (("network.memory=lstm", "collection.workers=4", "gradients.workers=2"), 32),
+        (("network.module=own.nets:Maybe",), 16),
+        (("run.scheme=pqn",), 4),
+        (("run.scheme=pqn", "collection.envs=16"), 8),
+        (("algorithm.minibatches=3",), 3),
+    ],
+)
+def test_a_minibatch_has_64_steps_whatever_the_round(sets: tuple[str, ...], minibatches: int) -> None:
+    config = load_config("x.toml", sets, text=ENV)
+    assert config.value("algorithm.minibatches") == minibatches
+
+
+@pytest.mark.parametrize(
+    ("scheme", "steps", "explores", "starts"),
+    [
+        ("pqn", 100_000, 20_000, None),
+        ("nstep-q", 4, 1, None),
+        ("dqn", 100_000, 10_000, 1_000),
+        ("c51", 20_000, 2_000, 200),
+        ("qr-dqn", 10_000_000, 1_000_000, 1_000),
+        ("apex", 9, 1, 0),
+    ],
+)
+def test_exploration_follows_the_length_of_the_run(scheme: str, steps: int, explores: int, starts: int | None) -> None:
+    config = load_config("x.toml", [f"run.scheme={scheme}", f"run.steps={steps}"], text=ENV)
+    assert config.value("algorithm.exploration_steps") == explores
+    assert getattr(config.algorithm, "learning_starts", None) == starts
 
 
 def test_every_scheme_has_one_line_for_users() -> None:

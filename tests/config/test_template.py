@@ -53,7 +53,7 @@ def test_keys_that_differ_have_their_reason_and_their_default() -> None:
         *(line for line in lines if line.startswith("id =")),
         "",
         "[collection]",
-        "rollout = 64                        # for fun; default 32",
+        "rollout = 64                        # for fun; default 128",
         *WATCHED.splitlines(),
     ]
 

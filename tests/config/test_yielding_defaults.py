@@ -99,12 +99,12 @@ def test_no_default_of_a_scheme_excludes_a_value(scheme: str) -> None:
         ("rapid", "collection.workers=6", "gradients.workers", 2),
         ("rapid", "gradients.workers=3", "collection.workers", 6),
         ("a3c", 'collection.hosts=["head"]', "collection.workers", 2),
-        ("dqn", "collection.rollout=10", "algorithm.updates_per_step", "1/5"),
+        ("dqn", "collection.rollout=5", "algorithm.updates_per_step", "2/5"),
         ("dqn", "collection.rollout=1", "algorithm.updates_per_step", "1"),
-        ("dqn", "collection.envs=3", "algorithm.updates_per_step", "1/4"),
-        ("dqn", "gradients.workers=10", "algorithm.batch_size", 40),
-        ("dqn", "run.steps=80", "algorithm.learning_starts", 8),
-        ("dqn", "run.steps=3", "algorithm.learning_starts", 0),
+        ("dqn", "collection.envs=3", "algorithm.updates_per_step", "1/2"),
+        ("dqn", "gradients.workers=10", "algorithm.batch_size", 70),
+        ("sac", "run.steps=80", "algorithm.learning_starts", 8),
+        ("sac", "run.steps=3", "algorithm.learning_starts", 0),
     ],
 )
 def test_a_default_follows_what_is_given(scheme: str, given: str, key: str, value: Any) -> None:
@@ -112,7 +112,7 @@ def test_a_default_follows_what_is_given(scheme: str, given: str, key: str, valu
 
 
 def test_a_default_that_yields_is_no_longer_that_of_the_scheme() -> None:
-    assert load("sac").origin("network.initialization") == "scheme sac"
+    assert load("sac").origin("network.initialization") == "algorithm sac"
     assert load("sac", "network.value_gain=0.5").origin("network.initialization") == "default"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from hive.config import SCHEMES, load_config, template
+from hive.config import SCHEMES, load_config, resolved, template
 from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete
 from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.observation import ObservationSpec
@@ -26,44 +27,46 @@ def chosen(observation: ObservationSpec, action: ActionSpec, scheme: str = "ppo"
     return {setting.name: setting.value for setting in settings}
 
 
-def test_vectors_are_normalised_and_so_are_rewards() -> None:
-    keys = chosen(VECTOR, Discrete(4))
-    assert keys["network.normalize_observations"] is True
-    assert keys["network.normalize_rewards"] is True
-    assert keys["collection.rollout"] == 128
-    assert "network.middleware" not in keys
-    assert "algorithm.entropy_weight" not in keys
-
-
-def test_continuous_actions_explore_by_their_deviation() -> None:
-    assert chosen(VECTOR, FORCES)["algorithm.entropy_weight"] == 0.0
-    assert chosen(VECTOR, Composite((FORCES,)))["algorithm.entropy_weight"] == 0.0
-    assert "algorithm.entropy_weight" not in chosen(VECTOR, Composite((FORCES, Discrete(2))))
+@pytest.mark.parametrize("action", [Discrete(4), FORCES])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_numbers_of_unknown_scale_get_what_the_bare_scheme_has(scheme: str, action: ActionSpec) -> None:
+    settings = settings_by_spaces(EnvironmentSpec("Own", VECTOR, action), scheme)
+    config = load_config("run.toml", text=template("Own", scheme, settings, ""))
+    bare = load_config("bare.toml", [f"run.scheme={scheme}"], text='env.id = "Own"\nrun.steps = 500_000\n')
+    assert resolved(dataclasses.replace(config, origins=bare.origins)) == resolved(bare)
 
 
 def test_many_elements_get_wide_layers() -> None:
-    assert chosen(ObservationSpec((64,), "float32"), FORCES).get("network.middleware") is None
-    assert chosen(ObservationSpec((5, 13), "float32"), FORCES)["network.middleware"] == (256, 256)
+    assert chosen(ObservationSpec((64,), "float32"), FORCES) == {}
+    assert chosen(ObservationSpec((5, 13), "float32"), FORCES) == {"network.middleware": (256, 256)}
 
 
 @pytest.mark.parametrize("observation", [IMAGE, STATES, ObservationSpec((9,), "uint8")])
 def test_observations_that_are_scaled_already_are_not_normalised(observation: ObservationSpec) -> None:
-    assert "network.normalize_observations" not in chosen(observation, Discrete(4))
+    assert chosen(observation, Discrete(4))["network.normalize_observations"] is False
+    assert "network.normalize_observations" not in chosen(observation, Discrete(4), "dqn")
 
 
 def test_images_get_the_settings_of_images() -> None:
     keys = chosen(IMAGE, Discrete(4))
     assert (keys["collection.envs"], keys["algorithm.clip_range"]) == (8, 0.1)
+    assert [keys[f"algorithm.{name}"] for name in ("epochs", "minibatches", "entropy_weight")] == [4, 4, 0.01]
     assert "network.middleware" not in keys
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("observation", [VECTOR, IMAGE, STATES])
+@pytest.mark.parametrize("observation", [IMAGE, STATES])
 @pytest.mark.parametrize("action", [Discrete(4), FORCES])
 def test_every_scheme_takes_its_settings(scheme: str, observation: ObservationSpec, action: ActionSpec) -> None:
-    # Algorithms that refuse statistics that change.
-    replays = {"dqn", "c51", "qr-dqn", "rainbow", "apex", "sac", "td3", "ddpg"}
-    assert ("network.normalize_rewards" in chosen(observation, action, scheme)) is (scheme not in replays)
+    assert "network.normalize_rewards" not in chosen(observation, action, scheme)
+
+
+def test_the_signs_of_rewards_of_atari_need_no_normalisation_and_a_small_range() -> None:
+    spec = EnvironmentSpec("Own", IMAGE, Discrete(4))
+    ppo, c51 = ({s.name: s.value for s in settings_by_spaces(spec, scheme, "atari")} for scheme in ("ppo", "c51"))
+    assert ppo["network.normalize_rewards"] is False
+    assert (c51["algorithm.v_min"], c51["algorithm.v_max"]) == (-10.0, 10.0)
+    assert "network.normalize_rewards" not in c51
 
 
 def test_a_custom_scheme_keeps_all_defaults() -> None:

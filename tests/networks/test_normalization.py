@@ -152,15 +152,15 @@ def test_its_heads_are_those_of_the_network() -> None:
     assert len(heads) == 2
 
 
-def test_observations_that_cannot_be_normalised_are_refused() -> None:
-    for spec in (ObservationSpec((3,), "uint8"), InputArray((4, 4, 3), "uint8")):
-        with pytest.raises(NetworkError, match="observations of uint8 cannot be normalised") as error:
-            build_network(
-                NetworkParameters(normalize_observations=True),
-                Spaces({"observation": spec}, Discrete(2)),
-                torch.Generator(),
-            )
-        assert "scaled by their bounds" in error.value.hint
+@pytest.mark.parametrize("spec", [ObservationSpec((3,), "uint8"), InputArray((4, 4, 3), "uint8")])
+def test_bytes_are_not_normalised_because_their_bounds_scale_them(spec: Any) -> None:
+    parameters = NetworkParameters(normalize_observations=True, normalize_rewards=True)
+    built = build_network(parameters, Spaces({"observation": spec}, Discrete(2)), torch.Generator())
+    assert isinstance(built, NormalizedNetwork)
+    assert (built.normalizer, built.reward_normalizer is None) == (None, False)
+
+
+def test_several_observations_cannot_be_normalised() -> None:
     two = Spaces({"observation": SEEN, "measurements": InputArray((2,), "float32")}, Discrete(2))
     with pytest.raises(NetworkError, match="needs a single observation"):
         build_network(NetworkParameters(normalize_observations=True), two, torch.Generator())

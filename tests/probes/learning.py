@@ -37,6 +37,8 @@ TABLE: Settings = {
     "gradients.workers": 0,
     "gradients.communication": "synchronous",
     "network.middleware": [],
+    "network.normalize_observations": False,
+    "network.normalize_rewards": False,
     "algorithm.optimizer": "sgd",
     "algorithm.learning_rate": 1.0,
     "algorithm.learning_rate_schedule": "constant",
@@ -44,7 +46,7 @@ TABLE: Settings = {
     "checkpoint.every": {},
 }
 ALWAYS: Mapping[str, Settings] = {
-    "a2c": {"algorithm.entropy_weight": 0.0},
+    "a2c": {"algorithm.entropy_weight": 0.0, "algorithm.gae_lambda": 1.0},
     "ppo": {"algorithm.entropy_weight": 0.0, "algorithm.normalize_advantages": False},
     "impala": {"algorithm.entropy_weight": 0.0},
     "nstep-q": {"algorithm.exploration_end": 1.0, "algorithm.huber_loss": False},

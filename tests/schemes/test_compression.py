@@ -83,6 +83,7 @@ LEARN: dict[str, Any] = {
     "run__stop_at_return": 0.97,
     "collection__envs": 8,
     "algorithm__learning_rate": 0.01,
+    "algorithm__learning_rate_schedule": '"constant"',
     **modes("pipelined", "synchronous", 2, 2),
 }
 

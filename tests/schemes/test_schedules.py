@@ -29,6 +29,7 @@ PPO: dict[str, Any] = {
     "algorithm__minibatches": 2,
     "algorithm__target_kl": 0.003,
     "algorithm__value_clip_range": 0.5,
+    "algorithm__entropy_weight": 0.01,
     **FALLING,
 }
 TWO = modes("synchronous", "synchronous", 2, 2)

@@ -31,6 +31,5 @@ def costs(**changes: Any) -> Costs:
 def config(*sets: str) -> Config:
     """A config of PPO with a round of lag, so that parts can overlap, unless `sets` name another scheme."""
     given = any(one.startswith("run.scheme=") for one in sets)
-    return load_config(
-        "run.toml", [*["collection.communication=pipelined"] * (not given), *sets], text='[env]\nid = "CartPole-v1"\n'
-    )
+    usual = ["collection.rollout=32", *["collection.communication=pipelined"] * (not given)]
+    return load_config("run.toml", [*usual, *sets], text='[env]\nid = "CartPole-v1"\n')

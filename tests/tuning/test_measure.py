@@ -27,7 +27,7 @@ def measured(id: str, *sets: str) -> Costs:
     [
         ((), 1),
         (("run.scheme=ppo", "algorithm.epochs=3", "algorithm.minibatches=2"), 6),
-        (("run.scheme=dqn", "collection.envs=2", "algorithm.updates_per_step=1/2"), 4),
+        (("run.scheme=dqn", "collection.envs=2", "collection.rollout=4", "algorithm.updates_per_step=1/2"), 4),
         (("network.memory=lstm", "network.memory_size=8"), 1),
     ],
 )

@@ -28,6 +28,7 @@ LIMIT_S = 60.0  # for a whole run, which takes a second or less: one that hangs 
 
 def config_of(id: str, **values: Any) -> Config:
     """A small config; `collection__envs=2` sets collection.envs."""
+    by_a2c = not values.keys() & {"run__scheme", "algorithm__name"}
     small = {
         "run.scheme": "a2c",
         "collection.envs": 2,
@@ -35,6 +36,9 @@ def config_of(id: str, **values: Any) -> Config:
         "collection.communication": '"synchronous"',
         "network.middleware": [8],
         "network.separate_networks": "false",
+        "network.normalize_observations": "false",
+        "network.normalize_rewards": "false",
+        **({"algorithm.learning_rate_schedule": '"constant"', "algorithm.gae_lambda": 1.0} if by_a2c else {}),
         **{name.replace("__", "."): value for name, value in values.items()},
     }
     text = f'[env]\nid = "{id}"\n'

@@ -23,7 +23,13 @@ from hive.workers.best_policy import BestPolicy
 from hive.workers.messages import Improved
 
 # 32 episodes a turn; a return of 1.0 after some 30 turns.
-BANDIT: dict[str, Any] = {"collection__envs": 4, "algorithm__learning_rate": 0.05, "run__steps": 3200}
+BANDIT: dict[str, Any] = {
+    "collection__envs": 4,
+    "algorithm__learning_rate": 0.05,
+    "algorithm__learning_rate_schedule": '"constant"',
+    "algorithm__entropy_weight": 0.01,
+    "run__steps": 3200,
+}
 EVALUATED = {"evaluation__every": "{updates=5}", "evaluation__episodes": 20, "evaluation__envs": 4}
 COLLAPSE = 60  # the turn from which on the learning rate ruins the policy
 

@@ -10,7 +10,7 @@ import hive
 from hive.cli.up import _ending
 from hive.records import Summary
 
-IN_ONE_PROCESS = "[collection]\nworkers = 0\nenvs = 2\n[gradients]\nworkers = 0\n"
+IN_ONE_PROCESS = "[collection]\nworkers = 0\nenvs = 2\nrollout = 32\n[gradients]\nworkers = 0\n"
 REPEATED = '[{ name = "RepeatAction", num_repeats = 3 }]'
 
 

@@ -18,7 +18,8 @@ from hive.records.weights import load_weights
 
 def test_a_hook_gets_every_update_and_returns_metrics(tmp_path: Path) -> None:
     own_code.seen.clear()
-    run = train(tmp_path, run__update_hook='"own_code:watch"', record__every_s=60)
+    values = {"run__update_hook": '"own_code:watch"', "algorithm__learning_rate_schedule": '"constant"'}
+    run = train(tmp_path, record__every_s=60, **values)
     assert [update.number for update in own_code.seen] == list(range(1, 17))
     assert [update.env_steps for update in own_code.seen] == [16 * number for number in range(1, 17)]
     assert all(update.gradient_norm > 0 and update.learning_rate > 0 for update in own_code.seen)

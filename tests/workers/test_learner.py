@@ -135,30 +135,34 @@ class State:
         return int(self.optimizer_state["counters"][which])
 
 
+def at_constant_rate(**keys: Any) -> A2CConfig:
+    return A2CConfig(**{"learning_rate_schedule": "constant", **keys})
+
+
 OPTIMIZERS: dict[str, tuple[A2CConfig, Any]] = {
     "adam": (
-        A2CConfig(learning_rate=0.01, adam_optimizer_beta1=0.8, adam_optimizer_beta2=0.95),
+        at_constant_rate(learning_rate=0.01, adam_optimizer_beta1=0.8, adam_optimizer_beta2=0.95),
         lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.8, 0.95), eps=1e-5),
     ),
     "adamw": (
-        A2CConfig(optimizer="adamw", learning_rate=0.01, weight_decay=0.1),
+        at_constant_rate(optimizer="adamw", learning_rate=0.01, weight_decay=0.1),
         lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-5, weight_decay=0.1),
     ),
     "radam": (
-        A2CConfig(optimizer="radam", learning_rate=0.01),
+        at_constant_rate(optimizer="radam", learning_rate=0.01),
         lambda p: torch.optim.RAdam(p, lr=0.01, eps=1e-5),
     ),
     "rmsprop": (
-        A2CConfig(optimizer="rmsprop", learning_rate=0.01, rms_prop_optimizer_decay=0.9, weight_decay=0.1),
+        at_constant_rate(optimizer="rmsprop", learning_rate=0.01, rms_prop_optimizer_decay=0.9, weight_decay=0.1),
         lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-5, weight_decay=0.1),
     ),
     "rmsprop with momentum": (
-        A2CConfig(optimizer="rmsprop", learning_rate=0.01, momentum=0.9),
+        at_constant_rate(optimizer="rmsprop", learning_rate=0.01, momentum=0.9),
         lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.99, eps=1e-5, momentum=0.9),
     ),
-    "sgd": (A2CConfig(optimizer="sgd", learning_rate=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
+    "sgd": (at_constant_rate(optimizer="sgd", learning_rate=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
     "sgd with momentum": (
-        A2CConfig(optimizer="sgd", learning_rate=0.1, momentum=0.8, weight_decay=0.01),
+        at_constant_rate(optimizer="sgd", learning_rate=0.1, momentum=0.8, weight_decay=0.01),
         lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, weight_decay=0.01),
     ),
 }
@@ -186,14 +190,14 @@ def test_fifty_turns_are_those_of_torch(name: str) -> None:
 @pytest.mark.parametrize("codec", [codec_for(name) for name in COMPRESSIONS], ids=lambda codec: codec.name)
 def test_a_turn_applies_the_documented_mean_of_its_gradients(codec: Codec) -> None:
     """Unequal samples, stale factors and a lost share: weights by samples, in order, in float32."""
-    state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0), codec=codec)
+    state = State(at_constant_rate(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0), codec=codec)
     before = state.parameters.copy()
     samples, factors = [24, 0, 8], [1.0, 1.0, 0.25]
     values = [np.random.default_rng(seed).standard_normal(ELEMENTS, np.float32) for seed in range(3)]
     given = [encoded(codec, one, n) for one, n in zip(values, samples, strict=True)]
     parts = []
     for one in (given[0], given[2]):
-        alone = State(A2CConfig(), codec=codec)
+        alone = State(at_constant_rate(), codec=codec)
         alone.turn(one)
         parts.append(alone.learner.gradient.copy())
     state.turn(*given, factors=factors)
@@ -203,7 +207,7 @@ def test_a_turn_applies_the_documented_mean_of_its_gradients(codec: Codec) -> No
 
 
 def test_gradients_are_adopted_only_during_the_turn() -> None:
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
     state.turn(gradient(4), gradient(8, 1))
     accumulator = state.learner.accumulator
     assert len(accumulator) == 0
@@ -216,7 +220,7 @@ def test_gradients_are_adopted_only_during_the_turn() -> None:
 
 
 def test_a_single_gradient_is_clipped_by_the_norm_that_its_worker_has_computed() -> None:
-    config = A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=1.0)
+    config = at_constant_rate(optimizer="sgd", learning_rate=1.0, clip_gradients=1.0)
     changes, norms = [], []
     for named, others in ((False, 0), (True, 0), (True, 1)):
         state, given = State(config), gradient(8)
@@ -231,7 +235,7 @@ def test_a_single_gradient_is_clipped_by_the_norm_that_its_worker_has_computed()
 
 
 def test_clipping_is_off_at_zero() -> None:
-    state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0))
+    state = State(at_constant_rate(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0))
     before, given = state.parameters.copy(), gradient(4, scale=100.0)
     state.turn(given)
     np.testing.assert_allclose(state.parameters, before - given["gradient"], rtol=1e-6)
@@ -239,7 +243,7 @@ def test_clipping_is_off_at_zero() -> None:
 
 def test_a_tiny_gradient_is_clipped_by_the_factor_of_torch() -> None:
     """The 1e-6 that torch adds to the norm is a third of a percent of this one."""
-    state = State(A2CConfig(optimizer="sgd", learning_rate=1e4, clip_gradients=1e-4))
+    state = State(at_constant_rate(optimizer="sgd", learning_rate=1e4, clip_gradients=1e-4))
     before, given = state.parameters.copy(), gradient(4, scale=2.5e-5)
     state.turn(given)
     parameter = torch.nn.Parameter(torch.zeros(ELEMENTS))
@@ -258,7 +262,7 @@ def test_a_tiny_gradient_is_clipped_by_the_factor_of_torch() -> None:
 )
 def test_a_schedule_falls_with_the_environment_steps(schedule: str, rates: Sequence[float]) -> None:
     """After 40, 80, 120 and 160 of 100 steps: the steps of the applied gradient count already."""
-    config = A2CConfig(optimizer="sgd", learning_rate=0.5, learning_rate_schedule=schedule, clip_gradients=0.0)
+    config = at_constant_rate(optimizer="sgd", learning_rate=0.5, learning_rate_schedule=schedule, clip_gradients=0.0)
     state = State(config, steps=100)
     given = gradient(40)
     expected = state.parameters.copy()
@@ -269,12 +273,12 @@ def test_a_schedule_falls_with_the_environment_steps(schedule: str, rates: Seque
 
 
 def test_the_constant_schedule_is_constant() -> None:
-    state = State(A2CConfig(learning_rate=0.25), steps=10)
+    state = State(at_constant_rate(learning_rate=0.25), steps=10)
     assert {state.turn(gradient(40)).learning_rate for _ in range(3)} == {0.25}
 
 
 def test_buffers_pass_on_untouched() -> None:
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
     before = state.buffers
     for number in range(3):
         state.turn(gradient(4, number))
@@ -284,7 +288,7 @@ def test_buffers_pass_on_untouched() -> None:
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_gradient_that_is_not_finite_is_not_applied(poison: float, optimizer: str) -> None:
-    state = State(A2CConfig(optimizer=optimizer))
+    state = State(at_constant_rate(optimizer=optimizer))
     state.turn(gradient(4, 1))
     weights, moments = state.version(), state.optimizer_state["moments"].copy()
     good, bad, late = gradient(4, 2), gradient(8, 3), gradient(4, 4)
@@ -300,7 +304,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(poison: float, optimizer: 
 @pytest.mark.parametrize("cause", ["observation", "reward", "weight", "loss", "gradient"])
 def test_a_gradient_marked_as_not_finite_is_not_applied(cause: str) -> None:
     """Its numbers may all be finite: a loss can be infinite where its gradient is zero."""
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
     before, bad = state.version(), gradient(8, 3)
     bad["header"][CAUSE] = CAUSES.index(cause)
     turn = state.turn(gradient(4, 2), bad)
@@ -310,7 +314,7 @@ def test_a_gradient_marked_as_not_finite_is_not_applied(cause: str) -> None:
 
 
 def test_an_update_that_would_make_weights_infinite_is_not_applied() -> None:
-    state = State(A2CConfig(optimizer="sgd", learning_rate=1e38, momentum=0.9, clip_gradients=0.0))
+    state = State(at_constant_rate(optimizer="sgd", learning_rate=1e38, momentum=0.9, clip_gradients=0.0))
     before, large = state.version(), gradient(4)
     large["gradient"][3] = 1e38
     turn = state.turn(large)
@@ -323,7 +327,7 @@ def test_an_update_that_would_make_weights_infinite_is_not_applied() -> None:
 
 def test_training_continues_after_a_skipped_turn_unchanged() -> None:
     """Also the step number that Adam corrects by."""
-    clean, disturbed = State(A2CConfig()), State(A2CConfig())
+    clean, disturbed = State(at_constant_rate()), State(at_constant_rate())
     bad = gradient(4)
     bad["gradient"][:] = np.nan
     for number in range(4):
@@ -340,7 +344,7 @@ def told(*gradients: Arrays) -> list[tuple[int, NDArray[np.float64]]]:
 
 
 def test_zero_samples_pass_everything_on() -> None:
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
     state.turn(gradient(4, 1))
     weights, moments = state.version(), state.optimizer_state["moments"].copy()
     lost = gradient(0)
@@ -355,7 +359,7 @@ def test_zero_samples_pass_everything_on() -> None:
 
 
 def test_a_lost_share_weighs_nothing() -> None:
-    whole, part = State(A2CConfig()), State(A2CConfig())
+    whole, part = State(at_constant_rate()), State(at_constant_rate())
     lost = gradient(0)
     lost["gradient"][:] = np.inf
     whole.turn(gradient(4, 1))
@@ -365,7 +369,7 @@ def test_a_lost_share_weighs_nothing() -> None:
 
 
 def test_counters() -> None:
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
     state.turn(with_returns(gradient(4), [1.0, 2.0]), with_returns(gradient(6, 1), [3.0]))
     state.turn(with_returns(gradient(0), [4.0]))
     counted = {which.name: state.count(which) for which in Count}
@@ -375,7 +379,7 @@ def test_counters() -> None:
 
 def test_steps_are_counted_once_however_many_gradients_are_made_of_them() -> None:
     """In an algorithm with epochs the first gradient counts the steps of a round, the last one its rollouts."""
-    state, first, second = State(A2CConfig()), gradient(8, 1), gradient(8, 2)
+    state, first, second = State(at_constant_rate()), gradient(8, 1), gradient(8, 2)
     first["header"][[ENV_STEPS, ROLLOUTS]], second["header"][[ENV_STEPS, ROLLOUTS]] = (20, 0), (0, 1)
     state.turn(first)
     state.turn(second)
@@ -383,14 +387,14 @@ def test_steps_are_counted_once_however_many_gradients_are_made_of_them() -> Non
 
 
 def test_a_stale_gradient_counts_by_its_factor() -> None:
-    state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0))
+    state = State(at_constant_rate(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0))
     before, given = state.parameters.copy(), gradient(4)
     state.turn(given, factors=[0.25])
     np.testing.assert_allclose(state.parameters, before - 0.25 * given["gradient"], rtol=1e-5, atol=1e-6)
 
 
 def test_the_counts_of_applied_gradients_are_copied() -> None:
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
     state.optimizer_state["applied"][:] = 7, 9
     state.turn(gradient(4))
     assert state.optimizer_state["applied"].tolist() == [7, 9]
@@ -403,7 +407,7 @@ def test_statistics_are_means_by_samples() -> None:
 
 
 def test_the_last_hundred_returns_are_kept_in_the_order_given() -> None:
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
     numbers = itertools.count()
     seen: list[float] = []
     for sizes in ((3, 0, 40), (70, 1), (0,), (99, 99, 99)):
@@ -424,7 +428,7 @@ def test_the_mean_return_before_the_first_episode() -> None:
 
 def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
     """The episodes are counted; only their gradient is lost."""
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
     bad = with_returns(gradient(4), [7.0])
     bad["gradient"][0] = np.nan
     state.turn(bad)
@@ -436,7 +440,9 @@ def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
     [("adam", 0.0, 2), ("rmsprop", 0.0, 1), ("sgd", 0.0, 0), ("sgd", 0.9, 1)],
 )
 def test_the_optimizer_state_has_the_optimizers_moments(optimizer: str, momentum: float, blocks: int) -> None:
-    layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), wrapper_of(Network()), 10, workers=3).layout
+    layout = Learner(
+        at_constant_rate(optimizer=optimizer, momentum=momentum), wrapper_of(Network()), 10, workers=3
+    ).layout
     assert layout.fields == optimizer_state_layout(blocks, ELEMENTS, 3).fields
     assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {
         "counters": ("int64", (16,)),
@@ -456,7 +462,7 @@ def test_counter_positions() -> None:
 
 def test_it_shows_what_it_does() -> None:
     page = Page()
-    State(A2CConfig(), page=page).turn(gradient(4))
+    State(at_constant_rate(), page=page).turn(gradient(4))
     shown = page.read()
     assert shown.spent_ns["update"][0] == BUSY
     assert shown.spent_ns["update"][1] > 0
@@ -465,7 +471,7 @@ def test_it_shows_what_it_does() -> None:
 
 def test_cached_blocks_are_released() -> None:
     """A loop that brings new memory for every turn does not fill the machine."""
-    learner = Learner(A2CConfig(), wrapper_of(Network()), 1000, workers=2)
+    learner = Learner(at_constant_rate(), wrapper_of(Network()), 1000, workers=2)
     weights, optimizer_state = np.zeros(4 * ELEMENTS, np.uint8), np.zeros(learner.layout.bytes, np.uint8)
     seen = []
     for _ in range(4 * CachedViews.MOST_BLOCKS):
@@ -481,7 +487,7 @@ def test_cached_blocks_are_released() -> None:
 
 def test_views_of_a_block_are_made_once() -> None:
     """A run has a few blocks, and passes the same arrays for them every time."""
-    learner = Learner(A2CConfig(), wrapper_of(Network()), 1000)
+    learner = Learner(at_constant_rate(), wrapper_of(Network()), 1000)
     blocks = [np.zeros(learner.layout.bytes, np.uint8) for _ in range(CachedViews.MOST_BLOCKS)]
     first = [learner.views(block) for block in blocks]
     assert all(learner.views(block) is views for block, views in zip(blocks, first, strict=True))
@@ -600,7 +606,7 @@ def test_each_group_has_its_own_learning_rate_and_norm() -> None:
 
 def test_only_an_update_that_is_not_finite_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any other error of the network is a mistake in a program, which must not train nothing for hours."""
-    state = State(A2CConfig())
+    state = State(at_constant_rate())
 
     def refuse(*arguments: object, **options: object) -> None:
         raise NetworkError("clipped by another method")
