@@ -36,7 +36,6 @@ __all__ = [
     "EnvironmentMissing",
     "HiveError",
     "HostLost",
-    "Interrupted",
     "MemoryShort",
     "NetworkError",
     "NotFinite",
@@ -174,12 +173,3 @@ class PlatformError(HiveError):
 
 class MemoryShort(PlatformError):
     """The run does not fit the memory that is free here. It is raised before anything large is allocated."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """A signal that asks a command to end. `exit_code` is the one that shells use for it: 128 + its number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-        self.exit_code = 128 + number

@@ -50,8 +50,8 @@ def corrected_advantages(
     for (rollout, mine, following), ratios in parts:
         ends = rollout.terminated, rollout.truncated, rollout.valid
         unused, targets = np.empty_like(mine), np.empty_like(mine)
-        kernel = partial(_native.vtrace, discount=discount, gae_lambda=gae_lambda, rho_clip=1.0, c_clip=1.0)
-        kernel(rollout.rewards, mine, following, ratios, *ends, unused, targets)
+        vtrace = partial(_native.vtrace, discount=discount, gae_lambda=gae_lambda, rho_clip=1.0, c_clip=1.0)
+        vtrace(rollout.rewards, mine, following, ratios, *ends, unused, targets)
         later = np.zeros_like(mine)
         later[:-1] = (targets - mine)[1:]
         later[(rollout.terminated | rollout.truncated) > 0] = 0.0

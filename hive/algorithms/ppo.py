@@ -87,10 +87,11 @@ class PPO:
         log_probs, log_ratios = flat([rollout.log_probs for rollout in rollouts]), np.zeros(len(valid), np.float32)
         if corrects:
             log_probs, log_ratios = proximal(rollouts, self.distribution, policies[0])
+        sums = config.discount, config.gae_lambda
         if corrects and config.vtrace:
-            advantages, returns = corrected_advantages(rollouts, values, log_ratios, config.discount, config.gae_lambda)
+            advantages, returns = corrected_advantages(rollouts, values, log_ratios, *sums)
         else:
-            advantages, returns = generalised_advantages(rollouts, values, config.discount, config.gae_lambda)
+            advantages, returns = generalised_advantages(rollouts, values, *sums)
         if config.normalize_advantages and config.normalize_over == "round":
             mine = moments_of(rollouts, advantages)
             advantages = normalized(advantages, (yield mine) if self.asks_for_moments else merged([mine]))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hive.errors import Interrupted
+from hive.runtime.actor.interrupted import Interrupted
 from hive.runtime.process.stop_signals import DEFAULTS, SIGNALS
 
 __all__ = ["deferred_interrupts", "in_main_thread", "number_of", "raising_interrupts"]

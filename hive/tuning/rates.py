@@ -13,7 +13,6 @@ from hive.config import Config
 from hive.envs import WORTH_S
 from hive.tuning.costs import Costs
 from hive.tuning.placement import Placement
-from hive.workers.threads import helpers_of
 
 __all__ = ["Rate", "predict"]
 
@@ -60,6 +59,8 @@ def predict(config: Config, costs: Costs, placement: Placement, cores: int) -> R
 
 def _collection(config: Config, costs: Costs, placement: Placement, cores: int) -> tuple[float, float]:
     """Return the seconds from the first to the last step of a round, and the work of all collectors."""
+    from hive.workers.threads import helpers_of  # its package imports torch
+
     steps, envs = config.collection.rollout, placement.envs
     environment, policy = costs.environment.at(envs), _policy(costs, placement)
     busy = environment * costs.busy

@@ -277,6 +277,7 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
     blueprint: Any = SimpleNamespace(
         threads=ONE_THREAD,
         config=config,
+        environment=SimpleNamespace(observation=None),
         codec=PLAIN,
         wrapper=lambda: wrapper,
         rounds=math.inf,

@@ -278,10 +278,10 @@ def test_a_gradient_with_noise_follows_from_the_seed_of_torch(config: Any) -> No
 
 
 def test_a_fraction_of_an_update_is_refused() -> None:
-    assert made(DQNConfig(), round_steps=8).gradients_per_round == 2
-    with pytest.raises(TopologyError, match=r"updates_per_step = 1/4 makes 1\.5 updates of a round of 6") as caught:
-        made(C51Config(), round_steps=6)
-    assert '"1/6" or "1/3"' in (caught.value.hint or "")
+    assert made(DQNConfig(), round_steps=8).gradients_per_round == 4
+    with pytest.raises(TopologyError, match=r"updates_per_step = 1/2 makes 3\.5 updates of a round of 7") as caught:
+        made(C51Config(), round_steps=7)
+    assert '"3/7" or "4/7"' in (caught.value.hint or "")
 
 
 def test_a_support_must_have_an_extent() -> None:

@@ -215,6 +215,7 @@ def test_config_shows_the_origin_of_each_value(place: Place) -> None:
         "run.seed": (9, "--set"),
         "env.id": ("CartPole-v1", "cart.toml:4"),
         "collection.envs": (4, "--set"),
+        "collection.communication": ("synchronous", "scheme ppo"),
         "collection.rollout": (128, "algorithm ppo"),
         "algorithm.name": ("ppo", "scheme ppo"),
         "network.normalize_rewards": (True, "algorithm ppo"),

@@ -17,8 +17,9 @@ from hive.cli import starting as module
 from hive.cli.interrupts import deferred_interrupts, number_of, raising_interrupts
 from hive.cli.new_run import new_run
 from hive.cli.starting import abort_start, ask_to_end, began, clear_failure, connect, raise_failure
-from hive.errors import ActorFailed, ConfigError, HiveError, Interrupted, RecordError
+from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import RunDirectory, list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
+from hive.runtime.actor.interrupted import Interrupted
 from hive.runtime.run.control import PROTOCOL, OtherProtocol
 
 if TYPE_CHECKING:

@@ -87,6 +87,8 @@ OWN_PARAMETERS = [
     "temperature",
     "value_middleware_parameters",
     "extractor",
+    "frozen",
+    "critic_parts",
 ]
 
 REQUIRED = inspect.Parameter.empty

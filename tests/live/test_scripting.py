@@ -47,7 +47,7 @@ def test_a_script_without_a_guard_trains_its_own_classes(house: House) -> None:
     script.write_text(SCRIPT.with_name("own_environment.py").read_text())
     command = [sys.executable, "elsewhere/script.py"]
     done = subprocess.run(command, env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == ["4096 True", "6144"], done.stderr
+    assert done.stdout.splitlines() == ["4032 True", "6016"], done.stderr
     script.unlink()
     (house.home / "coin-1").rename(house.home / "moved")
     played = house.hive("eval", "moved", "--episodes", "2")

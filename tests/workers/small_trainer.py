@@ -28,7 +28,7 @@ LIMIT_S = 60.0  # for a whole run, which takes a second or less: one that hangs 
 
 def config_of(id: str, **values: Any) -> Config:
     """A small config; `collection__envs=2` sets collection.envs."""
-    by_a2c = not values.keys() & {"run__scheme", "algorithm__name"}
+    by_a2c = "algorithm__name" not in values and values.get("run__scheme", '"single"') == '"single"'
     small = {
         "run.scheme": "a2c",
         "collection.envs": 2,

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from hive.errors import Interrupted
 from hive.paths import current_folder
+from hive.runtime.actor.interrupted import Interrupted
 
 __all__ = [
     "HIVE",
