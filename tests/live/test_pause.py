@@ -32,7 +32,7 @@ MODES = {
 SETTINGS = (
     "run.scheme=a2c",
     *('env.id="CartPole-v1"', "collection.envs=8", "collection.rollout=16"),
-    "run.steps=48_000",  # far beyond the first pause, on a busy machine too
+    "run.steps=120_000",  # far beyond the first pause, on a busy machine too
     "checkpoint.every={updates=50}",
 )
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100", "exact", "stop_reason")
