@@ -34,7 +34,7 @@ from hive.cli.check_environment import check_environment, frames_text
 from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.json_output import environments_to_stderr
-from hive.cli.lag import Lag, hidden_line, host_lines, lag_data, lag_lines, lags_of
+from hive.cli.lag import Lag, helper_line, hidden_line, host_lines, lag_data, lag_lines, lags_of
 from hive.cli.new_run import new_run, random_beginning
 from hive.cli.sizes import Sizes, size_lines, sizes_of
 from hive.cli.tables import print_table
@@ -177,7 +177,13 @@ def _print_topology(topology: Topology, plan: Plan, lags: list[Lag] | None, size
         print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
     about = []
     if lags is not None:
-        about = [*lag_lines(lags, config), *memory_lines(config), *meaning_lines(topology), *network_lines(topology)]
+        about = [
+            *lag_lines(lags, config),
+            *helper_line(config),
+            *memory_lines(config),
+            *meaning_lines(topology),
+            *network_lines(topology),
+        ]
     print("\n".join([*lines_of(plan), *size_lines(sizes), *about, *host_lines(config), *exact_lines(config, plan)]))
 
 

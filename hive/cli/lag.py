@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hive.config import Config
+from hive.envs import can_be_helped
 from hive.errors import TopologyError
 from hive.runtime import Topology
 
 if TYPE_CHECKING:  # imports torch
     from hive.workers import Blueprint
 
-__all__ = ["Lag", "hidden_line", "host_lines", "lag_data", "lag_lines", "lags_of"]
+__all__ = ["Lag", "helper_line", "hidden_line", "host_lines", "lag_data", "lag_lines", "lags_of"]
 
 # Name of an algorithm -> what the lag of its rollouts means for it. Nothing is known about user-defined ones. Measured
 # costs are those of rounds of thousands of steps: shorter rounds lost no return that the seeds could show.
@@ -118,6 +119,18 @@ def lag_lines(lags: list[Lag], config: Config) -> list[str]:
         verb = "removes" if len(lag.removed_by) == 1 else "remove"
         lines.append(f"     {' and '.join(lag.removed_by)} {verb} it, and {waits[lag.of]}")
     return lines
+
+
+def helper_line(config: Config) -> list[str]:
+    """Return the line about helpers of collectors; [] if there are none."""
+    from hive.workers.threads import helpers_of  # imports torch
+
+    number = min(helpers_of(config), config.collection.envs - 1)
+    if number < 1 or not can_be_helped(config.env):
+        return []
+    steps = "1 process steps" if number == 1 else f"{number} processes step"
+    where = "" if config.collection.helpers is not None else ", where hive measures that this pays"
+    return [f"helpers: {steps} environments beside each collector{where} (collection.helpers; same bytes)"]
 
 
 def lag_data(lags: list[Lag]) -> dict[str, Any]:

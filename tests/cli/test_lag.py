@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hive.schemes
-from hive.cli.lag import Lag, lag_lines, lags_of
+from hive.cli.lag import Lag, helper_line, lag_lines, lags_of
 from hive.config import Config, load_config
 from hive.runtime import Actor, Topology
 from hive.workers import Blueprint
@@ -54,6 +54,15 @@ def test_the_default_of_a2c() -> None:
 def test_no_lag(values: dict[str, Any]) -> None:
     config = config_of(**({"collection__workers": 0} if "run__scheme" in values else {}), **values)
     assert lag_lines(found(config), config) == ["lag 0: rollouts and gradients use the newest weights"]
+
+
+def test_helpers_are_named_where_there_may_be_any() -> None:
+    several = config_of(env__vector="python", collection__helpers=2)
+    text = "helpers: 2 processes step environments beside each collector (collection.helpers; same bytes)"
+    assert helper_line(several) == [text]
+    assert "3 processes" in helper_line(config_of(env__vector="python", collection__helpers=9))[0], "one keeps its own"
+    for none in (config_of(env__vector="python", collection__helpers=0), config_of(collection__helpers=2)):
+        assert helper_line(none) == []  # the second has compiled environments
 
 
 @pytest.mark.parametrize(
