@@ -93,6 +93,7 @@ def test_a_stopped_actor_is_found_named_and_replaced(house: House) -> None:
     house.ended("cart-1")
 
 
+@pytest.mark.full(reason="a fork server is only needed for a restart, and rarely dies")
 def test_a_killed_fork_server_is_replaced_and_the_next_restart_uses_it(house: House) -> None:
     started(house, more=FAST)
     first = house.ps("cart-1")["fork-server"]["pid"]

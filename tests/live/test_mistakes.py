@@ -177,6 +177,7 @@ def test_an_environment_that_cancels_is_named_with_its_line(house: House) -> Non
     assert house.ended("bad-1")["state"] == "failed"
 
 
+@pytest.mark.full(reason="envs/test_reading_spaces.py constructs the same in a child")
 def test_an_environment_whose_constructor_starts_threads_trains(house: House) -> None:
     """In the fork server, its threads, processes and port were lost to every process of the run, and it stood still."""
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -39,7 +39,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "impala, gru": ("impala", {**modes("pipelined", "pipelined", 1, 1), "network__memory": '"gru"'}),
 }
 FULL = pytest.mark.full(reason="other schemes and numbers of workers")
-EVERYDAY = ("a2c 2 x 2, separate", "ppo 2 x 2, rooms")
+EVERYDAY = ("a2c 2 x 2, separate",)
 EVERY = [name if name in EVERYDAY else pytest.param(name, marks=FULL) for name in RUNS]
 
 
