@@ -18,12 +18,14 @@ NETWORK = {
     "collection.envs": 8,
     "collection.rollout": 6,
     "network.middleware": [16, 16],
+    "network.normalize_observations": False,  # values are compared in the scale of the rewards
+    "network.normalize_rewards": False,
     "algorithm.discount": G,
     "algorithm.learning_rate": 0.02,
     "algorithm.learning_rate_schedule": "linear",
     "checkpoint.every": {},
 }
-"""All else is the default of the scheme: two layers of tanh, Adam, clipped gradients, its own lag."""
+"""All else is the default of the scheme: the activation, Adam, clipped gradients, its own lag."""
 
 
 def modes(communication: str, lag: int, workers: int = 2) -> dict[str, Any]:
