@@ -54,6 +54,7 @@ def trainer_of(algorithm: str, env: str, **options: Any) -> Trainer:
         "network__middleware": [64, 64],
         "network__separate_networks": "true",
         "algorithm__learning_rate": 1e-3,
+        "algorithm__learning_rate_schedule": '"constant"',
         "algorithm__discount": 0.98,
         "algorithm__gae_lambda": 0.9,
         "algorithm__entropy_weight": 0.01,
