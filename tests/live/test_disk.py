@@ -116,7 +116,7 @@ def test_a_run_whose_socket_folder_is_removed_is_seen_and_restarts_actors(house:
         os.kill(pid, signal.SIGKILL)
     house.until(lambda: house.hive("ps", "cart-1").returncode == 0)
     house.until(lambda: [house.ps("cart-1")[name]["restarts"] for name in ("collector-0", "learner-0")] == [1, 1])
-    assert house.hive("set", "cart-1", "algorithm.learning_rate=0.001").returncode == 0
+    assert house.hive("set", "cart-1", "algorithm.learning_rate=0.0005").returncode == 0
     house.until(lambda: not house.processes())
     summary = house.ended("cart-1")
     assert summary["state"] == "finished"

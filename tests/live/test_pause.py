@@ -149,7 +149,8 @@ def learning_rate(house: House) -> float:
 @pytest.mark.full(reason="tests/runtime/run/test_scaling.py tests live changes without processes")
 def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     """Over the death of those who were told, and over the end of the run."""
-    config = house.cartpole(more="[record]\nevery_s = 0.1\n")
+    rate = '[algorithm]\nlearning_rate = 7e-4\nlearning_rate_schedule = "constant"\nentropy_weight = 0.01\n'
+    config = house.cartpole(more=f"[record]\nevery_s = 0.1\n{rate}")
     assert house.hive("up", config, "-d").returncode == 0
     house.until_steps("cart-1", 1_000)
     keys = ("algorithm.learning_rate=1e-5", "algorithm.entropy_weight=0.5")
