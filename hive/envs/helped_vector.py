@@ -17,8 +17,10 @@ A helper that exits, or whose environment fails, makes `step` raise EnvironmentF
 from __future__ import annotations
 
 import enum
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -39,16 +41,17 @@ from hive.errors import EnvironmentFailed
 from hive.runtime.memory.segments import Layout, Segment
 from hive.runtime.process.companion import Companion
 from hive.runtime.process.sent_errors import raise_sent
+from hive.runtime.process.stop_signals import do_nothing
 
 __all__ = ["WORTH_S", "HelpedVector", "Helping", "helped_vector"]
 
 LOOK_S = 0.2  # interval between two looks whether a helper that has not answered has exited
 IDLE_S = 60.0  # limit of one wait for an order; the helper then waits again
-CLOSE_S = 2.0  # time for a helper to close its environments; then it is killed
+CLOSE_S = 10.0  # time for all helpers to close their environments, side by side; then they are killed
 
 MEASURED_STEPS = 32  # of one environment, whose median is its cost
 MEASURED_S = 0.02  # time limit of these steps
-SLOW_S = 0.05  # an environment that takes this long to construct is not measured: it would delay the start
+SLOW_S = 0.5  # if measuring one environment takes this long, two are not measured, which would be more exact
 # What a vector step must save to be worth helpers: twice what it costs to wake one and to wait for it in turn.
 WORTH_S = 50e-6
 
@@ -77,11 +80,13 @@ class Answer(enum.IntEnum):
 class Helping:
     """How many helpers a collector has, and what they need to know.
 
-    make: builds environments `first` to `first + count` of the collector. number: of helpers; `chosen`: hive chose it,
+    make: builds environments `first` to `first + count` of the collector. seed: seeds the global generators as before
+    the first call of it. number: of helpers; `chosen`: hive chose it,
     so there are none where environments are cheap or draw from global generators.
     """
 
     make: Callable[[int, int], VectorEnvironment]
+    seed: Callable[[], None]
     number: int
     chosen: bool
     observation: ObservationSpec
@@ -89,7 +94,7 @@ class Helping:
     infos: int = 0
 
 
-def helped_vector(helping: Helping, count: int, *, measure: bool = True) -> VectorEnvironment:
+def helped_vector(helping: Helping, count: int) -> VectorEnvironment:
     """Return `count` environments: with helpers, or without where hive chose them and a measurement shows no gain.
 
     Raises what `make` raises, and EnvironmentFailed for a helper that ends.
@@ -97,10 +102,17 @@ def helped_vector(helping: Helping, count: int, *, measure: bool = True) -> Vect
     if helping.number == 0 or count < 2:
         return helping.make(0, count)
     vector = HelpedVector(helping, count)
-    if helping.chosen and measure and not vector.is_worth_it():
+    if helping.chosen and not vector.is_worth_it():
         vector.close()
         return helping.make(0, count)
-    vector.make_environments()
+    try:
+        vector.make_environments()
+    except Exception:
+        vector.close()
+        if not helping.chosen:
+            raise
+        helping.seed()
+        return helping.make(0, count)  # environments that number themselves, for ports, need one process
     return vector
 
 
@@ -159,9 +171,13 @@ class HelpedVector:
         self._block = block
         self._own_end = shares[1]
         self._starts = np.repeat(shares[:-1], np.diff(shares))  # of each environment: the first one of its process
-        self.helpers = [
-            _Helper(number, helping, block, first, end) for number, (first, end) in enumerate(pairwise(shares[1:]))
-        ]
+        self.helpers: list[_Helper] = []
+        try:
+            for number, (first, end) in enumerate(pairwise(shares[1:])):
+                self.helpers.append(_Helper(number, helping, block, first, end))
+        except OSError:  # no room for another process
+            self.close()
+            raise
 
     @property
     def environments(self) -> Sequence[Any]:
@@ -178,11 +194,16 @@ class HelpedVector:
         """Have a helper measure a step of one environment; return whether helpers save more than they cost."""
         helper = self.helpers[0]
         helper.order(Order.measure)
-        return helper.answer() != Answer.cheap
+        return helper.answer() == Answer.done
 
     def make_environments(self) -> None:
-        """Build the environments, in all processes at once."""
+        """Build the environments, in all processes at once, in place of those that they have.
+
+        At a resume barrier, too: a process that has computed with threads must not be forked again.
+        """
         self._order(Order.make)
+        if self.own is not None:
+            self.own.close()
         self.own = self.helping.make(0, self._own_end)
         self._own_row = self._block.row(0, self._own_end)
         self._finish()
@@ -242,7 +263,10 @@ class HelpedVector:
         if self.own is not None:
             self.own.close()
         for helper in self.helpers:
-            helper.close()
+            helper.begin_close()
+        limit = time.monotonic() + CLOSE_S
+        for helper in self.helpers:
+            helper.end(limit)
         self.helpers = []
 
     def _order(self, order: Order) -> None:
@@ -266,6 +290,7 @@ class _Helper:
         self.what = f"the helper of environments {first} to {end - 1}"
         self._word = block.words[number]
         self._open = False  # whether an order has no answer yet
+        self._closing = False
         work = partial(_help, self._word, helping, block, first, end)
         self._process = Companion(work, f"hive:helper-{number + 1}", f"{self.what} failed")
         self.pid = self._process.pid
@@ -273,23 +298,31 @@ class _Helper:
     def order(self, order: Order) -> None:
         """Order something, which `answer` waits for."""
         self._word.order(order)
-        self._open = True
+        self._open, self._closing = True, order == Order.close
 
     def answer(self) -> Answer:
         """Wait for the answer. Raises what the helper raised, and EnvironmentFailed if it has exited."""
         while (code := self._word.answered(LOOK_S)) is None:
             if how := self._process.exited():
+                if (code := self._word.answered(0.0)) is not None:  # it answered before it exited
+                    break
                 raise EnvironmentFailed(f"{self.what} has ended: {how}")
         self._open = False
-        if code == Answer.failed and (sent := self._process.error()) is not None:
-            raise_sent(sent)
+        if code == Answer.failed:
+            if (sent := self._process.error()) is not None:
+                raise_sent(sent)
+            raise EnvironmentFailed(f"{self.what} has failed, and has not said why")
         return Answer(code)
 
-    def close(self) -> None:
-        """Have the helper close its environments, and wait for its exit; kill it if it takes too long."""
-        if not self._open:
+    def begin_close(self) -> None:
+        """Have the helper close its environments, if it is not busy."""
+        if not self._open and not self._process.exited():
             self.order(Order.close)
-            self._process.exited(CLOSE_S)
+
+    def end(self, limit: float) -> None:
+        """Wait for its exit until the time `limit`; then kill it."""
+        if self._closing:
+            self._process.exited(max(0.0, limit - time.monotonic()))
         self._process.end()
 
 
@@ -305,13 +338,16 @@ def _help(word: _native.RowWord, helping: Helping, block: RowBlock, first: int, 
             if order == Order.step:
                 assert vector is not None
                 row.finals.count = 0
-                vector.step(actions, row)
+                with as_collector():
+                    vector.step(actions, row)
             elif order == Order.measure:
                 saved = _cost_of_step(helping) * (len(arrays["rewards"]) - (end - first))
                 answer = Answer.cheap if saved < WORTH_S else Answer.done
-                state = globals_state()
             elif order == Order.make:
+                if vector is not None:
+                    vector.close()
                 vector = helping.make(first, end - first)
+                do_nothing()  # again: environments may have set handlers, and the collector alone ends its helpers
             elif order == Order.reset:
                 assert vector is not None
                 vector.reset([int(seed) for seed in arrays["seeds"][first:end]], observations)
@@ -329,29 +365,45 @@ def _help(word: _native.RowWord, helping: Helping, block: RowBlock, first: int, 
         raise
 
 
-LOOKED = (Order.make, Order.reset, Order.look)
+LOOKED = (Order.measure, Order.make, Order.reset, Order.look)
+
+
+def as_collector() -> AbstractContextManager[object]:
+    """Return the context in which a collector steps its environments, in a process that may not have torch."""
+    torch = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch.inference_mode()
 
 
 def _cost_of_step(helping: Helping) -> float:
-    """Return the seconds that a step of one environment takes; infinity if measuring it fails or takes too long."""
+    """Return the seconds that one more environment adds to a step; infinity if it cannot be measured.
+
+    An unseeded reset follows, so that the caller sees whether it draws from the global generators.
+    """
+    begin = time.perf_counter()
     try:
-        begin = time.perf_counter()
-        vector = helping.make(0, 1)
+        one = _time_of_step(helping, 1)
         if time.perf_counter() - begin > SLOW_S:
-            vector.close()
-            return np.inf
-        row = StepRow.allocate(helping.observation, 1, helping.infos)
-        vector.reset([0], row.observations)
-        act = RandomActions(helping.action, helping.observation.mask, 0)
-        times: list[float] = []
-        limit = time.perf_counter() + MEASURED_S
-        while len(times) < MEASURED_STEPS and (begin := time.perf_counter()) < limit:
+            return one
+        return max(_time_of_step(helping, 2) - one, 0.0)
+    except Exception:  # the collector will meet it, and report it
+        return np.inf
+
+
+def _time_of_step(helping: Helping, count: int) -> float:
+    """Return the median time of a step of new environments, in seconds."""
+    vector = helping.make(0, count)
+    row = StepRow.allocate(helping.observation, count, helping.infos)
+    vector.reset(range(count), row.observations)
+    act, times = RandomActions(helping.action, helping.observation.mask, 0), list[float]()
+    limit = time.perf_counter() + MEASURED_S
+    with as_collector():
+        while len(times) < MEASURED_STEPS and (not times or time.perf_counter() < limit):
             actions = act(row.observations)
             row.finals.count = 0
             begin = time.perf_counter()
             vector.step(actions, row)
             times.append(time.perf_counter() - begin)
-        vector.close()
-        return median(times) if times else np.inf
-    except Exception:  # the collector will meet it, and report it
-        return np.inf
+    for environment in getattr(vector, "environments", ()):
+        environment.reset()
+    vector.close()
+    return median(times)

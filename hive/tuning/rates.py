@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hive.config import Config
-from hive.envs import WORTH_S
+from hive.envs import WORTH_S, can_be_helped
 from hive.tuning.costs import Costs
 from hive.tuning.placement import Placement
 
@@ -66,7 +66,7 @@ def _collection(config: Config, costs: Costs, placement: Placement, cores: int) 
     busy = environment * costs.busy
     helpers = helpers_of(config, placement.collectors, placement.gradient_workers, cores)
     shared = costs.environment.at(-(-envs // (min(helpers, envs - 1) + 1))) + WAKE_S
-    if environment - shared > WORTH_S:
+    if environment - shared > WORTH_S and can_be_helped(config.env):
         environment = shared
     apart = ROLLOUT_S + WAKE_S * (placement.collection_workers > 0)
     wall = steps * (environment + policy) + apart

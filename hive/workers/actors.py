@@ -80,7 +80,7 @@ class CollectorActor(Actor):
         self.source_number = first_source + self.index
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
         self.warned_of_draws = False
-        self.may_help, self.measured = True, False  # whether helpers are possible, and whether they were measured
+        self.may_help = True  # whether its environments may have helpers
         with self.status(START):
             vector = self._new_vector()
             self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
@@ -95,15 +95,21 @@ class CollectorActor(Actor):
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
         if not (self.forked and self.may_help):
             return self.blueprint.vector()
-        vector = self.blueprint.helped_vector(measure=not self.measured)
+        if self.helped is not None:
+            self.helped.make_environments()
+            return self.helped
+        vector = self.blueprint.helped_vector(self._seed_building)
         self.helped = vector if isinstance(vector, HelpedVector) else None
-        self.measured, self.may_help = True, self.helped is not None
+        self.may_help = self.helped is not None
         return vector
 
     def _new_vector(self) -> VectorEnvironment:
+        self._seed_building()
+        return self.vector()
+
+    def _seed_building(self) -> None:
         occasion = occasion_of(self.reset_round, self.incarnation)
         seed_all_globals(self.blueprint.config.run.seed, Purpose.building, self.source_number, occasion)
-        return self.vector()
 
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
@@ -126,9 +132,9 @@ class CollectorActor(Actor):
             self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.behaviour.unpin()
             self.status.add(self.steps, samples_in(slot.arrays))
+            self._name_draws()  # before the rollout counts, so that the run's summary has it
             self.rollouts.commit(slot)
             self._name_statistics()
-            self._name_draws()
 
     def _name_draws(self) -> None:
         """Say once that environments draw global random numbers, which helpers would change or have changed."""

@@ -660,18 +660,19 @@ class Blueprint:
         env = dataclasses.replace(self.config.env, options={**self.config.env.options, **options})
         return configured_vector(env, count or self.config.collection.envs)
 
-    def helped_vector(self, *, measure: bool) -> VectorEnvironment:
-        """Make the environments of a collector that may fork helpers. measure: whether to find out if they pay."""
+    def helped_vector(self, seed: Callable[[], None]) -> VectorEnvironment:
+        """Make the environments of a collector, with helpers if these pay. seed: seeds the global generators."""
         config, environment = self.config, self.environment
         helping = Helping(
             lambda first, count: configured_vector(config.env, count, first),
+            seed,
             helpers_of(config) if can_be_helped(config.env) else 0,
             chosen=config.collection.helpers is None,
             observation=environment.observation,
             action=environment.action,
             infos=len(config.env.info),
         )
-        return helped_vector(helping, config.collection.envs, measure=measure)
+        return helped_vector(helping, config.collection.envs)
 
     @property
     def normalized(self) -> dict[str, int]:

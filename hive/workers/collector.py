@@ -145,7 +145,8 @@ class Collector:
 
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
         """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
-        self.vector.close()
+        if vector is not self.vector:  # one with helpers has made its environments anew
+            self.vector.close()
         self.vector, self.runs_python = vector, runs_python(vector)
         self.reset(start)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import random
 import signal
@@ -88,6 +90,49 @@ class Fails(Counting):
         return super().step(action)
 
 
+class Forks(Fails):
+    """Has forked a process, which outlives the error."""
+
+    orphan = multiprocessing.Value("i", 0)
+
+    def step(self, action: Any) -> Any:
+        if self.at == 2 and self.fails and (pid := os.fork()) == 0:
+            signal.pause()
+        elif self.at == 2 and self.fails:
+            self.orphan.value = pid
+        return super().step(action)
+
+
+class Taken(Slow):
+    """Takes what the process that makes it has numbered, as a port: there is one of each."""
+
+    taken = multiprocessing.Array("i", 8)
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        number, Taken.made = Taken.made, Taken.made + 1
+        if self.taken[number]:
+            raise OSError("address already in use")
+        self.taken[number] = 1
+
+    def close(self) -> None:
+        Taken.made = 0
+        self.taken[:] = [0] * len(self.taken)
+
+
+class Torch(Slow):
+    """Observes outputs of a network of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 2)
+
+    def observation(self) -> Any:
+        with torch.no_grad() if self.at == 0 else contextlib.nullcontext():  # a reset has gradients, a step has none
+            return self.layer(torch.ones(1)).numpy()
+
+
 @pytest.fixture
 def opened() -> Iterator[list[Any]]:
     """Vectors that the test has made. No process may be left."""
@@ -103,8 +148,9 @@ def helping(make: Make, helpers: int, info: tuple[str, ...] = (), chosen: bool =
         return PythonVector("test", [make() for _ in range(count)], info, first=first)
 
     one = make()
+    one.close()
     observation = observation_spec("test", one.observation_space)
-    return Helping(vector, helpers, chosen, observation, action_spec("test", one.action_space), len(info))
+    return Helping(vector, lambda: None, helpers, chosen, observation, action_spec("test", one.action_space), len(info))
 
 
 def played(vector: VectorEnvironment, given: Helping, steps: int = STEPS) -> dict[str, NDArray[Any]]:
@@ -203,4 +249,38 @@ def test_a_vector_that_leaves_its_helpers_has_all_environments_itself(opened: li
     vector.leave_helpers()
     assert len(vector.environments) == ENVS
     after = played(vector, given)
+    assert all(np.array_equal(before[name], after[name], equal_nan=True) for name in before)
+
+
+def test_an_error_comes_though_a_process_of_the_environment_lives_on(opened: list[Any]) -> None:
+    given = helping(Forks, 2)
+    opened.append(vector := helped_vector(given, 3))
+    assert isinstance(vector, HelpedVector)
+    with pytest.raises(EnvironmentFailed, match="it fell over"):
+        played(vector, given)
+    os.kill(Forks.orphan.value, signal.SIGKILL)
+
+
+def test_what_only_one_process_can_have_is_made_in_one_if_hive_chose_helpers(opened: list[Any]) -> None:
+    opened.append(vector := helped_vector(helping(Taken, 1, chosen=True), 2))
+    assert isinstance(vector, PythonVector)
+    opened.append(helped_vector(helping(Slow, 1, chosen=True), 2))
+    assert isinstance(opened[1], HelpedVector)
+
+
+def test_steps_of_helpers_record_no_gradients_as_those_of_a_collector(opened: list[Any]) -> None:
+    given = helping(Torch, 1)
+    opened.append(vector := helped_vector(given, 2))
+    with torch.inference_mode():
+        played(vector, given, 5)
+
+
+def test_helpers_stay_when_environments_are_made_anew(opened: list[Any]) -> None:
+    given = helping(Walk, 2)
+    opened.append(vector := helped_vector(given, 3))
+    assert isinstance(vector, HelpedVector)
+    before, pids = played(vector, given), [helper.pid for helper in vector.helpers]
+    vector.make_environments()
+    after = played(vector, given)
+    assert [helper.pid for helper in vector.helpers] == pids
     assert all(np.array_equal(before[name], after[name], equal_nan=True) for name in before)

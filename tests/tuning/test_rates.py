@@ -54,13 +54,15 @@ def test_an_overlap_that_hides_one_part_lasts_as_long_as_the_other() -> None:
 
 
 def test_helpers_of_a_synchronous_run_share_its_environments() -> None:
-    slow, turns = costs(environment=Line(0.0, 100e-6)), "collection.communication=synchronous"
+    slow, turns = costs(environment=Line(0.0, 100e-6)), ("collection.communication=synchronous", "env.vector=python")
     placement = Placement(1, 0, 16)
-    alone, shared = (predict(config(turns), slow, placement, cores).collect for cores in (1, 4))
+    alone, shared = (predict(config(*turns), slow, placement, cores).collect for cores in (1, 4))
     assert 3 < alone / shared < 4
     assert (
-        predict(config(turns), costs(), placement, 4).collect == predict(config(turns), costs(), placement, 1).collect
+        predict(config(*turns), costs(), placement, 4).collect == predict(config(*turns), costs(), placement, 1).collect
     )
+    compiled = config("collection.communication=synchronous")
+    assert predict(compiled, slow, placement, 4).collect == predict(compiled, slow, placement, 1).collect
 
 
 def test_asynchronous_gradients_are_made_of_single_rollouts() -> None:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, collector_of, config_of, same_bytes, weights_of
 
-from hive.envs import HelpedVector, Helping, ObservationSpec, StepRow, configured_vector, helped_vector
+from hive.envs import HelpedVector, Helping, ObservationSpec, StepRow, configured_vector
 from hive.errors import EnvironmentFailed
 from hive.networks import Categorical
 from hive.runtime.memory.segments import PAGE, Segment
@@ -385,12 +385,14 @@ def helped(blueprint: Blueprint, chosen: bool) -> Collector:
     made, environment = blueprint.config.env, blueprint.environment
     helping = Helping(
         lambda first, count: configured_vector(made, count, first),
+        lambda: None,
         1,
         chosen,
         environment.observation,
         environment.action,
     )
-    vector = helped_vector(helping, ENVS, measure=False)
+    vector = HelpedVector(helping, ENVS)
+    vector.make_environments()
     collector = Collector(
         vector,
         environment.observation,

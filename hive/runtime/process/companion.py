@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -70,8 +71,13 @@ class Companion:
         return self._how
 
     def error(self) -> Mapping[str, Any] | None:
-        """Wait until the child has closed its end, and return what `work` raised; None if it raised nothing."""
-        text = b"".join(iter(lambda: os.read(self._errors, CHUNK_BYTES), b""))
+        """Wait until the child has closed its end or exited, and return what `work` raised; None if it raised nothing.
+
+        A process that user code has forked may hold the other end open for longer.
+        """
+        text, ends = b"", [self._errors, self._pidfd]
+        while self._errors in select.select(ends, [], [])[0] and (chunk := os.read(self._errors, CHUNK_BYTES)):
+            text += chunk
         found: Mapping[str, Any] | None = None
         with contextlib.suppress(ValueError):  # it was killed while it wrote
             found = json.loads(text)
@@ -100,6 +106,7 @@ def _become(work: Callable[[], None], name: str, failure: str, parent: int, erro
         if os.getppid() != parent:  # it exited before the line above took effect
             leave(1)
         libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+        faulthandler.enable(2)  # its output has the line at which native code crashed
         raise_on_exit()
         try:
             work()
