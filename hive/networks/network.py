@@ -68,6 +68,7 @@ __all__ = [
     "compute_natively",
     "from_module",
     "heads_of",
+    "keeps_numbers_elsewhere",
 ]
 
 Observations = Tensor | Mapping[str, Tensor]
@@ -466,19 +467,44 @@ def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str
     if not before:
         return []
     with torch.random.fork_rng(devices=()):  # dropout would advance torch's global generator
-        _probed(module, spaces, training=True)
+        _probed(module, spaces, training=True, numbers=True)  # a mean of zeros would not change
     changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffer, before[name])]
     for name, buffer in module.named_buffers():
         buffer.copy_(before[name])
     return changed
 
 
-def _probed(module: nn.Module, spaces: Spaces, *, training: bool) -> Any:
-    """Calls the module with two zero observations, in training mode or not, and restores its mode."""
+def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) -> bool:
+    """Returns whether outputs differ though `copy`, which is built like `module`, gets its parameters and buffers."""
+    given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    with torch.no_grad():
+        for name, tensor in (*copy.named_parameters(), *copy.named_buffers()):
+            tensor.copy_(given[name])
+    found = []
+    for network in (module, copy):
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            found.append(_tensors(_probed(network, spaces, training=False, numbers=True)))
+    one, other = found
+    return any(not torch.equal(mine.nan_to_num(), its.nan_to_num()) for mine, its in zip(one, other, strict=True))
+
+
+def _tensors(outputs: Any) -> list[Tensor]:
+    return [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
+
+
+def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False) -> Any:
+    """Calls the module with two observations, in training mode or not, and restores its mode.
+
+    numbers: observations are numbers from 1/4 to 1, or bytes of 0 and 1; otherwise zeros.
+    """
     probe = {
         name: torch.zeros((PROBE_ROWS, *seen_shape(spec)), dtype=getattr(torch, spec.dtype))
         for name, spec in spaces.observations.items()
     }
+    for zeros in probe.values() if numbers else ():
+        fractions = torch.linspace(0.25, 1.0, zeros.numel()).view(zeros.shape)
+        zeros.copy_(fractions if zeros.is_floating_point() else fractions.round())
     if width := state_width_of(module):
         probe[RECURRENT_STATE] = torch.zeros(PROBE_ROWS, width)
     with in_mode(module, training=training), torch.no_grad():

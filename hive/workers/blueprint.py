@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import random
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -43,7 +45,7 @@ from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
 from hive.networks.naming import shown_name
-from hive.networks.network import buffers_that_training_changes, build_network
+from hive.networks.network import buffers_that_training_changes, build_network, keeps_numbers_elsewhere
 from hive.networks.normalization import MOMENTS_OF, observed_elements
 from hive.networks.optimizers import FlatOptimizer
 from hive.networks.sketch import without_memory
@@ -181,7 +183,8 @@ class Blueprint:
         if self.has_custom_network:
             with allocation_limit(self._network_name):
                 network = build_network(self.parameters, self.spaces, self._generator())
-            self._check_buffers(network)
+                self._check_buffers(network)
+                self._check_copies(network)
             return network
         with without_memory():
             return build_network(self.parameters, self.spaces, self._generator())
@@ -224,13 +227,34 @@ class Blueprint:
     def _check_buffers(self, network: nn.Module) -> None:
         """Raise NetworkError for a network whose buffers change in training, because only parameters are published."""
         if changed := buffers_that_training_changes(network, self.spaces):
-            shown = ", ".join(changed[:BUFFERS_SHOWN]) + (", ..." if len(changed) > BUFFERS_SHOWN else "")
-            layer = shown_name(changed[0], network).rpartition(".")[0]
+            names = [shown_name(name, network) for name in changed]
+            shown = ", ".join(names[:BUFFERS_SHOWN]) + (", ..." if len(names) > BUFFERS_SHOWN else "")
+            layer = re.sub(r"^branches\.\d+", "branches.*", names[0].rpartition(".")[0])
             raise NetworkError(
                 f"{self._network_name} changes its buffers while it trains: {shown}",
                 hint="collectors would keep the initial values of these buffers; use LayerNorm or GroupNorm instead of "
-                "BatchNorm, or track_running_stats=False; to keep those of a pretrained one, set network.frozen = "
-                f'["{layer}.*"]',
+                f'BatchNorm; to keep those of a pretrained one, set network.frozen = ["{layer}.*"]',
+            )
+
+    def _check_copies(self, network: nn.Module) -> None:
+        """Raise NetworkError for a network that draws numbers which are neither parameters nor buffers.
+
+        Each process builds its own copy, with the weights of the learner and other such numbers.
+        """
+        if self.parameters.noisy_deviation:  # a pass draws noise
+            return
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+        try:
+            seed_globals(1)
+            copy = build_network(self.parameters, self.spaces, torch.Generator().manual_seed(1))
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+        if keeps_numbers_elsewhere(network, copy, self.spaces):
+            raise NetworkError(
+                f"{self._network_name} draws numbers that are neither parameters nor buffers, so that every process, "
+                "and a loaded policy, would compute with other ones",
+                hint="keep them with self.register_buffer(name, tensor) in the constructor",
             )
 
     @staticmethod

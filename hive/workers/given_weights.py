@@ -111,7 +111,8 @@ class _Fitting:
         if array.shape != tuple(tensor.shape):
             found = f"{list(array.shape)}, {self._called} has it as {list(tensor.shape)}"
             raise self._refused(f"has `{stored}` as {found}", "both must have the same layers and inputs")
-        if isinstance(tensor, nn.Parameter) and not np.isfinite(array).all():
+        broken = ~np.isfinite(array) if isinstance(tensor, nn.Parameter) else np.isnan(array)  # a mask may be infinite
+        if broken.any():
             raise self._refused(f"has NaN or infinity in `{stored}`", "save weights of a network that works")
         return array
 
@@ -136,7 +137,7 @@ def _tensors_in(module: nn.Module, name: str) -> dict[str, Tensor]:
     tensors = shown_tensors(module)
     if not name:
         stored = module.state_dict(keep_vars=True)
-        return tensors | {name: one for name, one in stored.items() if isinstance(one, Tensor)}
+        return {name: one for name, one in stored.items() if isinstance(one, Tensor)} | tensors
     inside = {one.removeprefix(f"{name}."): tensor for one, tensor in tensors.items() if one.startswith(f"{name}.")}
     if inside:
         return inside

@@ -329,6 +329,30 @@ class Normalising(Running):
         return self
 
 
+class Averaging(Dropping):
+    """Its buffer is a running mean of the observations, which zeros do not change."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.register_buffer("mean", torch.zeros(self.body[1].in_features))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        if self.training:
+            self.mean.mul_(0.99).add_(0.01 * observations.detach().flatten(1).mean(0))
+        return super().forward(observations)
+
+
+class Secret(Dropping):
+    """Multiplies its observations by numbers that it draws and keeps as a plain attribute."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.factors = torch.randn(self.body[1].in_features)
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        return super().forward(observations.flatten(1) * self.factors)
+
+
 class Rigid(Dropping):
     """All of its parameters are frozen."""
 

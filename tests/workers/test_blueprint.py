@@ -165,6 +165,17 @@ def test_a_network_that_learns_in_its_buffers_is_refused() -> None:
     Blueprint(config(network__module='"small_environments:Normalising"'))
 
 
+def test_a_buffer_that_only_numbers_change_is_found() -> None:
+    with pytest.raises(NetworkError, match=r"Averaging` changes its buffers .*: mean"):
+        Blueprint(config(network__module='"small_environments:Averaging"'))
+
+
+def test_a_network_that_keeps_numbers_outside_of_parameters_and_buffers_is_refused() -> None:
+    with pytest.raises(NetworkError, match=r"Secret` draws numbers that are neither parameters nor buffers") as caught:
+        Blueprint(config(network__module='"small_environments:Secret"'))
+    assert "register_buffer" in caught.value.hint
+
+
 def test_a_network_of_frozen_parameters_is_refused() -> None:
     with pytest.raises(NetworkError, match="`Rigid` has nothing to learn") as caught:
         Blueprint(config(network__module='"small_environments:Rigid"'))
