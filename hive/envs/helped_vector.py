@@ -68,7 +68,7 @@ class Order(enum.IntEnum):
 
 
 class Answer(enum.IntEnum):
-    """What a helper answers."""
+    """How a helper answers an order."""
 
     done = 0
     drew = 1  # its environments have drawn from a global generator since its last look
@@ -81,8 +81,8 @@ class Helping:
     """How many helpers a collector has, and what they need to know.
 
     make: builds environments `first` to `first + count` of the collector. seed: seeds the global generators as before
-    the first call of it. number: of helpers; `chosen`: hive chose it,
-    so there are none where environments are cheap or draw from global generators.
+    the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
+    are cheap or draw from global generators.
     """
 
     make: Callable[[int, int], VectorEnvironment]
@@ -237,7 +237,7 @@ class HelpedVector:
             np.copyto(getattr(row, name), arrays[name])
         if self.helping.infos:
             np.copyto(row.infos, arrays["infos"])
-        for index in np.flatnonzero(arrays["truncated"]):  # in the order in which one process would have added them
+        for index in np.flatnonzero(arrays["truncated"]):  # one process would add them in this order
             if row.final_index[index] >= 0:
                 final = arrays["finals"][self._starts[index] + row.final_index[index]]
                 row.final_index[index] = row.finals.add(final)

@@ -30,7 +30,7 @@ from hive.runtime.process.sent_errors import error_data
 from hive.runtime.process.stop_signals import do_nothing, forking
 from hive.runtime.process.user_exits import leave, raise_on_exit
 
-__all__ = ["Companion", "state_of"]
+__all__ = ["Companion", "end_with", "state_of"]
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 CHUNK_BYTES = 1 << 16  # bytes read from the pipe at once, its usual capacity
@@ -96,16 +96,12 @@ class Companion:
 
 
 def _become(work: Callable[[], None], name: str, failure: str, parent: int, error_end: int) -> NoReturn:
-    """Run `work` in the child, send what it raises, and exit without atexit handlers. Never returns."""
+    """Run `work` in the child, send what it raises, and exit without atexit handlers. It never returns."""
     try:
         signal.set_wakeup_fd(-1)  # it is the one of the parent's event loop
         gc.freeze()  # so that no object of the parent, such as a socket, is collected here
         do_nothing()
-        libc = ctypes.CDLL(None)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it exited before the line above took effect
-            leave(1)
-        libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+        end_with(parent, name)
         faulthandler.enable(2)  # its output has the line at which native code crashed
         raise_on_exit()
         try:
@@ -122,6 +118,15 @@ def _become(work: Callable[[], None], name: str, failure: str, parent: int, erro
         traceback.print_exc()
     finally:
         leave(1)
+
+
+def end_with(parent: int, name: str) -> None:
+    """Have the kernel kill this process when `parent` exits, and show it as `name`; exit if `parent` has exited."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it exited before the line above took effect
+        leave(1)
+    libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def state_of(pid: int) -> str:

@@ -34,6 +34,7 @@ from typing import Any, NoReturn
 from hive import errors
 from hive.config import START_LIMIT_S
 from hive.runtime.actor.error_location import place_in_dump, signal_name
+from hive.runtime.process.companion import end_with
 from hive.runtime.process.sent_errors import error_data, raise_sent
 from hive.runtime.process.user_exits import leave, raise_on_exit
 
@@ -45,7 +46,7 @@ CHUNK_BYTES = 1 << 16  # bytes read from a pipe at once, its usual capacity
 ATTEMPTS = 2  # a crash may be a coincidence once, as for the fork server itself (forked.CRASH_ATTEMPTS)
 DUMP_S = 2.0  # time for a child that is late to print its stack
 SWEEP_S = 2.0  # time limit for the exit of killed processes
-PR_SET_NAME, PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 15, 1, 36
+PR_SET_CHILD_SUBREAPER = 36
 LENGTH = struct.Struct("<Q")
 
 _forking = 0  # pid of the process that called `keep_safe_to_fork`; processes that are forked from it differ
@@ -226,11 +227,7 @@ def _become(work: Callable[[], Any], what: str, parent: int, result_end: int, ou
     """Run `work` in the child, send its result or error, and exit without atexit handlers. Never returns."""
     try:
         os.setpgid(0, 0)
-        libc = ctypes.CDLL(None)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it exited before the line above took effect
-            leave(1)
-        libc.prctl(PR_SET_NAME, b"hive:spaces", 0, 0, 0)
+        end_with(parent, "hive:spaces")
         _leave_behind()
         os.dup2(output_end, 1)
         os.dup2(output_end, 2)
