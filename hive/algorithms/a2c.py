@@ -67,7 +67,7 @@ class A2C:
         samples = sum(rollout.samples for rollout in rollouts)
         if not samples:
             return
-        inputs, moments, importance = network_input(rollouts, input_rows(rollouts)), None, None
+        inputs, moments, importance = network_input(rollouts, input_rows(rollouts, self.model.device)), None, None
         log_ratios = np.zeros(sum(rollout.valid.size for rollout in rollouts), np.float32)
         corrects = self.config.importance_clip > 0 and is_lagged(rollouts)
         if self.asks_for_moments or corrects:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.replaying import Batch, updates_in_round
-from hive.approximation import Approximation, NativePart, SingleOutput, TargetNetwork, jointly
+from hive.approximation import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
 from hive.config import AgentConfig
 from hive.config.refusals import BOUNDED_BOX
 from hive.errors import TopologyError
@@ -32,7 +32,7 @@ from hive.networks.squashed import BoundedColumns, SquashedGaussian
 
 __all__ = ["ActorWithCritics", "DeterministicAgent"]
 
-Losses = list[tuple[Approximation, Tensor | NativePart]]
+Losses = list[tuple[Approximation, Tensor | ComputedPart]]
 Statistics = dict[str, float]
 
 UNKNOWN = float("nan")  # a statistic of a network that this gradient does not have

@@ -75,7 +75,9 @@ class ActedFragments:
         packed, sizes = fragments.packed()
         rows = torch.from_numpy(self._number[packed])
         state = fragments.initial(self._states)
-        return rows, Sequences(observations.index_select(0, rows), state, torch.from_numpy(sizes))
+        return rows, Sequences(
+            observations.index_select(0, rows.to(observations.device)), state, torch.from_numpy(sizes)
+        )
 
 
 def _states(rollouts: Sequence[Rollout]) -> Tensor:

@@ -57,7 +57,7 @@ class IMPALA:
         samples = sum(rollout.samples for rollout in rollouts)
         if samples:
             loss = VTraceLoss(
-                network_input(rollouts, input_rows(rollouts)),
+                network_input(rollouts, input_rows(rollouts, self.model.device)),
                 torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
                 torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])),
                 weights(rollouts, samples),

@@ -10,7 +10,7 @@ head, so that every algorithm and every network works with it. The value of a po
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients
 from hive.algorithms.rows import STACKS, flat
-from hive.approximation import GradientReceiver, NativePart, Part, TargetNetwork
+from hive.approximation import AnyPart, GradientReceiver, Part, TargetNetwork
+from hive.approximation.remote import Remote, on_host
 from hive.errors import NetworkError
 from hive.networks.novelty import Novelty
 from hive.storage import Rollout
@@ -79,12 +80,14 @@ class _Teacher:
         self.receiver = receiver
         self.novelty = novelty
         self.statistics = statistics
+        self.device = getattr(receiver, "device", None)
+        self._call: Callable[..., Any] = novelty if self.device is None else Remote(novelty, self.device)
 
     def novelty_of(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """Return the novelty of observations [T, B, ...], float32 [T, B]."""
         rows = torch.from_numpy(observations.reshape(-1, *observations.shape[2:]))
         with torch.no_grad():
-            parts = [self.novelty(some).numpy() for some in rows.split(STACKS)]
+            parts = [on_host(self._call(some)) for some in rows.split(STACKS)]
         return np.concatenate(parts).reshape(observations.shape[:2])
 
     def begin(self, observations: Tensor, order: Tensor) -> None:
@@ -95,7 +98,7 @@ class _Teacher:
         """Mark outputs as `receiver` does."""
         return self.receiver.watch(outputs)
 
-    def reinforce(self, parts: Sequence[Part | NativePart], samples: int | None, statistics: Sequence[float]) -> None:
+    def reinforce(self, parts: Sequence[AnyPart], samples: int | None, statistics: Sequence[float]) -> None:
         """Write the gradient of the algorithm's parts and of the predictor's loss over as many observations."""
         if not parts or not samples:
             self.receiver.reinforce(parts, samples, statistics)
@@ -103,6 +106,6 @@ class _Teacher:
         rows = self.order[torch.arange(self.next, self.next + samples) % len(self.order)]
         self.next = (self.next + samples) % len(self.order)
         observations = self.observations.index_select(0, rows)
-        loss = self.novelty(observations).mean()
+        loss = self._call(observations).mean()
         missing = [0.0] * (self.statistics - len(statistics))
         self.receiver.reinforce([*parts, Part(loss, (observations,))], samples, [*statistics, *missing, loss.item()])

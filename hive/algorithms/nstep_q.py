@@ -37,7 +37,7 @@ class NStepQ(QLearning):
         """Yield one gradient. `noise` is not used."""
         samples = sum(rollout.samples for rollout in rollouts)
         if samples:
-            inputs = together(input_rows(rollouts))
+            inputs = together(input_rows(rollouts, self.q.device))
             values = self.q.target(inputs).amax(-1).numpy()
             options = {"discount": self.config.discount, "n": self.config.n_step}
             _, returns = returns_by(_native.n_step_returns, rollouts, values, **options)

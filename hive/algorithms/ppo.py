@@ -79,7 +79,7 @@ class PPO:
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         """Yield Moments if workers share a round, then the gradients of all minibatches, permuted by `noise`."""
         config = self.config
-        inputs = input_rows(rollouts)
+        inputs = input_rows(rollouts, self.model.device)
         corrects = config.importance_clip > 0 and is_lagged(rollouts)
         heads = slice(2) if corrects else slice(1, 2)
         *policies, values = evaluated(lambda rows: self.model.no_grad(rows)[heads], rollouts, inputs)

@@ -24,7 +24,7 @@ import torch
 from hive.algorithms.advantages import generalised_advantages
 from hive.algorithms.algorithm import Gradients
 from hive.algorithms.q_learning import QLearning
-from hive.algorithms.rows import acted_inputs, evaluated, flat, input_rows, minibatches, sizes
+from hive.algorithms.rows import acted_inputs, evaluated, flat, input_rows, minibatches, picked, sizes
 from hive.config import PQNConfig
 from hive.losses import QLoss
 from hive.networks.distributions import ActionDistribution
@@ -47,7 +47,7 @@ class PQN(QLearning):
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         """Yield the gradients of all minibatches, permuted by `noise`."""
         config = self.config
-        inputs = input_rows(rollouts)
+        inputs = input_rows(rollouts, self.q.device)
         (values,) = evaluated(lambda rows: (self.q.no_grad(rows).amax(-1),), rollouts, inputs)
         _, returns = generalised_advantages(rollouts, values, config.discount, config.q_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
@@ -57,5 +57,5 @@ class PQN(QLearning):
             torch.from_numpy(returns[valid]),
         )
         for rows in minibatches(len(returns[valid]), config.epochs, config.minibatches, noise):
-            seen, actions, targets = (column.index_select(0, rows) for column in batch)
+            seen, actions, targets = (picked(column, rows) for column in batch)
             yield self.q.reinforce(QLoss(seen, actions, targets, huber=self.config.huber_loss), samples=len(rows))

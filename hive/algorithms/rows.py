@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.algorithms.fragments import ActedFragments, input_sequences, remembers
-from hive.algorithms.frames import Frames, stacked_rows
+from hive.algorithms.frames import CPU, Frames, rows_on, stacked_rows
 from hive.losses import acted_rows
 from hive.networks.sequences import Sequences
 from hive.storage import Rollout
@@ -35,6 +35,7 @@ __all__ = [
     "input_rows",
     "minibatches",
     "network_input",
+    "picked",
     "progress_of",
     "sizes",
     "together",
@@ -45,22 +46,25 @@ __all__ = [
 
 Floats = NDArray[np.float32]
 
+# Rows evaluated at once on a device: 2 GB of layers for Atari frames, and far more than a kernel needs to be worth it.
+ROWS_ON_DEVICE = 8192
 STACKS = 512  # stacks evaluated at once: 14 MB of Atari frames, of which the layers make 200 MB
 
 
-def input_rows(rollouts: Sequence[Rollout]) -> Tensor | Frames:
+def input_rows(rollouts: Sequence[Rollout], device: torch.device = CPU) -> Tensor | Frames:
     """Return all observations, [N, ...], without a copy for a single rollout that has no final observations.
 
-    Of a policy that sees several observations, return the stacks, which are not yet put together.
+    Of a policy that sees several observations, return the stacks, which are not yet put together. device: where the
+    network computes, to which each rollout is copied once.
     """
     if rollouts[0].history is not None:
-        return stacked_rows(rollouts)
+        return stacked_rows(rollouts, device)
     parts = []
     for rollout in rollouts:
         parts.append(_flat(rollout.observations))
         if len(rollout.final_observations):
             parts.append(rollout.final_observations)
-    return torch.from_numpy(_joined(parts))
+    return rows_on(device, parts)
 
 
 def network_input(rollouts: Sequence[Rollout], rows: Tensor | Frames) -> Tensor | Sequences:
@@ -76,10 +80,16 @@ def together(rows: Tensor | Frames) -> Tensor:
 def evaluated(
     function: Callable[[Any], tuple[Tensor, ...]], rollouts: Sequence[Rollout], rows: Tensor | Frames
 ) -> list[NDArray[np.float32]]:
-    """Return the tensors of `function(input)`, [N, ...] each, for all input rows. Only some stacks are made at once."""
-    if not isinstance(rows, Frames) or remembers(rollouts):
+    """Return the tensors of `function(input)`, [N, ...] each, for all input rows.
+
+    Only some stacks are made at once, and on a device only some rows are evaluated at once.
+    """
+    if remembers(rollouts) or (isinstance(rows, Tensor) and rows.device.type == "cpu"):
         return [found.detach().numpy() for found in function(network_input(rollouts, rows))]
-    parts = [function(rows.index_select(0, part)) for part in torch.arange(len(rows)).split(STACKS)]
+    if isinstance(rows, Tensor):
+        parts = [function(part) for part in rows.split(ROWS_ON_DEVICE)]
+    else:
+        parts = [function(rows.index_select(0, part)) for part in torch.arange(len(rows)).split(STACKS)]
     return [np.concatenate([part.detach().numpy() for part in column]) for column in zip(*parts, strict=True)]
 
 
@@ -109,11 +119,16 @@ def batches(
                 yield None, everything
             return
         for rows in minibatches(len(observations), epochs, parts, noise):
-            yield rows, observations.index_select(0, rows)
+            yield rows, picked(observations, rows)
         return
     fragments = ActedFragments(rollouts)
     for columns in minibatches(fragments.columns, epochs, parts, noise):
         yield fragments.sequences(observations, columns.numpy())
+
+
+def picked(rows: Tensor | Frames, numbers: Tensor) -> Tensor:
+    """Return some rows [M, ...], by their numbers, int64 [M], in host memory."""
+    return rows.index_select(0, numbers.to(rows.device))
 
 
 def minibatches(count: int, epochs: int, parts: int, noise: np.random.Generator | None = None) -> Iterator[Tensor]:

@@ -23,7 +23,7 @@ from hive.approximation.distributional import QDist
 from hive.approximation.features import CACHE_SIZE, FeatureNetwork
 from hive.approximation.identity import Identity
 from hive.approximation.joint import accumulate_jointly, jointly, reinforce_jointly
-from hive.approximation.receivers import GradientReceiver, NativePart, Part
+from hive.approximation.receivers import AnyPart, ComputedPart, GradientReceiver, NativePart, Part, RemotePart
 from hive.approximation.stepping import STAGES, StepReport
 from hive.approximation.targets import FixedTarget, PolyakTarget, SharedTarget, TargetNetwork, TrivialTarget
 from hive.approximation.values import QContinuous, QNetwork, SingleOutput, VNetwork
@@ -34,8 +34,10 @@ __all__ = [
     "CHECKPOINT_FREQUENCY",
     "STAGES",
     "ActorCritic",
+    "AnyPart",
     "Approximation",
     "Checkpointer",
+    "ComputedPart",
     "DummyCheckpointer",
     "DummyWriter",
     "FeatureNetwork",
@@ -49,6 +51,7 @@ __all__ = [
     "QContinuous",
     "QDist",
     "QNetwork",
+    "RemotePart",
     "SharedTarget",
     "SingleOutput",
     "SinkWriter",

@@ -21,6 +21,8 @@ __all__ = ["ActorCritic"]
 class ActorCritic(Approximation):
     """An Approximation whose `model` returns (policy [N, W], value [N]). Other arguments: as for Approximation."""
 
+    gives_several = True
+
     def __init__(
         self,
         model: nn.Module,

@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,8 @@ from hive.approximation.checkpointers import Checkpointer, DummyCheckpointer, Pe
 from hive.approximation.means import GradientMean
 from hive.approximation.modes import evaluating
 from hive.approximation.native_passes import NativePasses, native_passes
-from hive.approximation.receivers import GradientReceiver, NativePart, Part
+from hive.approximation.receivers import ComputedPart, GradientReceiver, NativePart, Part, RemotePart
+from hive.approximation.remote import Remote, on_host
 from hive.approximation.stepping import (
     StepReport,
     clip_gradients,
@@ -101,6 +102,9 @@ class Approximation:
     Raises NetworkError for invalid arguments and for arguments that contradict each other.
     """
 
+    gives_several: ClassVar[bool] = False
+    """Whether `model` returns a tuple, whose tensors a typed loss takes one by one."""
+
     def __init__(
         self,
         model: nn.Module,
@@ -146,6 +150,9 @@ class Approximation:
         self._parameters: Sequence[nn.Parameter] | None = None
         self._mean = GradientMean()  # mean gradient of the backward passes since the last step
         self._refuse_contradictions()
+        place: torch.device | None = getattr(self.receiver, "device", None)
+        self._remote = None if place is None else Remote(model, place)
+        self._call: Callable[..., Any] = self._remote or model
         self.target_network.init(model)
         if checkpointer is None:
             silent = type(self.writer) is DummyWriter
@@ -157,7 +164,7 @@ class Approximation:
 
     def __call__(self, *inputs: Any) -> Any:
         """Calls the model in its current mode, recording the autograd graph, and returns its outputs."""
-        outputs = self.model(*inputs)
+        outputs = self._call(*inputs)
         self.inputs = inputs
         return outputs if self.receiver is None else self.receiver.watch(outputs)
 
@@ -184,7 +191,7 @@ class Approximation:
     @functools.cached_property
     def native(self) -> NativePasses:
         """The native passes of the model."""
-        return native_passes(self.model)
+        return native_passes(self.model, None if self._remote is None else self._remote.device)
 
     def fixed(self, *inputs: Any) -> Any:
         """Calls the model with a graph of its inputs, not of its parameters, and returns its outputs.
@@ -203,7 +210,7 @@ class Approximation:
     def eval(self, *inputs: Any) -> Any:
         """Calls the model without a graph in evaluation mode, then restores the mode of every module."""
         with torch.no_grad(), evaluating(self.model):
-            return self.model(*inputs)
+            return self._call(*inputs)
 
     def target(self, *inputs: Any) -> Any:
         """Calls the target network without a graph and returns its outputs."""
@@ -242,15 +249,20 @@ class Approximation:
         if isinstance(loss, Tensor) or not (callable(loss) and hasattr(loss, "inputs")):
             return cast(Tensor, loss)  # `scaled` refuses anything but a scalar tensor
         self.inputs = (loss.inputs,)
-        value = loss(self.model(loss.inputs))
+        value = loss(self._call(loss.inputs))
         self.statistics = value.statistics
         return value.total
 
-    def _native_part(self, loss: Tensor | Loss | None) -> NativePart | None:
-        """Returns the backward pass of a typed loss if hive._native can make it, and stores the loss's statistics."""
+    def _native_part(self, loss: Tensor | Loss | None) -> ComputedPart | None:
+        """Returns the backward pass of a typed loss if hive._native can make it, and stores the loss's statistics.
+
+        On a device it makes the part of the loss, with a policy and a value as the outputs of the network.
+        """
         if self.loss_scaling != 1 or not getattr(loss, "is_native", False):
             return None
         made: Any = loss
+        if self._remote is not None:
+            return self._remote_part(made, self._remote) if self.gives_several else None
         begun = self.native.begin(made.inputs)
         if begun is None:
             return None
@@ -260,7 +272,15 @@ class Approximation:
         self.inputs, self.statistics = (made.inputs,), found.statistics
         return NativePart(found.total, self.inputs, begun.mask, partial(begun.differentiate, found.slopes))
 
-    def computed(self, loss: Loss) -> Tensor | NativePart:
+    def _remote_part(self, loss: Any, remote: Remote) -> RemotePart | None:
+        outputs = remote.outputs(loss.inputs)
+        found: LossSlopes | None = loss.differentiate(tuple(map(on_host, outputs)))
+        if found is None:
+            return None
+        self.inputs, self.statistics = (loss.inputs,), found.statistics
+        return RemotePart(found.total, self.inputs, outputs[: len(found.slopes)], found.slopes)
+
+    def computed(self, loss: Loss) -> Tensor | ComputedPart:
         """Computes a typed loss for `jointly`, and stores its statistics: in a run without a graph where it can be."""
         part = None if self.receiver is None else self._native_part(loss)
         return self.value_of(loss) if part is None else part

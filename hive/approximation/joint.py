@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from hive.approximation.approximation import Approximation
 from hive.approximation.identity import Identity
-from hive.approximation.receivers import GradientReceiver, NativePart, Part
+from hive.approximation.receivers import AnyPart, ComputedPart, GradientReceiver, Part
 from hive.approximation.stepping import refuse_weight
 from hive.errors import NetworkError
 from hive.losses import Loss
@@ -40,7 +40,7 @@ Losses = Sequence[tuple[Approximation, Tensor]]
 
 
 def jointly(
-    *parts: tuple[Approximation, Tensor | Loss | NativePart],
+    *parts: tuple[Approximation, Tensor | Loss | ComputedPart],
     samples: int | None = None,
     statistics: Sequence[float] = (),
 ) -> tuple[Approximation, ...]:
@@ -66,10 +66,10 @@ def jointly(
     if receiver is None:
         _refuse_untrainable(approximations)
     values: defaultdict[Approximation, list[Tensor]] = defaultdict(list)
-    passes: list[Part | NativePart] = []
+    passes: list[AnyPart] = []
     reported: list[float] = []
     for approximation, loss in parts:
-        if isinstance(loss, NativePart):  # made by `computed`, in a run
+        if isinstance(loss, ComputedPart):  # made by `computed`, in a run
             passes.append(loss)
             continue
         value = approximation.value_of(loss)

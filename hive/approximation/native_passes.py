@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hive.approximation.remote import Remote
 from hive.losses import Floats
 from hive.networks.agents import Critics
 from hive.networks.dense import Dense, DensePass
@@ -26,14 +27,21 @@ __all__ = ["NativePasses", "native_passes"]
 class NativePasses:
     """The passes of `model` by its `network`, which has a `dense` attribute; None: torch makes them.
 
-    normalizer: maps the observations of the network first.
+    normalizer: maps the observations of the network first. remote: calls the model where it computes on a device.
     """
 
     def __init__(
-        self, model: nn.Module, network: nn.Module | None, normalizer: Normalizer | None, *, single: bool
+        self,
+        model: nn.Module,
+        network: nn.Module | None,
+        normalizer: Normalizer | None,
+        *,
+        single: bool,
+        remote: Remote | None = None,
     ) -> None:
         """single: whether the loss takes the only output of the network, and not a tuple of several."""
-        self._model = model
+        self._model = remote or model
+        self._remote = remote
         self._network = network
         self._normalizer = normalizer
         self._single = single
@@ -78,6 +86,8 @@ class NativePasses:
         self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
     ) -> tuple[Floats, Floats] | None:
         """Return the values of critics and the gradient of the actions; see hive.losses.CriticOfActions."""
+        if self._remote is not None:
+            return self._remote.climb(observations, actions, count, slopes)
         dense = self._dense
         if dense is None or not isinstance(self._network, Critics):
             return None
@@ -93,8 +103,9 @@ class NativePasses:
         return values, gradient.numpy()
 
 
-def native_passes(model: nn.Module) -> NativePasses:
-    """Return the passes of a model."""
+def native_passes(model: nn.Module, device: torch.device | None = None) -> NativePasses:
+    """Return the passes of a model. device: that on which it computes in a run; None: the CPU."""
+    remote = None if device is None else Remote(model, device)
     network, normalizer, single = model, None, False
     while True:
         if isinstance(network, NormalizedNetwork) and type(network.normalizer) in (Normalizer, type(None)):
@@ -103,4 +114,4 @@ def native_passes(model: nn.Module) -> NativePasses:
             network, single = inner, True
         else:
             known = isinstance(network, Network | NetworkPerHead | Critics)
-            return NativePasses(model, network if known else None, normalizer, single=single)
+            return NativePasses(model, network if known else None, normalizer, single=single, remote=remote)

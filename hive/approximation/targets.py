@@ -95,12 +95,15 @@ class SharedTarget(TargetNetwork):
     target: a network of the same layout, whose weights the caller updates. It is called in evaluation mode, but with
         the noise of NoisyNet, which belongs to the target.
 
+    device: that on which both compute in a run; None: the CPU.
+
     Several Approximations need a copy of this object each (`copy.copy`), because it holds one model.
     """
 
-    def __init__(self, online: nn.Module, target: nn.Module) -> None:
+    def __init__(self, online: nn.Module, target: nn.Module, device: torch.device | None = None) -> None:
         self._online = online
         self._target = target
+        self._device = device
         self._passes: NativePasses | None = None
 
     def __call__(self, *inputs: Any) -> Any:
@@ -115,7 +118,8 @@ class SharedTarget(TargetNetwork):
         targets = {id(online): target for online, target in pairs}
         if not any(id(child) in targets for child in model.modules()):
             raise NetworkError("the model contains no part of the online network of this target")
-        self._passes = native_passes(acting(copy.deepcopy(model, dict(targets)).requires_grad_(False)))
+        copied = acting(copy.deepcopy(model, dict(targets)).requires_grad_(False))
+        self._passes = native_passes(copied, self._device)
 
     def update(self) -> None:
         pass

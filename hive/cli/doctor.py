@@ -28,6 +28,7 @@ from hive.cli.select_run import named_run
 from hive.cores import cores, cpu_quota
 from hive.distribution import HOME, REMEDY, strangers
 from hive.errors import HiveError, PlatformError
+from hive.gpus import gpus_here
 from hive.native import check_native
 from hive.records import (
     RunDirectory,
@@ -56,7 +57,18 @@ __all__ = ["Finding", "add_doctor", "machine_findings", "run_findings"]
 
 OK, WARN, BAD = "ok", "warn", "bad"
 
-NEEDED = ("torch", "numpy", "pyzmq", "msgpack", "uvloop", "gymnasium", "safetensors", "psutil", "textual")
+NEEDED = (
+    "torch",
+    "numpy",
+    "pyzmq",
+    "msgpack",
+    "uvloop",
+    "gymnasium",
+    "safetensors",
+    "psutil",
+    "textual",
+    "nvidia-ml-py",
+)
 OPTIONAL = {"tensorboardX": "record.sinks", "ale-py": "Atari", "mujoco": "MuJoCo"}  # package -> feature that needs it
 DESCRIPTORS = 1024  # recommended limit of open files and of processes: enough for a run of a hundred actors
 MEMORY_GIB = 2.0  # recommended free memory: torch takes half a GiB per run, slots and weights need more
@@ -172,6 +184,14 @@ def _memory() -> Iterator[Finding]:
     )
 
 
+def _gpus() -> Iterator[Finding]:
+    found = gpus_here()
+    if not found:
+        yield Finding(OK, "gpu", 'none that NVIDIA\'s driver shows; only needed for gradients.device = "cuda"')
+    for number, gpu in enumerate(found or ()):
+        yield Finding(OK, f"gpu {number}", f"{gpu}; driver {gpu.driver}")
+
+
 def _sockets() -> Iterator[Finding]:
     try:
         check_socket_paths()
@@ -249,7 +269,7 @@ def _actors() -> Iterator[tuple[int, int]]:
 
 
 MACHINE: tuple[Callable[[], Iterator[Finding]], ...] = (
-    *(_system, _native, _folder, _packages, _limits, _memory, _sockets, _runs, _leftovers),
+    *(_system, _native, _folder, _packages, _limits, _memory, _gpus, _sockets, _runs, _leftovers),
 )
 
 
@@ -353,6 +373,11 @@ def _disk(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(WARN, "disk", f"{free:.1f} GiB free", hint)
 
 
+def _gpus_of_run(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
+    for number, gpu in enumerate(snapshot.gpus):
+        yield Finding(OK, f"gpu {number}", f"{gpu}; driver {gpu.driver}")
+
+
 LIVE: tuple[Callable[[RunDirectory, Snapshot], Iterator[Finding]], ...] = (
-    *(_progress, _actors_at_work, _dropped, _disk),
+    *(_progress, _actors_at_work, _dropped, _gpus_of_run, _disk),
 )

@@ -8,6 +8,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -16,6 +17,7 @@ from hive.cli.select_run import chosen_run, live_here, live_runs, say_default
 from hive.cli.suggest import did_you_mean, listed
 from hive.cli.tables import print_table
 from hive.errors import HiveError, RecordError, UsageError
+from hive.gpus import Gpu, gpus_here
 from hive.records import (
     RunDirectory,
     Summary,
@@ -43,8 +45,8 @@ FOLLOW_LINES = 1000  # lines per read: more than are logged in one interval
 
 PS_KEYS = (
     *("run", "name", "host", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
-    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings"),
-)  # keys of every row of `ps --json`; null without such a value. The warnings of the run are in the supervisor's row
+    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings", "gpus"),
+)  # keys of every row of `ps --json`; null without one. The run's warnings and GPUs are in the first row
 
 PS_HEAD = (
     *("NAME", "PID", "STATE", "CPU%", "MEM", "ACTIVITY", "SINCE"),
@@ -198,6 +200,7 @@ TRAINED = {
     "algorithm": ("algorithm", "name"),
     "scheme": ("run", "scheme"),
     "topology": ("run", "topology"),
+    "device": ("gradients", "device"),
 }
 
 
@@ -261,6 +264,8 @@ def run_ps(options: argparse.Namespace) -> int:
         hosts = any(row["host"] for row in rows)
         head = PS_HEAD if not hosts else (PS_HEAD[0], "HOST", *PS_HEAD[1:])
         print_table(head, [_ps_cells(row, hosts=hosts) for row in rows])
+        for number, gpu in enumerate(rows[0]["gpus"] or ()):
+            print(f"gpu {number}: {Gpu(**gpu)}")
     return 0
 
 
@@ -293,9 +298,13 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     status = _status(run)
     supervisor = {"name": "supervisor", "pid": status["pid"], "state": status["state"]}
     supervisor["warnings"] = status.get("warnings", [])
+    if _trained(run)["device"] not in (None, "cpu"):
+        supervisor["gpus"] = [asdict(gpu) for gpu in gpus_here() or ()]
     known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
     known = [facts | (_remote_facts(facts) if facts.get("host") else _process_facts(facts["pid"])) for facts in known]
-    return [{key: facts.get(key) for key in PS_KEYS} for facts in known]
+    rows = [{key: facts.get(key) for key in PS_KEYS} for facts in known]
+    # A process that is being started has none; as 0 it would name whoever passes it to `kill`.
+    return [row | {"pid": row["pid"] or None} for row in rows]
 
 
 def _remote_facts(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ START_LIMIT_S = 300.0  # simulators start in minutes: they load scenes, compile 
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
 WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing error must not fork a million of them
 
+DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
@@ -325,9 +326,9 @@ class GradientsConfig:
     )
     device: str = key(
         "cpu",
-        'device that computes the gradients: "cpu"',
-        choices=("cpu",),
-        expected='"cpu" (this release computes gradients on the CPU only)',
+        'device that computes the gradients: "cpu"; "cuda", "cuda:1": a GPU; "auto": the first GPU, if any',
+        accepts=lambda device: DEVICE.fullmatch(device) is not None,
+        expected='"cpu", "cuda", "cuda:1" or "auto"',
     )
 
 

@@ -68,6 +68,7 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         window_s=history.window_s,
         cores=extras.cores,
         cores_busy=extras.cores_busy,
+        gpus=extras.gpus,
         results_actor=status.get("results_actor", ""),
         helpers=tuple(_helpers(status, extras.processes)),
         hosts=tuple(

@@ -64,7 +64,8 @@ def header(snapshot: Snapshot, width: int, *, readonly: bool = False) -> list[Li
     if snapshot.supervisor:
         lines.append(fitted([(f" supervisor {snapshot.supervisor}", BAD)], width))
     hosts = [fitted([(f" {host.line}", PLAIN if host.joined else WARN)], width) for host in snapshot.hosts]
-    return [*lines, *hosts, *_warnings(snapshot, width)]
+    gpus = [fitted([(f" gpu {number}: {gpu}", PLAIN)], width) for number, gpu in enumerate(snapshot.gpus)]
+    return [*lines, *gpus, *hosts, *_warnings(snapshot, width)]
 
 
 def _duration(snapshot: Snapshot) -> Line:

@@ -10,13 +10,15 @@ one read of each actor's status page per second, however many views are open.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from hive.config import load_config
+from hive.config import Config, load_config
 from hive.errors import HiveError, UsageError
+from hive.gpus import Gpu, gpus_here
 from hive.monitor.history import History
 from hive.monitor.live import snapshot_of
 from hive.monitor.replay import snapshot_from_files
@@ -52,7 +54,7 @@ class Poller:
         self.received: dict[str, Any] | None = None  # the document that the last `wait` received
         self.status: dict[str, Any] | None = None  # the last document that `take` used
         self.received_t = 0.0  # when it was received, in seconds since 1970
-        self.goal_steps = 0
+        self.config: Config | None = None  # that of the run, once it can be read
 
     def next(self) -> Snapshot:
         """Return the next snapshot: the first at once, later ones when the supervisor sends its status.
@@ -136,6 +138,7 @@ class Poller:
             tuple(self.events),
             self.processes.cores,
             self.processes.cores_busy(),
+            self._gpus(),
         )
 
     def _keep(self, event: Mapping[str, Any]) -> None:
@@ -149,13 +152,19 @@ class Poller:
         curve = self.series.curve(RETURN)
         return curve.points("steps") if curve else []
 
+    def _config(self) -> Config | None:
+        if self.config is None:
+            with contextlib.suppress(HiveError):  # the other parts of a snapshot do not depend on it
+                self.config = load_config(self.directory.resolved_file)
+        return self.config
+
     def _goal(self) -> int:
-        if not self.goal_steps:
-            try:
-                self.goal_steps = load_config(self.directory.resolved_file).run.steps
-            except HiveError:
-                pass  # the goal stays unknown; the other parts of a snapshot do not depend on it
-        return self.goal_steps
+        config = self._config()
+        return 0 if config is None else config.run.steps
+
+    def _gpus(self) -> tuple[Gpu, ...]:
+        config = self._config()
+        return () if config is None or config.gradients.device == "cpu" else tuple(gpus_here() or ())
 
     def _add_groups(self, snapshot: Snapshot) -> None:
         """Add each group's busy share and rate to the curves: the recorder does not write these."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hive.gpus import Gpu
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow
 from hive.records.run_warnings import RunWarning, active
 from hive.runtime.run.process_facts import ProcessFacts
@@ -31,6 +32,7 @@ class Extras:
     events: tuple[Mapping[str, Any], ...] = ()  # last entries of the event log, oldest first
     cores: int = 0  # number of cores that the run may use; 0: unknown
     cores_busy: float | None = None  # how many of these cores are busy, with any program
+    gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Snapshot:
     supervisor: str = ""
     warnings: tuple[RunWarning, ...] = ()
     info: Mapping[str, float] = field(default_factory=dict)  # means of env.info over the last 100 episodes, if known
+    gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
     replay: Mapping[str, float] = field(default_factory=dict)  # hive.workers.REPLAY_VALUES, of a run with such a memory
 
     @property

@@ -30,7 +30,7 @@ __all__ = [
     "FeatureLayer",
     "Features",
     "ImageInput",
-    "dtype_of_precision",
+    "check_bfloat16",
     "has_bfloat16_instructions",
     "scaled",
     "scaling",
@@ -42,16 +42,13 @@ def has_bfloat16_instructions() -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
-def dtype_of_precision(precision: str) -> torch.dtype:
-    """Returns the dtype of "float32" or "bfloat16". Raises NetworkError if this processor has none for the latter."""
-    if precision == "float32":
-        return torch.float32
+def check_bfloat16() -> None:
+    """Raises NetworkError if this processor has no bfloat16 instructions."""
     if not has_bfloat16_instructions():
         raise NetworkError(
             'precision = "bfloat16" would be slower than "float32" here: this processor has no bfloat16 instructions',
             hint='set network.precision = "float32"; the weights of a run fit both',
         )
-    return torch.bfloat16
 
 
 class ImageInput(nn.Module):

@@ -27,7 +27,6 @@ from hive.networks.convolutions import (
     FeatureLayer,
     Features,
     ImageInput,
-    dtype_of_precision,
     scaled,
     scaling,
 )
@@ -142,7 +141,7 @@ def embedder_layers(
     if normalized and spec.dtype == "float32":
         bounds = ((), ())
     if is_image(spec):
-        image = ImageInput(shape, channels_at(spec), bounds, dtype_of_precision(precision))
+        image = ImageInput(shape, channels_at(spec), bounds, getattr(torch, precision))
         return _image_layers(image, parameters, gain)
     first: list[nn.Module] = [VectorInput(bounds, prod(shape))]
     width = prod(shape)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from hive.declared import is_within
 from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
-from hive.networks.convolutions import Convolution, FeatureLayer
+from hive.networks.convolutions import Convolution, FeatureLayer, check_bfloat16
 from hive.networks.dense import Dense
 from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
 from hive.networks.extractors import ExtractedNetwork, Extractor
@@ -183,13 +183,16 @@ class NetworkPerHead(nn.Module):
 
 
 @hive_torch()
-def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds the network that `parameters` describe, with initial weights drawn from `generator`.
+def build_network(
+    parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator, device: torch.device | None = None
+) -> nn.Module:
+    """Builds the network that `parameters` describe, with initial weights drawn from `generator`, on the CPU.
 
-    The same generator state gives the same weights. Raises NetworkError for invalid parameters and for parameters
-    that do not fit the spaces.
+    The same generator state gives the same weights. device: where it will compute; None: on the CPU. Raises
+    NetworkError for invalid parameters and for parameters that do not fit the spaces or the device.
     """
     parameters.refuse_impossible()
+    _check_precision(parameters, device)
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     _check_critic_parts(parameters, spaces)
@@ -201,6 +204,15 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
             hint="leave network.precision out",
         )
     return network
+
+
+def _check_precision(parameters: NetworkParameters, device: torch.device | None) -> None:
+    if parameters.precision == "bfloat16" and (device is None or device.type == "cpu"):
+        check_bfloat16()
+    if parameters.backend == "native" and device is not None:
+        raise NetworkError(
+            f'network.backend = "native" computes on the CPU, not on {device}', hint='use "auto", or the device "cpu"'
+        )
 
 
 def _normalized(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:

@@ -153,7 +153,8 @@ class NormalizedNetwork(nn.Module):
         if self.normalizer is not None:
             if not self.normalizer.seen[0]:
                 return None
-            shift, scale = (buffer.numpy().reshape(-1) for buffer in (self.normalizer.shift, self.normalizer.scale))
+            buffers = self.normalizer.shift, self.normalizer.scale
+            shift, scale = (buffer.cpu().numpy().reshape(-1) for buffer in buffers)
             found = Scales(shift, scale)
         if self.reward_normalizer is not None:
             if not self.reward_normalizer.seen[0]:

@@ -63,7 +63,7 @@ class Novelty(nn.Module):
 
         They keep their mean, as the rewards of `scaled_rewards` do.
         """
-        seen = self.spread.seen.numpy()
+        seen = self.spread.seen.cpu().numpy()
         if not seen[0]:
             return np.zeros_like(novelty)
         rewards: NDArray[np.float32] = np.minimum(novelty * scale_of(seen), LIMIT, dtype=np.float32)

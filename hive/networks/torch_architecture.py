@@ -36,6 +36,7 @@ from hive.networks.arrays import (
     refuse_misfits,
 )
 from hive.networks.clipping import clip_gradient
+from hive.networks.device import DeviceParameters
 from hive.networks.embedders import network_inputs
 from hive.networks.flat import FlatParameters, aligned_block, keep_frozen, polyak_frozen
 from hive.networks.head_kinds import make_head
@@ -62,6 +63,7 @@ class TorchArchitecture(Architecture):
 
     generator: the source of the initial weights; None: a generator seeded with 0, so that equal parameters
         give equal networks.
+    device: where the module computes, on a copy of its block (hive.networks.device); None: on the CPU, in place.
 
     `updates` counts the steps of this network's optimizer and determines the learning rate. `state_width` is the
     width of a recurrent network's state, else 0. Raises NetworkError for invalid parameters.
@@ -74,12 +76,14 @@ class TorchArchitecture(Architecture):
         name: str = "",
         *,
         generator: torch.Generator | None = None,
+        device: torch.device | None = None,
     ) -> None:
         super().__init__(agent_parameters, spaces, name)
         parameters = self.network_parameters
-        self.module = build_network(parameters, spaces, generator or torch.Generator().manual_seed(0))
-        self.flat = FlatParameters(self.module)
-        compute_natively(self.module, self.flat, parameters.backend)
+        self.module = build_network(parameters, spaces, generator or torch.Generator().manual_seed(0), device)
+        self.flat = FlatParameters(self.module) if device is None else DeviceParameters(self.module, device)
+        if device is None:
+            compute_natively(self.module, self.flat, parameters.backend)
         self.heads = heads_of(self.module) or self._heads_for_outputs()
         self.inputs = network_inputs(parameters, spaces)
         self.state_width = int(getattr(self.module, "state_width", 0))

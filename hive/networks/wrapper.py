@@ -30,6 +30,7 @@ from hive.errors import NetworkError, UpdateNotFinite
 from hive.gradients import GradAccumulator, MapOfTensors
 from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import common_rows, merged_inputs, refuse_misfits
+from hive.networks.flat import aligned_block
 from hive.networks.groups import GroupUpdate
 from hive.networks.inputs import RECURRENT_STATE
 from hive.networks.layers import placeholder_weights
@@ -50,7 +51,8 @@ class NetworkWrapper:
     agent_parameters, spaces, name: as for `Architecture`. All copies start with equal weights.
     has_target, has_global: whether these copies exist; has_target None: the value of `create_target_network`.
     replicated_device, worker_device: the devices of the global network and of the others; None or "cpu", or any
-        device if `force_cpu` is set.
+        device if `force_cpu` is set. In a run `worker_device` may be a torch.device: the online and target networks
+        then compute there, on copies of the blocks that they are bound to (hive.networks.device).
     generator: the source of the initial weights, see `TorchArchitecture`.
     group, worker: the workers that share the global network, and the number of this one; None: a single worker.
     state: the layout of a run's state block, in which the copies lie, see above; None: each has separate memory.
@@ -76,6 +78,10 @@ class NetworkWrapper:
     ) -> None:
         self.name = name
         self.network_parameters = network_parameters_of(agent_parameters, name)
+        self.device: torch.device | None = None
+        """Where online and target networks compute in a run; None: on the CPU, on the blocks themselves."""
+        if state is not None and isinstance(worker_device, torch.device):
+            self.device, worker_device = worker_device, None
         self._refuse_devices(replicated_device, worker_device)
         if has_target is None:
             has_target = self.network_parameters.create_target_network
@@ -84,7 +90,8 @@ class NetworkWrapper:
         self.group.check_worker(worker)
 
         def copy_called(role: str) -> TorchArchitecture:
-            return TorchArchitecture(agent_parameters, spaces, f"{name}/{role}", generator=generator)
+            full_name = f"{name}/{role}"
+            return TorchArchitecture(agent_parameters, spaces, full_name, generator=generator, device=self.device)
 
         self._copy_called = copy_called
         self._online: TorchArchitecture | None = None
@@ -176,7 +183,10 @@ class NetworkWrapper:
         assert self._state is not None
         with placeholder_weights():
             made = self._copy_called(role)
-        self._state.flat.initialize_into(made.flat.block)
+        block = made.flat.block if self.device is None else aligned_block(self._state.flat.block_bytes)
+        self._state.flat.initialize_into(block)
+        if self.device is not None:
+            made.flat.bind(block)
         made.set_is_training(self._is_training)
         return made
 
@@ -371,5 +381,5 @@ class NetworkWrapper:
                 continue
             raise NetworkError(
                 f"network `{self.name}` cannot be placed on {device}",
-                hint="flat blocks are host memory: use cpu, or set force_cpu to ignore devices",
+                hint="only networks of a run can: use cpu, or set force_cpu to ignore devices",
             )

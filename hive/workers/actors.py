@@ -45,6 +45,7 @@ from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subsc
 from hive.storage import Purpose, Rollout, samples_in
 from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.collector import occasion_of
+from hive.workers.devices import begin_device
 from hive.workers.g_worker import GWorker
 from hive.workers.global_generators import seed_all_globals
 from hive.workers.messages import Gradient, OptimizerState, RolloutReady, Weights
@@ -230,6 +231,8 @@ class GradientWorkerActor(Actor):
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
+        if blueprint.device is not None:
+            begin_device(self, config, blueprint.device)
         self.worker = self.g_worker()
         self.replica = blueprint.replica() if config.gradients.decentralised else None
 

@@ -41,6 +41,7 @@ from hive.envs.meaning import kept_meaning, kept_scale
 from hive.errors import MemoryShort, NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
+from hive.networks.convolutions import has_bfloat16_instructions
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
@@ -48,6 +49,7 @@ from hive.networks.naming import shown_name
 from hive.networks.network import buffers_that_training_changes, build_network, keeps_numbers_elsewhere
 from hive.networks.normalization import MOMENTS_OF, observed_elements
 from hive.networks.optimizers import FlatOptimizer
+from hive.networks.parameters import NetworkParameters
 from hive.networks.sketch import without_memory
 from hive.networks.spaces import Spaces
 from hive.networks.state import StateLayout
@@ -60,6 +62,7 @@ from hive.runtime.process.torch_state import hive_torch
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.storage import Purpose, expected_finals, rollout_layout, stream_seed
 from hive.workers.collector import Collector
+from hive.workers.devices import chosen_device
 from hive.workers.evaluator import ENDLESS, Evaluator
 from hive.workers.given_weights import GivenWeights
 from hive.workers.global_generators import seed_all_globals
@@ -101,6 +104,8 @@ class Blueprint:
         # One thread per actor: the processes are parallel already, and the bits of a sum depend on how it is divided.
         torch.set_num_threads(1)
         self.threads = threads_of(config)
+        self.device = chosen_device(config.gradients.device)
+        """Where gradients are computed, on copies of the weights; None: on the CPU, in place."""
         self.config = config
         self.resume = resume
         collection = config.collection
@@ -111,7 +116,8 @@ class Blueprint:
         algorithm = self.algorithm()
         self.distribution: ActionDistribution = algorithm.distribution
         self.heads = heads_of_algorithm(algorithm)
-        self.parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
+        self.trained_parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
+        self.parameters = self._acting(self.trained_parameters)
         torch.set_num_threads(1)  # a custom network's module may have set another number
         self.sketch = self._sketched()
         torch.set_num_threads(1)  # ... or its constructor
@@ -149,6 +155,12 @@ class Blueprint:
             stack=observation.stack,
             errors=getattr(config.algorithm, "initial_errors", False),
         )
+
+    def _acting(self, trained: NetworkParameters) -> NetworkParameters:
+        """Return the parameters of networks on the CPU. With a GPU these may act in float32 where it uses bfloat16."""
+        if self.device is None or trained.precision == "float32" or has_bfloat16_instructions():
+            return trained
+        return dataclasses.replace(trained, precision="float32")
 
     def _as_trained(self, environment: EnvironmentSpec) -> EnvironmentSpec:
         """Return the spec with the meaning of spaces that weights were trained with, if the run begins with some."""
@@ -208,14 +220,18 @@ class Blueprint:
         """Return the generator of the run's initial weights."""
         return torch.Generator().manual_seed(stream_seed(self.config.run.seed, Purpose.initial_weights, 0, 0))
 
-    def wrapper(self) -> NetworkWrapper:
-        """Make the networks of one process: online, target and global, each allocated when it is first used."""
+    def wrapper(self, device: torch.device | None = None) -> NetworkWrapper:
+        """Make the networks of one process: online, target and global, each allocated when it is first used.
+
+        device: where the first two compute, on copies of the weights; None: on the CPU, in place.
+        """
         return NetworkWrapper(
-            self.parameters,
+            self.parameters if device is None else self.trained_parameters,
             has_target=self.state.has_target,
             has_global=True,
             name="main",
             spaces=self.spaces,
+            worker_device=device,
             generator=self._generator(),
             state=self.state,
         )

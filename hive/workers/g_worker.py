@@ -23,12 +23,12 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, cast, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -55,8 +55,10 @@ from hive.networks.flat import aligned_block
 from hive.networks.normalization import moments_of, observed_elements, scaled_rewards
 from hive.records import JSON, write_checkpoint
 from hive.runtime import Layout, Status
-from hive.storage import Purpose, Rollout, stream, stream_seed
+from hive.runtime.process.free_memory import size_text
+from hive.storage import Purpose, Rollout, stream
 from hive.workers.blueprint import Blueprint
+from hive.workers.devices import device_errors, seed_forward
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.learner import Count, LearnerStep, mean_return
 from hive.workers.observed import observe
@@ -227,7 +229,7 @@ class GWorker:
             self._collector = self.col_workers.task(index_worker, *self._collection)
         self.seed = self.blueprint.config.run.seed
         self.codec = compression_of(compress_grads_to_send, self.blueprint.codec)
-        self.networks = self.blueprint.wrapper()
+        self.networks = self.blueprint.wrapper(self.blueprint.device)
         self.actor = self.networks.online_network.module
         self.flat = self.networks.online_network.flat
         self.slot = GradientSlot(self.flat, self.codec, self.blueprint.threads)
@@ -235,7 +237,8 @@ class GWorker:
         if not hasattr(self.algo, "gradients"):
             raise TopologyError(f"{self.blueprint.config.algorithm.name} {IN_SCRIPTS.reason}", hint=IN_SCRIPTS.instead)
         target = self.networks.target_network
-        self.algo.connect(self.actor, self.slot, SharedTarget(self.actor, target.module) if target else None)
+        shared = SharedTarget(self.actor, target.module, self.slot.device) if target else None
+        self.algo.connect(self.actor, self.slot, shared)
         self.status = status
         self._phase = status.phase("gradient") if status else 0
         self._noise: np.random.Generator | None = None  # random stream of the round in progress
@@ -289,9 +292,7 @@ class GWorker:
             rounds, start = self.blueprint.rounds, self.blueprint.schedule_start
             self._begin(number, [Rollout(arrays, rounds, start) for arrays in rollouts], out)
         if self._round is not None and self._round[0] == number:
-            torch.default_generator.manual_seed(
-                stream_seed(self.seed, Purpose.training_forward, self.index_worker, sequence)
-            )
+            seed_forward(self.seed, self.index_worker, sequence, self.slot.device)
             self._advance(self._round[1], out, moments)
             if step == self.algo.gradients_per_round - 1:
                 self._observe(out)
@@ -325,19 +326,27 @@ class GWorker:
             assert view.discounted is not None
             moments_of(view.discounted[view.valid != 0], own)
         for view in views:
-            view.rewards = scaled_rewards(view.rewards, normalizer.seen.numpy(), own)
+            view.rewards = scaled_rewards(view.rewards, normalizer.seen.cpu().numpy(), own)
 
     def _advance(self, gradients: AlgorithmGradients, out: Arrays, moments: tuple[float, float] | None) -> None:
         """Run the algorithm to its next yield, which makes the next gradient; a finished algorithm makes none."""
         self.slot.open(out, self._rollouts)
         try:
-            made = next(gradients, None) if moments is None else gradients.send(moments)
+            with device_errors(self.slot.device, self._describe):
+                made = next(gradients, None) if moments is None else gradients.send(moments)
         except StopIteration:
             made = None
         finally:
             self.slot.close()
         if isinstance(made, Moments):
             out["moments"][:] = made.count, made.total, made.squares
+
+    def _describe(self) -> str:
+        """Describe the work of a gradient and its sizes."""
+        rows = sum(prod(rollout.observations.shape[:2]) for rollout in self._rollouts)
+        each = self._rollouts[0].observations[0, 0].nbytes
+        parameters = size_text(self.flat.parameter_bytes)
+        return f"a gradient of {rows:,} observations of {each:,} bytes by a network of {parameters}"
 
     # --- with its own collectors, in a script
 

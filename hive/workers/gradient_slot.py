@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive import _native
-from hive.approximation import NativePart, Part
+from hive.approximation import AnyPart, NativePart, Part, RemotePart
 from hive.errors import NetworkError
 from hive.gradients import CAUSE, CAUSES, SAMPLES, Codec
+from hive.networks.device import DeviceParameters
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.storage import Rollout
 from hive.workers.numerics import Finding, find
@@ -54,6 +55,11 @@ class GradientSlot:
         self._out: Arrays | None = None
         self._rollouts: Sequence[Rollout] = ()
         self._made = False
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where the network computes, on copies of its weights; None: on the CPU, on the weights themselves."""
+        return self.flat.device if isinstance(self.flat, DeviceParameters) else None
 
     def rebound(self) -> None:
         """Refuse losses of earlier outputs from now on, because other weights are bound."""
@@ -87,7 +93,7 @@ class GradientSlot:
                 tensor.register_hook(check)
         return outputs
 
-    def reinforce(self, parts: Sequence[Part | NativePart], samples: int | None, statistics: Sequence[float]) -> None:
+    def reinforce(self, parts: Sequence[AnyPart], samples: int | None, statistics: Sequence[float]) -> None:
         """Write the gradient of the sum of the parts' losses into the open slot.
 
         samples: the number of samples that the losses are means of; 0 leaves a gradient of zero samples. statistics: no
@@ -112,11 +118,10 @@ class GradientSlot:
         if samples > 0:
             self._differentiate(out, parts, samples, statistics)
 
-    def _differentiate(
-        self, out: Arrays, parts: Sequence[Part | NativePart], samples: int, statistics: Sequence[float]
-    ) -> None:
+    def _differentiate(self, out: Arrays, parts: Sequence[AnyPart], samples: int, statistics: Sequence[float]) -> None:
         gradient = out["gradient"] if self.codec.in_place else self._gradient
-        losses = self._by_torch([part for part in parts if isinstance(part, Part)], out["mask"], gradient)
+        with_graph = [part for part in parts if not isinstance(part, NativePart)]
+        losses = self._by_torch(with_graph, out["mask"], gradient)
         for part in parts:
             if isinstance(part, NativePart):
                 self._by_native(part, out["mask"], gradient)
@@ -135,22 +140,24 @@ class GradientSlot:
             self.codec.clear(out)
             self.on_not_finite(finding, out["header"])
 
-    def _by_torch(self, parts: Sequence[Part], mask: NDArray[np.uint8], gradient: NDArray[np.float32]) -> list[float]:
+    def _by_torch(
+        self, parts: Sequence[Part | RemotePart], mask: NDArray[np.uint8], gradient: NDArray[np.float32]
+    ) -> list[float]:
         """Write the gradient of the parts with a graph and its mask, zeros without parts; return their losses."""
         if all(part.parameters is not None for part in parts):
             self.flat.clear_gradient(gradient)
             mask[:] = 0
             for part in parts:  # a few parameters, such as a temperature
+                assert isinstance(part, Part)
                 own = list(part.parameters or ())
                 found = torch.autograd.grad(part.loss, own, allow_unused=True)
                 self.flat.add_gradient(gradient, mask, own, found)
         else:
             self.flat.release_gradients()
             for part in parts:
-                inputs = None if part.parameters is None else list(part.parameters)
-                torch.autograd.backward(part.loss, inputs=inputs)
+                part.backward()
             mask[:] = self.flat.gradient(gradient)
-        return [part.loss.item() for part in parts]
+        return [part.value for part in parts]
 
     def _by_native(self, part: NativePart, mask: NDArray[np.uint8], gradient: NDArray[np.float32]) -> None:
         """Add the gradient of a part without a graph, and its mask."""

@@ -59,7 +59,7 @@ def find(
     arrays |= {f"rollout-{r.source}-{r.sequence}.state": r.state for r in rollouts if r.state is not None}
     arrays |= {f"weights.{name}": array for name, array in weights.items()}
     names = ["inputs", *(f"inputs-{number}" for number in range(1, len(inputs)))]
-    shown = {name: tensor.detach().numpy() for name, tensor in zip(names, inputs, strict=False)}
+    shown = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, inputs, strict=False)}
     return Finding(cause, text, {**shown, **arrays})
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -24,9 +23,10 @@ from hive.approximation import SharedTarget
 from hive.gradients import clear
 from hive.networks.normalization import NormalizedNetwork, Scales
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
-from hive.storage import Purpose, Replay, stream_seed
+from hive.storage import Replay
 from hive.workers.actors import NanDumps
 from hive.workers.blueprint import Blueprint, blueprint_in
+from hive.workers.devices import begin_device, device_errors, seed_forward
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.messages import Gradient, ReplayPlan, ReplayRows, Weights
 from hive.workers.replay_memory import DrawnRows
@@ -44,14 +44,15 @@ class ReplayWorker:
     ) -> None:
         self.index_worker = index_worker
         self.seed = blueprint.config.run.seed
-        self.networks = blueprint.wrapper()
+        self.networks = blueprint.wrapper(blueprint.device)
         network = self.networks.online_network
         self.slot = GradientSlot(network.flat, blueprint.codec, blueprint.threads)
         self.algo = cast(ReplayAlgorithm, blueprint.algorithm())
         target = self.networks.target_network
         self.normalized = network.module if isinstance(network.module, NormalizedNetwork) else None
         online = learning(network.module)
-        self.algo.connect(online, self.slot, SharedTarget(online, learning(target.module)) if target else None)
+        shared = SharedTarget(online, learning(target.module), self.slot.device) if target else None
+        self.algo.connect(online, self.slot, shared)
         self.rows = Replay(blueprint.memory_layout.views(memory), stack=blueprint.replay_size.stack)
         self.status = status
         self.phases = (status.phase("gather"), status.phase("gradient")) if status else (0, 0)
@@ -85,12 +86,11 @@ class ReplayWorker:
         self._enter(1)
         clear(out, version, sequence)
         if batch is not None:
-            torch.default_generator.manual_seed(
-                stream_seed(self.seed, Purpose.training_forward, self.index_worker, sequence)
-            )
+            seed_forward(self.seed, self.index_worker, sequence, self.slot.device)
             self.slot.open(out, ())
             try:
-                self.algo.gradient(batch)
+                with device_errors(self.slot.device, lambda: f"a batch of {len(batch):,} transitions"):
+                    self.algo.gradient(batch)
             finally:
                 self.slot.close()
         if self.status:
@@ -117,6 +117,8 @@ class ReplayWorkerActor(Actor):
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.schedule = blueprint.schedule()
+        if blueprint.device is not None:
+            begin_device(self, blueprint.config, blueprint.device)
         self.worker = ReplayWorker(blueprint, self.index, self.memory.memory, self.status)
         self.per_batch = self.worker.algo.gradients_per_batch
         self.importance_exponent = blueprint.replay_config.importance_exponent

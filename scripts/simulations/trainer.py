@@ -309,7 +309,7 @@ class SimulatedBlueprint(Blueprint):
     def collector(self, source: int, *given: Any, **more: Any) -> Any:
         return _Collector(source)
 
-    def wrapper(self) -> NetworkWrapper:
+    def wrapper(self, device: Any = None) -> NetworkWrapper:
         has_target = self.state.has_target
         return NetworkWrapper(NetworkParameters(), has_target, True, "main", Spaces({}, Discrete(2)), state=self.state)
 

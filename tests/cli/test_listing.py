@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from conftest import Place
 
 LS_KEYS = {
-    *("name", "state", "path", "env", "algorithm", "scheme", "topology"),
+    *("name", "state", "path", "env", "algorithm", "scheme", "topology", "device"),
     *("env_steps", "mean_return_100", "best", "wall_s", "started"),
 }
 
@@ -152,6 +152,7 @@ def test_ls_as_json_has_the_same_keys_for_every_run(place: Place) -> None:
         "algorithm": "ppo",
         "scheme": "ppo",
         "topology": None,
+        "device": "cpu",
         "env_steps": 500_000,
         "mean_return_100": 471.5,
         "best": {"checkpoint": "best/000150", "mean_return": 488.8, "by": "training", "steps": 4800, "updates": 150},

@@ -52,7 +52,7 @@ bad.toml:10: collection.rollout: expected an integer >= 1, got 0
     10 | rollout = 0
        |           ^
 
-bad.toml:15: gradients.device: expected "cpu" (this release computes gradients on the CPU only), got "cuda1"
+bad.toml:15: gradients.device: expected "cpu", "cuda", "cuda:1" or "auto", got "cuda1"
     15 | device = "cuda1"
        |          ^^^^^^^
 

@@ -136,7 +136,7 @@ def test_a_scheme_with_capitals(scheme: str, note: str) -> None:
         ("steps: 3", True),
         ("[run]\nsteps = 0\n[env]\nid = 'a'", False),
         ("[run]\nstep = 1\n[env]\nid = 'a'", False),
-        ("[gradients]\ndevice = 'cuda'\n[env]\nid = 'a'", False),
+        ("[gradients]\ndevice = 'gpu'\n[env]\nid = 'a'", False),
     ],
 )
 def test_an_example_is_offered_to_whoever_has_not_seen_a_config(text: str, shown: bool) -> None:

@@ -37,7 +37,7 @@ SPECIAL = {
     "env.action_mask": st.sampled_from(["info", "allowed actions"]),
     "env.vector": st.just("auto"),
     "env.info": st.sampled_from([[], ["is_success", "two words"]]),
-    "gradients.device": st.just("cpu"),
+    "gradients.device": st.sampled_from(["auto", "cpu", "cuda", "cuda:3"]),
     "gradients.top_k": st.just(1.0),
     "checkpoint.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.every": st.sampled_from([{}, {"updates": 7}]),

@@ -539,7 +539,7 @@ def test_parameters_of_coach_come_first_and_those_of_hive_by_name() -> None:
         NetworkWrapper.apply_gradients_to_global_network: ["norm", "step", "learning_rate", "groups"],
         NetworkWrapper.update_target_network: ["version"],
         NetworkWrapper.update_online_network: [],
-        TorchArchitecture.__init__: ["generator"],
+        TorchArchitecture.__init__: ["generator", "device"],
     }
     for method, names in own.items():
         found = list(inspect.signature(method).parameters.values())

@@ -231,6 +231,16 @@ class Drift(Small):
         return bool(self.np_random.random() < 0.05)
 
 
+class Images(Drift):
+    """Drift as a small picture."""
+
+    observation_space = spaces.Box(0, 255, (12, 12, 1), np.uint8)
+
+    def observation(self) -> Any:
+        numbers = super().observation()
+        return np.repeat((np.tanh(numbers) * 100 + 128).astype(np.uint8), 48).reshape(12, 12, 1)
+
+
 class Parts(Drift):
     """The same in parts, with a mask of the actions: one of them is forbidden now and then."""
 
