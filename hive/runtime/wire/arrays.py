@@ -43,6 +43,7 @@ __all__ = [
     "declared_fields",
     "disagreement",
     "shown",
+    "without_aliases",
 ]
 
 DTYPES = frozenset(
@@ -117,14 +118,27 @@ def declared_fields(message: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(message)}
 
 
+def without_aliases(hint: Any) -> Any:
+    """Return what an alias of a `type` statement stands for, with its arguments; any other annotation as it is.
+
+    From NumPy 2.5 on, NDArray is such an alias.
+    """
+    while hasattr(alias := get_origin(hint) or hint, "__value__"):
+        arguments = get_args(hint)
+        hint = alias.__value__[arguments] if arguments else alias.__value__
+    return hint
+
+
 def array_kind(hint: Any) -> ArrayKind | None:
     """Read an array declaration from a field's annotation; None if the field is not an array.
 
     Raises TypeError for a dtype that messages do not support, and for a Shape on a field that is not an array.
     """
     shape = None
+    hint = without_aliases(hint)
     if get_origin(hint) is Annotated:
         hint, *extras = get_args(hint)
+        hint = without_aliases(hint)
         shape = next((extra for extra in extras if isinstance(extra, Shape)), None)
     numpy = sys.modules.get("numpy")  # a module that declares a NumPy field has imported NumPy
     if numpy is not None and hint is numpy.ndarray:

@@ -45,6 +45,7 @@ from hive.runtime.wire.arrays import (
     compile_array,
     disagreement,
     shown,
+    without_aliases,
 )
 
 __all__ = [
@@ -135,11 +136,13 @@ def _shapes(hints: Mapping[str, Any], names: Sequence[str]) -> dict[str, Shape]:
 
 def _certain(hint: Any) -> Any:
     """Return `X` for `X | None`."""
+    hint = without_aliases(hint)
     certain = [a for a in get_args(hint) if a is not type(None)]
     return certain[0] if get_origin(hint) in (Union, types.UnionType) and len(certain) == 1 else hint
 
 
 def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
+    kind = without_aliases(kind)
     if kind is Any:
         return _write_tree, _read_tree
     if kind in SCALARS:

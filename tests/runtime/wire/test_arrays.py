@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgpack
 import numpy as np
 import pytest
+import typing_extensions
 from numpy.typing import NDArray
 
 import hive
@@ -205,3 +206,14 @@ def test_a_layout_without_one_of_the_fields_is_refused() -> None:
     layout = hive.Layout({"picture": ("uint8", (2, 2, 3)), "weight": ("float64", ()), "seen": ("bool", ())})
     with pytest.raises(TopologyError, match="`label` is in the message only"):
         t.connect(sends.out, takes.into, hive.Slots(layout))
+
+
+Floats = typing_extensions.TypeAliasType("Floats", Annotated[NDArray[np.float32], Shape("T", 4)])
+Item = typing_extensions.TypeVar("Item", bound=np.generic)
+Rows = typing_extensions.TypeAliasType("Rows", NDArray[Item], type_params=(Item,))
+
+
+@pytest.mark.parametrize("hint", [Floats, Annotated[Rows[np.float32], Shape("T", 4)]], ids=["Floats", "Rows[...]"])
+def test_an_alias_is_what_it_stands_for(hint: Any) -> None:
+    """From NumPy 2.5 on, NDArray itself is an alias of a `type` statement."""
+    assert str(array_kind(hint)) == "float32[T, 4]"
