@@ -273,7 +273,7 @@ class Approximation:
         return NativePart(found.total, self.inputs, begun.mask, partial(begun.differentiate, found.slopes))
 
     def _remote_part(self, loss: Any, remote: Remote) -> RemotePart | None:
-        outputs = remote.outputs(loss.inputs)
+        outputs = remote.repeated(loss.inputs)
         found: LossSlopes | None = loss.differentiate(tuple(map(on_host, outputs)))
         if found is None:
             return None

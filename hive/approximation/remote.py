@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from hive.losses import Floats
 from hive.networks.agents import Critics
+from hive.networks.captured import CapturedPasses
 from hive.networks.device import to_device, to_host
 
 __all__ = ["Remote", "on_host"]
@@ -31,6 +32,7 @@ class Remote:
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         self.model = model
         self.device = device
+        self._captured = CapturedPasses(model)
 
     def __call__(self, *inputs: Any) -> Any:
         return to_host(self.outputs(*inputs))
@@ -38,6 +40,10 @@ class Remote:
     def outputs(self, *inputs: Any) -> Any:
         """Return the outputs on the device."""
         return self.model(*to_device(inputs, self.device))
+
+    def repeated(self, inputs: Any) -> Any:
+        """Return the same of a model that returns a tuple. The next call overwrites these outputs."""
+        return self._captured(to_device(inputs, self.device))
 
     def climb(
         self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]

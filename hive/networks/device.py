@@ -28,18 +28,20 @@ __all__ = [
     "DeviceParameters",
     "PinnedMemory",
     "copy_to_device",
+    "pinned",
     "prepare_device",
     "to_device",
     "to_host",
 ]
 
 PAGE = 4096  # bytes; what CUDA registers is whole pages
+READ_ONLY = 8  # cudaHostRegisterReadOnly, for memory that this process may not write
 
 
 class PinnedMemory:
-    """The ranges of host memory that are registered with CUDA. Registered memory must stay mapped.
+    """The ranges of host memory that are registered with CUDA, which must stay mapped as long as the process runs.
 
-    A transfer that begins in a registered page and ends outside fails, so arrays are copied where a page of theirs
+    A transfer that begins in a registered page and ends outside fails, so an array is copied first where a page of it
     belongs to another range.
     """
 
@@ -48,23 +50,36 @@ class PinnedMemory:
         self.refused = False
         """Whether CUDA has refused a range, for example by a limit on locked memory; no other one is tried then."""
 
-    def covers(self, array: npt.NDArray[Any]) -> bool:
-        """Return whether all pages of a contiguous array are registered; registers them if none is yet."""
-        first = array.ctypes.data // PAGE * PAGE
-        end = -(-(array.ctypes.data + array.nbytes) // PAGE) * PAGE
-        if self._ranges.get(first, 0) >= end:
-            return True
-        if self.refused or any(first < its_end and its < end for its, its_end in self._ranges.items()):
-            return False
-        if torch.cuda.cudart().cudaHostRegister(first, end - first, 0) != 0:
-            self.refused = True
+    def register(self, array: npt.NDArray[Any]) -> None:
+        """Register the pages of a contiguous array of shared memory, unless some of them are registered already."""
+        first, end = _pages(array)
+        if self.refused or self.touches(array):
+            return
+        for flags in (0, READ_ONLY):
+            if torch.cuda.cudart().cudaHostRegister(first, end - first, flags) == 0:
+                self._ranges[first] = end
+                return
             _forget_error()
-            return False
-        self._ranges[first] = end
-        return True
+        self.refused = True
+
+    def covers(self, array: npt.NDArray[Any]) -> bool:
+        """Return whether all pages of a contiguous array are registered."""
+        first, end = _pages(array)
+        return self._ranges.get(first, 0) >= end
+
+    def touches(self, array: npt.NDArray[Any]) -> bool:
+        """Return whether some of its pages are registered."""
+        first, end = _pages(array)
+        return any(first < its_end and its < end for its, its_end in self._ranges.items())
 
 
-PINNED = PinnedMemory()
+pinned = PinnedMemory()
+
+
+def _pages(array: npt.NDArray[Any]) -> tuple[int, int]:
+    """Return the address of the first page of an array, and of the end of its last one."""
+    start = array.ctypes.data
+    return start // PAGE * PAGE, -(-(start + array.nbytes) // PAGE) * PAGE
 
 
 def _forget_error() -> None:
@@ -163,7 +178,7 @@ class DeviceParameters(FlatParameters):
     def _fetch(self, out: Floats) -> None:
         """Copy the gradient block from the device and wait for it, and so for all that was computed before."""
         self._gradient_views_of(out)  # raises for another layout
-        if self.device.type == "cuda" and not PINNED.covers(out):
+        if pinned.touches(out) and not pinned.covers(out):
             out[:] = self._gradient.cpu().numpy()
         else:
             torch.from_numpy(out).copy_(self._gradient)
@@ -174,7 +189,7 @@ def copy_to_device(array: npt.NDArray[Any], target: Tensor) -> None:
 
     It may still be read when this returns: the caller changes it only after a later result has arrived from the device.
     """
-    if target.device.type == "cuda" and not PINNED.covers(array):
+    if pinned.touches(array) and not pinned.covers(array):
         array = array.copy()
     target.copy_(_tensor(array), non_blocking=True)
 

@@ -45,7 +45,7 @@ from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subsc
 from hive.storage import Purpose, Rollout, samples_in
 from hive.workers.blueprint import Blueprint, blueprint_in
 from hive.workers.collector import occasion_of
-from hive.workers.devices import begin_device
+from hive.workers.devices import begin_device, pin
 from hive.workers.g_worker import GWorker
 from hive.workers.global_generators import seed_all_globals
 from hive.workers.messages import Gradient, OptimizerState, RolloutReady, Weights
@@ -263,6 +263,7 @@ class GradientWorkerActor(Actor):
                 barrier = barriers.last(number)
                 self.worker.clear_residual()
             share = [await self._claim(wanted) for wanted in self.schedule.collection.claims(number, first)]
+            self._pin(*(rollout.arrays["observations"] for rollout in share))
             sequence = await self._make_gradients(sequence, share)
             for rollout in share:  # only now: all gradients of the round read these rollouts in place
                 self.rollouts.retire(rollout)
@@ -276,6 +277,7 @@ class GradientWorkerActor(Actor):
             moments = await self._moments(number)
             version, weights = await self._state(number)
             self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
+            self._pin(weights, *self.worker.slot.written(slot.arrays))
             self.worker.bind(weights)
             self.worker.compute(arrays, slot.arrays, sequence=number, version=version, moments=moments)
             self.state.unpin()
@@ -284,6 +286,9 @@ class GradientWorkerActor(Actor):
                 slot.arrays["header"][ROLLOUTS] = counted
             self.gradients.commit(slot)
         return end
+
+    def _pin(self, *arrays: NDArray[Any]) -> None:
+        pin(self.blueprint.config, self.blueprint.device, *arrays)
 
     @endpoint
     async def update_algorithm_parameter(self, name: str, value: object) -> None:

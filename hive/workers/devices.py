@@ -9,20 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from hive.config import Config
 from hive.errors import MemoryShort, PlatformError, TopologyError
-from hive.gpus import gpus_here
-from hive.networks.device import prepare_device
+from hive.gpus import Gpu, gpus_here
+from hive.networks.device import pinned, prepare_device
 from hive.records import JSON
 from hive.runtime import Actor
 from hive.runtime.process.free_memory import size_text
+from hive.runtime.process.throwaway import forks, in_child
 from hive.storage import Purpose, stream_seed
 
-__all__ = ["begin_device", "chosen_device", "device_errors", "device_facts", "seed_forward"]
+__all__ = ["begin_device", "chosen_device", "device_errors", "device_facts", "pin", "seed_forward"]
 
 NO_DETERMINISTIC_KERNEL = "does not have a deterministic implementation"  # torch's words
 
@@ -34,7 +37,7 @@ def chosen_device(name: str) -> torch.device | None:
     """
     if name == "cpu":
         return None
-    found = gpus_here()
+    found = _seen_gpus()
     built = torch.version.cuda is not None or torch.version.hip is not None
     if name == "auto":
         return torch.device("cuda", 0) if built and found else None
@@ -52,6 +55,14 @@ def chosen_device(name: str) -> torch.device | None:
             "there is",
         )
     return torch.device("cuda", number)
+
+
+def _seen_gpus() -> list[Gpu] | None:
+    """Return what the driver shows, asked from a child where the process must stay safe to fork."""
+    if not forks():
+        return gpus_here()
+    found = in_child(lambda: None if (gpus := gpus_here()) is None else [asdict(gpu) for gpu in gpus], "the GPU driver")
+    return None if found is None else [Gpu(**gpu) for gpu in found]
 
 
 def begin_device(actor: Actor, config: Config, device: torch.device) -> None:
@@ -99,6 +110,16 @@ def seed_forward(seed: int, worker: int, sequence: int, device: torch.device | N
     torch.default_generator.manual_seed(drawn)
     if device is not None and device.type == "cuda":
         torch.cuda.manual_seed(drawn)
+
+
+def pin(config: Config, device: torch.device | None, *arrays: NDArray[Any]) -> None:
+    """Let the device read and write these arrays of slots or boards without a copy in between.
+
+    Memory that came over ZeroMQ is freed again, so it is not registered.
+    """
+    if device is not None and device.type == "cuda" and config.run.carrier == "slots":
+        for array in arrays:
+            pinned.register(array)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subsc
 from hive.storage import Replay
 from hive.workers.actors import NanDumps
 from hive.workers.blueprint import Blueprint, blueprint_in
-from hive.workers.devices import begin_device, device_errors, seed_forward
+from hive.workers.devices import begin_device, device_errors, pin, seed_forward
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.messages import Gradient, ReplayPlan, ReplayRows, Weights
 from hive.workers.replay_memory import DrawnRows
@@ -116,6 +116,7 @@ class ReplayWorkerActor(Actor):
     gradients = SlotOutlet(Gradient)
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
+        self.blueprint = blueprint
         self.schedule = blueprint.schedule()
         if blueprint.device is not None:
             begin_device(self, blueprint.config, blueprint.device)
@@ -144,6 +145,7 @@ class ReplayWorkerActor(Actor):
             self.plans.unpin()
             version, weights = await self.state.pin(self.schedule.gradients.state_version(number))
             self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
+            pin(self.blueprint.config, self.blueprint.device, weights, *self.worker.slot.written(slot.arrays))
             self.worker.bind(weights)
             batch = self.worker.gather(drawn, slot.arrays, number)
             self.worker.compute(batch, slot.arrays, sequence=number, version=version)

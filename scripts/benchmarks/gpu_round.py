@@ -19,6 +19,7 @@ from hive.networks import aligned_block
 from hive.networks.device import prepare_device
 from hive.storage import Rollout
 from hive.workers import Blueprint, GWorker
+from hive.workers.devices import pin
 
 __all__ = ["profiled"]
 
@@ -41,6 +42,8 @@ def profiled(text: str, collectors: int) -> dict[str, Any]:
     slot = layout.views(aligned_block(layout.bytes))
     model: Any = worker.algo.model  # type: ignore[attr-defined]
     took: dict[str, float] = {}
+    pinned = [arrays["observations"] for arrays in rollouts]
+    pin(config, blueprint.device, *pinned, *states, slot["gradient"])  # as the actor does
 
     def timed(name: str, work: Callable[[], Any], repeats: int = REPEATS) -> Any:
         found, result = [], None

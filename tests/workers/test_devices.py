@@ -21,7 +21,7 @@ from hive.errors import MemoryShort, PlatformError, TopologyError
 from hive.gpus import Gpu
 from hive.gradients import CAUSE, CAUSES, SAMPLES
 from hive.networks import aligned_block
-from hive.networks.device import DeviceParameters, PinnedMemory
+from hive.networks.device import DeviceParameters, PinnedMemory, prepare_device
 from hive.workers import Blueprint, GWorker, ReplayWorker
 from hive.workers.devices import chosen_device, device_errors
 
@@ -95,6 +95,8 @@ class Shifted(nn.Module):
 def on(device: str | None, config: Any) -> Blueprint:
     blueprint = Blueprint(config)
     blueprint.device = None if device is None else torch.device(device)
+    if blueprint.device is not None:
+        prepare_device(blueprint.device, deterministic=True)
     return blueprint
 
 
@@ -321,21 +323,25 @@ def pages(count: int) -> NDArray[np.uint8]:
 def test_memory_is_registered_once_in_whole_pages_that_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda, pinned, block = Cuda(), PinnedMemory(), pages(6)
     monkeypatch.setattr(torch.cuda, "cudart", lambda: cuda)
-    first = block[64:9000]
-    assert pinned.covers(first)
+    first, over, last = block[64:9000], block[9000:20000], block[4 * 4096 :]
+    assert not pinned.touches(first)
+    for array in (first, first, block[:100], over, last):
+        pinned.register(array)
+    assert cuda.ranges == [(block.ctypes.data, 3 * 4096), (last.ctypes.data, 2 * 4096)]
     assert pinned.covers(first)
     assert pinned.covers(block[:100])
-    assert cuda.ranges == [(block.ctypes.data, 3 * 4096)]
-    assert not pinned.covers(block[9000:20000])  # it begins in a page of the first
-    assert pinned.covers(block[4 * 4096 :])
-    assert len(cuda.ranges) == 2
+    assert pinned.covers(last)
+    assert pinned.touches(over)  # it begins in a page of the first, and is not covered
+    assert not pinned.covers(over)
+    assert not pinned.touches(block[3 * 4096 : 4 * 4096])
 
 
 def test_refused_memory_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda, pinned, block = Cuda(code=2), PinnedMemory(), pages(4)
     monkeypatch.setattr(torch.cuda, "cudart", lambda: cuda)
     monkeypatch.setattr("hive.networks.device._forget_error", lambda: None)
-    assert not pinned.covers(block[:4096])
-    assert not pinned.covers(block[8192:])
+    pinned.register(block[:4096])
+    pinned.register(block[8192:])
     assert pinned.refused
-    assert len(cuda.ranges) == 1
+    assert len(cuda.ranges) == 2  # as usual memory, and as memory that is only read
+    assert not pinned.touches(block)

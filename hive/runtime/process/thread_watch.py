@@ -18,7 +18,7 @@ from typing import Any
 
 from hive.errors import TopologyError
 from hive.runtime.actor.error_location import place_in
-from hive.runtime.process.throwaway import thread_count
+from hive.runtime.process.throwaway import thread_count, thread_names
 
 __all__ = ["ThreadWatch"]
 
@@ -67,7 +67,7 @@ class ThreadWatch:
             return
         lines = [line for thread, line in self._lines.items() if thread.is_alive() and line]
         module = next((f"importing `{name}`" for name, _ in self._modules), "building the topology")
-        at = f" ({lines[0]})" if lines else ""
+        at = f" ({lines[0]})" if lines else f" ({', '.join(sorted({*thread_names()}))})"
         kind = f"thread{'s' * (running > 1)}" + ("" if lines else " of native code, such as torch's,")
         raise TopologyError(
             f"{module} left {running} {kind} in the fork server{at}; "

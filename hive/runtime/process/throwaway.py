@@ -38,7 +38,7 @@ from hive.runtime.process.companion import end_with
 from hive.runtime.process.sent_errors import error_data, raise_sent
 from hive.runtime.process.user_exits import leave, raise_on_exit
 
-__all__ = ["Holdings", "children", "forks", "in_child", "keep_safe_to_fork", "thread_count"]
+__all__ = ["Holdings", "children", "forks", "in_child", "keep_safe_to_fork", "thread_count", "thread_names"]
 
 OUTPUT_BYTES = 1_000_000  # maximum bytes of a child's output that are kept as they come; constructors print little
 TAIL_BYTES = 1 << 16  # last bytes of a longer output that are kept too: the stack of a crash is printed last
@@ -67,6 +67,15 @@ def forks() -> bool:
 def thread_count() -> int:
     """Return the number of threads of this process, including those of native libraries."""
     return len(os.listdir("/proc/self/task"))
+
+
+def thread_names() -> list[str]:
+    """Return the names of the threads besides the main one; native libraries give theirs names of their own."""
+    names = []
+    for task in sorted(os.listdir("/proc/self/task"), key=int)[1:]:
+        with contextlib.suppress(OSError):  # the thread has ended
+            names.append(Path(f"/proc/self/task/{task}/comm").read_text().strip())
+    return names
 
 
 def children() -> set[int]:
