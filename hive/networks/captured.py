@@ -1,4 +1,4 @@
-"""CUDA graphs of a network's passes: one call replays all kernels of a forward pass, another those of the backward pass.
+"""CUDA graphs of a network's passes: one call replays all kernels of a forward pass, another those of its backward.
 
 The passes of small batches launch some dozens of kernels that take microseconds each, while Python takes more to launch
 one. A graph belongs to one shape of input and to one memory for weights, which a network on a device always has
