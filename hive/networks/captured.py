@@ -10,6 +10,7 @@ can repeat.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -48,10 +49,15 @@ class CapturedPasses:
         self._uses[key] = self._uses.get(key, 0) + 1
         if self._uses[key] <= USES:
             return None
-        self._made[key] = torch.cuda.make_graphed_callables(
-            _Passes(self.model), (rows.clone(),), allow_unused_input=True
-        )
+        self._made[key] = _capture(self.model, rows)
         return self._made[key]
+
+
+def _capture(model: nn.Module, rows: Tensor) -> Any:
+    with warnings.catch_warnings():
+        # It passes over the warm-up and the capture on two streams, between which torch waits.
+        warnings.filterwarnings("ignore", message="The AccumulateGrad node's stream")
+        return torch.cuda.make_graphed_callables(_Passes(model), (rows.clone(),), allow_unused_input=True)
 
 
 class _Passes(nn.Module):
