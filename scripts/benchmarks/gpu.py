@@ -288,7 +288,9 @@ def memory(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         assert taker.stdout is not None
         taker.stdout.readline()
         with home() as folder:
-            config = FRAMES.format(workers=4, device=options.device, precision="float32", communication="synchronous")
+            config = FRAMES.format(
+                workers=options.collectors, device=options.device, precision="float32", communication="synchronous"
+            )
             (folder / "short.toml").write_text(config)
             begun = time.monotonic()
             process = hive(folder, "up", "short.toml")
