@@ -34,7 +34,7 @@ from hive.cli.check_environment import check_environment, frames_text
 from hive.cli.control import print_to_stderr
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.json_output import environments_to_stderr
-from hive.cli.lag import Lag, helper_line, hidden_line, host_lines, lag_data, lag_lines, lags_of
+from hive.cli.lag import Lag, device_line, helper_line, hidden_line, host_lines, lag_data, lag_lines, lags_of
 from hive.cli.new_run import new_run, random_beginning
 from hive.cli.sizes import Sizes, size_lines, sizes_of
 from hive.cli.tables import print_table
@@ -180,6 +180,7 @@ def _print_topology(topology: Topology, plan: Plan, lags: list[Lag] | None, size
         about = [
             *lag_lines(lags, config),
             *helper_line(config),
+            *device_line(config),
             *memory_lines(config),
             *meaning_lines(topology),
             *network_lines(topology),

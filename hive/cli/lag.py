@@ -133,6 +133,17 @@ def helper_line(config: Config) -> list[str]:
     return [f"helpers: {steps} environments beside each collector{where} (collection.helpers; same bytes)"]
 
 
+def device_line(config: Config) -> list[str]:
+    """Return the line about the device of gradients; [] on the CPU. Raises TopologyError for one that is not there."""
+    from hive.workers.devices import chosen_device  # imports torch
+
+    if config.gradients.device == "cpu":
+        return []
+    device = chosen_device(config.gradients.device)
+    where = f"{device}" if device is not None else "the CPU, as there is no GPU that torch can use"
+    return [f"device: gradients are computed on {where} (gradients.device)"]
+
+
 def lag_data(lags: list[Lag]) -> dict[str, Any]:
     """Return the lags for JSON: "rollouts" or "gradients" -> the fields of its Lag."""
     return {lag.of: dataclasses.asdict(lag) for lag in lags}

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 __all__ = ["CapturedPasses"]
 
 USES = 3  # calls of one shape before it is captured: libraries have chosen and loaded their kernels then
-LARGEST_BYTES = 16 << 20  # of an input that is captured; larger ones take longer than their launches
+LARGEST_BYTES = 32 << 20  # of an input that is captured, a thousand Atari frames; larger ones keep a GPU busy
 MOST_SHAPES = 8  # captured; minibatches have two, and each keeps its memory
 OWN = ("hive.", "torch.nn.modules.")  # packages of layers that can be captured
 

@@ -47,20 +47,20 @@ class PinnedMemory:
 
     def __init__(self) -> None:
         self._ranges: dict[int, int] = {}  # first byte -> last byte + 1
-        self.refused = False
-        """Whether CUDA has refused a range, for example by a limit on locked memory; no other one is tried then."""
+        self.refused: set[int] = set()
+        """First bytes of ranges that CUDA has refused, for example by a limit on locked memory; they are copied."""
 
     def register(self, array: npt.NDArray[Any]) -> None:
         """Register the pages of a contiguous array of shared memory, unless some of them are registered already."""
         first, end = _pages(array)
-        if self.refused or self.touches(array):
+        if first in self.refused or self.touches(array):
             return
         for flags in (0, READ_ONLY):
             if torch.cuda.cudart().cudaHostRegister(first, end - first, flags) == 0:
                 self._ranges[first] = end
                 return
             _forget_error()
-        self.refused = True
+        self.refused.add(first)
 
     def covers(self, array: npt.NDArray[Any]) -> bool:
         """Return whether all pages of a contiguous array are registered."""

@@ -340,8 +340,8 @@ def test_refused_memory_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> N
     cuda, pinned, block = Cuda(code=2), PinnedMemory(), pages(4)
     monkeypatch.setattr(torch.cuda, "cudart", lambda: cuda)
     monkeypatch.setattr("hive.networks.device._forget_error", lambda: None)
-    pinned.register(block[:4096])
-    pinned.register(block[8192:])
-    assert pinned.refused
-    assert len(cuda.ranges) == 2  # as usual memory, and as memory that is only read
+    for array in (block[:4096], block[:4096], block[8192:]):
+        pinned.register(array)
+    assert pinned.refused == {block.ctypes.data, block[8192:].ctypes.data}
+    assert len(cuda.ranges) == 4  # each as usual memory, and as memory that is only read
     assert not pinned.touches(block)
