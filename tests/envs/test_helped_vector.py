@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -210,6 +212,27 @@ def test_a_helper_that_is_killed_is_an_error_that_names_it(opened: list[Any]) ->
     played(vector, given)
     os.kill(vector.helpers[1].pid, signal.SIGKILL)
     with pytest.raises(EnvironmentFailed, match=r"helper of environments 2 to 2 .* killed by SIGKILL"):
+        played(vector, given)
+
+
+class Crashes(Counting):
+    """Reads address 0 in step 3, in a helper."""
+
+    def step(self, action: Any) -> Any:
+        if self.at == 2 and os.getpid() != TESTS:
+            ctypes.string_at(0)  # the line that the error names
+        return super().step(action)
+
+
+TESTS = os.getpid()
+
+
+def test_a_helper_that_crashes_is_an_error_that_names_the_line(opened: list[Any]) -> None:
+    given = helping(Crashes, 1)
+    opened.append(vector := helped_vector(given, 2))
+    lines = Path(__file__).read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "ctypes.string_at(0)  #" in text)
+    with pytest.raises(EnvironmentFailed, match=rf"killed by SIGSEGV \(\S*test_helped_vector.py:{line}\)"):
         played(vector, given)
 
 

@@ -1,7 +1,7 @@
 """A process that is forked from an actor's process and lives as long as that does, to run user code beside it.
 
     Companion(work)       fork: `work` runs in the child, which exits when it returns
-    exited()              how it ended, or "" while it runs
+    exited()              how it ended, with the line of a crash, or "" while it runs
     error                 what `work` raised, as data
     end()                 kill it, if it has not exited, and wait for its exit
 
@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hive.runtime.actor.error_location import signal_name
+from hive.runtime.actor.error_location import place_in_dump, signal_name
 from hive.runtime.process.sent_errors import error_data
 from hive.runtime.process.stop_signals import do_nothing, forking
 from hive.runtime.process.user_exits import leave, raise_on_exit
@@ -33,6 +33,7 @@ from hive.runtime.process.user_exits import leave, raise_on_exit
 __all__ = ["Companion", "end_with", "state_of"]
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+MAX_DUMP_BYTES = 1 << 20  # of the dump of a crash that are read: thousands of frames
 CHUNK_BYTES = 1 << 16  # bytes read from the pipe at once, its usual capacity
 
 
@@ -41,6 +42,7 @@ class Companion:
 
     def __init__(self, work: Callable[[], None], name: str, failure: str) -> None:
         self._how = ""
+        self._dump = os.memfd_create("dump", os.MFD_CLOEXEC)  # where the child writes the lines of a crash
         self._errors, error_end = os.pipe()
         parent = os.getpid()
         sys.stdout.flush()
@@ -49,7 +51,7 @@ class Companion:
             self.pid = os.fork()
         if self.pid == 0:
             os.close(self._errors)
-            _become(work, name, failure, parent, error_end)
+            _become(work, name, failure, parent, error_end, self._dump)
         os.close(error_end)
         self._pidfd = os.pidfd_open(self.pid)
 
@@ -64,11 +66,18 @@ class Companion:
             self._how = "it was stopped (SIGSTOP) and so was killed"
         if not self._how and select.select([self._pidfd], [], [], limit_s)[0]:
             _, status = os.waitpid(self.pid, 0)
+            place = self._place()
             killed = os.WIFSIGNALED(status)
             self._how = (
                 f"killed by {signal_name(os.WTERMSIG(status))}" if killed else f"exit code {os.WEXITSTATUS(status)}"
-            )
+            ) + (f" ({place})" if place else "")
         return self._how
+
+    def _place(self) -> str:
+        """Print what the child has dumped at a crash, and return the line of user code in it."""
+        text = os.pread(self._dump, MAX_DUMP_BYTES, 0).decode(errors="backslashreplace")
+        sys.stderr.write(text)
+        return place_in_dump(text)
 
     def error(self) -> Mapping[str, Any] | None:
         """Wait until the child has closed its end or exited, and return what `work` raised; None if it raised nothing.
@@ -89,20 +98,20 @@ class Companion:
             os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid still belongs to it
             while not self.exited(1.0):
                 pass
-        for fd in (self._pidfd, self._errors):
+        for fd in (self._pidfd, self._errors, self._dump):
             if fd >= 0:
                 os.close(fd)
-        self._pidfd = self._errors = -1
+        self._pidfd = self._errors = self._dump = -1
 
 
-def _become(work: Callable[[], None], name: str, failure: str, parent: int, error_end: int) -> NoReturn:
+def _become(work: Callable[[], None], name: str, failure: str, parent: int, error_end: int, dump: int) -> NoReturn:
     """Run `work` in the child, send what it raises, and exit without atexit handlers. It never returns."""
     try:
         signal.set_wakeup_fd(-1)  # it is the one of the parent's event loop
         gc.freeze()  # so that no object of the parent, such as a socket, is collected here
         do_nothing()
         end_with(parent, name)
-        faulthandler.enable(2)  # its output has the line at which native code crashed
+        faulthandler.enable(dump)
         raise_on_exit()
         try:
             work()

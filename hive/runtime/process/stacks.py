@@ -9,7 +9,8 @@ chain of calls that it waits for. It runs at the interpreter's next step, so a s
 (`faulthandler` could chain one signal to both handlers, but then it cannot restart interrupted system calls of native
 code.)
 
-Both parts are appended to `log/<process>.stacks`, and the sender of the signals reads the new text.
+Both parts are appended to `log/<process>.stacks`, and the sender of the signals reads the new text. Those of its
+companions (hive.runtime.process.companion), such as helpers, are in front of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from hive.runtime.process.throwaway import children
+
 __all__ = ["listen_for_stacks", "read_stacks"]
 
 THREADS_SIGNAL = signal.SIGUSR2
@@ -32,6 +35,7 @@ POLL_S = 0.01  # interval between reads of the files
 MAX_BYTES = 1 << 20  # limit on the text of one process: thousands of frames
 TASKS_S = 0.3  # time limit for the second part after the first: one iteration of an event loop that runs
 TASKS = "Tasks (innermost call first):"
+OWN = "hive:"  # begins the names of hive's processes; those that user code has started do not know the signal
 MAX_CALLS = 100  # limit on the calls of one task: chains are about ten deep, and 100 show a recursion
 
 
@@ -82,6 +86,9 @@ def _calls(waiting: Any) -> list[str]:
 async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
     """Return process -> its stacks, innermost call first, or "" if it did not answer within WAIT_S seconds."""
     before = {process: _size(stacks_file(folder, process)) for process in pids}
+    for process, pid in pids.items():
+        for companion in children(pid):
+            await _add_companion(stacks_file(folder, process), companion)
     for pid in pids.values():
         try:
             os.kill(pid, THREADS_SIGNAL)
@@ -98,6 +105,20 @@ async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
         if complete and (polls_left <= 0 or all(TASKS in text for text in found.values())):
             break
     return found
+
+
+async def _add_companion(path: Path, pid: int) -> None:
+    """Let a companion of a process, which has inherited its file, write its stacks there, below its name."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        if not name.startswith(OWN):
+            return
+        with path.open("a") as file:
+            file.write(f"{name.removeprefix(OWN)} (pid {pid}):\n")
+        os.kill(pid, THREADS_SIGNAL)
+    except OSError:  # it has exited
+        return
+    await asyncio.sleep(POLL_S)
 
 
 def _size(path: Path) -> int:

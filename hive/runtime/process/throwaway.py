@@ -78,12 +78,12 @@ def thread_names() -> list[str]:
     return names
 
 
-def children() -> set[int]:
-    """Return the pids of the children of all threads of this process."""
+def children(pid: int | None = None) -> set[int]:
+    """Return the pids of the children of all threads of a process; None: of this one."""
     found: set[int] = set()
-    for task in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError):  # the thread has ended
-            found.update(map(int, Path(f"/proc/self/task/{task}/children").read_text().split()))
+    with contextlib.suppress(OSError):  # it has exited, or a thread has ended
+        for task in Path("/proc", "self" if pid is None else str(pid), "task").iterdir():
+            found.update(map(int, (task / "children").read_text().split()))
     return found
 
 

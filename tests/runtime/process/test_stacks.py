@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,19 @@ threading.Thread(target=beside, daemon=True).start()
 inside_the_simulator()
 """
 
+HELPED = """
+import sys
+from pathlib import Path
+from hive.runtime.process.companion import Companion
+from hive.runtime.process.stacks import listen_for_stacks
+
+def inside_the_environment():
+    print("stuck", flush=True)
+    sys.stdin.read()
+
+listen_for_stacks(Path(sys.argv[1]), sys.argv[2])
+Companion(inside_the_environment, "hive:helper-1", "failed").exited(60.0)
+"""  # like a collector that waits for its helper
 NATIVE = """
 import faulthandler, signal, sys
 
@@ -112,6 +126,14 @@ async def test_every_thread_has_a_stack(stuck: Callable[[str], int], tmp_path: P
         assert "in beside" in stack
     again = await read_stacks(tmp_path, {"learner-0": pids["learner-0"]})
     assert again["learner-0"].count("in inside_the_simulator") == 1  # only the new text is read
+
+
+async def test_a_companion_has_a_stack_before_that_of_its_process(stuck: Callable[..., int], tmp_path: Path) -> None:
+    stack = (await read_stacks(tmp_path, {"a": stuck("a", HELPED)}))["a"]
+    assert re.match(r"helper-1 \(pid \d+\):\n", stack)
+    companion, _, process = stack.partition("in exited")
+    assert "in inside_the_environment" in companion
+    assert "in inside_the_environment" not in process
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
