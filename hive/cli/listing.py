@@ -34,10 +34,12 @@ from hive.records import (
 from hive.records.documents import json_text
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
+from hive.runtime.process.stacks import companions
 from hive.runtime.run.control import OtherProtocol, open_run
 
 __all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
 
+COLLECTOR = "collector"  # begins the names of the actors that may have helpers
 HEAD_NAME = "head"  # hive.config.HEAD, without the import of all keys
 FOLLOW_S = 0.2  # interval between two reads of `logs -f`
 MOST_LINES = 1_000_000_000  # `hive logs -n`: more than the logs of a run have, and a length that Python allows
@@ -301,10 +303,22 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     if _trained(run)["device"] not in (None, "cpu"):
         supervisor["gpus"] = [asdict(gpu) for gpu in gpus_here() or ()]
     known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
+    known = [one for facts in known for one in (facts, *_companions(facts))]
     known = [facts | (_remote_facts(facts) if facts.get("host") else _process_facts(facts["pid"])) for facts in known]
     rows = [{key: facts.get(key) for key in PS_KEYS} for facts in known]
     # A process that is being started has none; as 0 it would name whoever passes it to `kill`.
     return [row | {"pid": row["pid"] or None} for row in rows]
+
+
+def _companions(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the facts of an actor's companions on this machine: the helpers of a collector."""
+    if facts.get("host") or not facts["pid"] or not facts["name"].startswith(COLLECTOR):
+        return []
+    of = {"run": facts["run"], "restarts": 0}
+    return [
+        {**of, "name": f"{facts['name']}/{name}", "pid": pid, "state": facts["state"]}
+        for pid, name in companions(facts["pid"]).items()
+    ]
 
 
 def _remote_facts(facts: Mapping[str, Any]) -> dict[str, Any]:

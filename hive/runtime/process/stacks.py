@@ -16,6 +16,7 @@ companions (hive.runtime.process.companion), such as helpers, are in front of th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import os
 import signal
@@ -26,7 +27,7 @@ from typing import Any
 
 from hive.runtime.process.throwaway import children
 
-__all__ = ["listen_for_stacks", "read_stacks"]
+__all__ = ["companions", "listen_for_stacks", "read_stacks"]
 
 THREADS_SIGNAL = signal.SIGUSR2
 TASKS_SIGNAL = signal.SIGUSR1
@@ -87,8 +88,8 @@ async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
     """Return process -> its stacks, innermost call first, or "" if it did not answer within WAIT_S seconds."""
     before = {process: _size(stacks_file(folder, process)) for process in pids}
     for process, pid in pids.items():
-        for companion in children(pid):
-            await _add_companion(stacks_file(folder, process), companion)
+        for companion, name in companions(pid).items():
+            await _add_companion(stacks_file(folder, process), companion, name)
     for pid in pids.values():
         try:
             os.kill(pid, THREADS_SIGNAL)
@@ -107,14 +108,22 @@ async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
     return found
 
 
-async def _add_companion(path: Path, pid: int) -> None:
+def companions(pid: int) -> dict[int, str]:
+    """Return the companions of an actor's process by pid, with their names, such as `helper-1`."""
+    found = {}
+    for child in sorted(children(pid)):
+        with contextlib.suppress(OSError):  # it has exited
+            name = Path(f"/proc/{child}/comm").read_text().strip()
+            if name.startswith(OWN):
+                found[child] = name.removeprefix(OWN)
+    return found
+
+
+async def _add_companion(path: Path, pid: int, name: str) -> None:
     """Let a companion of a process, which has inherited its file, write its stacks there, below its name."""
     try:
-        name = Path(f"/proc/{pid}/comm").read_text().strip()
-        if not name.startswith(OWN):
-            return
         with path.open("a") as file:
-            file.write(f"{name.removeprefix(OWN)} (pid {pid}):\n")
+            file.write(f"{name} (pid {pid}):\n")
         os.kill(pid, THREADS_SIGNAL)
     except OSError:  # it has exited
         return
