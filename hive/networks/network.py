@@ -69,6 +69,7 @@ __all__ = [
     "from_module",
     "heads_of",
     "keeps_numbers_elsewhere",
+    "mixes_rows",
 ]
 
 Observations = Tensor | Mapping[str, Tensor]
@@ -501,14 +502,26 @@ def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) 
     return any(not torch.equal(mine.nan_to_num(), its.nan_to_num()) for mine, its in zip(one, other, strict=True))
 
 
+def mixes_rows(module: nn.Module, spaces: Spaces) -> bool:
+    """Returns whether the outputs of an observation depend on the others of its batch, in evaluation mode."""
+    found = []
+    for alike in (False, True):
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            found.append(_tensors(_probed(module, spaces, training=False, numbers=True, alike=alike)))
+    one, other = ([tensor[:1].nan_to_num() for tensor in outputs if tensor.dim()] for outputs in found)
+    return not all(torch.allclose(*pair, rtol=1e-3, atol=1e-5) for pair in zip(one, other, strict=True))
+
+
 def _tensors(outputs: Any) -> list[Tensor]:
     return [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
 
 
-def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False) -> Any:
+def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False, alike: bool = False) -> Any:
     """Calls the module with two observations, in training mode or not, and restores its mode.
 
-    numbers: observations are numbers from 1/4 to 1, or bytes of 0 and 1; otherwise zeros.
+    numbers: observations are numbers from 1/4 to 1, or bytes of 0 and 1; otherwise zeros. alike: the second observation
+    is the first once more.
     """
     probe = {
         name: torch.zeros((PROBE_ROWS, *seen_shape(spec)), dtype=getattr(torch, spec.dtype))
@@ -517,6 +530,8 @@ def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool 
     for zeros in probe.values() if numbers else ():
         fractions = torch.linspace(0.25, 1.0, zeros.numel()).view(zeros.shape)
         zeros.copy_(fractions if zeros.is_floating_point() else fractions.round())
+        if alike:
+            zeros[1] = zeros[0]
     if width := state_width_of(module):
         probe[RECURRENT_STATE] = torch.zeros(PROBE_ROWS, width)
     with in_mode(module, training=training), torch.no_grad():

@@ -46,7 +46,12 @@ from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
 from hive.networks.naming import shown_name
-from hive.networks.network import buffers_that_training_changes, build_network, keeps_numbers_elsewhere
+from hive.networks.network import (
+    buffers_that_training_changes,
+    build_network,
+    keeps_numbers_elsewhere,
+    mixes_rows,
+)
 from hive.networks.normalization import MOMENTS_OF, observed_elements
 from hive.networks.optimizers import FlatOptimizer
 from hive.networks.parameters import NetworkParameters
@@ -197,6 +202,7 @@ class Blueprint:
                 network = build_network(self.parameters, self.spaces, self._generator())
                 self._check_buffers(network)
                 self._check_copies(network)
+                self._check_rows(network)
             return network
         with without_memory():
             return build_network(self.parameters, self.spaces, self._generator())
@@ -271,6 +277,15 @@ class Blueprint:
                 f"{self._network_name} draws numbers that are neither parameters nor buffers, so that every process, "
                 "and a loaded policy, would compute with other ones",
                 hint="keep them with self.register_buffer(name, tensor) in the constructor",
+            )
+
+    def _check_rows(self, network: nn.Module) -> None:
+        """Raise NetworkError for a network that computes the outputs of an observation from others, too."""
+        if mixes_rows(network, self.spaces):
+            raise NetworkError(
+                f"{self._network_name} computes the outputs of an observation from the others of its batch, too",
+                hint="collectors, gradient workers and a loaded policy call it with different batches; compute each of "
+                "the N rows from itself alone, for example with LayerNorm, and with dim=1 or -1 where it sums",
             )
 
     @staticmethod

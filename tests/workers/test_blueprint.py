@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from small_environments import Warm
 from small_trainer import Trainer, allocate, config_of
+from torch import Tensor, nn
 
 from hive.config import Config
 from hive.envs import Box, Discrete, MultiDiscrete
@@ -168,6 +169,26 @@ def test_a_network_that_learns_in_its_buffers_is_refused() -> None:
 def test_a_buffer_that_only_numbers_change_is_found() -> None:
     with pytest.raises(NetworkError, match=r"Averaging` changes its buffers .*: mean"):
         Blueprint(config(network__module='"small_environments:Averaging"'))
+
+
+class Centred(nn.Module):
+    """Subtracts the mean of its batch from its features."""
+
+    def __init__(self, spaces: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1, 8)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        features = self.layer(observations)
+        return features - features.mean(0)
+
+
+def test_a_network_whose_rows_depend_on_each_other_is_refused() -> None:
+    with pytest.raises(
+        NetworkError, match=r"Centred` computes the outputs of an observation from the others"
+    ) as caught:
+        Blueprint(config("OneState", network__extractor='"test_blueprint:Centred"'))
+    assert "dim=1 or -1" in caught.value.hint
 
 
 def test_a_network_that_keeps_numbers_outside_of_parameters_and_buffers_is_refused() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.runtime.process.stacks import MAX_BYTES, MAX_CALLS, TASKS, read_stacks, stacks_file, tasks_text
+from hive.runtime.process.stacks import MAX_BYTES, MAX_CALLS, TASKS, companions, read_stacks, stacks_file, tasks_text
 from hive.runtime.process.stacks import _added as added
 
 STUCK = """
@@ -129,7 +129,9 @@ async def test_every_thread_has_a_stack(stuck: Callable[[str], int], tmp_path: P
 
 
 async def test_a_companion_has_a_stack_before_that_of_its_process(stuck: Callable[..., int], tmp_path: Path) -> None:
-    stack = (await read_stacks(tmp_path, {"a": stuck("a", HELPED)}))["a"]
+    pid = stuck("a", HELPED)
+    assert [*companions(pid).values()] == ["helper-1"]
+    stack = (await read_stacks(tmp_path, {"a": pid}))["a"]
     assert re.match(r"helper-1 \(pid \d+\):\n", stack)
     companion, _, process = stack.partition("in exited")
     assert "in inside_the_environment" in companion
