@@ -20,7 +20,7 @@ HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathl
 OWN = {
     *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "approximation", "cli", "clock.py"),
     *("comparison", "compat", "config", "cores.py", "declared.py", "distribution.py", "env.h", "envs"),
-    *("errors.py", "facades", "gradients", "hosts", "lazy.py", "losses", "monitor", "native.py", "networks"),
+    *("errors.py", "facades", "gradients", "gpus.py", "hosts", "lazy.py", "losses", "monitor", "native.py", "networks"),
     *("paths.py", "printable.py", "py.typed", "records", "runtime", "schemes", "session", "storage"),
     *("testing", "tuning", "web", "workers"),
 }  # names in this folder

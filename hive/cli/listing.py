@@ -34,7 +34,6 @@ from hive.records import (
 from hive.records.documents import json_text
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
-from hive.runtime.process.stacks import companions
 from hive.runtime.run.control import OtherProtocol, open_run
 
 __all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
@@ -314,6 +313,8 @@ def _companions(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the facts of an actor's companions on this machine: the helpers of a collector."""
     if facts.get("host") or not facts["pid"] or not facts["name"].startswith(COLLECTOR):
         return []
+    from hive.runtime.process.stacks import companions  # loads asyncio, which other listings do not need
+
     of = {"run": facts["run"], "restarts": 0}
     return [
         {**of, "name": f"{facts['name']}/{name}", "pid": pid, "state": facts["state"]}

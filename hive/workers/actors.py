@@ -277,7 +277,7 @@ class GradientWorkerActor(Actor):
             moments = await self._moments(number)
             version, weights = await self._state(number)
             self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
-            self._pin(weights, *self.worker.slot.written(slot.arrays))
+            self._pin(weights, slot.arrays.get("gradient"))
             self.worker.bind(weights)
             self.worker.compute(arrays, slot.arrays, sequence=number, version=version, moments=moments)
             self.state.unpin()
@@ -287,7 +287,7 @@ class GradientWorkerActor(Actor):
             self.gradients.commit(slot)
         return end
 
-    def _pin(self, *arrays: NDArray[Any]) -> None:
+    def _pin(self, *arrays: NDArray[Any] | None) -> None:
         pin(self.blueprint.config, self.blueprint.device, *arrays)
 
     @endpoint

@@ -112,14 +112,15 @@ def seed_forward(seed: int, worker: int, sequence: int, device: torch.device | N
         torch.cuda.manual_seed(drawn)
 
 
-def pin(config: Config, device: torch.device | None, *arrays: NDArray[Any]) -> None:
+def pin(config: Config, device: torch.device | None, *arrays: NDArray[Any] | None) -> None:
     """Let the device read and write these arrays of slots or boards without a copy in between.
 
     Memory that came over ZeroMQ is freed again, so it is not registered.
     """
     if device is not None and device.type == "cuda" and config.run.carrier == "slots":
         for array in arrays:
-            pinned.register(array)
+            if array is not None:  # a compressed gradient has no array of its own
+                pinned.register(array)
 
 
 @contextmanager

@@ -65,10 +65,6 @@ class GradientSlot:
         """Refuse losses of earlier outputs from now on, because other weights are bound."""
         self._binding += 1
 
-    def written(self, out: Arrays) -> Sequence[NDArray[np.float32]]:
-        """Return the arrays of a slot that gradients are written into as they come from the network."""
-        return [out["gradient"]] if self.codec.in_place else []
-
     def open(self, out: Arrays, rollouts: Sequence[Rollout]) -> None:
         """Write the next gradient, made of these rollouts, into `out`, a cleared slot of zero samples."""
         self._out, self._rollouts, self._made = out, rollouts, False

@@ -145,7 +145,7 @@ class ReplayWorkerActor(Actor):
             self.plans.unpin()
             version, weights = await self.state.pin(self.schedule.gradients.state_version(number))
             self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
-            pin(self.blueprint.config, self.blueprint.device, weights, *self.worker.slot.written(slot.arrays))
+            pin(self.blueprint.config, self.blueprint.device, weights, slot.arrays.get("gradient"))
             self.worker.bind(weights)
             batch = self.worker.gather(drawn, slot.arrays, number)
             self.worker.compute(batch, slot.arrays, sequence=number, version=version)

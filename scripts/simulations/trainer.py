@@ -286,6 +286,7 @@ class SimulatedBlueprint(Blueprint):
     def __init__(self, config: Config, per_round: int, moments: bool, world: World) -> None:
         self.config = config
         self.resume = None
+        self.device = None
         self.world = world
         self.environment = EnvironmentSpec("simulated", ObservationSpec((1,), "float32"), Discrete(2))
         self._algorithm = _Algorithm(per_round, moments)

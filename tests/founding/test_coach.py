@@ -159,7 +159,7 @@ DIFFERENCES: dict[tuple[str, str, str], tuple[Any, str]] = {
 
 # hive's own parameters, keyword-only, so that what Coach takes by position means the same here.
 ADDED = {
-    ("TorchArchitecture", "__init__"): ["generator"],
+    ("TorchArchitecture", "__init__"): ["generator", "device"],
     ("NetworkWrapper", "__init__"): ["generator", "group", "worker", "state"],
     ("NetworkWrapper", "update_target_network"): ["version"],
     ("NetworkWrapper", "apply_gradients_to_global_network"): ["norm", "step", "learning_rate", "groups"],
