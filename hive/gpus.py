@@ -16,17 +16,20 @@ __all__ = ["Gpu", "gpus_here"]
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. Sizes are in bytes. percent: share of the last second in which a kernel ran; None if it is unknown."""
+    """One GPU. Sizes are in bytes. percent: share of the last second in which a kernel ran. None: unknown."""
 
     name: str
-    total_bytes: int
-    used_bytes: int
+    total_bytes: int | None
+    used_bytes: int | None
     percent: int | None
     driver: str
 
     def __str__(self) -> str:
+        used = ""
+        if self.used_bytes is not None and self.total_bytes is not None:
+            used = f", {self.used_bytes / 2**30:.1f} of {self.total_bytes / 2**30:.1f} GiB in use"
         busy = "" if self.percent is None else f", {self.percent} % busy"
-        return f"{self.name}, {self.used_bytes / 2**30:.1f} of {self.total_bytes / 2**30:.1f} GiB in use{busy}"
+        return f"{self.name}{used}{busy}"
 
 
 def gpus_here() -> list[Gpu] | None:
@@ -57,6 +60,9 @@ def _visible(nvml: Any, handles: list[Any]) -> list[Any]:
     uuids = [str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
     found = []
     for word in (word.strip() for word in chosen.split(",")):
+        if word.startswith("MIG-"):  # a part of a GPU, which only its name finds
+            found.append(nvml.nvmlDeviceGetHandleByUUID(word))
+            continue
         places = [place for place, uuid in enumerate(uuids) if word and uuid.startswith(word)]
         place = int(word) if word.isdecimal() and int(word) < len(handles) else next(iter(places), None)
         if place is None:  # CUDA ignores what follows
@@ -66,8 +72,10 @@ def _visible(nvml: Any, handles: list[Any]) -> list[Any]:
 
 
 def _gpu(nvml: Any, handle: Any, driver: str) -> Gpu:
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    percent = None
+    total = used = percent = None
+    with suppress(nvml.NVMLError):
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        total, used = int(memory.total), int(memory.used)
     with suppress(nvml.NVMLError):
         percent = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-    return Gpu(str(nvml.nvmlDeviceGetName(handle)), int(memory.total), int(memory.used), percent, driver)
+    return Gpu(str(nvml.nvmlDeviceGetName(handle)), total, used, percent, driver)

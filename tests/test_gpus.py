@@ -24,6 +24,7 @@ class Driver:
             "nvmlDeviceGetHandleByIndex": lambda number: number,
             "nvmlSystemGetDriverVersion": lambda: "580.1",
             "nvmlDeviceGetUUID": lambda handle: f"GPU-{'ab'[handle]}-1",
+            "nvmlDeviceGetHandleByUUID": lambda uuid: 1,
             "nvmlDeviceGetName": lambda handle: f"H{handle}",
             "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=80 * GIB, used=handle * GIB),
             "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=40 + handle),
@@ -64,6 +65,7 @@ FIRST, SECOND = Gpu("H0", 80 * GIB, 0, 40, "580.1"), Gpu("H1", 80 * GIB, GIB, 41
         ("1", [SECOND]),
         ("1, 0", [SECOND, FIRST]),
         ("GPU-b", [SECOND]),
+        ("MIG-7", [SECOND]),
         ("0,7,1", [FIRST]),  # as CUDA, which ignores what follows a number that is not there
         ("", []),
         ("-1", []),
@@ -92,4 +94,6 @@ def test_a_gpu_that_does_not_say_how_busy_it_is(monkeypatch: pytest.MonkeyPatch)
     found = gpus_here()
     assert found is not None
     assert str(found[1]) == "H1, 1.0 of 80.0 GiB in use"
+    driver(monkeypatch, "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo")
+    assert [str(gpu) for gpu in gpus_here() or ()] == ["H0", "H1"]
     assert str(SECOND) == "H1, 1.0 of 80.0 GiB in use, 41 % busy"

@@ -234,7 +234,9 @@ class Approximation:
                 self.receiver.reinforce([], 0, ())
             return self
         if self.receiver is not None:
-            part = self._native_part(loss) or self.part_of(None if loss is None else self.value_of(loss, statistics))
+            part = self._native_part(loss, at_once=True) or self.part_of(
+                None if loss is None else self.value_of(loss, statistics)
+            )
             self.receiver.reinforce([part], samples, self.statistics)
             return self
         self.refuse_untrainable()
@@ -253,16 +255,17 @@ class Approximation:
         self.statistics = value.statistics
         return value.total
 
-    def _native_part(self, loss: Tensor | Loss | None) -> ComputedPart | None:
+    def _native_part(self, loss: Tensor | Loss | None, *, at_once: bool = False) -> ComputedPart | None:
         """Returns the backward pass of a typed loss if hive._native can make it, and stores the loss's statistics.
 
-        On a device it makes the part of the loss, with a policy and a value as the outputs of the network.
+        On a device it makes the part of the loss, with a policy and a value as the outputs of the network. at_once:
+        whether the backward pass comes before the next forward pass.
         """
         if self.loss_scaling != 1 or not getattr(loss, "is_native", False):
             return None
         made: Any = loss
         if self._remote is not None:
-            return self._remote_part(made, self._remote) if self.gives_several else None
+            return self._remote_part(made, self._remote, at_once) if self.gives_several else None
         begun = self.native.begin(made.inputs)
         if begun is None:
             return None
@@ -272,11 +275,9 @@ class Approximation:
         self.inputs, self.statistics = (made.inputs,), found.statistics
         return NativePart(found.total, self.inputs, begun.mask, partial(begun.differentiate, found.slopes))
 
-    def _remote_part(self, loss: Any, remote: Remote) -> RemotePart | None:
-        outputs = remote.repeated(loss.inputs)
-        found: LossSlopes | None = loss.differentiate(tuple(map(on_host, outputs)))
-        if found is None:
-            return None
+    def _remote_part(self, loss: Any, remote: Remote, at_once: bool) -> RemotePart:
+        outputs = remote.repeated(loss.inputs) if at_once else remote.outputs(loss.inputs)
+        found: LossSlopes = loss.differentiate(tuple(map(on_host, outputs)))
         self.inputs, self.statistics = (loss.inputs,), found.statistics
         return RemotePart(found.total, self.inputs, outputs[: len(found.slopes)], found.slopes)
 

@@ -60,8 +60,9 @@ class RemotePart:
     def backward(self) -> None:
         """Add the gradient of the loss to `.grad` of the parameters."""
         pairs = zip(self.outputs, self.slopes, strict=True)
-        gradients = [torch.from_numpy(slope).to(output.device) for output, slope in pairs]
-        torch.autograd.backward(list(self.outputs), gradients)
+        learned = [(output, slope) for output, slope in pairs if output.requires_grad]  # else its layers are frozen
+        gradients = [torch.from_numpy(slope).to(output.device) for output, slope in learned]
+        torch.autograd.backward([output for output, _ in learned], gradients)
 
 
 @dataclass(frozen=True, slots=True)

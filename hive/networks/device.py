@@ -52,8 +52,8 @@ class PinnedMemory:
 
     def register(self, array: npt.NDArray[Any]) -> None:
         """Register the pages of a contiguous array of shared memory, unless some of them are registered already."""
-        first, end = _pages(array)
-        if first in self.refused or self.touches(array):
+        first, end = _pages(array.ctypes.data, array.nbytes)
+        if first in self.refused or self.touches(array.ctypes.data, array.nbytes):
             return
         for flags in (0, READ_ONLY):
             if torch.cuda.cudart().cudaHostRegister(first, end - first, flags) == 0:
@@ -62,24 +62,24 @@ class PinnedMemory:
             _forget_error()
         self.refused.add(first)
 
-    def covers(self, array: npt.NDArray[Any]) -> bool:
-        """Return whether all pages of a contiguous array are registered."""
-        first, end = _pages(array)
-        return self._ranges.get(first, 0) >= end
-
-    def touches(self, array: npt.NDArray[Any]) -> bool:
-        """Return whether some of its pages are registered."""
-        first, end = _pages(array)
+    def touches(self, start: int, size: int) -> bool:
+        """Return whether some pages of these bytes, from the address `start` on, are registered."""
+        first, end = _pages(start, size)
         return any(first < its_end and its < end for its, its_end in self._ranges.items())
+
+    def splits(self, start: int, size: int) -> bool:
+        """Return whether some pages of these bytes are registered and others are not, or elsewhere."""
+        first, end = _pages(start, size)
+        within = any(its <= first and end <= its_end for its, its_end in self._ranges.items())
+        return not within and self.touches(start, size)
 
 
 pinned = PinnedMemory()
 
 
-def _pages(array: npt.NDArray[Any]) -> tuple[int, int]:
-    """Return the address of the first page of an array, and of the end of its last one."""
-    start = array.ctypes.data
-    return start // PAGE * PAGE, -(-(start + array.nbytes) // PAGE) * PAGE
+def _pages(start: int, size: int) -> tuple[int, int]:
+    """Return the address of the first page of these bytes, and of the end of their last one."""
+    return start // PAGE * PAGE, -(-(start + size) // PAGE) * PAGE
 
 
 def _forget_error() -> None:
@@ -98,6 +98,7 @@ def prepare_device(device: torch.device, *, deterministic: bool) -> None:
     """
     if device.type != "cuda":
         return
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the order of the driver's own list (hive.gpus)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.benchmark = not deterministic
     if deterministic:
@@ -178,7 +179,7 @@ class DeviceParameters(FlatParameters):
     def _fetch(self, out: Floats) -> None:
         """Copy the gradient block from the device and wait for it, and so for all that was computed before."""
         self._gradient_views_of(out)  # raises for another layout
-        if pinned.touches(out) and not pinned.covers(out):
+        if pinned.splits(out.ctypes.data, out.nbytes):
             out[:] = self._gradient.cpu().numpy()
         else:
             torch.from_numpy(out).copy_(self._gradient)
@@ -189,7 +190,7 @@ def copy_to_device(array: npt.NDArray[Any], target: Tensor) -> None:
 
     It may still be read when this returns: the caller changes it only after a later result has arrived from the device.
     """
-    if pinned.touches(array) and not pinned.covers(array):
+    if pinned.splits(array.ctypes.data, array.nbytes):
         array = array.copy()
     target.copy_(_tensor(array), non_blocking=True)
 
@@ -197,6 +198,8 @@ def copy_to_device(array: npt.NDArray[Any], target: Tensor) -> None:
 def to_device(value: Any, device: torch.device) -> Any:
     """Return tensors, also in a tuple, list, dictionary or Sequences, on `device`; all else stays as it is."""
     if isinstance(value, Tensor):
+        if value.device.type == "cpu" and pinned.splits(value.data_ptr(), value.nbytes):
+            value = value.clone()
         return value.to(device, non_blocking=True)
     if isinstance(value, Sequences):
         parts = (value.observation, value.state, value.rows, value.finals, value.after, value.order)
@@ -206,6 +209,8 @@ def to_device(value: Any, device: torch.device) -> Any:
         return {name: to_device(part, device) for name, part in value.items()}
     if type(value) in (tuple, list):
         return type(value)(to_device(part, device) for part in value)
+    if isinstance(value, tuple):  # a NamedTuple
+        return type(value)(*(to_device(part, device) for part in value))
     return value
 
 

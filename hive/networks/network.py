@@ -65,6 +65,7 @@ __all__ = [
     "acting_alone",
     "buffers_that_training_changes",
     "build_network",
+    "check_device",
     "compute_natively",
     "from_module",
     "heads_of",
@@ -193,7 +194,7 @@ def build_network(
     NetworkError for invalid parameters and for parameters that do not fit the spaces or the device.
     """
     parameters.refuse_impossible()
-    _check_precision(parameters, device)
+    check_device(parameters, device)
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     _check_critic_parts(parameters, spaces)
@@ -207,7 +208,8 @@ def build_network(
     return network
 
 
-def _check_precision(parameters: NetworkParameters, device: torch.device | None) -> None:
+def check_device(parameters: NetworkParameters, device: torch.device | None) -> None:
+    """Raises NetworkError for a precision or backend that the device, or None for the CPU in place, does not have."""
     if parameters.precision == "bfloat16" and (device is None or device.type == "cpu"):
         check_bfloat16()
     if parameters.backend == "native" and device is not None:

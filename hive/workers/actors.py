@@ -277,7 +277,7 @@ class GradientWorkerActor(Actor):
             moments = await self._moments(number)
             version, weights = await self._state(number)
             self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
-            self._pin(weights, slot.arrays.get("gradient"))
+            self._pin(None if self.replica is not None else weights, slot.arrays.get("gradient"))
             self.worker.bind(weights)
             self.worker.compute(arrays, slot.arrays, sequence=number, version=version, moments=moments)
             self.state.unpin()
@@ -288,7 +288,8 @@ class GradientWorkerActor(Actor):
         return end
 
     def _pin(self, *arrays: NDArray[Any] | None) -> None:
-        pin(self.blueprint.config, self.blueprint.device, *arrays)
+        if self.forked:  # else the memory of this run is unmapped before the process ends
+            pin(self.blueprint.config, self.blueprint.device, *arrays)
 
     @endpoint
     async def update_algorithm_parameter(self, name: str, value: object) -> None:

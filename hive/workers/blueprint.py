@@ -42,6 +42,7 @@ from hive.errors import MemoryShort, NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.convolutions import has_bfloat16_instructions
+from hive.networks.device import prepare_device
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
@@ -49,6 +50,7 @@ from hive.networks.naming import shown_name
 from hive.networks.network import (
     buffers_that_training_changes,
     build_network,
+    check_device,
     keeps_numbers_elsewhere,
     mixes_rows,
 )
@@ -122,6 +124,7 @@ class Blueprint:
         self.distribution: ActionDistribution = algorithm.distribution
         self.heads = heads_of_algorithm(algorithm)
         self.trained_parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
+        check_device(self.trained_parameters, self.device)
         self.parameters = self._acting(self.trained_parameters)
         torch.set_num_threads(1)  # a custom network's module may have set another number
         self.sketch = self._sketched()
@@ -231,6 +234,8 @@ class Blueprint:
 
         device: where the first two compute, on copies of the weights; None: on the CPU, in place.
         """
+        if device is not None:
+            prepare_device(device, deterministic=not self.config.asynchronous)
         return NetworkWrapper(
             self.parameters if device is None else self.trained_parameters,
             has_target=self.state.has_target,

@@ -73,7 +73,7 @@ def begin_device(actor: Actor, config: Config, device: torch.device) -> None:
     begun = time.monotonic()
     try:
         prepare_device(device, deterministic=not config.asynchronous)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device)  # starts CUDA
     except RuntimeError as error:
         first = str(error).partition("\n")[0]
         raise PlatformError(
@@ -109,25 +109,26 @@ def seed_forward(seed: int, worker: int, sequence: int, device: torch.device | N
     drawn = stream_seed(seed, Purpose.training_forward, worker, sequence)
     torch.default_generator.manual_seed(drawn)
     if device is not None and device.type == "cuda":
-        torch.cuda.manual_seed(drawn)
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(drawn)
 
 
 def pin(config: Config, device: torch.device | None, *arrays: NDArray[Any] | None) -> None:
-    """Let the device read and write these arrays of slots or boards without a copy in between.
+    """Let the device read and write these arrays of slots or boards without a copy in between; None is ignored.
 
-    Memory that came over ZeroMQ is freed again, so it is not registered.
+    Called only in a process that ends with its run. Memory that came over ZeroMQ is freed before, so it is left out.
     """
     if device is not None and device.type == "cuda" and config.run.carrier == "slots":
         for array in arrays:
-            if array is not None:  # a compressed gradient has no array of its own
+            if array is not None:
                 pinned.register(array)
 
 
 @contextmanager
-def device_errors(device: torch.device | None, what: Callable[[], str]) -> Iterator[None]:
+def device_errors(device: torch.device | None, what: Callable[[], str], smaller: str) -> Iterator[None]:
     """Name the sizes where a device runs out of memory, and the way out where a kernel is not deterministic.
 
-    what: describes the work. Both errors would recur, so they end the run.
+    what: describes the work. smaller: how to make it smaller. Both errors would recur, so they end the run.
     """
     try:
         yield
@@ -138,8 +139,7 @@ def device_errors(device: torch.device | None, what: Callable[[], str]) -> Itera
             MemoryShort(
                 f"{device} has no memory for {what()}: this process uses {size_text(own)}, and {size_text(free)} of "
                 f"{size_text(total)} are free",
-                hint="make a gradient smaller (more algorithm.minibatches, fewer collection.envs, a shorter "
-                "collection.rollout), or end what else uses the GPU",
+                hint=f"make a gradient smaller ({smaller}), or end what else uses the GPU",
             )
         ) from error
     except RuntimeError as error:

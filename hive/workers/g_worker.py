@@ -77,6 +77,7 @@ __all__ = [
     "describe_gradient",
 ]
 
+SMALLER = "more algorithm.minibatches, fewer collection.envs, a shorter collection.rollout"
 DEFAULT_COMPRESSION = "bf16"  # codec of `compress_grads_to_send=True`: half the bytes at a relative error below 1 %
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -194,7 +195,7 @@ class GWorker:
     col_communication, col_execution: modes of collection; hive.workers.validate_modes lists the valid combinations.
     compress_grads_to_send: False: the codec of the config; True: the same, or bf16 if it is "none"; or a codec's name.
     col_fraction_workers: fraction of the collectors that must finish before a round ends, in (0, 1].
-    initial_weights: a Snapshot or a mapping, as for `set_weights`. device: "cpu" or None.
+    initial_weights: a Snapshot or a mapping, as for `set_weights`. device: "cpu" or None; gradients are computed on that of the config, `gradients.device`.
     broadcast_interval: collection steps between two broadcasts of the weights.
     algorithm: default: the blueprint's, sharing no rounds with other workers. status: the status page for its phases.
 
@@ -332,7 +333,7 @@ class GWorker:
         """Run the algorithm to its next yield, which makes the next gradient; a finished algorithm makes none."""
         self.slot.open(out, self._rollouts)
         try:
-            with device_errors(self.slot.device, self._describe):
+            with device_errors(self.slot.device, self._describe, SMALLER):
                 made = next(gradients, None) if moments is None else gradients.send(moments)
         except StopIteration:
             made = None

@@ -89,7 +89,8 @@ class ReplayWorker:
             seed_forward(self.seed, self.index_worker, sequence, self.slot.device)
             self.slot.open(out, ())
             try:
-                with device_errors(self.slot.device, lambda: f"a batch of {len(batch):,} transitions"):
+                what = f"a batch of {len(batch):,} transitions"
+                with device_errors(self.slot.device, lambda: what, "a smaller algorithm.batch_size"):
                     self.algo.gradient(batch)
             finally:
                 self.slot.close()
@@ -145,7 +146,8 @@ class ReplayWorkerActor(Actor):
             self.plans.unpin()
             version, weights = await self.state.pin(self.schedule.gradients.state_version(number))
             self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
-            pin(self.blueprint.config, self.blueprint.device, weights, slot.arrays.get("gradient"))
+            if self.forked:  # as in GradientWorkerActor
+                pin(self.blueprint.config, self.blueprint.device, weights, slot.arrays.get("gradient"))
             self.worker.bind(weights)
             batch = self.worker.gather(drawn, slot.arrays, number)
             self.worker.compute(batch, slot.arrays, sequence=number, version=version)

@@ -32,7 +32,9 @@ def check_word(name: str, value: object, words: tuple[str, ...]) -> None:
 def check_device(device: str | None) -> None:
     """Raise TopologyError for a device other than the CPU."""
     if device not in (None, "cpu"):
-        raise TopologyError(f"gradients cannot be computed on `{device}`", hint='device="cpu" is the only one yet')
+        raise TopologyError(
+            f"gradients cannot be computed on `{device}`", hint="leave it out, and set gradients.device in the config"
+        )
 
 
 def check_modes(

@@ -17,15 +17,17 @@ from small_trainer import Arrays, Trainer, allocate, collector_of, config_of, we
 from torch import Tensor, nn
 
 from hive.algorithms.replaying import Batch
-from hive.errors import MemoryShort, PlatformError, TopologyError
+from hive.errors import MemoryShort, NetworkError, PlatformError, TopologyError
 from hive.gpus import Gpu
 from hive.gradients import CAUSE, CAUSES, SAMPLES
 from hive.networks import aligned_block
-from hive.networks.device import DeviceParameters, PinnedMemory, prepare_device
+from hive.networks.captured import _can_be_captured
+from hive.networks.device import DeviceParameters, PinnedMemory, to_device
 from hive.workers import Blueprint, GWorker, ReplayWorker
 from hive.workers.devices import chosen_device, device_errors
 
 GPU = pytest.param("cuda:0", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU"))
+CPU = torch.device("cpu")
 DEVICES = pytest.mark.parametrize("device", ["cpu", GPU])
 
 # Name -> environment, and keys of the config.
@@ -47,6 +49,18 @@ ROLLOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo, stacked images": ("Images", {"run__scheme": '"ppo"', "env__frame_stack": 3}),
     "ppo, memory": ("Drift", {"run__scheme": '"ppo"', "network__memory": '"lstm"', "algorithm__minibatches": 2}),
     "ppo, novelty": ("Drift", {"run__scheme": '"ppo"', "network__novelty_weight": 0.5}),
+    "ppo, frozen policy": (
+        "Drift",
+        {
+            "run__scheme": '"ppo"',
+            "network__separate_networks": "true",
+            "network__frozen": '["branches.0.*"]',
+        },
+    ),
+    "a2c, frozen value": (
+        "Drift",
+        {"network__separate_networks": "true", "network__frozen": '["branches.1.*"]'},
+    ),
     "ppo, own network": ("Drift", {"run__scheme": '"ppo"', "network__module": '"test_devices:Constants"'}),
     "ppo, own extractor": ("Drift", {"run__scheme": '"ppo"', "network__extractor": '"test_devices:Shifted"'}),
     "impala": ("Drift", {"run__scheme": '"impala"'}),
@@ -95,8 +109,6 @@ class Shifted(nn.Module):
 def on(device: str | None, config: Any) -> Blueprint:
     blueprint = Blueprint(config)
     blueprint.device = None if device is None else torch.device(device)
-    if blueprint.device is not None:
-        prepare_device(blueprint.device, deterministic=True)
     return blueprint
 
 
@@ -243,10 +255,10 @@ def test_weights_are_copied_when_they_are_bound(device: str) -> None:
     assert flat.block is block or np.shares_memory(flat.block, block)
 
 
-def test_a_network_on_a_device_is_not_computed_natively() -> None:
-    blueprint = on("cpu", config_of("small_environments:Drift", network__backend='"native"'))
-    with pytest.raises(Exception, match=r'network.backend = "native" computes on the CPU'):
-        worker_of(blueprint)
+def test_a_network_on_a_device_is_not_computed_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.workers.blueprint.chosen_device", lambda name: CPU)
+    with pytest.raises(NetworkError, match=r'network.backend = "native" computes on the CPU'):
+        Blueprint(config_of("small_environments:Drift", network__backend='"native"'))
 
 
 # --- the choice
@@ -288,14 +300,15 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_errors_of_a_device_name_sizes_and_end_the_run() -> None:
     short = pytest.raises(MemoryShort, match="has no memory for a gradient of 8 rows")
-    with short as raised, device_errors(None, lambda: "a gradient of 8 rows"):
+    with short as raised, device_errors(None, lambda: "a gradient of 8 rows", "fewer rows"):
         raise torch.OutOfMemoryError("CUDA out of memory.")
+    assert "(fewer rows)" in raised.value.hint
     assert raised.value.permanent
     without = pytest.raises(PlatformError, match=r"^cumsum_cuda_kernel has no deterministic kernel")
-    with without as other, device_errors(None, lambda: ""):
+    with without as other, device_errors(None, lambda: "", ""):
         raise RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation, but you set")
     assert other.value.permanent
-    with pytest.raises(RuntimeError, match="another"), device_errors(None, lambda: ""):
+    with pytest.raises(RuntimeError, match="another"), device_errors(None, lambda: "", ""):
         raise RuntimeError("another error")
 
 
@@ -320,28 +333,58 @@ def pages(count: int) -> NDArray[np.uint8]:
     return block[start : start + count * 4096]
 
 
+def place(array: NDArray[np.uint8]) -> tuple[int, int]:
+    return array.ctypes.data, array.nbytes
+
+
 def test_memory_is_registered_once_in_whole_pages_that_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, pinned, block = Cuda(), PinnedMemory(), pages(6)
+    cuda, memory, block = Cuda(), PinnedMemory(), pages(6)
     monkeypatch.setattr(torch.cuda, "cudart", lambda: cuda)
     first, over, last = block[64:9000], block[9000:20000], block[4 * 4096 :]
-    assert not pinned.touches(first)
+    assert not memory.touches(*place(first))
     for array in (first, first, block[:100], over, last):
-        pinned.register(array)
+        memory.register(array)
     assert cuda.ranges == [(block.ctypes.data, 3 * 4096), (last.ctypes.data, 2 * 4096)]
-    assert pinned.covers(first)
-    assert pinned.covers(block[:100])
-    assert pinned.covers(last)
-    assert pinned.touches(over)  # it begins in a page of the first, and is not covered
-    assert not pinned.covers(over)
-    assert not pinned.touches(block[3 * 4096 : 4 * 4096])
+    for within in (first, block[:100], block[5000:6000], last):
+        assert memory.touches(*place(within))
+        assert not memory.splits(*place(within))
+    assert memory.splits(*place(over))  # it begins in a page of the first and ends in none
+    assert memory.splits(*place(block))
+    assert not memory.splits(*place(block[3 * 4096 : 4 * 4096]))
 
 
 def test_refused_memory_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, pinned, block = Cuda(code=2), PinnedMemory(), pages(4)
+    cuda, memory, block = Cuda(code=2), PinnedMemory(), pages(4)
     monkeypatch.setattr(torch.cuda, "cudart", lambda: cuda)
     monkeypatch.setattr("hive.networks.device._forget_error", lambda: None)
     for array in (block[:4096], block[:4096], block[8192:]):
-        pinned.register(array)
-    assert pinned.refused == {block.ctypes.data, block[8192:].ctypes.data}
+        memory.register(array)
+    assert memory.refused == {block.ctypes.data, block[8192:].ctypes.data}
     assert len(cuda.ranges) == 4  # each as usual memory, and as memory that is only read
-    assert not pinned.touches(block)
+    assert not memory.touches(*place(block))
+
+
+def test_what_is_half_registered_is_copied_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, block = PinnedMemory(), pages(4)
+    monkeypatch.setattr(torch.cuda, "cudart", Cuda)
+    monkeypatch.setattr("hive.networks.device.pinned", memory)
+    memory.register(block[:4096])
+    half, whole = torch.from_numpy(block[1000:8000]), torch.from_numpy(block[:100])
+    assert to_device(half, CPU).data_ptr() != half.data_ptr()
+    assert to_device(whole, CPU).data_ptr() == whole.data_ptr()
+
+
+# --- captured passes
+
+
+def test_only_layers_of_hive_and_torch_without_hooks_are_captured() -> None:
+    def layers() -> nn.Sequential:
+        return nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+
+    assert _can_be_captured(layers())
+    assert not _can_be_captured(nn.Sequential(layers(), Shifted(None)))
+    hooked, masked = layers(), layers()
+    hooked[0].register_forward_hook(lambda module, inputs, outputs: None)
+    masked[0].weight.register_hook(lambda gradient: gradient)
+    assert not _can_be_captured(hooked)
+    assert not _can_be_captured(masked)
