@@ -195,7 +195,8 @@ class GWorker:
     col_communication, col_execution: modes of collection; hive.workers.validate_modes lists the valid combinations.
     compress_grads_to_send: False: the codec of the config; True: the same, or bf16 if it is "none"; or a codec's name.
     col_fraction_workers: fraction of the collectors that must finish before a round ends, in (0, 1].
-    initial_weights: a Snapshot or a mapping, as for `set_weights`. device: "cpu" or None; gradients are computed on that of the config, `gradients.device`.
+    initial_weights: a Snapshot or a mapping, as for `set_weights`. device: "cpu" or None; the config has the device of
+        gradients.
     broadcast_interval: collection steps between two broadcasts of the weights.
     algorithm: default: the blueprint's, sharing no rounds with other workers. status: the status page for its phases.
 
