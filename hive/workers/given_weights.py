@@ -40,6 +40,9 @@ WIDER = {"F16": ("float32", "float64"), "BF16": ("float32", "float64"), "F32": (
 SAME = {"F64": "float64", "F32": "float32", "I64": "int64", "U8": "uint8", "BOOL": "bool"}
 
 
+COUNTER = "num_batches_tracked"  # of BatchNorm, which files of other programs lack and no pass reads
+
+
 class GivenWeights:
     """The arrays of the files that `weights`, the key of a config, names, for the tensors of a network.
 
@@ -92,7 +95,8 @@ class _Fitting:
         for name, tensor in tensors.items():
             named.setdefault(id(tensor), []).append(name)
         given = {id(tensors[name]) for name in self._names if name in tensors}
-        missing = [names[0] for key, names in named.items() if key not in given | self._optional]
+        needed = {key: names for key, names in named.items() if key not in given | self._optional}
+        missing = [names[0] for names in needed.values() if names[0].rpartition(".")[2] != COUNTER]
         if missing:
             raise self._without(missing)
         if left := [name for name in self._names if name not in tensors]:

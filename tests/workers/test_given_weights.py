@@ -96,6 +96,13 @@ def test_smaller_floats_keep_their_values(tmp_path: Path, dtype: torch.dtype) ->
     )
 
 
+def test_a_file_may_lack_the_counter_of_batch_norm(tmp_path: Path) -> None:
+    state = {name: one for name, one in body().items() if not name.endswith("num_batches_tracked")}
+    assert len(state) == len(body()) - 1
+    found = in_body(begun(Blueprint(config(f"{{body={saved(tmp_path / 'old', state)}}}"))))
+    assert all(found[name].tobytes() == tensor.numpy().tobytes() for name, tensor in state.items())
+
+
 def test_a_prefix_chooses_and_patterns_leave_out(tmp_path: Path) -> None:
     state = {f"net.{name}": one for name, one in body().items()} | {
         "net.fc.weight": torch.ones(2),
