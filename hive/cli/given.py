@@ -13,6 +13,7 @@ import copy
 import functools
 import itertools
 import os
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -84,6 +85,9 @@ class GivenConfig:
         return cls(file, text, overrides, source)
 
 
+VERSIONED = re.compile(r"-v\d+$")  # how names of environments of Gymnasium end
+
+
 def _opened(given: Given) -> tuple[Path | None, dict[str, Any]]:
     """Return the file of a config, or its tables."""
     if given is None or isinstance(given, Config):
@@ -96,10 +100,10 @@ def _opened(given: Given) -> tuple[Path | None, dict[str, Any]]:
     if isinstance(given, os.PathLike) or text.endswith(".toml") or Path(text).exists():
         return Path(text), {}
     close = closest(text.lower(), SCHEMES)
-    raise UsageError(
-        f"`{text}` is neither a config file nor a scheme",
-        hint=f"did you mean `{close}`?" if close else f"the schemes are {', '.join(SCHEMES)}",
-    )
+    hint = f"did you mean `{close}`?" if close else f"the schemes are {', '.join(SCHEMES)}"
+    if VERSIONED.search(text):
+        hint = f'an environment has a keyword of its own: env="{text}"'
+    raise UsageError(f"`{text}` is neither a config file nor a scheme", hint=hint)
 
 
 def _keys(keywords: Mapping[str, Any]) -> dict[str, Any]:

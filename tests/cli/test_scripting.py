@@ -144,6 +144,7 @@ def test_keywords_are_keys(keywords: dict[str, Any], text: str) -> None:
 
 
 WRONG: list[tuple[Any, dict[str, Any], str, str]] = [
+    ("CartPole-v1", {}, "`CartPole-v1` is neither a config file nor a scheme", 'env="CartPole-v1"'),
     ("PPO", {}, "`PPO` is neither a config file nor a scheme", "did you mean `ppo`?"),
     ("qqq", {}, "`qqq` is neither", "the schemes are"),
     ("ppo", {"workers": 2}, "workers: several keys .* `collection.workers`, `gradients.workers`", "hive config"),
