@@ -101,6 +101,7 @@ def replay_keys(s: dict[str, Any]) -> list[str]:
         f"algorithm.exploration_end={s['exploration_end']}",
         f"algorithm.exploration_steps={round(s['exploration_share'] * s['steps'])}",
         "algorithm.double=false",
+        "algorithm.n_step=1",
         *([f"algorithm.quantiles={s['quantiles']}"] if s["quantiles"] else []),
     ]
 

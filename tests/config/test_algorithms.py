@@ -33,7 +33,7 @@ REPLAYED_VALUES = {
     "batch_size": 64,
     "updates_per_step": "1/2",
     "learning_starts": 1_000,
-    "n_step": 1,
+    "n_step": 3,
     "priority_exponent": 0.0,
     "importance_exponent": 0.4,
     "exploration_start": 1.0,

@@ -127,7 +127,7 @@ def keys_of(example: Example) -> dict[str, Any]:
     if scheme in REPLAYING:
         starts = min(example.starts, rows * (example.rounds - 1))
         keys |= {"algorithm__batch_size": 4, "algorithm__learning_starts": starts}
-        keys |= {"algorithm__n_step": 1} if scheme == "rainbow" else {}  # 3 steps may come after the first update
+        keys |= {"algorithm__n_step": 1}  # 3 steps may come after the first update
         keys |= {"algorithm__updates_per_step": f'"{example.per_round}/{rows}"'}
     if scheme in BY_EPOCHS:
         keys |= {"algorithm__epochs": EPOCHS, "algorithm__minibatches": 1}
