@@ -73,7 +73,7 @@ ALGORITHM_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "a2c": {"collection.envs": 8, "collection.rollout": 8, **NORMALIZED},
     "ppo": {"collection.rollout": 128, **NORMALIZED},
     "impala": {**NORMALIZED},
-    "nstep-q": {**ACTION_VALUES, "collection.rollout": 16},
+    "nstep-q": {**ACTION_VALUES, "collection.rollout": 8, **NORMALIZED},
     "pqn": {**ACTION_VALUES, "collection.rollout": 32, **NORMALIZED},
     "dqn": REPLAYING,
     "c51": REPLAYING,

@@ -50,6 +50,7 @@ REASONS: Mapping[str, str] = {
     "algorithm.entropy_weight": "reward for randomness; 0: the policy explores enough without it",
     "algorithm.updates_per_step": "updates per environment step",
     "algorithm.learning_starts": "steps with random actions before the first update",
+    "algorithm.target_rate": "the target network is a copy of the online one",
     "algorithm.double": "the target network chooses the next action, as in the first DQN",
     "algorithm.exploration_end": "final probability of a random action",
     "algorithm.exploration_steps": "environment steps until exploration_end",

@@ -127,7 +127,7 @@ def _a2c(
 
 def _nstep_q(source: str, *, steps: int, envs: int, rollout: int, **algorithm: Any) -> Tuned:
     """Return settings of the scheme nstep-q; there is no other trainer whose defaults they could have."""
-    return _shared(source, algorithm, {}, False, steps=steps, envs=envs, rollout=rollout)
+    return _shared(source, {"target_rate": 1.0, **algorithm}, {}, False, steps=steps, envs=envs, rollout=rollout)
 
 
 def _replay(

@@ -84,9 +84,9 @@ OWN = {
     },
     "impala": {**ACTOR_CRITIC, "rho_clip": 1.0, "c_clip": 1.0},
     "nstep-q": {
-        "target_interval": 40,
-        "target_rate": 1.0,
-        "n_step": 16,
+        "target_interval": 1,
+        "target_rate": 0.05,
+        "n_step": 8,
         "huber_loss": True,
         "exploration_start": 1.0,
         "exploration_end": 0.02,
