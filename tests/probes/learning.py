@@ -61,7 +61,7 @@ IN_A_TABLE: Mapping[str, Settings] = {
     "a2c": TABLE,
     "ppo": IN_MINIBATCHES,
     "impala": TABLE,
-    "nstep-q": {**TABLE, "algorithm.n_step": 2, "algorithm.target_interval": 1},
+    "nstep-q": {**TABLE, "algorithm.n_step": 2, "algorithm.target_interval": 1, "algorithm.target_rate": 1.0},
     "pqn": {**IN_MINIBATCHES, "algorithm.q_lambda": 0.5},
 }
 ALGORITHMS = tuple(ALWAYS)

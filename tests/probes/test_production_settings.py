@@ -58,7 +58,7 @@ def every_pair(first: int, algorithms: Sequence[str] = ALGORITHMS) -> pytest.Mar
 def learn(folder: Path, algorithm: str, environment: str, placement: str, rounds: int = 250, **changes: Any) -> Learned:
     settings = {**NETWORK, **PLACEMENTS[placement], **settings_of(changes)}
     if algorithm == "nstep-q":
-        settings |= {"algorithm.n_step": 3, "algorithm.target_interval": 5}
+        settings |= {"algorithm.n_step": 3, "algorithm.target_interval": 5, "algorithm.target_rate": 1.0}
     if algorithm in ("ppo", "pqn"):
         settings |= {"algorithm.epochs": 2, "algorithm.minibatches": 2}
         rounds //= 2

@@ -557,7 +557,7 @@ class AgentState(State):
 
 
 def test_a_turn_steps_the_groups_that_have_a_gradient() -> None:
-    state = AgentState(NStepQConfig(target_interval=2, clip_gradients=0.0))
+    state = AgentState(NStepQConfig(target_interval=2, target_rate=1.0, clip_gradients=0.0))
     assert state.learn(CRITIC) == ([0, 1], [False, True])
     assert state.learn(CRITIC) == ([0, 2], [False, True])
     assert state.learn(ACTOR) == ([1, 2], [True, False])
@@ -574,7 +574,7 @@ def test_a_codec_with_a_residual_is_refused_with_several_groups() -> None:
 
 
 def test_the_target_follows_the_updates_of_the_first_group() -> None:
-    state = AgentState(NStepQConfig(target_interval=2, clip_gradients=0.0))
+    state = AgentState(NStepQConfig(target_interval=2, target_rate=1.0, clip_gradients=0.0))
     first = state.target.copy()
     for groups in ([CRITIC], [ACTOR], [CRITIC], [CRITIC]):
         state.learn(*groups)
