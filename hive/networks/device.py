@@ -144,16 +144,7 @@ class DeviceParameters(FlatParameters):
             self._bytes_of(block)[: self.block_bytes] = self._weights.cpu().numpy()
 
     def gradient(self, out: Floats) -> npt.NDArray[np.uint8]:
-        mask = np.ones(len(self._pieces), np.uint8)
-        found = [parameter.grad for parameter in self._parameters]
-        for index, gradient in enumerate(found):
-            if gradient is None:
-                mask[index] = 0
-                self._pieces[index].zero_()
-        pairs = [(piece, own) for piece, own in zip(self._pieces, found, strict=True) if own is not None]
-        if pairs:
-            with torch.no_grad():
-                torch._foreach_copy_([piece for piece, _ in pairs], [own for _, own in pairs])
+        mask = self._copy_gradients(self._pieces)
         self._fetch(out)
         return mask
 

@@ -251,7 +251,10 @@ class FlatParameters(FlatLayout):
         Returns uint8 [parameters]: 0 where `.grad` is None (a frozen or unused parameter) and `out` gets zeros.
         Raises NetworkError for an `out` of another dtype, shape or alignment.
         """
-        views = self._gradient_views_of(out)
+        return self._copy_gradients(self._gradient_views_of(out))
+
+    def _copy_gradients(self, views: Sequence[Tensor]) -> npt.NDArray[np.uint8]:
+        """Copies every `.grad`, or zeros for None, into the view at its position, and returns which had one."""
         mask = np.ones(len(views), np.uint8)
         found = [parameter.grad for parameter in self._parameters]
         for index, gradient in enumerate(found):
