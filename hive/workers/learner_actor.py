@@ -114,7 +114,11 @@ class LearnerActor(Actor):
         while stop_reason is None:
             await self._claim(claimed)
             if len(claimed) == self.schedule.gradients.turn_size:
-                self._apply(claimed)
+                self._turn(claimed)  # commits
+                for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
+                    self.gradients.retire(slot)
+                claimed.clear()
+                self._check_finite()  # after the retire: an error leaves no slot claimed
                 stop_reason = self._stop_reason()
                 await self._hand_over(force=stop_reason is not None)
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
@@ -145,16 +149,6 @@ class LearnerActor(Actor):
             else:
                 claimed.append(slot)
 
-    def _apply(self, claimed: list[Slot]) -> None:
-        """Make one turn of the claimed gradients, commit it and retire them."""
-        # Sums of floats depend on their order: (worker, sequence) order makes them independent of timing.
-        claimed.sort(key=lambda slot: (slot.producer, slot.sequence))
-        self._turn(claimed)  # commits
-        for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
-            self.gradients.retire(slot)
-        claimed.clear()
-        self._check_finite()  # after the retire: an error leaves no slot claimed
-
     async def _hand_over(self, *, force: bool) -> None:
         """Hand the turn to the recorder and the evaluator where it is due, before the next turn can overwrite it."""
         await self._evaluate()  # before the checkpoint, which a resumed run continues after this turn's evaluation
@@ -165,6 +159,8 @@ class LearnerActor(Actor):
 
     def _turn(self, claimed: list[Slot]) -> None:
         """Make one turn of the claimed gradients and commit it."""
+        # Sums of floats depend on their order: (worker, sequence) order makes them independent of timing.
+        claimed.sort(key=lambda slot: (slot.producer, slot.sequence))
         weights, optimizer_state = self.weights.board, self.optimizer_state.board
         weights_out, optimizer_state_out = weights.begin(), optimizer_state.begin()
         headers: list[list[int]] = [slot.arrays["header"].tolist() for slot in claimed]

@@ -481,8 +481,8 @@ def test_a_turn_takes_gradients_in_order_of_worker_then_sequence() -> None:
 
     class Watched(LearnerActor):
         def _turn(self, claimed: Any) -> None:
-            seen.append([(slot.producer, slot.sequence) for slot in claimed])
             super()._turn(claimed)
+            seen.append([(slot.producer, slot.sequence) for slot in claimed])
 
     fixture = LearnerFixture(bootstrap_rounds=2)
     fixture.blueprint.config = config_of(
