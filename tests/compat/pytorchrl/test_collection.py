@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_facades import MODES, Counted, blueprint_of, in_use
 from small_trainer import allocate
 from small_trainer import weights_of as initial_weights
+from small_workers import MODES, Counted, blueprint_of, in_use
 
+from hive.compat.pytorchrl import CollectedRollout, CollectorThread, CWorkerSet, Snapshot
 from hive.errors import ConfigError, EnvironmentFailed, NetworkError, TopologyError
-from hive.facades import CollectedRollout, CollectorThread, CWorkerSet, Snapshot
 from hive.workers import Blueprint
 
 every_mode = pytest.mark.parametrize(("workers", "execution", "communication"), MODES)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_facades import blueprint_of
+from small_workers import blueprint_of
 
-from hive.facades import CWorkerSet
+from hive.compat.pytorchrl import CWorkerSet
 from hive.workers.rollouts import RoundStorage, Snapshot, snapshot_of
 
 

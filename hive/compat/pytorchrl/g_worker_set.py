@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.algorithms.parameters import update_parameter
+from hive.compat.pytorchrl.collection import MAX_WORKERS, VERSIONS_KEPT, CWorkerSet
 from hive.config import Config
 from hive.errors import TopologyError
-from hive.facades.collection import MAX_WORKERS, VERSIONS_KEPT, CWorkerSet
 from hive.gradients import POLICY, TOP_K, VERSION
 from hive.runtime import Actor, Bytes, Inlet, Slot, Subscription
 from hive.runtime.run.inline_run import InlineRun

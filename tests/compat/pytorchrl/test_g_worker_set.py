@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_facades import SAMPLES, Counted, in_use, run_of, set_of, sha256
+from small_workers import SAMPLES, Counted, in_use, run_of, set_of, sha256
 
+from hive.compat.pytorchrl import CWorkerSet, GWorker, GWorkerSet
 from hive.errors import ConfigError, EnvironmentFailed, NotFinite, TopologyError
-from hive.facades import CWorkerSet, GWorker, GWorkerSet
 
 distributed_or_not = pytest.mark.parametrize("distributed", [False, True])
 communications = pytest.mark.parametrize("communication", ["synchronous", "asynchronous"])

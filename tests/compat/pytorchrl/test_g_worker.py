@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_facades import LEARN, MODES, SAMPLES, blueprint_of, in_use, run_of, sha256, worker_of
+from small_workers import LEARN, MODES, SAMPLES, blueprint_of, in_use, run_of, sha256, worker_of
 
+from hive.compat.pytorchrl import CWorkerSet, Gradients, GWorker
 from hive.errors import ConfigError, EnvironmentFailed, NetworkError, RecordError, TopologyError
-from hive.facades import CWorkerSet, Gradients, GWorker
 from hive.records import checkpoint_at
 
 every_mode = pytest.mark.parametrize(("workers", "execution", "communication"), MODES)
