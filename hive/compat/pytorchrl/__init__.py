@@ -1,9 +1,11 @@
-"""The workers of PyTorchRL's `scheme.gradients`. They run the topology of a run in the calling thread.
+"""The workers of PyTorchRL's `scheme.gradients`.
 
-collectors = CWorkerSet.create_factory(blueprint, num_workers=2)
-with GWorker(0, collectors) as worker:
-    gradients, info = worker.step()
-    worker.apply_gradients()
+    collectors = CWorkerSet.create_factory(blueprint)
+    with GWorker(0, collectors) as worker:
+        gradients, info = worker.step()
+        worker.apply_gradients()
+
+Synchronous collection is made in the calling thread, asynchronous collection in a CollectorThread.
 """
 
 from hive.lazy import lazy_names
