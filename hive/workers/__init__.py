@@ -7,7 +7,6 @@ from hive.workers.evaluator import Evaluator
 from hive.workers.evaluator_actor import EvaluatorActor
 from hive.workers.g_worker import GWorker
 from hive.workers.gradient_slot import GradientSlot
-from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor, info_counters
 from hive.workers.messages import (
@@ -33,6 +32,7 @@ from hive.workers.replay_memory import REPLAY_VALUES
 from hive.workers.replay_worker import ReplayWorker, ReplayWorkerActor
 from hive.workers.replica import Replica, replica_slots
 from hive.workers.trainer import Trainer
+from hive.workers.turn_metrics import Update, UpdateHook
 
 __all__ = [
     "REPLAY_VALUES",
