@@ -20,8 +20,8 @@ HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathl
 OWN = {
     *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "approximation", "cli", "clock.py"),
     *("comparison", "compat", "config", "cores.py", "declared.py", "distribution.py", "env.h", "envs"),
-    *("errors.py", "facades", "gradients", "gpus.py", "hosts", "lazy.py", "losses", "monitor", "native.py", "networks"),
-    *("paths.py", "printable.py", "py.typed", "records", "runtime", "schemes", "session", "storage"),
+    *("errors.py", "facades.py", "gradients", "gpus.py", "hosts", "lazy.py", "losses", "monitor", "native.py"),
+    *("networks", "paths.py", "printable.py", "py.typed", "records", "runtime", "schemes", "session", "storage"),
     *("testing", "tuning", "web", "workers"),
 }  # names in this folder
 BUILT = ("__pycache__", "_native.", ".")  # how other names of hive's own begin: compiled, hidden, or of an editor

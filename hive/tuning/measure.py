@@ -172,7 +172,7 @@ def _point(config: Config) -> Point:
     slots = [blueprint.gradient_layout(1).views(aligned_block(blueprint.gradient_layout(1).bytes)) for _ in range(2)]
     parts = _replayed if blueprint.replays else _trained
     gradient, gradients = parts(blueprint, replica, rollout, slots)
-    updates = [_per_call(partial(replica.apply, slots[:n], blueprint.codec), UPDATES_S).cpu for n in (1, 2)]
+    updates = [_per_call(partial(replica.apply, slots[:n]), UPDATES_S).cpu for n in (1, 2)]
     copy = replica.weights[: blueprint.flat.block_bytes].copy()
     publish = _per_call(lambda: np.copyto(copy, replica.weights[: len(copy)]), UPDATES_S / 3).cpu
     return Point(

@@ -5,16 +5,8 @@ from hive.workers.blueprint import Blueprint, environment_of
 from hive.workers.collector import Collector
 from hive.workers.evaluator import Evaluator
 from hive.workers.evaluator_actor import EvaluatorActor
-from hive.workers.g_worker import (
-    CollectionTask,
-    CollectionWorkers,
-    CollectorsElsewhere,
-    Gradients,
-    GWorker,
-    describe_gradient,
-)
+from hive.workers.g_worker import GWorker
 from hive.workers.gradient_slot import GradientSlot
-from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor, info_counters
 from hive.workers.messages import (
@@ -39,20 +31,16 @@ from hive.workers.replay_learner import ReplayLearnerActor
 from hive.workers.replay_memory import REPLAY_VALUES
 from hive.workers.replay_worker import ReplayWorker, ReplayWorkerActor
 from hive.workers.replica import Replica, replica_slots
-from hive.workers.rollouts import CollectedRollout, RoundStorage, Snapshot, snapshot_of
 from hive.workers.trainer import Trainer
+from hive.workers.turn_metrics import Update, UpdateHook
 
 __all__ = [
     "REPLAY_VALUES",
     "RESULTS",
     "Blueprint",
     "CheckpointDue",
-    "CollectedRollout",
-    "CollectionTask",
-    "CollectionWorkers",
     "Collector",
     "CollectorActor",
-    "CollectorsElsewhere",
     "Episode",
     "Evaluation",
     "EvaluationDue",
@@ -62,7 +50,6 @@ __all__ = [
     "Gradient",
     "GradientSlot",
     "GradientWorkerActor",
-    "Gradients",
     "Improved",
     "Learner",
     "LearnerActor",
@@ -79,13 +66,10 @@ __all__ = [
     "ReplayWorkerActor",
     "Replica",
     "RolloutReady",
-    "RoundStorage",
-    "Snapshot",
     "Trainer",
     "Update",
     "UpdateHook",
     "Weights",
-    "describe_gradient",
     "environment_of",
     "evaluate",
     "info_counters",
@@ -93,7 +77,6 @@ __all__ = [
     "record",
     "replica_slots",
     "show",
-    "snapshot_of",
 ]
 
 Plan = ReplayPlan  # its name in the last release; the next one removes it

@@ -25,11 +25,10 @@ from hive.records.return_text import return_text
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.workers.blueprint import Blueprint, blueprint_in
-from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
 from hive.workers.saving import BestSchedule, SaveSchedule
-from hive.workers.turn_metrics import StepRecord, TurnMetrics, info_means
+from hive.workers.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -5,7 +5,7 @@
 Every replica applies the same gradients in the same order as the learner, natively and out of place. So all replicas
 are bit-identical after every turn, and no worker waits for the learner's weights between two minibatches. The learner
 differs from a replica only in that it makes no gradients and owns the state that is published, saved and copied. In a
-script a GWorker updates its own replica.
+script a Trainer updates its own replica.
 
 Why a gradient is never overwritten before all replicas have read it: message n of a worker lies in slot n mod S until
 the worker begins message n + S. Let L be the lag in turns and K the gradients of each worker in a turn. A worker that
@@ -24,11 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.gradients import SEQUENCE, Codec
+from hive.gradients import SEQUENCE
 from hive.networks.flat import ALIGNMENT
 from hive.workers.learner import Learner, LearnerStep
-
-__all__ = ["Replica", "replica_slots"]
 
 Arrays = Mapping[str, NDArray[Any]]
 Block = NDArray[np.uint8]
@@ -64,10 +62,8 @@ class Replica:
         """Start with the weights and the optimizer state that `initialize` writes. It returns their turn."""
         self.turn = initialize(*self._current)
 
-    def apply(self, gradients: Sequence[Arrays], codec: Codec) -> LearnerStep:
+    def apply(self, gradients: Sequence[Arrays]) -> LearnerStep:
         """Make one turn of these gradients, whatever their numbers. `turn` only increases if it is an update."""
-        if codec != self.learner.codec:
-            self.learner.use_codec(codec)
         step = self.learner.turn(gradients, *self._current, *self._next)
         self._current, self._next = self._next, self._current
         self.turn += step.applied

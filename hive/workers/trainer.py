@@ -27,8 +27,6 @@ from hive.workers.g_worker import GWorker
 from hive.workers.learner import Count, mean_return
 from hive.workers.replica import Replica
 
-__all__ = ["Trainer"]
-
 
 class Trainer:
     """Collects, computes gradients and updates, in turns, with the newest weights.
@@ -49,7 +47,7 @@ class Trainer:
             self._begin(config, number, incarnation, status)
 
     def _begin(self, config: Config, number: int, incarnation: int, status: Status | None) -> None:
-        self.blueprint = blueprint = Blueprint(_alone(config))
+        self.blueprint = blueprint = Blueprint(_without_lag(config))
         _check_memory(blueprint)
         self.collector = blueprint.collector(number, incarnation, status)
         self.worker = GWorker.of_run(blueprint, number, status)
@@ -81,7 +79,7 @@ class Trainer:
             self.worker.compute([self._rollout], slot, sequence=self._made, version=replica.turn)
             self._made += 1
             if self._made % len(self._gradients) == 0:
-                replica.apply(self._gradients, self.blueprint.codec)
+                replica.apply(self._gradients)
         self._rounds += 1
         return samples_in(self._rollout)
 
@@ -122,8 +120,8 @@ class Trainer:
                 f"the state has {len(state):,} bytes, and this trainer needs {size:,}",
                 hint="it must come from a trainer with the same network, optimizer and environments",
             )
-        given = np.frombuffer(state, np.uint8)
-        self.replica.copy(self.replica.turn, given[: len(weights)], given[len(weights) :])
+        block = np.frombuffer(state, np.uint8)
+        self.replica.copy(self.replica.turn, block[: len(weights)], block[len(weights) :])
         self.worker.clear_residual()
 
     def set(self, key: str, value: object) -> None:
@@ -151,7 +149,7 @@ def _check_memory(blueprint: Blueprint) -> None:
         )
 
 
-def _alone(config: Config) -> Config:
+def _without_lag(config: Config) -> Config:
     """Return the config with one collector and one gradient worker that take turns."""
     collection = dataclasses.replace(config.collection, workers=0, communication="synchronous", max_lag=0)
     gradients = dataclasses.replace(config.gradients, workers=0, communication="synchronous", max_lag=0)

@@ -1,21 +1,44 @@
-"""The turns between two reports, and the metrics of them.
+"""The turns between two reports, the metrics of them, and hooks: functions of the user that see each update.
 
 The learner records each turn as it commits it, because the slots of its gradients are retired next. A report averages
 the turns since the last one. Nothing that affects training depends on it.
+
+    [run] update_hook = "mine:watch"
+
+    def watch(update: hive.Update) -> dict[str, float]:
+        return {"mine/weight_norm": float(np.linalg.norm(update.weights["policy.weight"]))}
+
+The learner waits for the hook, and its status page shows the time spent. The returned numbers are added to the next
+metrics. An exception in the hook ends the learner. The weights are read-only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive.workers.learner import LearnerStep, deviation_of_returns, mean_statistics
 
-__all__ = ["StepRecord", "TurnMetrics", "finite_means", "info_means", "lag_values"]
+
+@dataclass(frozen=True)
+class Update:
+    """One update, as passed to a hook."""
+
+    number: int  # updates so far
+    env_steps: int
+    mean_return_100: float  # mean of the last 100 returns; NaN before the first episode
+    gradient_norm: float  # L2 norm before clipping
+    learning_rate: float
+    statistics: Mapping[str, float]  # the algorithm's statistics, means over the update's samples
+    weights: Mapping[str, NDArray[Any]]  # read-only views by parameter name, valid during the call only
+
+
+UpdateHook: TypeAlias = Callable[[Update], Mapping[str, float] | None]
 
 
 class StepRecord(NamedTuple):

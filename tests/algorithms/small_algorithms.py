@@ -23,7 +23,7 @@ from hive.networks.configured import network_parameters
 from hive.networks.state import StateLayout
 from hive.networks.wrapper import NetworkWrapper
 from hive.storage import FINALS, LENGTH, VERSION, Rollout, rollout_layout
-from hive.workers import CollectorsElsewhere, GWorker
+from hive.workers import GWorker
 from hive.workers.threads import ONE_THREAD
 
 Arrays = dict[str, NDArray[Any]]
@@ -285,7 +285,7 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
         schedule_start=0.0,
         is_lagged=lambda number, version: False,
     )
-    worker = GWorker(source, lambda *_: CollectorsElsewhere(blueprint), algorithm=algorithm)
+    worker = GWorker(blueprint, source, algorithm=algorithm)
     bind(worker, network, network if wrapper.has_target else None)
     return worker
 

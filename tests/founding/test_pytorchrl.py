@@ -131,10 +131,10 @@ DIFFERENCES = {
     "compute_gradients.distribute_gradients": "has a default",
     "GWorkerSet.initial_weights": "documented as a parameter, though missing in the page's signature",
     "CollectorThread.input_queue": "documented as a parameter, and none there either: the attribute is `queue`",
-    "CollectorThread": "no threading.Thread: nothing runs beside the caller, who collects by `step` or by `run`",
+    "CollectorThread": "collects in the caller's thread if collection is synchronous; its `get` starts it otherwise",
     "GWorkerSet.remote_workers": "have the numbers of a run's gradient workers, from 0; the local one is beside them",
     "GWorker.save_model": "writes a safetensors checkpoint with the optimizer's state instead of a pickle",
-    "ray": "remote workers are tasks of the caller's thread; workers in processes are those of a run",
+    "ray": "remote collection workers are tasks of one thread; workers in processes are those of a run",
 }
 
 
@@ -171,7 +171,6 @@ def test_methods_have_the_documented_parameters_and_defaults(name: str, method: 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_attributes_are_there_and_of_the_documented_types(name: str) -> None:
     with set_of(1) as many, worker_of(1) as worker:
-        assert worker.collector is not None
         has: Any = {"GWorkerSet": many, "GWorker": worker, "CollectorThread": worker.collector}[name]
         for attribute, kind in ATTRIBUTES[name].items():
             assert isinstance(getattr(has, attribute), kind), attribute
@@ -200,6 +199,30 @@ def test_everything_documented_in_one_go(tmp_path: Path) -> None:
         assert (many.num_workers, many.worker_class) == (2, GWorker)
         assert many.local_worker().index_worker == 0
         assert [one.index_worker for one in many.remote_workers()] == [0, 1]
+        assert all(isinstance(one, many.worker_class) for one in many.remote_workers())
+
+
+def test_the_collector_is_a_thread() -> None:
+    with worker_of(2, "asynchronous") as worker:
+        thread = worker.collector
+        assert isinstance(thread, threading.Thread)
+        assert thread.num_workers == 2
+        assert not thread.stopped
+        assert worker.inqueue.maxsize > 0
+        thread.start()
+        worker.step()
+        assert thread.is_alive()
+    assert thread.stopped
+    assert not thread.is_alive()
+
+
+def test_workers_of_a_set_collect_for_themselves() -> None:
+    with set_of(2) as many:
+        for one in many.remote_workers():
+            grads, info = one.step()
+            assert info["NumberSamples"] == 16
+            one.apply_gradients(grads)
+            assert (one.iter, one.actor_version) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +275,6 @@ def test_db_b4_synchronous_round_never_deadlocks(workers: int) -> None:
             worker.step()
             assert len(worker.storage.rollouts) == workers
             assert {one.seq for one in worker.storage.rollouts} == {number}
-            assert worker.inqueue is not None
             assert worker.inqueue.qsize() == 0
 
 
@@ -300,7 +322,7 @@ def test_db_b7_asynchronous_collection_has_weights_of_its_own() -> None:
             _, info = worker.step()
             assert info["PolicyLag"] == info["Version"]["Gradient"] - info["Version"]["Collection"]
             worker.apply_gradients()
-        assert 1 <= info["PolicyLag"] <= 4
+        assert 0 <= info["PolicyLag"] <= 6
 
 
 def test_db_b8_weights_are_broadcast_once_a_round_not_once_a_minibatch() -> None:
@@ -330,18 +352,17 @@ def test_db_b9_only_the_launcher_of_hosts_knows_ray() -> None:
 @pytest.mark.parametrize("communication", ["synchronous", "asynchronous"])
 @pytest.mark.parametrize("begun", [False, True])
 def test_db_b10_stop_ends_everything(collectors: int, communication: str, begun: bool) -> None:
-    """Also of one that has not begun, and of one that has been stopped; there never was a thread."""
+    """Also of one that has not begun, and of one that has been stopped; the thread is joined."""
     gc.collect()
     before = threading.enumerate(), len(os.listdir("/proc/self/fd"))
     worker = worker_of(collectors, communication)
     if begun:
         worker.step()
-    assert threading.enumerate() == before[0]
+    assert (threading.enumerate() == before[0]) == (not begun or communication == "synchronous")
     worker.stop()
     worker.stop()
     gc.collect()
     assert (threading.enumerate(), len(os.listdir("/proc/self/fd"))) == before
-    assert worker.collector is not None
     assert worker.collector.stopped
 
 
@@ -412,13 +433,19 @@ def test_db_b22_what_collection_raises_is_not_taken_for_the_end_of_the_data(
 def test_db_b23_a_collector_begins_its_next_rollout_before_the_last_is_taken() -> None:
     """Asynchronous collectors are ahead of what they have been asked for, each by the slots that it has."""
     with worker_of(2, "asynchronous") as worker:
-        assert worker.collector is not None
-        taken = [(one.worker_id, one.seq, one.version_collected) for _ in range(6) for one in worker.collector.get()]
-        assert sorted(taken) == [(source, number, 0) for source in range(2) for number in range(3)]
-        worker.step()
-        worker.apply_gradients()
-        ahead = [worker.step()[1]["PolicyLag"] for _ in range(2)]
-        assert ahead == [1, 1]
+        full, put = threading.Event(), worker.inqueue.put
+
+        def watched(step: Any) -> None:
+            if worker.inqueue.full():
+                full.set()
+            put(step)
+
+        worker.inqueue.put = watched  # type: ignore[method-assign, assignment]
+        worker.get_data()
+        assert full.wait(30)
+        taken = [(one.seq, one.version_collected) for one in worker.collector.get()]
+        assert taken
+        assert {version for _, version in taken} == {0}
 
 
 def test_unknown_parameters_are_told_not_ignored() -> None:

@@ -18,7 +18,7 @@ from hive.networks.state import StateLayout
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Layout, Status
 from hive.runtime.memory.status import PAGE_BYTES, ActorStatus, read_status
-from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker
+from hive.workers import Blueprint, Collector, GWorker
 from hive.workers.learner import Count, LearnerStep, mean_return
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -108,9 +108,8 @@ def collector_of(blueprint: Blueprint, source: int = 0, **options: Any) -> Colle
 
 
 def worker_of(blueprint: Blueprint, source: int = 0, **options: Any) -> GWorker:
-    """As in a run, its rollouts come from elsewhere. options: as of GWorker."""
-    given = {"algorithm": blueprint.algorithm(), **options}
-    return GWorker(source, lambda *_: CollectorsElsewhere(blueprint), **given)
+    """As in a run. options: as of GWorker."""
+    return GWorker(blueprint, source, **options)
 
 
 class Trainer:

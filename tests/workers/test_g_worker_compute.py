@@ -23,7 +23,7 @@ from small_trainer import (
 
 from hive.approximation import Part
 from hive.errors import NetworkError, TopologyError
-from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, gradient_layout
+from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, codec_for, gradient_layout
 from hive.losses import VALUE_FIT
 from hive.networks import aligned_block
 from hive.runtime.memory.status import BUSY, RUNTIME
@@ -257,7 +257,7 @@ def test_a_block_of_another_network_is_refused() -> None:
 
 
 def compressing(blueprint: Blueprint, name: str = "top-k") -> GWorker:
-    return worker_of(blueprint, compress_grads_to_send=name)
+    return worker_of(blueprint, codec=codec_for(name))
 
 
 def slot_for(worker: GWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:

@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
+from hive.compat.pytorchrl.collection import check_device
+from hive.compat.pytorchrl.collector_thread import COMMUNICATIONS, EXECUTIONS, check_modes
 from hive.errors import TopologyError
-from hive.workers.validate_modes import COMMUNICATIONS, EXECUTIONS, check_device, check_modes
 
 LEGAL = {
     ("Central", "synchronous", 0, 1.0),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_facades import blueprint_of
+from small_workers import blueprint_of
 
-from hive.facades import CWorkerSet
-from hive.workers.rollouts import RoundStorage, Snapshot, snapshot_of
+from hive.compat.pytorchrl import CollectorThread, CWorkerSet
+from hive.compat.pytorchrl.g_worker import RoundStorage
+from hive.compat.pytorchrl.weights import Snapshot, snapshot_of
 
 
 def test_a_snapshot_cannot_be_written() -> None:
@@ -34,7 +35,8 @@ def test_a_snapshot_is_a_copy() -> None:
 
 
 def test_the_storage_holds_one_round() -> None:
-    task = CWorkerSet(blueprint_of(), 2).task(0, 1.0, "synchronous", "Parallel", 1)
+    workers = CWorkerSet(blueprint_of(), 2)
+    task = CollectorThread(0, workers.local_worker(), workers.remote_workers(), col_execution="Parallel")
     one, other = task.get(), task.get()
     task.stop()
     storage = RoundStorage()

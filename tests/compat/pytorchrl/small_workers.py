@@ -12,7 +12,7 @@ from typing import Any
 import small_environments
 from small_trainer import LIMIT_S, config_of
 
-from hive.facades import CWorkerSet, GWorker, GWorkerSet, Snapshot
+from hive.compat.pytorchrl import CWorkerSet, GWorker, GWorkerSet, Snapshot
 from hive.records import RunDirectory
 from hive.runtime.supervise.outcome import Outcome
 from hive.schemes.trainer import assemble
@@ -51,7 +51,7 @@ class Counted(small_environments.Drift):
 
 def blueprint_of(env: str = "Drift", **values: Any) -> Blueprint:
     """`env`: a class of small_environments or one of this file."""
-    module = "small_environments" if hasattr(small_environments, env) else "small_facades"
+    module = "small_environments" if hasattr(small_environments, env) else "small_workers"
     return Blueprint(config_of(f"{module}:{env}", **values))
 
 
