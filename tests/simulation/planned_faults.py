@@ -10,8 +10,8 @@ import contextvars
 from collections.abc import Callable
 from typing import NoReturn
 
-from hive.testing.fakes import Faults, Half
-from hive.testing.simulated_process import NEVER, SimulatedLoop, SimulatedProcess, current_process
+from simulation.fakes import Faults, Half
+from simulation.simulated_process import NEVER, SimulatedLoop, SimulatedProcess, current_process
 
 __all__ = ["MOST_TORN", "PlannedFaults"]
 

@@ -37,14 +37,14 @@ from hive.runtime import SharedIn, SharedOut, Status, Subscription
 from hive.runtime.memory.segments import BoardView
 from hive.schemes.trainer import assemble
 from hive.storage import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout
-from hive.testing import Faults, Simulation, simulate
-from hive.testing.fakes import DyingBoard
 from hive.workers import Blueprint, ReplayWorkerActor
 from hive.workers.learner import Count
 from hive.workers.messages import CheckpointDue, ReplayFloor, ReplayLedger, ReplayRows
 from hive.workers.pinned_blocks import held_block, next_due
 from hive.workers.replay_memory import DrawnRows, ReplayMemory
-from simulations.trainer import KILLED_AT_THE_END, SilentRecorder
+from simulation import Faults, Simulation, simulate
+from simulation.fakes import DyingBoard
+from simulation.trainer import KILLED_AT_THE_END, SilentRecorder
 
 __all__ = ["Schedule", "run", "schedule"]
 
