@@ -1,5 +1,7 @@
 """Runs one actor or a whole topology in one process, in real or virtual time."""
 
+from __future__ import annotations
+
 from typing import NoReturn
 
 from hive.runtime.supervise.outcome import Outcome

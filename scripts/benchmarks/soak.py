@@ -32,8 +32,6 @@ from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
 from hive.runtime.run.control import ControlClient, open_control
 
-__all__ = ["main", "parser", "sampled", "soak"]
-
 EVERY_S = 10.0  # seconds between samples
 SAMPLES_PER_LINE = 6  # samples for each line of progress: one line a minute
 LEAST_MINUTES = 1.0  # gives four samples in the second half, the least for a slope

@@ -29,8 +29,6 @@ from hive.errors import HiveError
 from hive.records import RunDirectory, read_run_facts
 from hive.records.documents import parse_object
 
-__all__ = ["main", "parser", "sets_of", "target_of"]
-
 ROLES = ("collector", "gradient-worker", "learner", "evaluator", "recorder", "fork-server")
 SECONDS, SEED = 60.0, 1
 PAUSE_S = (0.5, 2.0)

@@ -7,13 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.table import NOTHING, aligned, number
+from benchmarks.harness import NOTHING, aligned, number
 
 from chaotic.leaks import growth_of
 from chaotic.promises import Outcome, promises_of
 from chaotic.strikes import Strike
-
-__all__ = ["Recovery", "document_of", "outcome_of", "quantile", "recoveries_of", "text_of"]
 
 HEAD = ("role", "signal", "strikes", "back", "p50 ms", "p99 ms", "max ms", "p50 alone", "p99 alone")
 WORDS = {True: "pass", False: "FAIL", None: NOTHING}

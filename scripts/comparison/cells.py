@@ -27,19 +27,6 @@ from benchmarks.programs import BenchError, tail
 
 from comparison.tasks import TASKS, SchemeTask
 
-__all__ = [
-    "FOLDER",
-    "Cell",
-    "Row",
-    "append_row",
-    "command_of",
-    "files_of",
-    "missing",
-    "read_rows",
-    "row_of",
-    "start",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "results"
 CURVE_POINTS = 100  # per cell: a curve in a plot has no more

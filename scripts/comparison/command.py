@@ -23,8 +23,6 @@ from comparison.cells import FOLDER, ROOT, Running, append_row, missing, read_ro
 from comparison.report import lag_text, text_of, write_curves
 from comparison.tasks import TASKS
 
-__all__ = ["main"]
-
 MOST_AT_ONCE = 2  # cells: each takes about one core
 LOOK_S = 0.5  # between two looks at the running cells
 VARIANTS: dict[str, list[str]] = {

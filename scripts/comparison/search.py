@@ -28,8 +28,6 @@ from comparison.cells import ROOT, append, value_of
 from comparison.command import LOOK_S, MOST_AT_ONCE, commit_of_tree
 from comparison.searches import SEARCHES, Search
 
-__all__ = ["main"]
-
 RESULTS = ROOT / "examples" / "results" / "search.csv"
 SEEDS = (1, 2)  # seeds that every drawn setting is run with
 HELD_OUT = (11, 12, 13, 14, 15)  # seeds that judge the settings which the search found

@@ -28,9 +28,6 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-__all__ = ["TASKS", "AnyTask", "ReplayTask", "SchemeTask", "Task"]
-
-
 LATER = {"memory", "masked", "shared", "layers"}
 """Fields that tasks did not have at first: the digest of a task without them is still that of the rows it has."""
 

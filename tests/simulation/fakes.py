@@ -33,18 +33,6 @@ from hive.runtime.wire.protocol import NODE_TYPES, Deliver
 from hive.runtime.wire.transport import Receive
 from simulation.simulated_process import SimulatedLoop, current_process
 
-__all__ = [
-    "At",
-    "DyingBoard",
-    "DyingPage",
-    "DyingSlab",
-    "Faults",
-    "LocalHost",
-    "LocalMemory",
-    "Pages",
-    "SimulatedTransport",
-]
-
 # A slab in words of 8 bytes: the size of its header, the position of `produced`, the size of a slot header.
 HEADER_WORDS, PRODUCED_WORD, SLOT_WORDS, MASK = 8, 3, 16, 0xFFFFFFFF
 COMMITTING, RETIRING = 2, 5  # the half states of a slot

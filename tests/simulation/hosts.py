@@ -57,8 +57,6 @@ from simulation.simulated_process import SimulatedProcess, current_process
 from simulation.simulator import NO_LIMIT, SimulatedRun
 from simulation.trainer import Arrays, SilentRecorder, World
 
-__all__ = ["Event", "Schedule", "run", "schedule"]
-
 HOSTS = ("left", "right")
 SILENCE_S = 2.0  # the least that a config accepts
 WAIT_S = 60.0  # how long an agent tries to join: longer than a head needs to come back

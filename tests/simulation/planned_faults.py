@@ -13,8 +13,6 @@ from typing import NoReturn
 from simulation.fakes import Faults, Half
 from simulation.simulated_process import NEVER, SimulatedLoop, SimulatedProcess, current_process
 
-__all__ = ["MOST_TORN", "PlannedFaults"]
-
 MOST_TORN = 32  # maximum kills within an operation: each adds some 20 calls to the stack; further ones are at an await
 
 

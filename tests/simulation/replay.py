@@ -46,8 +46,6 @@ from simulation import Faults, Simulation, simulate
 from simulation.fakes import DyingBoard
 from simulation.trainer import KILLED_AT_THE_END, SilentRecorder
 
-__all__ = ["Schedule", "run", "schedule"]
-
 ROUNDS = 7  # of full rollouts
 EXACT = 0.6  # share of schedules that change no byte
 CONTINUOUS = 0.25  # share of schedules with continuous actions, of algorithms that may make two gradients of a batch
@@ -136,10 +134,10 @@ def schedule(seed: int, *, exact: bool | None = None) -> Schedule:
         victims=victims,
     )
     if chance.random() < CONTINUOUS:
-        sets += [f"run.scheme={chance.choice(('sac', 'td3'))}", "env.id=simulations.replay:Continuous"]
+        sets += [f"run.scheme={chance.choice(('sac', 'td3'))}", "env.id=simulation.replay:Continuous"]
         sets.append(f"algorithm.critic_first={chance.choice(('false', 'true'))}")
     else:
-        sets += ["run.scheme=dqn", "env.id=simulations.replay:Numbered", f"algorithm.initial_errors={initial_errors}"]
+        sets += ["run.scheme=dqn", "env.id=simulation.replay:Numbered", f"algorithm.initial_errors={initial_errors}"]
     if chance.random() < NORMALIZED:
         sets += ["network.normalize_observations=true", "network.normalize_rewards=true"]
     return Schedule(seed, tuple(sets), faults, exact)

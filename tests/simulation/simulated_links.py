@@ -20,8 +20,6 @@ from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.links import TICK_S, KeyPair
 from simulation.simulated_process import SimulatedLoop, SimulatedProcess, current_process
 
-__all__ = ["LinkFaults", "SimulatedLinks"]
-
 FIRST_PORT = 40_000
 RETRY_S = 0.5  # longest pause before a new attempt to connect
 NOTICED_S = 0.2  # longest time until an end notices that the connection is broken, unless only silence shows it

@@ -58,8 +58,6 @@ from simulation.fakes import (
 from simulation.planned_faults import PlannedFaults
 from simulation.simulated_process import SimulatedLoop, SimulatedProcess, current_process
 
-__all__ = ["NO_LIMIT", "SimulatedRun", "Simulation", "simulate"]
-
 ADDRESS = "simulated://run/supervisor"
 LIMIT_S = 300.0  # virtual seconds after which a run that should end by itself counts as stuck
 NO_LIMIT = 1 << 30  # a number of restarts that no simulation reaches

@@ -41,8 +41,6 @@ from hive.workers.messages import CheckpointDue, Improved, Metrics, OptimizerSta
 from hive.workers.pinned_blocks import held_block
 from simulation import Faults, Simulation, simulate
 
-__all__ = ["KILLED_AT_THE_END", "Schedule", "SilentRecorder", "run", "schedule"]
-
 KILLED_AT_THE_END = "recorder failed at the end: it was killed before it had finished"
 ROUNDS = 2
 MOST = 64  # maximum number of collectors, and of gradient workers
