@@ -376,10 +376,10 @@ COLUMNS = (
 
 def rows_of(pairs: Sequence[Pair], change: str, machine: Mapping[str, object]) -> list[dict[str, str]]:
     """Return a row for each pair. machine: date and commit, from `machine_facts`."""
-    return [_row(pair, change, machine) for pair in pairs]
+    return [_ladder_row(pair, change, machine) for pair in pairs]
 
 
-def _row(pair: Pair, change: str, machine: Mapping[str, object]) -> dict[str, str]:
+def _ladder_row(pair: Pair, change: str, machine: Mapping[str, object]) -> dict[str, str]:
     row = {
         "date": str(machine["date"]).partition(" ")[0],
         "commit": str(machine["commit"] or ""),
