@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 from benchmarks import accumulator, channel, checkpoint, goal, growth, replay_memory, throughput, tree
-from benchmarks.harness import Bench, check_lines, say
-from benchmarks.machine import load_average, machine_facts
+from benchmarks.harness import Bench, begin, check_lines, say, write_document
+from benchmarks.machine import load_average
 from benchmarks.programs import BenchError
 
 BENCHES = [module.BENCH for module in (throughput, goal, accumulator, checkpoint, channel, tree, replay_memory, growth)]
@@ -40,16 +39,12 @@ def parser() -> argparse.ArgumentParser:
 
 def run(bench: Bench, options: argparse.Namespace) -> int:
     """Measure, write and print the results; return the exit code. Raises BenchError."""
-    if options.json is not None and not options.json.parent.is_dir():
-        raise BenchError(f"the folder of `{options.json}` does not exist")
-    machine = machine_facts()
-    say(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_before']}, hive at {machine['commit']}")
+    machine = begin(options.json)
     report = bench.measure(options, machine)
     machine["load_after"] = load_average()
-    if options.json is not None:
-        checks = [dataclasses.asdict(check) for check in report.checks]
-        document = {"bench": bench.name, "machine": machine, **report.figures, "checks": checks}
-        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    checks = [dataclasses.asdict(check) for check in report.checks]
+    document = {"bench": bench.name, "machine": machine, **report.figures, "checks": checks}
+    write_document(options.json, document)
     print("\n".join([*report.lines, *check_lines(report.checks)]))
     for error in report.errors:
         say(f"error: {error}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.machine import machine_facts
 from benchmarks.programs import BenchError
 
 WIDTH = 120  # maximum width of a table in columns
 NOTHING = "–"  # cell of a value that was not measured
+VERDICTS = {True: "pass", False: "FAIL", None: NOTHING}
 GAP = "  "
 QUIET_CORES = 0.1  # cores that other programs may use without a warning in the report: the kernel uses some
 LARGE_LOAD = 1.0  # load average from which other programs disturb the figures
@@ -60,6 +63,23 @@ class Bench:
 
 def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def begin(document: Path | None) -> dict[str, object]:
+    """Return the facts of the machine, and print them. document: the JSON file that will be written.
+
+    Raises BenchError if its folder does not exist.
+    """
+    if document is not None and not document.parent.is_dir():
+        raise BenchError(f"the folder of `{document}` does not exist")
+    machine = machine_facts()
+    say(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_before']}, hive at {machine['commit']}")
+    return machine
+
+
+def write_document(path: Path | None, document: Mapping[str, Any]) -> None:
+    if path is not None:
+        path.write_text(json.dumps(document, indent=2) + "\n")
 
 
 def interleaved(
@@ -171,8 +191,7 @@ def spread_cells(values: Sequence[float], digits: int) -> tuple[str, str]:
 
 def check_lines(checks: Sequence[Check]) -> list[str]:
     """Return the table of the checks after an empty line; nothing without checks."""
-    words = {True: "pass", False: "FAIL", None: NOTHING}
-    rows = [(check.promise, check.measured, words[check.passed]) for check in checks]
+    rows = [(check.promise, check.measured, VERDICTS[check.passed]) for check in checks]
     return ["", *aligned(("checks", "measured", ""), rows)] if rows else []
 
 
@@ -222,8 +241,8 @@ def duration(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0.0 < seconds < 3600.0:
-        raise argparse.ArgumentTypeError(f"expected seconds, above 0 and below an hour, got `{text}`")
+    if not 0.0 < seconds < 86400.0:
+        raise argparse.ArgumentTypeError(f"expected seconds, above 0 and below a day, got `{text}`")
     return seconds
 
 
