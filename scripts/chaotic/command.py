@@ -156,10 +156,10 @@ def under_chaos(sandbox: Sandbox, config: Path, options: argparse.Namespace) -> 
 
 
 def chaos(options: argparse.Namespace) -> int:
-    machine = begin(options.json)
     for config in options.config:
         if not config.is_file():
             raise ChaosError(f"the config `{config}` does not exist")
+    machine = begin(options.json)
     outcomes, sandbox, broken = [], Sandbox(), True
     try:
         for config in options.config:
