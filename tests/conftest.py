@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -22,6 +23,7 @@ hypothesis.settings.register_profile("hive", deadline=None)  # how long an examp
 hypothesis.settings.load_profile("hive")
 
 LIVE = Path(__file__).parent / "live"
+sys.path.append(str(Path(__file__).parent))  # for `simulation`; at the end, so that no folder here hides a module
 MOST_PROCESSES = 4  # live tests alone take longer than all the others do in three
 
 _kill = os.kill

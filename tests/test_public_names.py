@@ -120,9 +120,6 @@ PARTS = {
     "ValueHead": "() forward loss",
     **dict.fromkeys((n for n in dir(hive.networks) if n.endswith("Parameters") and n != "FlatParameters"), "()"),
     "run_inline": "(topology virtual seconds)",
-    "simulate": "(topology seed faults limit_s at)",
-    "Simulation": "outcome errors wrong history",
-    "Faults": "(deaths stops victims after)",
 }
 """Names of which only a part is public: `()` is the whole signature, `(a b)` these parameters, other words are members.
 

@@ -8,19 +8,27 @@ Two tasks, each done in several ways that give the same result, with one thread 
     whole    the K gradients come one after another from a model's `.grad`. Compares accumulate() and mean_reduce() with
              RLPack's scheme (clone, check for NaN, divide, add) written in torch, and with torch's running sum
 
-Each repetition times every way once, in an order that rotates. A timing covers as many calls as take some 20 ms, after
+A ratio is how many times faster hive is. Required speed:
+
+    reduce   hive's C++ pass >= 0.85 x the plain C loop, which computes no norm
+             hive >= 1.3 x the best way in torch at 25 M and K >= 4, >= 1.1 x at 25 M and K = 2, >= 1 x elsewhere
+    whole    hive >= 5 x RLPack's scheme
+
+Each repetition times every way once, in alternating directions. A timing covers as many calls as take some 20 ms, after
 one call that is not timed. Results are written to existing memory wherever the way allows it.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
+import dataclasses
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +36,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.harness import (
+    Bench,
+    Check,
+    Report,
+    Spread,
+    add_repetitions,
+    aligned,
+    interleaved,
+    load_warning,
+    ratio_of,
+    say,
+    spread_cells,
+    spread_of,
+    spread_text,
+)
+from benchmarks.machine import load_average
 from benchmarks.programs import BenchError, here
 from hive.gradients import GradAccumulator, MapOfTensors
-
-__all__ = ["COUNTS", "SIZES", "Case", "cases", "measure_case"]
 
 COUNTS = (2, 4, 8)
 SIZES: dict[str, list[tuple[int, ...]]] = {
@@ -61,10 +83,6 @@ class Case:
         return sum(torch.Size(shape).numel() for shape in SIZES[self.size])
 
 
-def cases(sizes: Sequence[str], counts: Sequence[int]) -> list[Case]:
-    return [Case(size, count) for size in sizes for count in counts]
-
-
 def measure_case(case: Case, repetitions: int) -> dict[str, list[float]]:
     """Return milliseconds per call of every way, one value for each repetition; keys: `reduce/...` and `whole/...`.
 
@@ -73,19 +91,17 @@ def measure_case(case: Case, repetitions: int) -> dict[str, list[float]]:
     torch.set_num_threads(1)  # the native part has one thread, so every other way gets one too
     ways = {**_reducing(case), **_whole(case)}
     calls = max(1, round(CALL_ELEMENTS / (case.parameters * case.count)))
-    found: dict[str, list[float]] = {name: [] for name in ways}
     for way in ways.values():  # touches all memory, and finds what cannot run
         way()
-    order = list(ways)
-    for _ in range(repetitions):
-        for name in order:
-            ways[name]()  # not timed: fills the caches with this way's own data instead of the previous way's
-            start = time.perf_counter()
-            for _ in range(calls):
-                ways[name]()
-            found[name].append((time.perf_counter() - start) / calls * 1e3)
-        order = order[1:] + order[:1]
-    return found
+
+    def milliseconds(name: str, repetition: int) -> float:
+        ways[name]()  # not timed: fills the caches with this way's own data instead of the previous way's
+        start = time.perf_counter()
+        for _ in range(calls):
+            ways[name]()
+        return (time.perf_counter() - start) / calls * 1e3
+
+    return interleaved(list(ways), repetitions, milliseconds)[0]
 
 
 def _model(case: Case) -> nn.ParameterList:
@@ -227,3 +243,77 @@ def _whole(case: Case) -> dict[str, Way]:
         "whole/foreach_add": foreach,
         "whole/RLPack's scheme": rlpack,
     }
+
+
+# --- report
+
+LEAST_OF_PLAIN, LEAST_OF_RLPACK = 0.85, 5.0
+LEAST_OF_TORCH = {("25 M", 2): 1.1, ("25 M", 4): 1.3, ("25 M", 8): 1.3}
+TORCH = ("reduce/foreach_add", "reduce/flat add", "reduce/stack.sum")
+
+Timings = Mapping[str, Sequence[float]]  # milliseconds of every way, by repetition
+
+
+def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
+    lines = [
+        "K gradients to their mean, its norm and a check for finite values; the plain loop computes the mean only.",
+        f"Milliseconds, medians of {options.repetitions} interleaved repetitions, one thread each; "
+        "x: how much faster hive is.",
+    ]
+    documents, checks = [], []
+    for case in [Case(size, rounds) for size in options.size or SIZES for rounds in options.rounds or COUNTS]:
+        say(f"{case.size}, K = {case.count}")
+        timings = measure_case(case, options.repetitions)
+        faster = {name: times_faster(timings, name) for name in timings}
+        rows = [
+            (f"  {name.replace('/', ': ')}", *spread_cells(values, 3), spread_text(faster[name]))
+            for name, values in timings.items()
+        ]
+        head = (f"{case.size} ({case.parameters:,} parameters), K = {case.count}", "ms", "least..most", "x")
+        lines += ["", *aligned(head, rows)]
+        checks += checks_of(case, timings)
+        documents.append(
+            {
+                "size": case.size,
+                "parameters": case.parameters,
+                "rounds": case.count,
+                "measured_ms": timings,
+                "times_faster": {name: dataclasses.asdict(spread) for name, spread in faster.items()},
+            }
+        )
+    figures = {"repetitions": options.repetitions, "threads": 1, "cases": documents}
+    return Report([*lines, *load_warning(load_average())], figures, checks)
+
+
+def times_faster(timings: Timings, name: str, ours: str = "hive") -> Spread:
+    """Return how many times faster `ours` is than `name` at the same task."""
+    return ratio_of(timings[name], timings[f"{name.partition('/')[0]}/{ours}"])
+
+
+def checks_of(case: Case, timings: Timings) -> list[Check]:
+    best = min(TORCH, key=lambda name: spread_of(timings[name]).median)
+    checks = []
+    for ours, name, least in (
+        ("hive's pass", "reduce/plain C", LEAST_OF_PLAIN),
+        ("hive", best, LEAST_OF_TORCH.get((case.size, case.count), 1.0)),
+        ("hive", "whole/RLPack's scheme", LEAST_OF_RLPACK),
+    ):
+        spread = times_faster(timings, name, ours)
+        promise = f"{case.size}, K = {case.count}: {ours} >= {least:g} x {name.partition('/')[2]}"
+        checks.append(Check(promise, spread_text(spread), spread.median >= least))
+    return checks
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", action="append", choices=list(SIZES), default=[], help="default: each of them")
+    parser.add_argument("--rounds", action="append", type=int, choices=COUNTS, default=[], help="default: each of them")
+    add_repetitions(parser, 15)
+
+
+BENCH = Bench(
+    "accumulator",
+    "K gradients to their mean, norm and finite check: hive, torch in several ways, a plain C loop",
+    "example: scripts/bench accumulator --size '25 M' --rounds 4 --json accumulator.json --check",
+    _options,
+    measure,
+)

@@ -19,15 +19,24 @@ times, and the time to its successor's first turn is measured. Then the run is e
     recovery    from `kill -9` to the end of the successor's first turn. The part "takes up the state" would show an
                 extra copy of the state; a publication that was due by then is subtracted from it
 
-The first turns of each learner are left out, because they touch their memory for the first time.
+The first turns of each learner are left out, because they touch their memory for the first time. Checks of each run:
+
+    every pause < 5 ms                      the learner hands a checkpoint over and does not write it. With fewer cores
+                                            than processes, a longer pause fails only if the learner itself was busy for
+                                            that long: the rest of the time other processes used its core
+    publishing takes < 1.5 plain copies     it copies the weights once, not twice
+    taking up takes < 0.5 plain copies      a successor uses the state in place, without a copy
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import itertools
 import json
 import os
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -37,14 +46,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import (
+    QUIET_CORES,
+    Bench,
+    Check,
+    Report,
+    aligned,
+    count,
+    duration,
+    say,
+    spread_cells,
+    spread_of,
+)
 from benchmarks.hive_run import END_S, NAME, POLL_S, connected, first_update, last_output, results_of, started
+from benchmarks.machine import CpuMeter, cores
 from benchmarks.programs import START_S, BenchError
 from benchmarks.timed_learner import BORN, CHECKPOINT, PUBLISH, SETUP, TIMES, TURN, UNIT, Record, records_in
 from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_jsonl
 from hive.runtime.run.control import ControlClient
-
-__all__ = ["KINDS", "PARAMETERS", "Kind", "config_of", "figures_of", "incarnations", "measure_checkpoints"]
 
 WARM_TURNS = 8  # turns of each learner that are left out: the number of blocks in a board
 SETTLE_TURNS = 5  # further turns of a successor before it is killed too
@@ -229,3 +249,108 @@ def _of_recovery(killed: int, records: Sequence[Record]) -> Mapping[str, float]:
         "taken_up": setup.ms - sum(r.ms for r in records if r.kind == PUBLISH and r.end <= setup.end),
         "first_turn": turn.ms,
     }
+
+
+# --- report
+
+MOST_PAUSE_MS = 5.0
+MOST_COPIES_TO_PUBLISH = 1.5
+MOST_COPIES_TO_TAKE_UP = 0.5
+
+PROCESSES = 4  # busy processes: collector, gradient worker, learner, recorder
+
+Figures = Mapping[str, Any]  # name -> milliseconds, as figures_of gives them; others_cores, skipped
+
+ROWS = (
+    ("a checkpoint: the learner's pause", "pause"),
+    ("    of which it was busy (CPU)", "pause_cpu"),
+    ("the check when no checkpoint is due", "no_pause"),
+    ("a turn, while no checkpoint is being written", "turn"),
+    ("    the first after a checkpoint was handed over", "turn_after"),
+    ("    while the recorder writes", "turn_written"),
+    ("from turn to turn, while none is being written", "gap"),
+    ("    the first after a checkpoint was handed over", "gap_after"),
+    ("    while the recorder writes", "gap_written"),
+    ("publishing the weights", "publish"),
+    ("    a plain copy of the same size", "copy"),
+    ("recovery: from kill -9 to the first turn", "recovery"),
+    ("    until the successor's constructor begins", "born"),
+    ("    its constructor", "constructed"),
+    ("    taking up the state", "taken_up"),
+    ("    its first turn", "first_turn"),
+)
+"""(text of a line, name of its figure)."""
+
+
+def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
+    lines = [
+        f"Checkpoints of {PARAMETERS / 1e6:.1f} M parameters: {4 * PARAMETERS / 1e6:.0f} MB of weights, twice that of "
+        "moments.",
+        f"{options.seconds:g} s each, then kills of the learner. Times in ms.",
+    ]
+    checks, runs = [], []
+    for kind in (kind for kind in KINDS if kind.name in options.only or not options.only):
+        say(f"{kind.name}: {options.seconds:g} s, {options.kills} kills")
+        meter = CpuMeter()
+        figures = measure_checkpoints(kind, options.seconds, options.kills)
+        others = meter.others_cores()
+        lines += ["", *table(kind.name, figures)]
+        if others > QUIET_CORES:
+            lines.append(f"Warning: other programs used {others:.2f} cores of CPU.")
+        checks += checks_of(kind.name, figures, cores())
+        runs.append(
+            {
+                "kind": kind.name,
+                "spreads_ms": {name: dataclasses.asdict(spread_of(figures[name])) for _, name in ROWS if figures[name]},
+                "measured_ms": {name: figures[name] for _, name in ROWS},
+                "skipped": figures["skipped"],
+                "others_cores": others,
+            }
+        )
+    return Report(lines, {"parameters": PARAMETERS, "seconds": options.seconds, "runs": runs}, checks)
+
+
+def table(kind: str, figures: Figures) -> list[str]:
+    rows = [(text, *spread_cells(figures[name], 2), str(len(figures[name]))) for text, name in ROWS if figures[name]]
+    lines = aligned((kind, "median", "least..most", "of"), rows)
+    if figures["skipped"]:
+        lines.append(f"{figures['skipped']} more were skipped: the previous one was still being written.")
+    return lines
+
+
+def checks_of(kind: str, figures: Figures, cores: int) -> list[Check]:
+    """Return the checks of one run. `cores`: of the machine."""
+    checks, copy = [_pause_check(kind, figures, cores)], statistics.median(figures["copy"])
+    for name, what, most in (
+        ("publish", "publishing", MOST_COPIES_TO_PUBLISH),
+        ("taken_up", "taking up the state", MOST_COPIES_TO_TAKE_UP),
+    ):
+        if figures[name]:
+            copies = statistics.median(figures[name]) / copy
+            checks.append(Check(f"{kind}: {what} < {most} plain copies", f"{copies:.2f}", copies < most))
+    return checks
+
+
+def _pause_check(kind: str, figures: Figures, cores: int) -> Check:
+    wall, busy = spread_of(figures["pause"]), spread_of(figures["pause_cpu"])
+    measured = f"{wall.median:.2f} ms, at most {wall.most:.2f} ms"
+    passed: bool | None = wall.most < MOST_PAUSE_MS
+    if not passed and cores < PROCESSES and busy.most < MOST_PAUSE_MS:
+        measured, passed = f"{measured}, {busy.most:.2f} ms of CPU: fewer cores than processes", None
+    return Check(f"{kind}: a checkpoint's pause < {MOST_PAUSE_MS:g} ms", measured, passed)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    names = [kind.name for kind in KINDS]
+    parser.add_argument("--only", choices=names, action="append", default=[], help="default: each of them")
+    parser.add_argument("--seconds", type=duration, default=60.0, help="duration of each run (default %(default)g)")
+    parser.add_argument("--kills", type=count, default=5, help="kills of each run's learner (default %(default)d)")
+
+
+BENCH = Bench(
+    "checkpoint",
+    "time that checkpoints, publications and recoveries take a learner of 25 million parameters",
+    "example: scripts/bench checkpoint --json checkpoint.json --check",
+    _options,
+    measure,
+)

@@ -9,20 +9,20 @@ sample-factory      Sample Factory's asynchronous PPO, where its Python is given
 
 from __future__ import annotations
 
+import argparse
+import fnmatch
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.hive_run import measure_run
-from benchmarks.peer_environments import cache_folder, peer_python
+from benchmarks.peer_environments import add_cache_option, cache_folder, peer_python
 from benchmarks.programs import here, importing, run_program
 from benchmarks.settings import PLACEMENTS, Setting, keys_of
-
-__all__ = ["PEERS", "Contender", "Measurement", "Pythons", "contenders_of", "peer_of"]
 
 PEERS = ("sb3", "plain", "sample-factory")
 
@@ -120,3 +120,22 @@ def _peer(setting: Setting, peer: str, threads: int, pythons: Pythons) -> Callab
         return run_program(command, seconds + ROUND_S, importing())
 
     return measure
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether the name matches one of the shell patterns, or there is no pattern."""
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def add_python_options(parser: argparse.ArgumentParser) -> None:
+    add_cache_option(parser)
+    text = "Python of an environment that has the peer; Sample Factory is measured only with this"
+    parser.add_argument("--python", action="append", type=_python, default=[], metavar="PEER=PATH", help=text)
+
+
+def _python(text: str) -> tuple[str, Path]:
+    peer, _, path = text.partition("=")
+    python = Path(path).expanduser().absolute()
+    if peer not in ("sb3", "sample-factory") or not python.is_file():
+        raise argparse.ArgumentTypeError(f"expected sb3=PATH or sample-factory=PATH of a Python, got `{text}`")
+    return peer, python

@@ -11,8 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["WARM_S", "TwoLooks"]
-
 WARM_S = 1.0  # seconds after the first update that do not count: first calls allocate, compile and fill caches
 
 

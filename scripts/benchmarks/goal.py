@@ -11,16 +11,23 @@ the goal is reached: hive's line of metrics with this mean, the peer's callback.
 returned; hive saves a checkpoint before it does. A run that does not reach the goal, because its time is over or its
 steps are, counts with the limit. torch has one thread in the peer, which is its fastest way for these networks.
 
-Seed by seed all racers run, in alternating directions.
+Seed by seed all racers run, in alternating directions. The ratio of two racers is that of their medians: the runs of
+one seed have nothing in common but its number. Checked are
+
+    hive-a2c <= 1/6 of sb3-a2c-zoo
+    the faster of hive-ppo and hive-ppo-zoo <= 1/4 of sb3-ppo-zoo
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import json
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +35,25 @@ from pathlib import Path
 from comparison.hive_cell import keys_of
 from comparison.tasks import TASKS
 
-from benchmarks.contender import Pythons
+from benchmarks.contender import Pythons, add_python_options, matches
+from benchmarks.harness import (
+    Bench,
+    Check,
+    Report,
+    Spread,
+    aligned,
+    count,
+    duration,
+    interleaved,
+    number,
+    say,
+    spread_of,
+)
 from benchmarks.hive_run import NAME, last_output, started
 from benchmarks.machine import ROOT
 from benchmarks.programs import BenchError, here, importing, run_program
 from hive.errors import RecordError
 from hive.records import RunDirectory, Summary
-
-__all__ = ["TARGET", "Finish", "Racer", "race", "racers"]
 
 TARGET = 475.0
 ZOO_A2C_STEPS = 500_000  # budget in RL Zoo; that of the parity task is shorter
@@ -80,16 +98,18 @@ def racers(pythons: Pythons, with_peers: bool) -> list[Racer]:
     return found
 
 
-def race(those: Sequence[Racer], seeds: int, limit: float, say: Callable[[str], None]) -> dict[str, list[Finish]]:
+def race(racers: Sequence[Racer], seeds: int, limit: float) -> dict[str, list[Finish]]:
     """Return the finishes of each racer by name, of the seeds 1, 2, ... Raises BenchError."""
-    found: dict[str, list[Finish]] = {racer.name: [] for racer in those}
-    for seed in range(1, seeds + 1):
-        for racer in those if seed % 2 else reversed(those):
-            finish = racer.run(seed, limit)
-            reached = "not reached" if finish.reached_s is None else f"{finish.reached_s:.1f} s"
-            say(f"seed {seed}  {racer.name:<14} {reached:>11}, exit {finish.exit_s:.1f} s, {finish.steps:,} steps")
-            found[racer.name].append(finish)
-    return found
+    by_name = {racer.name: racer for racer in racers}
+
+    def finish_of(name: str, repetition: int) -> Finish:
+        seed = repetition + 1
+        finish = by_name[name].run(seed, limit)
+        reached = "not reached" if finish.reached_s is None else f"{finish.reached_s:.1f} s"
+        say(f"seed {seed}  {name:<14} {reached:>11}, exit {finish.exit_s:.1f} s, {finish.steps:,} steps")
+        return finish
+
+    return interleaved(list(by_name), seeds, finish_of)[0]
 
 
 def _hive(config: str, keys: Sequence[str] = ()) -> Callable[[int, float], Finish]:
@@ -138,3 +158,91 @@ def _sb3(algorithm: str, pythons: Pythons) -> Callable[[int, float], Finish]:
         return Finish(seed, found["reached_s"], time.time() - begun, found["steps"])
 
     return run
+
+
+# --- report
+
+GOALS = ((("hive-a2c",), "sb3-a2c-zoo", 6), (("hive-ppo", "hive-ppo-zoo"), "sb3-ppo-zoo", 4))
+"""(racers of hive, of which the fastest counts; the peer; how many times as fast hive must be)."""
+
+Results = Mapping[str, Sequence[Finish]]  # name of a racer -> its finishes
+
+
+def times_of(results: Results, name: str, limit: float) -> Spread | None:
+    """Return the spread of a racer's times in seconds; None if it did not run."""
+    finishes = results.get(name, ())
+    return spread_of([finish.seconds(limit) for finish in finishes]) if finishes else None
+
+
+def checks_of(results: Results, limit: float) -> list[Check]:
+    found = []
+    for names, peer, times in GOALS:
+        ours = {name: spread for name in names if (spread := times_of(results, name, limit))}
+        theirs = times_of(results, peer, limit)
+        if ours and theirs:
+            best = min(ours, key=lambda name: ours[name].median)
+            ratio = theirs.median / ours[best].median
+            found.append(Check(f"{best} <= 1/{times} of {peer}", f"1/{ratio:.2f}", ratio >= times))
+    return found
+
+
+def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
+    pythons = Pythons(dict(options.python), options.cache)
+    known = racers(pythons, options.peers)
+    selected = [racer for racer in known if matches(racer.name, options.only)]
+    if not selected:
+        raise BenchError(f"no program matches --only; known: {', '.join(racer.name for racer in known)}")
+    if options.list:
+        return Report([f"{racer.name:<14}  {racer.title}" for racer in selected])
+    if any(racer.name.startswith("sb3") for racer in selected):
+        pythons.of("sb3")  # installed before the first run, whose time it would be
+    results, limit = race(selected, options.seeds, options.limit), options.limit
+    documents = [
+        {
+            "name": name,
+            "seconds": dataclasses.asdict(spread_of([finish.seconds(limit) for finish in finishes])),
+            "finishes": [dataclasses.asdict(finish) for finish in finishes],
+        }
+        for name, finishes in results.items()
+    ]
+    figures = {"target": TARGET, "limit_s": limit, "racers": documents}
+    return Report(table(selected, results, limit), figures, checks_of(results, limit))
+
+
+def table(racers: Sequence[Racer], results: Results, limit: float) -> list[str]:
+    head = ("", "seconds", "least..most", "reached", "exit", "steps")
+    return [
+        f"Seconds from the command to a mean return of {TARGET:g} on CartPole-v1; not reached: {limit:g} s.",
+        *aligned(head, [_row(racer, results[racer.name], limit) for racer in racers]),
+    ]
+
+
+def _row(racer: Racer, finishes: Sequence[Finish], limit: float) -> list[str]:
+    spread = spread_of([finish.seconds(limit) for finish in finishes])
+    reached = sum(finish.reached_s is not None for finish in finishes)
+    return [
+        f"{racer.name}: {racer.title}",
+        number(spread.median, 1),
+        f"{spread.least:.1f}..{spread.most:.1f}",
+        f"{reached} of {len(finishes)}",
+        number(statistics.median(finish.exit_s for finish in finishes), 1),
+        number(statistics.median(finish.steps for finish in finishes)),
+    ]
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=count, default=5, help="runs of each program (default %(default)d)")
+    parser.add_argument("--limit", type=duration, default=300.0, help="seconds of one run (default %(default)g)")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="programs whose name matches")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="neither install nor measure peers")
+    parser.add_argument("--list", action="store_true", help="print the programs, and measure nothing")
+    add_python_options(parser)
+
+
+BENCH = Bench(
+    "goal",
+    "wall time from the command to a mean return of 475 on CartPole, start-up included: hive, SB3",
+    "example: scripts/bench goal --seeds 5 --json goal.json --check",
+    _options,
+    measure,
+)

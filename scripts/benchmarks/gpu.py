@@ -32,8 +32,6 @@ from typing import Any
 from benchmarks.hive_run import measure_run
 from benchmarks.programs import importing
 
-__all__ = ["main"]
-
 SCALING_S = 4.0  # seconds of each measurement of `scaling`
 RESULTS = ("state", "updates", "env_steps", "mean_return_100")
 SHOWN = ("steps_per_s", "updates_per_s", "collector_share", "collector_wait_share", "learner_share")

@@ -21,8 +21,6 @@ from hive.storage import Rollout
 from hive.workers import Blueprint, GWorker
 from hive.workers.devices import pin
 
-__all__ = ["profiled"]
-
 REPEATS = 5
 
 

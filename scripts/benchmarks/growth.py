@@ -21,22 +21,27 @@ what else the machine does. Repetitions measure the sizes upwards and downwards 
 from __future__ import annotations
 
 import argparse
-import csv
-import functools
 import os
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import (
+    Bench,
+    Report,
+    add_repetitions,
+    aligned,
+    append_rows,
+    check_csv,
+    interleaved,
+    number,
+    percent,
+    say,
+)
 from benchmarks.hive_run import measure_run
-from benchmarks.machine import machine_facts
-from benchmarks.table import aligned, number, percent
 from hive.runtime.run.hosts_status import HOST
-
-__all__ = ["AXES", "Axis", "Line", "add_growth", "costs_of", "fit", "growth", "measure_growth", "text_of"]
 
 CONFIG = """\
 [run]
@@ -64,7 +69,6 @@ normalize_rewards = false
 every = {{}}
 """
 
-REPETITIONS, SECONDS = 3, 5.0
 WARM_UPDATES = 10  # left out: more than a board has blocks, so that all memory has been touched
 STEP_S = 0.02  # 64 collectors keep less than half a core busy
 FAST_STEP_S = 0.001  # for few collectors with large networks, whose updates take longer than the steps
@@ -145,26 +149,24 @@ def fit(units: Sequence[float], costs: Sequence[float]) -> Line:
     return Line(fixed, slope, 1.0 - rest / total if total else 1.0)
 
 
-def measure_growth(
-    axes: Sequence[Axis], repetitions: int, seconds: float, log: Callable[[str], None]
-) -> tuple[Found, list[dict[str, object]]]:
-    """Measure every size of these axes; return the costs, and a row of the CSV file for each.
-
-    Raises BenchError.
-    """
+def measure_growth(axes: Sequence[Axis], repetitions: int, seconds: float) -> tuple[Found, list[dict[str, object]]]:
+    """Measure every size of these axes; return the costs, and a row of the CSV file for each. Raises BenchError."""
     found: Found = {}
     rows: list[dict[str, object]] = []
-    sizes = [(axis, units) for axis in axes for units in axis.units]
-    for repetition in range(repetitions):
-        for axis, units in sizes if repetition % 2 == 0 else reversed(sizes):
-            log(f"{repetition + 1} of {repetitions}: {units:g} {axis.name}")
-            hosts = int(units) if axis.hosts else 0
-            costs = costs_of(measure_run(axis.config(units), seconds, warm_updates=WARM_UPDATES, hosts=hosts))
-            shared = {"repetition": repetition, "seconds": seconds, "load": round(os.getloadavg()[0], 2)}
-            for figure in (*axis.figures, "updates_per_s"):
-                found.setdefault((axis.name, units, figure), []).append(costs[figure])
-                value = f"{costs[figure]:.4f}"
-                rows.append({"axis": axis.name, "units": units, "figure": figure, "value": value, **shared})
+    sizes = {f"{units:g} {axis.name}": (axis, units) for axis in axes for units in axis.units}
+
+    def add_costs(name: str, repetition: int) -> None:
+        axis, units = sizes[name]
+        say(f"{repetition + 1} of {repetitions}: {name}")
+        hosts = int(units) if axis.hosts else 0
+        costs = costs_of(measure_run(axis.config(units), seconds, warm_updates=WARM_UPDATES, hosts=hosts))
+        shared = {"repetition": repetition, "seconds": seconds, "load": round(os.getloadavg()[0], 2)}
+        for figure in (*axis.figures, "updates_per_s"):
+            found.setdefault((axis.name, units, figure), []).append(costs[figure])
+            value = f"{costs[figure]:.4f}"
+            rows.append({"axis": axis.name, "units": units, "figure": figure, "value": value, **shared})
+
+    interleaved(list(sizes), repetitions, add_costs)
     return found, rows
 
 
@@ -189,9 +191,9 @@ def _group(process: str) -> str:
     return "runtime" if first in RUNTIME else f"{first.rpartition('-')[0].replace('-', ' ')}s"
 
 
-def text_of(axes: Sequence[Axis], found: Found) -> str:
+def lines_of(axes: Sequence[Axis], found: Found) -> list[str]:
     """Return a table of the medians for each axis, with the line through each figure below it."""
-    return "\n\n".join("\n".join(_table(axis, found)) for axis in axes)
+    return [line for axis in axes for line in (*_table(axis, found), "")][:-1]
 
 
 def _table(axis: Axis, found: Found) -> Iterator[str]:
@@ -216,39 +218,28 @@ def _table(axis: Axis, found: Found) -> Iterator[str]:
     yield from aligned((axis.name, "updates/s", *(f"{figure}, CPU ms" for figure in axis.figures)), rows)
 
 
-def add_growth(benches: Any) -> None:
-    """Add the command to the parser of `scripts/bench`."""
-    one = benches.add_parser(
-        "growth",
-        help="CPU time of one more collector, host, parameter or gradient worker",
-        description="CPU time of one more collector, host, parameter or gradient worker, with sleeping environments.",
-        epilog="example: scripts/bench growth --only collectors --repetitions 1",
-    )
-    names = [axis.name for axis in AXES]
-    one.add_argument("--only", action="append", choices=names, default=[], help="default: each of them")
-    one.add_argument("--repetitions", type=int, default=REPETITIONS, help="default %(default)d")
-    one.add_argument("--seconds", type=float, default=SECONDS, help="duration of each run (default %(default)g)")
-    one.add_argument("--csv", type=Path, metavar="FILE", help="append all measurements to this file")
-    one.set_defaults(run=growth)
-
-
-def growth(options: argparse.Namespace) -> int:
-    """Measure, print the tables, and append the rows to the file; return the exit code. Raises BenchError."""
+def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
     axes = [axis for axis in AXES if axis.name in options.only or not options.only]
-    facts = machine_facts()
-    log = functools.partial(print, file=sys.stderr, flush=True)
-    found, rows = measure_growth(axes, options.repetitions, options.seconds, log)
     if options.csv is not None:
-        _append(options.csv, [{**row, "cores": facts["cores"], "commit": facts["commit"]} for row in rows])
-    print(text_of(axes, found))
-    return 0
+        check_csv(options.csv, COLUMNS)
+    found, rows = measure_growth(axes, options.repetitions, options.seconds)
+    rows = [{**row, "cores": machine["cores"], "commit": machine["commit"]} for row in rows]
+    if options.csv is not None:
+        append_rows(options.csv, COLUMNS, rows)
+    return Report(lines_of(axes, found), {"rows": rows})
 
 
-def _append(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Append the rows to a CSV file, which begins with the names of its columns."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerows(rows)
+def _options(parser: argparse.ArgumentParser) -> None:
+    names = [axis.name for axis in AXES]
+    parser.add_argument("--only", action="append", choices=names, default=[], help="default: each of them")
+    add_repetitions(parser, 3, 5.0)
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="append all measurements to this file")
+
+
+BENCH = Bench(
+    "growth",
+    "CPU time of one more collector, host, parameter or gradient worker, with sleeping environments",
+    "example: scripts/bench growth --only collectors --repetitions 1",
+    _options,
+    measure,
+)

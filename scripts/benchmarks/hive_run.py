@@ -52,23 +52,6 @@ from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
 from hive.runtime.run.control import ControlClient, open_control
 
-__all__ = [
-    "END_S",
-    "NAME",
-    "POLL_S",
-    "Look",
-    "Used",
-    "connected",
-    "figures_between",
-    "first_update",
-    "lags_of",
-    "last_output",
-    "measure_run",
-    "processes_of",
-    "results_of",
-    "started",
-]
-
 NAME = "bench"
 POLL_S = 0.05  # seconds between two requests while waiting for an update: few enough not to disturb the run
 EDGE_POLL_S = 0.01  # seconds between two requests while waiting for the end of a round: 0.2 % of a measurement of 5 s

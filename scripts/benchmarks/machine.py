@@ -12,8 +12,6 @@ from pathlib import Path
 
 import hive
 
-__all__ = ["CpuMeter", "cores", "load_average", "machine_facts"]
-
 PACKAGES = ("torch", "numpy", "gymnasium", "pyzmq", "uvloop")
 ROOT = Path(__file__).resolve().parents[2]
 

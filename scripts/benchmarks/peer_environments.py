@@ -10,6 +10,7 @@ creation was interrupted has no ready.json and is created again. Nothing is shar
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib.metadata
 import json
@@ -21,8 +22,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.programs import BenchError, tail
-
-__all__ = ["REQUIREMENTS", "cache_folder", "environment_folder", "peer_python"]
 
 TORCH = importlib.metadata.version("torch").partition("+")[0]  # that of hive, without its build
 
@@ -45,6 +44,17 @@ INSTALL_S = 1800.0  # time limit of an installation in seconds: torch is large
 
 def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hive-bench"
+
+
+def add_peer_options(parser: argparse.ArgumentParser, peer: str) -> None:
+    """Add the options of a bench with one peer that is installed when it is first measured."""
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help=f"neither install nor measure {peer}")
+    add_cache_option(parser)
+
+
+def add_cache_option(parser: argparse.ArgumentParser) -> None:
+    text = "where peers are installed (default %(default)s)"
+    parser.add_argument("--cache", type=Path, default=cache_folder(), help=text)
 
 
 def environment_folder(cache: Path, peer: str, requirements: Sequence[str]) -> Path:

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BenchError", "here", "importing", "last_json", "run_program", "tail"]
-
 START_S = 60.0  # seconds for a program to import torch and to exit on a busy machine
 SHOWN_LINES = 20  # lines of stderr in an error: enough for a traceback
 

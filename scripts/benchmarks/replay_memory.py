@@ -4,24 +4,28 @@
 
 The network sees four frames at once; the memory holds single ones. Episodes have EPISODE steps, and each CUT steps one
 is truncated by its time limit, whose last frame is kept besides. 27,000 steps are that limit in Atari's environments.
+
+Required: a million rows take less than 7.5 GB.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.harness import Bench, Check, Report, aligned, count, number
 from benchmarks.programs import here, importing, run_program
 from hive.storage import ReplayBuffer, replay_layout
-
-__all__ = ["FRAME", "STACK", "bytes_of_a_row", "measure_rows", "resident_bytes", "stored"]
 
 FRAME, ACTION, STACK = ((84, 84), "uint8"), ((), "int64"), 4
 EPISODE, CUT = 1_000, 27_000
 FRAMES = 64  # different frames that the rows hold
+MILLION, MOST_GB = 1_000_000, 7.5
 LIMIT_S = 1e-3  # most seconds that adding a row takes on a busy machine, beside the start
 
 
@@ -49,16 +53,49 @@ def resident_bytes() -> int:
     return int(fields["VmRSS"].removesuffix("kB")) * 1024
 
 
-def measure_rows(rows: int) -> dict[str, float]:
-    """Fill a memory of these rows in a process of its own. Raises BenchError if that fails."""
-    command = [sys.executable, "-P", here("replay_memory.py"), rows]
-    return run_program(command, rows * LIMIT_S, importing(), rate="bytes_per_row")
+def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
+    """Fill a memory in a process of its own, and compare with the computed size."""
+    command = [sys.executable, "-P", here("replay_memory.py"), options.rows]
+    measured = run_program(command, options.rows * LIMIT_S, importing(), rate="bytes_per_row")
+    computed, (height, width) = bytes_of_a_row(), FRAME[0]
+    sizes = {
+        "computed from the layout": computed,
+        f"resident memory of {measured['rows']:,.0f} rows": measured["bytes_per_row"],
+        "two whole stacks a row, computed": 2 * STACK * height * width,
+    }
+    rows = [(f"  {way}", number(size, 1), number(size * MILLION / 1e9, 2)) for way, size in sizes.items()]
+    title = f"frames of {height} x {width} bytes, {STACK} in a stack"
+    lines = aligned((title, "bytes a row", "GB of 1,000,000"), rows)
+    figures = {"computed_bytes_per_row": computed, "measured": measured}
+    return Report(lines, figures, checks_of(computed, measured["bytes_per_row"]))
+
+
+def checks_of(computed: float, measured: float) -> list[Check]:
+    """Return the checks. computed, measured: bytes of a row."""
+    gigabytes = {"computed": computed * MILLION / 1e9, "measured": measured * MILLION / 1e9}
+    return [
+        Check(f"1,000,000 rows < {MOST_GB} GB, {way}", f"{size:.2f} GB", size < MOST_GB)
+        for way, size in gigabytes.items()
+    ]
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=count, default=200_000, help="rows of the real one (default %(default)d)")
+
+
+BENCH = Bench(
+    "replay",
+    "memory that a replay memory of Atari frames takes: computed, and of one that is filled",
+    "example: scripts/bench replay --check",
+    _options,
+    measure,
+)
 
 
 if __name__ == "__main__":
-    count = int(sys.argv[1])
+    rows = int(sys.argv[1])
     stored(1_000)  # what the code itself takes
     before = resident_bytes()
-    replay = stored(count)
-    assert len(replay) > 0.99 * count - STACK
-    print(json.dumps({"rows": count, "bytes_per_row": (resident_bytes() - before) / count}))
+    replay = stored(rows)
+    assert len(replay) > 0.99 * rows - STACK
+    print(json.dumps({"rows": rows, "bytes_per_row": (resident_bytes() - before) / rows}))

@@ -29,8 +29,6 @@ from typing import Any
 from comparison import hive_cell
 from comparison.tasks import TASKS, ReplayTask, Task
 
-__all__ = ["ENDLESS_STEPS", "PLACEMENTS", "SETTINGS", "Setting", "keys_of"]
-
 ENDLESS_STEPS = 10**12  # the bench ends a run, not its budget
 
 START_STEPS = 1000  # with a replay memory: steps before the first update, and until the final share of random actions

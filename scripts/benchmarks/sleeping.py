@@ -10,8 +10,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-__all__ = ["Sleeping"]
-
 EPISODE_STEPS = 100
 
 

@@ -13,26 +13,24 @@ soak_figures.py defines the checks and the figures.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from benchmarks.harness import begin, say, write_document
 from benchmarks.hive_run import processes_of, results_of
-from benchmarks.machine import load_average, machine_facts
+from benchmarks.machine import load_average
 from benchmarks.programs import START_S, BenchError, tail
 from benchmarks.soak_figures import Measured, Sample, document_of, failures_of, kilobytes, text_of
 from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
 from hive.runtime.run.control import ControlClient, open_control
-
-__all__ = ["main", "parser", "sampled", "soak"]
 
 EVERY_S = 10.0  # seconds between samples
 SAMPLES_PER_LINE = 6  # samples for each line of progress: one line a minute
@@ -66,13 +64,13 @@ def _minutes(text: str) -> float:
     return minutes
 
 
-def soak(config: Path, overrides: list[str], minutes: float, say: Callable[[str], None]) -> list[Sample]:
+def soak(config: Path, overrides: list[str], minutes: float) -> list[Sample]:
     """Run `config` for `minutes` and return the samples. Raises BenchError when it cannot start, or fails."""
     with tempfile.TemporaryDirectory(prefix="hive-soak-") as name:
         home = Path(name)
         directory = RunDirectory(home / f"{NAME}-1")
         with _running(home, config, overrides) as client:
-            samples = list(_samples(client, minutes, say))
+            samples = list(_samples(client, minutes))
         summary = Summary.read(directory.summary_file)
         if summary.state != "stopped" or any(summary.restarts.values()):
             raise BenchError(f"the run was {summary.state} ({summary.stop_reason}), restarts: {summary.restarts}")
@@ -108,7 +106,7 @@ def _hive(home: Path, *words: object) -> None:
         raise BenchError(f"`hive {words[0]}` ended with code {done.returncode}\n{tail(done.stderr)}")
 
 
-def _samples(client: ControlClient, minutes: float, say: Callable[[str], None]) -> Iterator[Sample]:
+def _samples(client: ControlClient, minutes: float) -> Iterator[Sample]:
     begun = time.monotonic()
     for number in range(round(60.0 * minutes / EVERY_S) + 1):
         time.sleep(max(0.0, begun + number * EVERY_S - time.monotonic()))
@@ -141,24 +139,18 @@ def sampled(pid: int) -> Measured:
         raise BenchError(f"process {pid} of the run has exited ({error})") from None
 
 
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def main(arguments: list[str] | None = None) -> NoReturn:
     """The `soak` command."""
     options = parser().parse_args(arguments)
-    machine = machine_facts()
     try:
-        samples = soak(options.config, options.set, options.minutes, say)
+        machine = begin(options.json)
+        samples = soak(options.config, options.set, options.minutes)
     except BenchError as error:
         say(f"error: {error}")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
     machine["load_after"] = load_average()
-    if options.json is not None:
-        document = document_of(samples, str(options.config), options.minutes, machine)
-        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    write_document(options.json, document_of(samples, str(options.config), options.minutes, machine))
     print(text_of(samples))
     sys.exit(1 if failures_of(samples) else 0)

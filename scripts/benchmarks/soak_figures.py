@@ -18,20 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.table import aligned
-
-__all__ = [
-    "MOST_MB_PER_MINUTE",
-    "Growth",
-    "Measured",
-    "Sample",
-    "document_of",
-    "failures_of",
-    "growth_of",
-    "kilobytes",
-    "slope",
-    "text_of",
-]
+from benchmarks.harness import aligned
 
 MOST_MB_PER_MINUTE = 1.0
 LEAST_SAMPLES = 4  # minimum samples in the second half: two in each quarter

@@ -33,20 +33,6 @@ from hive.runtime import Slot, Topology
 from hive.schemes.trainer import trainer
 from hive.workers import Blueprint, LearnerActor
 
-__all__ = [
-    "BORN",
-    "CHECKPOINT",
-    "PUBLISH",
-    "SETUP",
-    "TIMES",
-    "TURN",
-    "UNIT",
-    "Record",
-    "TimedLearner",
-    "records_in",
-    "topology",
-]
-
 TIMES = "times.bin"
 BORN, SETUP, TURN, CHECKPOINT, PUBLISH, UNIT = range(6)
 LAYOUT = struct.Struct("<6q")

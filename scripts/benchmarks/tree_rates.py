@@ -14,8 +14,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["ALPHA", "BATCH", "BETA", "EPSILON", "ROWS", "Way", "print_rates", "rates_of"]
-
 ROWS, BATCH = 1_000_000, 512
 ALPHA, BETA, EPSILON = 0.6, 0.4, 1e-6  # of Schaul et al. (2016), whose epsilon is not zero
 INPUTS = 2_000  # batches of rows and errors: together more than all rows, so that no cache holds those of the next call

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from benchmarks.tree_rates import ALPHA, BATCH, BETA, EPSILON, ROWS, Way, print_rates
 from hive.storage import PriorityTree, importance_weights, priority_leaves, replay_words
 
-__all__ = ["WAYS", "HiveTree", "NumpyTree", "WholeHive", "WholeNumpy"]
-
 STORED = 2_000  # batches of leaves and words that the tree alone gets
 
 

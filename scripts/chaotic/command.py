@@ -10,14 +10,15 @@ Exit codes: 0 all promises kept · 1 one was broken, or a run could not be start
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks.machine import load_average, machine_facts
+from benchmarks.harness import begin, count, duration, say, write_document
+from benchmarks.machine import load_average
+from benchmarks.programs import BenchError
 
 from chaotic.promises import Outcome
 from chaotic.report import document_of, text_of
@@ -28,8 +29,6 @@ from chaotic.watched import Watched, wait_for_steps
 from hive.errors import HiveError
 from hive.records import RunDirectory, read_run_facts
 from hive.records.documents import parse_object
-
-__all__ = ["main", "parser", "sets_of", "target_of"]
 
 ROLES = ("collector", "gradient-worker", "learner", "evaluator", "recorder", "fork-server")
 SECONDS, SEED = 60.0, 1
@@ -67,14 +66,14 @@ def parser() -> argparse.ArgumentParser:
         "--config", type=Path, action="append", required=True, metavar="FILE", help="config of a run (repeat)"
     )
     top.add_argument(
-        "--seconds", type=_above_0, help=f"duration of chaos in each run (default {SECONDS:g}, or enough for --kills)"
+        "--seconds", type=duration, help=f"duration of chaos in each run (default {SECONDS:g}, or enough for --kills)"
     )
     top.add_argument("--seed", type=int, default=SEED, help="seed of strikes and runs (default %(default)s)")
     top.add_argument("--only", action="append", default=[], choices=ROLES, help="strike only this role (repeat)")
-    top.add_argument("--kills", type=_count, default=0, metavar="N", help="end the chaos after N kills; no SIGSTOP")
+    top.add_argument("--kills", type=count, default=0, metavar="N", help="end the chaos after N kills; no SIGSTOP")
     top.add_argument(
         "--pause",
-        type=_above_0,
+        type=duration,
         nargs=2,
         default=PAUSE_S,
         metavar=("LEAST", "MOST"),
@@ -85,22 +84,6 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--json", type=Path, metavar="FILE", help="write all observations to this file")
     top.add_argument("--keep", action="store_true", help="keep the runs' folder; a broken promise always keeps it")
     return top
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got `{text}`")
-    return int(text)
-
-
-def _above_0(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.0 < seconds < 86400.0:
-        raise argparse.ArgumentTypeError(f"expected seconds, above 0 and below a day, got `{text}`")
-    return seconds
 
 
 def sets_of(options: argparse.Namespace) -> list[str]:
@@ -120,10 +103,6 @@ def target_of(options: argparse.Namespace, rate: float) -> int:
     if options.kills:
         return int(rate * options.kills * (sum(options.pause) / 2 + BACK_MEAN_S))
     return int(rate * seconds_of(options))
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def calm_rate(sandbox: Sandbox, config: Path, sets: list[str]) -> float:
@@ -177,13 +156,10 @@ def under_chaos(sandbox: Sandbox, config: Path, options: argparse.Namespace) -> 
 
 
 def chaos(options: argparse.Namespace) -> int:
-    if options.json is not None and not options.json.parent.is_dir():
-        raise ChaosError(f"the folder of `{options.json}` does not exist")
     for config in options.config:
         if not config.is_file():
             raise ChaosError(f"the config `{config}` does not exist")
-    machine = machine_facts()
-    say(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_before']}, hive at {machine['commit']}")
+    machine = begin(options.json)
     outcomes, sandbox, broken = [], Sandbox(), True
     try:
         for config in options.config:
@@ -192,8 +168,7 @@ def chaos(options: argparse.Namespace) -> int:
         machine["load_after"] = load_average()
         document = document_of(outcomes, {key: str(value) for key, value in vars(options).items()}, machine)
         broken = bool(document["broken"])
-        if options.json is not None:
-            options.json.write_text(json.dumps(document, indent=2) + "\n")
+        write_document(options.json, document)
         for line in document["broken"]:
             print(f"broken: {line}")
     finally:
@@ -209,7 +184,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     options = parser().parse_args(arguments)
     try:
         sys.exit(chaos(options))
-    except (ChaosError, HiveError) as error:
+    except (BenchError, ChaosError, HiveError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -20,8 +20,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Growth", "Sample", "growth_of", "sample"]
-
 LEAST_SAMPLES = 3  # minimum calm samples in a quarter for a meaningful median
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from chaotic.leaks import growth_of
 from chaotic.trial import Observation
 
-__all__ = ["BACK_S", "Outcome", "Promise", "promises_of"]
-
 BACK_S = 30.0  # seconds for a process to recover: a fork server imports torch, and may be struck again meanwhile
 MOST_GROWTH = 0.05  # relative growth of memory that is allowed
 SHOWN = 3  # examples printed in a line

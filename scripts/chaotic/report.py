@@ -7,16 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.table import NOTHING, aligned, number
+from benchmarks.harness import VERDICTS, aligned, number
 
 from chaotic.leaks import growth_of
 from chaotic.promises import Outcome, promises_of
 from chaotic.strikes import Strike
 
-__all__ = ["Recovery", "document_of", "outcome_of", "quantile", "recoveries_of", "text_of"]
-
 HEAD = ("role", "signal", "strikes", "back", "p50 ms", "p99 ms", "max ms", "p50 alone", "p99 alone")
-WORDS = {True: "pass", False: "FAIL", None: NOTHING}
 ALL = "all"
 
 
@@ -128,7 +125,7 @@ def text_of(outcome: Outcome) -> str:
         *aligned(HEAD, [_row(line) for line in recoveries_of(seen.strikes)]),
         "back: recovered before the run's end. alone: no other process was recovering meanwhile.",
         "",
-        *aligned(("promise", ""), [(promise.text, WORDS[promise.kept]) for promise in promises_of(outcome)]),
+        *aligned(("promise", ""), [(promise.text, VERDICTS[promise.kept]) for promise in promises_of(outcome)]),
         "",
     ]
     lines += [f"{p.text}: {p.measured}" for p in promises_of(outcome) if p.kept is not True or p.measured != "all"]

@@ -24,8 +24,6 @@ from hive.errors import HiveError
 from hive.records import RunDirectory, RunFacts, is_alive, read_run_facts
 from hive.runtime.run.control import open_control
 
-__all__ = ["ChaosError", "Sandbox", "segments_of", "users_of"]
-
 START_S = 120.0  # seconds for `hive up -d` on a busy machine, most of it the import of torch
 END_S = 60.0  # seconds for a run to end: twice supervision.drain_s
 LINGER_S = 2.0  # seconds for the processes of a dead supervisor to exit, as tests/live/test_death.py requires

@@ -14,8 +14,6 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["SIGNALS", "Rhythm", "Strike", "Victim", "role_of", "victims_of"]
-
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 
 

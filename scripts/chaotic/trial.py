@@ -32,8 +32,6 @@ from hive.errors import UsageError
 from hive.records import RunDirectory, is_alive
 from hive.runtime.process.stacks import read_stacks
 
-__all__ = ["Limits", "Observation", "Trial", "pidfd_of"]
-
 LOOK_S = 0.02  # seconds between observations while every process is running
 LOOK_AWAITING_S = 0.002  # seconds between observations while a process recovers: the resolution of times to recover
 SPIN_S = 0.0002  # seconds between readings of a killed learner's page: shorter than any update

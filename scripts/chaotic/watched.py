@@ -23,8 +23,6 @@ from hive.runtime.memory.segments import Segment
 from hive.runtime.memory.status import ActorStatus, read_status
 from hive.runtime.run.control import ControlClient, open_control
 
-__all__ = ["Events", "Pages", "Watched", "results_of"]
-
 STATUS = "memfd:hive-status"  # the kernel's name of the segment of status pages
 
 

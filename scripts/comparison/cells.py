@@ -16,10 +16,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from benchmarks.peer_environments import cache_folder, peer_python
@@ -27,23 +28,14 @@ from benchmarks.programs import BenchError, tail
 
 from comparison.tasks import TASKS, SchemeTask
 
-__all__ = [
-    "FOLDER",
-    "Cell",
-    "Row",
-    "append_row",
-    "command_of",
-    "files_of",
-    "missing",
-    "read_rows",
-    "row_of",
-    "start",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "results"
 CURVE_POINTS = 100  # per cell: a curve in a plot has no more
+MOST_AT_ONCE = 2  # programs side by side: each takes about one core
+LOOK_S = 0.5  # between two looks at the running programs
 EPISODES_OF_A_MEAN = 100  # training episodes in one point of a curve, as hive reports them
+
+Job = TypeVar("Job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,36 +129,74 @@ def environment_of(cell: Cell) -> dict[str, str]:
 
 @dataclass
 class Running:
-    """A cell that is being trained. Its output goes to files: a pipe that is not read would stop it."""
+    """A program that trains. Its output goes to files: a pipe that is not read would stop it."""
 
-    cell: Cell
+    name: str
     process: subprocess.Popen[bytes]
     out: IO[bytes]
     err: IO[bytes]
-    load: float
+    load: float  # of the machine when it began
 
     def result(self) -> dict[str, Any]:
-        """Return the object that an ended cell printed last. Raises BenchError if it failed."""
+        """Return the object that an ended program printed last. Raises BenchError if it failed."""
         self.out.seek(0)
         self.err.seek(0)
         with self.out, self.err:
             if self.process.returncode != 0:
                 text = tail(self.err.read().decode(errors="replace"))
-                raise BenchError(f"{self.cell.name} failed with code {self.process.returncode}\n{text}")
+                raise BenchError(f"{self.name} failed with code {self.process.returncode}\n{text}")
             found: dict[str, Any] = json.loads(self.out.read().decode().strip().rpartition("\n")[2])
             return found
 
 
-def start(cell: Cell, variants: dict[str, list[str]]) -> Running:
+def launched(name: str, command: Sequence[str], environment: Mapping[str, str], given: str = "") -> Running:
+    """Start a program. given: its stdin."""
     out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  # `result` closes them
-    with tempfile.TemporaryFile() as given:
-        given.write(json.dumps(TASKS[cell.task].settings).encode())
-        given.seek(0)
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(given.encode())
+        stdin.seek(0)
         load = os.getloadavg()[0]
-        process = subprocess.Popen(
-            command_of(cell, variants), env=environment_of(cell), stdin=given, stdout=out, stderr=err
-        )
-    return Running(cell, process, out, err, load)
+        process = subprocess.Popen(command, env=environment, stdin=stdin, stdout=out, stderr=err)
+    return Running(name, process, out, err, load)
+
+
+def start(cell: Cell, variants: dict[str, list[str]]) -> Running:
+    settings = json.dumps(TASKS[cell.task].settings)
+    return launched(cell.name, command_of(cell, variants), environment_of(cell), settings)
+
+
+def run_all(
+    jobs: Sequence[Job],
+    launch: Callable[[Job], Running],
+    finish: Callable[[Job, dict[str, Any], float], str],
+    at_once: int = MOST_AT_ONCE,
+    minutes: float = float("inf"),
+) -> int:
+    """Run jobs side by side, and none that would begin after `minutes`; return the exit code, 1 if one failed.
+
+    finish: writes the row of a job, given its result and the load when it began, and returns what to print about it.
+    """
+    waiting, running, failed, begun = list(jobs), list[tuple[Job, Running]](), 0, time.monotonic()
+    while running or (waiting and time.monotonic() - begun < minutes * 60):
+        while waiting and len(running) < at_once and time.monotonic() - begun < minutes * 60:
+            running.append((waiting[0], launch(waiting.pop(0))))
+        for job, program in [entry for entry in running if entry[1].process.poll() is not None]:
+            running.remove((job, program))
+            try:
+                text = finish(job, program.result(), program.load)
+            except BenchError as error:
+                failed, text = failed + 1, str(error)
+            done = f"{len(jobs) - len(waiting) - len(running)}/{len(jobs)}"
+            spent = (time.monotonic() - begun) / 60
+            print(f"{program.name}: {text} · {done} · {spent:.1f} min", file=sys.stderr)
+        time.sleep(LOOK_S)
+    return 1 if failed else 0
+
+
+def commit_of_tree() -> str:
+    """The commit that is checked out, with "+" if the tree differs from it."""
+    words = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def row_of(cell: Cell, found: dict[str, Any], load: float, commit: str) -> Row:

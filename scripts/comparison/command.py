@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from benchmarks.programs import BenchError
 
-from comparison.cells import FOLDER, ROOT, Running, append_row, missing, read_rows, row_of, start
+from comparison.cells import (
+    FOLDER,
+    MOST_AT_ONCE,
+    Cell,
+    append_row,
+    commit_of_tree,
+    missing,
+    read_rows,
+    row_of,
+    run_all,
+    start,
+)
 from comparison.report import lag_text, text_of, write_curves
 from comparison.tasks import TASKS
 
-__all__ = ["main"]
-
-MOST_AT_ONCE = 2  # cells: each takes about one core
-LOOK_S = 0.5  # between two looks at the running cells
 VARIANTS: dict[str, list[str]] = {
     "": [],
     "native": ["network.backend=native"],
@@ -79,34 +84,13 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def run_cells(options: argparse.Namespace) -> int:
     tasks, trainers = options.task or list(TASKS), options.trainer or ["random", "hive", "sb3"]
-    waiting = list(missing(trainers, tasks, options.seeds, read_rows()))
-    total, failed, begun = len(waiting), 0, time.monotonic()
-    running: list[Running] = []
-    commit = commit_of_tree()
-    while running or (waiting and time.monotonic() - begun < options.minutes * 60):
-        while waiting and len(running) < options.at_once and time.monotonic() - begun < options.minutes * 60:
-            running.append(start(waiting.pop(0), VARIANTS))
-        for ended in [one for one in running if one.process.poll() is not None]:
-            running.remove(ended)
-            try:
-                found = ended.result()
-                append_row(row_of(ended.cell, found, ended.load, commit), found["curve"])
-                text = f"mean return {np.mean(found['returns']):.1f}, {found['seconds']:.0f} s"
-            except BenchError as error:
-                failed, text = failed + 1, str(error)
-            minutes = (time.monotonic() - begun) / 60
-            print(
-                f"{ended.cell.name}: {text} · {total - len(waiting) - len(running)}/{total} · {minutes:.1f} min",
-                file=sys.stderr,
-            )
-        time.sleep(LOOK_S)
-    return 1 if failed else 0
+    waiting, commit = list(missing(trainers, tasks, options.seeds, read_rows())), commit_of_tree()
 
+    def finish(cell: Cell, result: dict[str, Any], load: float) -> str:
+        append_row(row_of(cell, result, load, commit), result["curve"])
+        return f"mean return {np.mean(result['returns']):.1f}, {result['seconds']:.0f} s"
 
-def commit_of_tree() -> str:
-    """The commit that is checked out, with "+" if the tree differs from it."""
-    words = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return run_all(waiting, lambda cell: start(cell, VARIANTS), finish, options.at_once, options.minutes)
 
 
 def show_report(options: argparse.Namespace) -> int:

@@ -15,8 +15,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-__all__ = ["DoorKey", "InvalidActions", "MinAtarBreakout", "made"]
-
 BRIGHTEST = 25  # factor of MiniGrid's codes, which are 0 to 10: images then use the range of 0 to 255
 MOST_STEPS = 5_000  # of an episode of MinAtar, which has no limit: a policy that never loses the ball would not end
 

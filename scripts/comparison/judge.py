@@ -13,8 +13,6 @@ import numpy as np
 
 from comparison.environments import made
 
-__all__ = ["EPISODES", "FIRST_SEED", "Act", "judge"]
-
 Act = Callable[[Any, dict[str, Any]], Any]
 """From one observation and its info to one action of the environment's action space."""
 

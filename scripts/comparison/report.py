@@ -15,8 +15,6 @@ from comparison.tasks import TASKS, SchemeTask
 from comparison.verdicts import difference, improvement, overall
 from hive.comparison.picture import draw_curves, new_figure, write_figure
 
-__all__ = ["lag_text", "text_of", "write_curves"]
-
 Scores = dict[str, list[float]]
 Curve = NDArray[np.float64]
 

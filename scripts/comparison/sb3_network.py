@@ -17,8 +17,6 @@ from stable_baselines3.common.preprocessing import get_flattened_obs_dim
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
-__all__ = ["Features", "policy_of"]
-
 FEATURES = 128  # width of the dense layer after the convolutions
 
 

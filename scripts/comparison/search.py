@@ -11,24 +11,16 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from benchmarks.programs import BenchError, tail
-
-from comparison.cells import ROOT, append, value_of
-from comparison.command import LOOK_S, MOST_AT_ONCE, commit_of_tree
+from comparison.cells import ROOT, Running, append, commit_of_tree, launched, run_all, value_of
 from comparison.searches import SEARCHES, Search
-
-__all__ = ["main"]
 
 RESULTS = ROOT / "examples" / "results" / "search.csv"
 SEEDS = (1, 2)  # seeds that every drawn setting is run with
@@ -102,41 +94,26 @@ def toml(value: Any) -> str:
 
 
 def run_trials(trials: Sequence[Trial], minutes: float) -> int:
-    waiting, failed, begun, commit = list(trials), 0, time.monotonic(), commit_of_tree()
-    running: list[tuple[Trial, subprocess.Popen[str]]] = []
-    while running or (waiting and time.monotonic() - begun < minutes * 60):
-        while waiting and len(running) < MOST_AT_ONCE and time.monotonic() - begun < minutes * 60:
-            running.append((waiting[0], start(waiting.pop(0))))
-        for one in [one for one in running if one[1].poll() is not None]:
-            running.remove(one)
-            try:
-                row = result_of(*one, commit)
-                append(RESULTS, [asdict(row)])
-                text = f"{'goal' if row.reached else 'no goal'} at {row.steps:,} steps"
-            except BenchError as error:
-                failed, text = failed + 1, str(error)
-            done = f"{len(trials) - len(waiting) - len(running)}/{len(trials)}"
-            print(f"{one[0].example} {one[0].number} seed {one[0].seed}: {text} · {done}", file=sys.stderr)
-        time.sleep(LOOK_S)
-    return 1 if failed else 0
+    commit = commit_of_tree()
+
+    def finish(trial: Trial, result: dict[str, Any], load: float) -> str:
+        row = Result(
+            *(trial.example, trial.number, trial.seed, trial.keys, int(result["reached"]), result["steps"]),
+            *(round(result["seconds"], 2), commit),
+        )
+        append(RESULTS, [asdict(row)])
+        return f"{'goal' if row.reached else 'no goal'} at {row.steps:,} steps"
+
+    return run_all(trials, start, finish, minutes=minutes)
 
 
-def start(trial: Trial) -> subprocess.Popen[str]:
+def start(trial: Trial) -> Running:
     search = SEARCHES[trial.example]
     words = [str(search.config), str(search.most_steps), str(trial.seed), *trial.keys.split()]
     program = [sys.executable, "-P", str(Path(__file__).with_name("search_cell.py")), *words]
     path = [str(ROOT / "scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-    return subprocess.Popen(program, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-
-
-def result_of(trial: Trial, process: subprocess.Popen[str], commit: str) -> Result:
-    out, err = process.communicate()
-    if process.returncode != 0:
-        raise BenchError(f"failed with code {process.returncode}\n{tail(err)}")
-    found = json.loads(out.strip().rpartition("\n")[2])
-    head = (trial.example, trial.number, trial.seed, trial.keys)
-    return Result(*head, int(found["reached"]), found["steps"], round(found["seconds"], 2), commit)
+    return launched(f"{trial.example} {trial.number} seed {trial.seed}", program, environment)
 
 
 def read_results(path: Path = RESULTS) -> list[Result]:

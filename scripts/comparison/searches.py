@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SEARCHES", "Search"]
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DRAWS_SEED = 17  # of the generator that draws settings: the same settings whenever a search is repeated
 

@@ -1,6 +1,6 @@
 """The tasks of `scripts/parity`: environment, budget and hyper-parameters, in words that both trainers are given.
 
-The settings of a Task are those of RL Zoo (rl-baselines3-zoo, hyperparams/ppo.yml and a2c.yml), without gSDE. The
+The settings of a Task are those of RL Zoo (`hive.config.tuned`), without gSDE, some with a smaller budget. The
 MuJoCo tasks have Stable-Baselines3's defaults with normalisation, so that no setting was tuned for either trainer.
 
     ppo-lstm-cartpole-positions   those of CartPoleNoVel-v1 in RL Zoo's ppo_lstm.yml; RecurrentPPO of SB3-Contrib
@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
 from typing import Any, Literal
 
-__all__ = ["TASKS", "AnyTask", "ReplayTask", "SchemeTask", "Task"]
-
+from hive.config import tuned
 
 LATER = {"memory", "masked", "shared", "layers"}
 """Fields that tasks did not have at first: the digest of a task without them is still that of the rows it has."""
@@ -149,112 +149,60 @@ class SchemeTask(Settings):
     seeds: int = 5
 
 
-LUNAR = {"steps": 300_000, "envs": 16, "rollout": 1024, "learning_rate": 3e-4, "discount": 0.999, "gae_lambda": 0.98}
-MUJOCO = {"steps": 200_000, "envs": 1, "rollout": 2048, "learning_rate": 3e-4, "normalize": True, "seeds": 3}
-A2C = {"algorithm": "a2c", "rollout": 5, "gae_lambda": 1.0}
+def _zoo(scheme: str, env: str, name: str = "", **changes: Any) -> Task:
+    """Return a task of RL Zoo's settings, which `hive init` writes too. changes: fields that differ here."""
+    keys = tuned(env)[scheme].keys
+    algorithm = {key.removeprefix("algorithm."): value for key, value in keys.items()}
+    envs, rollout = keys["collection.envs"], keys["collection.rollout"]
+    shared = ("learning_rate", "discount", "gae_lambda", "entropy_weight", "value_loss_weight", "clip_gradients")
+    given = {field: algorithm[field] for field in (*shared, *(("epochs", "clip_range") if scheme == "ppo" else ()))}
+    given |= {"steps": keys["run.steps"], "envs": envs, "rollout": rollout}
+    given |= {"normalize": keys["network.normalize_observations"]}
+    if scheme == "ppo":
+        given["minibatch"] = envs * rollout // algorithm["minibatches"]
+    falling = ("learning_rate", "clip_range")
+    given["linear"] = tuple(field for field in falling if algorithm.get(f"{field}_schedule") == "linear")
+    return Task(name or f"{scheme}-{env.partition('-')[0].lower()}", env, scheme, **{**given, **changes})  # type: ignore[arg-type]
 
-CARTPOLE_Q = {
-    "steps": 50_000,
-    "learning_rate": 2.3e-3,
-    "batch": 64,
-    "capacity": 100_000,
-    "learning_starts": 1000,
-    "rollout": 256,
-    "updates": 128,
-    "target_interval": 10,
-    "exploration_share": 0.16,
-    "exploration_end": 0.04,
-    "layers": (256, 256),
-}
-EACH_STEP = {"rollout": 1, "updates": 1, "target_rate": 0.005, "batch": 256}
-SAC = {**EACH_STEP, "algorithm": "sac", "capacity": 1_000_000, "layers": (256, 256)}
+
+def _zoo_replay(scheme: str, env: str, name: str = "", **changes: Any) -> ReplayTask:
+    """Return a task with a replay memory of RL Zoo's settings. changes: fields that differ here."""
+    keys = tuned(env)[scheme].keys
+    algorithm = {key.removeprefix("algorithm."): value for key, value in keys.items()}
+    rollout, steps = keys["collection.rollout"], keys["run.steps"]
+    updates = round(Fraction(algorithm["updates_per_step"]) * rollout)
+    given = {field: algorithm[field] for field in ("learning_rate", "learning_starts", "discount", "target_rate")}
+    given |= {"steps": steps, "rollout": rollout, "updates": updates, "layers": tuple(keys["network.middleware"])}
+    given |= {"batch": algorithm["batch_size"], "capacity": algorithm["replay_capacity"]}
+    given |= {"clip_gradients": algorithm["clip_gradients"], "action_noise": algorithm.get("exploration_noise", 0.0)}
+    if scheme == "dqn":
+        given["exploration_share"] = algorithm["exploration_steps"] / steps
+        given["exploration_end"] = algorithm["exploration_end"]
+    task = name or f"{scheme}-{env.partition('-')[0].lower()}"
+    return ReplayTask(task, env, **{"algorithm": scheme, **given, **changes})
+
+
+MUJOCO = {"steps": 200_000, "envs": 1, "rollout": 2048, "learning_rate": 3e-4, "normalize": True, "seeds": 3}
 
 AnyTask = Task | ReplayTask | SchemeTask
 
 TASKS: dict[str, AnyTask] = {
     task.name: task
     for task in (
-        Task(
-            *("ppo-cartpole", "CartPole-v1", "ppo"),
-            steps=100_000,
-            envs=8,
-            rollout=32,
-            learning_rate=1e-3,
-            discount=0.98,
-            gae_lambda=0.8,
-            minibatch=256,
-            epochs=20,
-            linear=("learning_rate", "clip_range"),
-        ),
-        Task(
-            *("ppo-acrobot", "Acrobot-v1", "ppo"),
-            steps=200_000,
-            envs=16,
-            rollout=256,
-            learning_rate=3e-4,
-            gae_lambda=0.94,
-            epochs=4,
-            normalize=True,
-        ),
-        Task(
-            *("ppo-mountaincar", "MountainCar-v0", "ppo"),
-            steps=500_000,
-            envs=16,
-            rollout=16,
-            learning_rate=3e-4,
-            gae_lambda=0.98,
-            epochs=4,
-            normalize=True,
-        ),
-        Task(
-            *("ppo-pendulum", "Pendulum-v1", "ppo"),
-            steps=100_000,
-            envs=4,
-            rollout=1024,
-            learning_rate=1e-3,
-            discount=0.9,
-        ),
-        Task("ppo-lunarlander", "LunarLander-v3", "ppo", epochs=4, entropy_weight=0.01, **LUNAR),  # type: ignore[arg-type]
-        Task(
-            *("ppo-lunarlander-continuous", "LunarLanderContinuous-v3", "ppo"),
-            epochs=4,
-            entropy_weight=0.01,
-            **LUNAR,  # type: ignore[arg-type]
-        ),
-        Task("a2c-cartpole", "CartPole-v1", steps=200_000, envs=8, learning_rate=7e-4, **A2C),  # type: ignore[arg-type]
-        Task(
-            *("a2c-acrobot", "Acrobot-v1"),
-            steps=200_000,
-            envs=16,
-            learning_rate=7e-4,
-            normalize=True,
-            **A2C,  # type: ignore[arg-type]
-        ),
-        Task(
-            *("a2c-lunarlander", "LunarLander-v3"),
-            steps=200_000,
-            envs=8,
-            learning_rate=8.3e-4,
-            discount=0.995,
-            entropy_weight=1e-5,
-            linear=("learning_rate",),
-            **A2C,  # type: ignore[arg-type]
-        ),
+        _zoo("ppo", "CartPole-v1"),
+        _zoo("ppo", "Acrobot-v1", steps=200_000),
+        _zoo("ppo", "MountainCar-v0", steps=500_000),
+        _zoo("ppo", "Pendulum-v1"),
+        _zoo("ppo", "LunarLander-v3", steps=300_000),
+        _zoo("ppo", "LunarLanderContinuous-v3", "ppo-lunarlander-continuous", steps=300_000),
+        _zoo("a2c", "CartPole-v1", steps=200_000),
+        _zoo("a2c", "Acrobot-v1", steps=200_000),
+        _zoo("a2c", "LunarLander-v3"),
         Task("ppo-halfcheetah", "HalfCheetah-v5", "ppo", **MUJOCO),  # type: ignore[arg-type]
         Task("ppo-hopper", "Hopper-v5", "ppo", **MUJOCO),  # type: ignore[arg-type]
-        Task(
-            *("ppo-lstm-cartpole-positions", "cartpole_positions:CartPolePositions", "ppo"),
-            steps=100_000,
-            envs=8,
-            rollout=32,
-            learning_rate=1e-3,
-            discount=0.98,
-            gae_lambda=0.8,
-            minibatch=256,
-            epochs=20,
-            linear=("learning_rate", "clip_range"),
-            memory=256,
-            seeds=3,
+        replace(
+            _zoo("ppo", "CartPole-v1", "ppo-lstm-cartpole-positions", memory=256, seeds=3),
+            env="cartpole_positions:CartPolePositions",
         ),
         Task(
             *("ppo-masked", "comparison.environments:InvalidActions", "ppo"),
@@ -297,47 +245,23 @@ TASKS: dict[str, AnyTask] = {
 TASKS |= {
     task.name: task
     for task in (
-        ReplayTask("dqn-cartpole", "CartPole-v1", "dqn", clip_gradients=10.0, **CARTPOLE_Q),  # type: ignore[arg-type]
-        ReplayTask(
-            *("dqn-lunarlander", "LunarLander-v3", "dqn"),
-            steps=100_000,
-            learning_rate=6.3e-4,
-            batch=128,
-            capacity=50_000,
-            learning_starts=0,
-            rollout=4,
-            updates=4,
-            target_interval=250,
-            exploration_share=0.12,
-            exploration_end=0.1,
-            layers=(256, 256),
-            clip_gradients=10.0,
-        ),
-        ReplayTask(
-            *("qr-dqn-cartpole", "CartPole-v1", "qr-dqn"),
+        _zoo_replay("dqn", "CartPole-v1", target_interval=10),
+        _zoo_replay("dqn", "LunarLander-v3", target_interval=250),
+        _zoo_replay(
+            *("dqn", "CartPole-v1", "qr-dqn-cartpole"),
+            algorithm="qr-dqn",
+            target_interval=10,
             quantiles=10,
             optimizer_epsilon=0.01 / 64,  # sb3-contrib: 0.01 / batch
-            **CARTPOLE_Q,  # type: ignore[arg-type]
+            clip_gradients=0.0,
         ),
-        ReplayTask("sac-pendulum", "Pendulum-v1", steps=20_000, learning_rate=1e-3, learning_starts=100, **SAC),  # type: ignore[arg-type]
-        ReplayTask(
-            *("td3-pendulum", "Pendulum-v1", "td3"),
-            steps=20_000,
-            learning_rate=1e-3,
-            capacity=200_000,
-            learning_starts=10_000,
-            discount=0.98,
-            layers=(400, 300),
-            action_noise=0.1,
-            **EACH_STEP,  # type: ignore[arg-type]
-        ),
-        ReplayTask(
-            *("sac-halfcheetah", "HalfCheetah-v5"),
+        _zoo_replay("sac", "Pendulum-v1"),
+        _zoo_replay("td3", "Pendulum-v1"),
+        replace(
+            _zoo_replay("sac", "Pendulum-v1", "sac-halfcheetah", learning_rate=3e-4, learning_starts=10_000),
+            env="HalfCheetah-v5",
             steps=50_000,
-            learning_rate=3e-4,
-            learning_starts=10_000,
             seeds=1,
-            **SAC,  # type: ignore[arg-type]
         ),
     )
 }

@@ -20,8 +20,6 @@ from hive.comparison.statistics import (
     probability_of_improvement,
 )
 
-__all__ = ["Difference", "difference", "improvement", "overall"]
-
 TOLERANCE = 0.1  # share of (peer - random policy) by which hive may lie below the peer
 
 

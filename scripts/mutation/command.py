@@ -7,10 +7,8 @@ import os
 import re
 import time
 
-from mutation.faults import MUTANTS, UNDETECTABLE
+from mutation.mutant import MUTANTS, UNDETECTABLE
 from mutation.trials import Trial, trials
-
-__all__ = ["main"]
 
 
 def main() -> int:

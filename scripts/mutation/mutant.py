@@ -1,11 +1,10 @@
-"""A mutant: the sources of hive with one fault, as text to replace."""
+"""A mutant: the sources of hive with one fault, as text to replace. `faults.toml` lists them."""
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-
-__all__ = ["Mutant", "MutantError"]
 
 
 class MutantError(Exception):
@@ -63,3 +62,14 @@ class Mutant:
         begin = source.index(self.within)
         ends = [source.find(f"\n{word} ", begin + len(self.within)) for word in ("class", "def")]
         return begin, min((end for end in ends if end >= 0), default=len(source))
+
+
+FAULTS = tomllib.loads(Path(__file__).with_name("faults.toml").read_text())
+UNDETECTABLE: dict[str, str] = FAULTS.pop("undetectable")
+"""Faults that no result of learning shows -> why."""
+
+MUTANTS = [
+    Mutant(kind, text, tuple(fields.pop("algorithms", ())), **fields)
+    for kind, faults in FAULTS.items()
+    for text, fields in faults.items()
+]

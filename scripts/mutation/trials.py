@@ -25,8 +25,6 @@ import torch
 
 from mutation.mutant import Mutant
 
-__all__ = ["Trial", "trials"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PROBES = ROOT / "tests" / "probes"
 NATIVE = "_native*.so"

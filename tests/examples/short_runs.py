@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from simulation import Faults, Simulation, simulate
+
 import hive
 from hive.config import Config, load_config
 from hive.records import RunDirectory, Summary, home_folder
-from hive.testing import Faults, Simulation, simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CARTPOLE = EXAMPLES / "cartpole.toml"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import recorded_rollouts
 from short_runs import CARTPOLE, short_run
+from simulation import Faults, simulate
 
 import hive
-from hive.testing import Faults, simulate
 
 LAYOUT = hive.Layout({"number": ("int64", ()), "numbers": ("float32", (3,))})
 MESSAGES = 12

@@ -8,16 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from simulation import hosts, simulated_process
+from simulation.hosts import EVENTS, run, schedule
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "simulate"
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from simulations import hosts  # noqa: E402
-from simulations.hosts import EVENTS, run, schedule  # noqa: E402
-
-from hive.testing import simulated_process  # noqa: E402
-
 SEEDS = range(150)  # seeds that CI simulates in the full tier
 PATIENCE_S = 60.0  # virtual seconds; a run takes less than 30
 LIMIT_S = 3_600  # timeout of a program, in seconds; only a hung program reaches it

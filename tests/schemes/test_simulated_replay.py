@@ -11,18 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulation import replay, simulate
+from simulation.replay import run, schedule
+
+from hive.workers import ReplayLearnerActor
+from hive.workers.replay_memory import ReplaySize
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "simulate"
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from simulations import replay  # noqa: E402
-from simulations.replay import run, schedule  # noqa: E402
-
-from hive.testing import simulate  # noqa: E402
-from hive.workers import ReplayLearnerActor  # noqa: E402
-from hive.workers.replay_memory import ReplaySize  # noqa: E402
-
 LONG = pytest.mark.full(reason="many runs of the simulator with real gradients")
 SEEDS = range(100)  # seeds that CI simulates in the full tier
 FIRST = range(4)  # those of the everyday tier

@@ -18,21 +18,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulation import Faults, Simulation, simulate, simulated_process, trainer
+from simulation.trainer import MOST, Schedule, run, schedule
+
+from hive import _native
+from hive.config import load_config
+from hive.gradients import EPISODES
+from hive.networks.state import StateLayout
+from hive.runtime.memory.segments import Bytes, SlabView
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "simulate"
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from simulations import trainer  # noqa: E402
-from simulations.trainer import MOST, Schedule, run, schedule  # noqa: E402
-
-from hive import _native  # noqa: E402
-from hive.config import load_config  # noqa: E402
-from hive.gradients import EPISODES  # noqa: E402
-from hive.networks.state import StateLayout  # noqa: E402
-from hive.runtime.memory.segments import Bytes, SlabView  # noqa: E402
-from hive.testing import Faults, Simulation, simulate, simulated_process  # noqa: E402
-
 MODES = ("synchronous", "pipelined", "asynchronous")
 SEEDS = range(300)  # seeds that CI simulates
 FIRST = 40  # number of these seeds in the everyday tier

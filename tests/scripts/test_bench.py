@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import dataclasses
 import json
@@ -13,18 +14,28 @@ from typing import Any
 
 import pytest
 from benchmarks.command import parser
+from benchmarks.command import run as run_bench
 from benchmarks.contender import Pythons
 from benchmarks.counting import WARM_S, TwoLooks
-from benchmarks.figures import Spread, best_of, medians, ratio_of, spread_of
+from benchmarks.harness import (
+    WIDTH,
+    Bench,
+    Check,
+    Report,
+    Spread,
+    append_rows,
+    best_of,
+    interleaved,
+    medians,
+    ratio_of,
+    spread_of,
+)
 from benchmarks.hive_run import Look, Used, figures_between, lags_of, rates_between
-from benchmarks.ladder import COLUMNS, append_rows, rows_of
 from benchmarks.machine import cpu_model, taken_cpu_s
 from benchmarks.peer_environments import REQUIREMENTS, environment_folder
 from benchmarks.programs import BenchError, last_json, run_program
-from benchmarks.report import best_pairs, checks_of, document_of, text_of
 from benchmarks.settings import SETTINGS
-from benchmarks.table import WIDTH
-from benchmarks.throughput import chosen, contenders, measure
+from benchmarks.throughput import COLUMNS, best_pairs, checks_of, chosen, contenders, lines_of, measure_all, rows_of
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "scripts" / "bench"
@@ -129,16 +140,10 @@ def test_contenders_are_chosen_by_their_name_and_by_that_of_their_setting() -> N
 
 
 def test_repetitions_are_interleaved_in_alternating_directions() -> None:
-    said: list[str] = []
-    those = [contender_like(name, rate) for name, rate in (("single", 10.0), ("bare", 20.0))]
-    found, failed = measure(those, 3, 1.0, said.append)
-    single, bare = "a2c-python-16/single", "a2c-python-16/bare"
-    assert [line.split()[:2] for line in said] == [
-        *(["1/3", single], ["1/3", bare], ["2/3", bare], ["2/3", single], ["3/3", single], ["3/3", bare]),
-    ]
-    assert [m["steps_per_s"] for m in found[bare]] == [20.0] * 3
-    assert not failed
-    assert all(m["others_cores"] >= 0.0 for measurements in found.values() for m in measurements)
+    order: list[tuple[str, int]] = []
+    found, failed = interleaved(["a", "b"], 3, lambda name, repetition: order.append((name, repetition)) or len(order))
+    assert order == [("a", 0), ("b", 0), ("b", 1), ("a", 1), ("a", 2), ("b", 2)]
+    assert (found, failed) == ({"a": [1, 4, 5], "b": [2, 3, 6]}, {})
 
 
 def test_a_contender_that_fails_does_not_cost_the_others_their_measurements() -> None:
@@ -151,7 +156,7 @@ def test_a_contender_that_fails_does_not_cost_the_others_their_measurements() ->
         return {"steps_per_s": 1.0}
 
     those = [contender_like("single", 10.0), dataclasses.replace(contender_like("bare", 20.0), measure=broken)]
-    found, failed = measure(those, 3, 1.0, lambda line: None)
+    found, failed = measure_all(those, 3, 1.0)
     assert {name: len(measurements) for name, measurements in found.items()} == {"a2c-python-16/single": 3}
     assert (failed, len(tries)) == ({"a2c-python-16/bare": "no memory"}, 2)
 
@@ -344,7 +349,7 @@ def test_only_the_lower_bound_of_the_runtime_fails_its_check() -> None:
 
 def test_a_table_shows_ratios_to_each_rival_and_how_busy_the_actors_are() -> None:
     results = {**RESULTS, "a2c-python-16/sb3": [{**one, "versions": {"torch": "2.9"}} for one in measured(16.0)]}
-    lines = text_of(THOSE, results, 3, 6.0, {"torch": "2.13"}).splitlines()
+    lines = lines_of(THOSE, results, 3, 6.0, {"torch": "2.13"})
     assert lines[-1] == "Warning: sb3 has torch 2.9, hive 2.13."
     assert max(map(len, lines)) <= WIDTH
     (shown,) = (line.split("  ") for line in lines if line.startswith("hive 2-collectors"))
@@ -354,22 +359,6 @@ def test_a_table_shows_ratios_to_each_rival_and_how_busy_the_actors_are() -> Non
     assert len([line for line in lines if line.endswith("lag")]) == 2, "a table for each of the two settings"
 
 
-def test_the_document_holds_everything_and_is_json() -> None:
-    document = json.loads(json.dumps(document_of(THOSE, RESULTS, {"a/b": "why"}, 3, 6.0, {"cpu": "A CPU"})))
-    assert document["machine"]["cpu"] == "A CPU"
-    first = document["contenders"][0]
-    expected = {"median": 200.0, "least": 100.0, "most": 250.0}
-    assert (first["name"], first["steps_per_s"]) == ("a2c-python-16/bare", expected)
-    assert len(first["measurements"]) == 3
-    ratio = {"setting": "a2c-python-16", "of": "single", "to": "bare", "median": 0.36, "least": 0.36, "most": 0.36}
-    assert ratio in [
-        {key: round(value, 6) if isinstance(value, float) else value for key, value in one.items()}
-        for one in document["ratios"]
-    ]
-    assert len(document["checks"]) == 5
-    assert document["failed"] == {"a/b": "why"}
-
-
 # --- the ladder
 
 
@@ -377,7 +366,7 @@ def test_a_ladder_grows_by_one_row_per_setting_and_peer(tmp_path: Path) -> None:
     path, machine = tmp_path / "ladder.csv", {"date": "2026-11-25 09:00:00 +0000", "commit": "abc1234"}
     pairs = [pair for setting in SETTINGS.values() for pair in best_pairs(RESULTS, setting)]
     for change in ("native networks", "rings, faster"):
-        append_rows(path, rows_of(pairs, change, machine))
+        append_rows(path, COLUMNS, rows_of(pairs, change, machine))
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["change"] for row in rows] == ["native networks"] * 3 + ["rings, faster"] * 3
@@ -394,12 +383,29 @@ def test_a_ladder_grows_by_one_row_per_setting_and_peer(tmp_path: Path) -> None:
 def test_no_other_file_is_taken_for_a_ladder(tmp_path: Path) -> None:
     path = tmp_path / "parity.csv"
     path.write_text("task,seed\n")
-    with pytest.raises(BenchError, match="is not a ladder"):
-        append_rows(path, [dict.fromkeys(COLUMNS, "1")])
+    with pytest.raises(BenchError, match="has other columns"):
+        append_rows(path, COLUMNS, [dict.fromkeys(COLUMNS, "1")])
     assert path.read_text() == "task,seed\n"
 
 
 # --- the command
+
+
+@pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1), (None, 0)])
+def test_a_report_is_printed_and_written(
+    passed: bool | None, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = Report(["a table"], {"seconds": 2.0}, [Check("it is fast", "9", passed)])
+    bench = Bench("sketch", "nothing", "", lambda parser: None, lambda options, machine: report)
+    options = argparse.Namespace(json=tmp_path / "out.json", check=True)
+    assert run_bench(bench, options) == code
+    assert capsys.readouterr().out.startswith("a table\n\nchecks ")
+    document = json.loads(options.json.read_text())
+    assert {key: document[key] for key in ("bench", "seconds", "checks")} == {
+        "bench": "sketch",
+        "seconds": 2.0,
+        "checks": [{"promise": "it is fast", "measured": "9", "passed": passed}],
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import sys
 
 import pytest
-from benchmarks import command
-from benchmarks.channel import measure_channels
-from benchmarks.channel_report import checks_of
-from benchmarks.channel_ways import WAYS
-from benchmarks.command import parser
-from benchmarks.programs import BenchError, last_json
+from benchmarks.channel import checks_of
+from benchmarks.programs import BenchError, here, last_json, run_program
 
 
 def measured(arrays: float, small: float, call: float) -> dict[str, list[dict[str, float]]]:
@@ -37,38 +32,15 @@ def test_what_was_not_measured_is_not_judged() -> None:
     assert checks_of({"arrays/hive": [{"rate": 1.0}], "call/zmq.asyncio": [{"rate": 1.0, "p50_us": 1.0}]}) == []
 
 
-def test_every_way_is_run_in_every_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setitem(WAYS, "small/nothing", lambda seconds: {"rate": seconds})
-    monkeypatch.setattr("benchmarks.channel.run_program", lambda words, seconds, rate: {rate: float(len(words))})
-    found = measure_channels(["small/nothing", "call/hive"], 2, 1.0, Path("/none"), told.append)
-    assert found == {"small/nothing": [{"rate": 4.0}] * 2, "call/hive": [{"rate": 4.0}] * 2}
-    assert told == ["1/2 small/nothing", "1/2 call/hive", "2/2 small/nothing", "2/2 call/hive"]
-
-
 @pytest.mark.full(reason="measures for seconds")
 @pytest.mark.parametrize(
     "name",
     ["arrays/hive", "rollouts/hive over ZeroMQ", "small/hive", "call/hive", "arrays/bare ring", "call/zmq.asyncio"],
 )
 def test_it_measures_two_real_processes(name: str) -> None:
-    (found,) = measure_channels([name], 1, 0.2, Path("/none"), lambda line: None)[name]
+    found = run_program([sys.executable, here("channel_ways.py"), name, 0.2], 0.2, rate="rate")
     assert found["rate"] > 0
     assert ("p50_us" in found) == name.startswith("call/")
-
-
-def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    options = parser().parse_args(["channel", "--no-peers", "--repetitions", "2", "--seconds", "0.5", "--check"])
-    assert (options.ray, options.repetitions, options.seconds) == (False, 2, 0.5)
-
-    def measure(*arguments: Any) -> dict[str, list[dict[str, float]]]:
-        return measured(1.0, 1e5, 150.0)
-
-    monkeypatch.setattr(command, "measure_channels", measure)
-    with pytest.raises(SystemExit) as caught:
-        command.main(["channel", "--no-peers", "--check"])
-    assert caught.value.code == 1
-    assert "FAIL" in capsys.readouterr().out
 
 
 def test_a_program_that_says_no_rate_is_an_error() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.growth import AXES, costs_of, fit, text_of
+from benchmarks.growth import AXES, costs_of, fit, lines_of
 
 
 def test_a_line_through_exact_costs_explains_all_and_through_others_less() -> None:
@@ -46,6 +46,6 @@ def test_the_table_shows_medians_and_lines() -> None:
         for units in axis.units
         for figure in (*axis.figures, "updates_per_s")
     }
-    text = text_of([axis], found)
+    text = "\n".join(lines_of([axis], found))
     assert "100.0%" in text
     assert "2.000" in text

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.command import parser
-from benchmarks.replay_memory import bytes_of_a_row, resident_bytes, stored
-from benchmarks.replay_memory_report import checks_of, document_of, text_of
+from benchmarks.replay_memory import bytes_of_a_row, checks_of, resident_bytes, stored
 
 
 def test_a_row_has_one_frame_and_the_fields_of_a_step() -> None:
@@ -20,12 +18,6 @@ def test_checks_use_a_million_rows(measured: float, passed: list[bool]) -> None:
     assert checks[0].measured == "7.08 GB"
 
 
-def test_the_report_compares_with_whole_stacks() -> None:
-    found = {"rows": 200_000, "bytes_per_row": 7_100.0}
-    assert "56,448.0" in text_of(7_075, found)
-    assert document_of(7_075, found, {})["measured"] == found
-
-
 def test_a_filled_memory_holds_its_rows() -> None:
     rows = 5_000  # above 32 MiB malloc takes no memory that an earlier test gave back
     before = resident_bytes()
@@ -33,7 +25,3 @@ def test_a_filled_memory_holds_its_rows() -> None:
     assert len(replay) == rows - 2  # transitions of three steps
     assert replay.sample(8).observations.shape == (8, 4, 84, 84)
     assert resident_bytes() - before > rows * 84 * 84 / 2
-
-
-def test_the_command() -> None:
-    assert parser().parse_args(["replay", "--rows", "500"]).rows == 500

@@ -1,16 +1,12 @@
-"""`bench tree`: all ways write and draw what they should, checks compare medians, ways are measured in turn."""
+"""`bench tree`: all ways write and draw what they should, checks compare medians."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from benchmarks.command import parser
-from benchmarks.tree import measure_trees, ways
+from benchmarks.tree import checks_of
 from benchmarks.tree_rates import ALPHA, BATCH, EPSILON, rates_of
-from benchmarks.tree_report import checks_of, document_of, text_of
-from benchmarks.tree_ways import WAYS, HiveTree, NumpyTree, WholeHive, WholeNumpy
+from benchmarks.tree_ways import HiveTree, NumpyTree, WholeHive, WholeNumpy
 
 ROWS = 1000
 
@@ -25,31 +21,6 @@ def measured(updates: float, samples: float) -> dict[str, list[dict[str, float]]
 @pytest.mark.parametrize(("rates", "passed"), [((5e6, 2e6), [True, True]), ((4.9e6, 1.9e6), [False, False])])
 def test_checks_compare_medians_with_the_promises(rates: tuple[float, float], passed: list[bool]) -> None:
     assert [check.passed for check in checks_of(measured(*rates))] == passed
-
-
-def test_the_report_shows_rates_and_ratios() -> None:
-    text = text_of(measured(6e6, 3e6), 3, [0.1, 0.1])
-    assert "6.00 (1.00..6.00)" in text
-    assert "Not a quiet machine" not in text
-    document = document_of(measured(6e6, 3e6), 1.0, {})
-    assert document["measured"]["whole/hive"][0] == {"updates_per_s": 6e6, "samples_per_s": 3e6}
-
-
-def test_ways_are_measured_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(
-        "benchmarks.tree.run_program", lambda words, seconds, variables, rate: {rate: float(len(words))}
-    )
-    found = measure_trees(["whole/hive", "tree/NumPy"], 2, 1.0, Path("/none"), told.append)
-    assert found == {name: [{"samples_per_s": 5.0}] * 2 for name in ("whole/hive", "tree/NumPy")}
-    assert told == ["1/2 whole/hive", "1/2 tree/NumPy", "2/2 whole/hive", "2/2 tree/NumPy"]
-    assert set(ways(peers=False)) == set(WAYS)
-    assert set(ways(peers=True)) - set(WAYS) == {"whole/TorchRL", "tree/TorchRL"}
-
-
-def test_the_command() -> None:
-    options = parser().parse_args(["tree", "--no-peers", "--repetitions", "2"])
-    assert (options.peers, options.repetitions, options.seconds) == (False, 2, 2.0)
 
 
 @pytest.mark.parametrize("make", [WholeHive, HiveTree, WholeNumpy, NumpyTree])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,13 @@ from benchmarks.checkpoint import (
     PARAMETERS,
     WARM_TURNS,
     Kind,
+    checks_of,
     config_of,
     figures_of,
     incarnations,
     measure_checkpoints,
+    table,
 )
-from benchmarks.checkpoint_report import checks_of, document_of, text_of
-from benchmarks.command import parser
 from benchmarks.programs import BenchError
 from benchmarks.timed_learner import (
     BORN,
@@ -183,13 +182,13 @@ def test_it_measures_a_real_run() -> None:
 # --- the report
 
 
-def results(**changed: list[float]) -> dict[str, dict[str, Any]]:
+def results(**changed: list[float]) -> dict[str, Any]:
     figures: dict[str, Any] = {**figures_of(a_run(), [4000 * MS]), **changed}
-    return {"asynchronous": {**figures, "skipped": 1, "others_cores": 0.0}}
+    return {**figures, "skipped": 1}
 
 
-def verdicts(found: dict[str, dict[str, Any]], cores: int = MANY_CORES) -> list[tuple[str, bool | None]]:
-    return [(check.measured, check.passed) for check in checks_of(found, cores)]
+def verdicts(found: dict[str, Any], cores: int = MANY_CORES) -> list[tuple[str, bool | None]]:
+    return [(check.measured, check.passed) for check in checks_of("asynchronous", found, cores)]
 
 
 def test_the_promises_are_judged() -> None:
@@ -218,23 +217,5 @@ def test_time_of_other_processes_on_its_core_does_not_fail_the_pause() -> None:
 
 def test_without_a_kill_there_are_no_figures_of_recoveries() -> None:
     found = results(recovery=[], born=[], constructed=[], taken_up=[], first_turn=[])
-    assert len(checks_of(found, MANY_CORES)) == 2
-    assert "recovery" not in text_of(found, PARAMETERS, 60.0, MANY_CORES)
-
-
-def test_the_document_holds_everything_and_is_json() -> None:
-    machine = {"cpu": "A CPU", "cores": MANY_CORES}
-    document = json.loads(json.dumps(document_of(results(), PARAMETERS, 60.0, machine)))
-    (run,) = document["runs"]
-    assert (run["kind"], run["skipped"]) == ("asynchronous", 1)
-    assert run["measured_ms"]["publish"] == [12.0, 10.0]
-    assert run["spreads_ms"]["publish"] == {"median": 11.0, "least": 10.0, "most": 12.0}
-    assert len(document["checks"]) == 3
-
-
-def test_its_command_takes_kinds(capsys: pytest.CaptureFixture[str]) -> None:
-    options = parser().parse_args(["checkpoint", "--only", "pipelined", "--seconds", "20", "--kills", "2"])
-    assert (options.only, options.seconds, options.kills) == (["pipelined"], 20.0, 2)
-    with pytest.raises(SystemExit):
-        parser().parse_args(["checkpoint", "--only", "sometimes"])
-    assert "invalid choice" in capsys.readouterr().err
+    assert len(checks_of("asynchronous", found, MANY_CORES)) == 2
+    assert not any("recovery" in line for line in table("asynchronous", found))

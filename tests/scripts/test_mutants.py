@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from mutation import command
-from mutation.faults import ALL, MUTANTS
-from mutation.mutant import Mutant, MutantError
+from mutation.mutant import MUTANTS, Mutant, MutantError
 from mutation.trials import Trial
 
 ROOT = Path(__file__).parents[2]
+ALL = ("a2c", "ppo", "impala", "nstep-q", "pqn")
 
 
 def smallest() -> list[str]:
@@ -97,8 +97,7 @@ def test_the_probes_notice_mutants_and_nothing_else() -> None:
     code = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "scripts")!r})
-from mutation.faults import MUTANTS
-from mutation.mutant import Mutant
+from mutation.mutant import MUTANTS, Mutant
 from mutation.trials import trials
 name = "losses/q_learning.py"
 harmless = Mutant("no fault", "text", ("nstep-q",), name, "The loss of action values against", "Loss of")

@@ -132,17 +132,16 @@ def test_a_process_that_is_gone_is_an_error() -> None:
 
 
 @pytest.mark.full(reason="measures for seconds")
-def test_a_real_run_is_sampled_and_ended() -> None:
+def test_a_real_run_is_sampled_and_ended(capsys: pytest.CaptureFixture[str]) -> None:
     """hive up, one sample, hive down."""
-    said: list[str] = []
-    (sample,) = soak(ROOT / "examples" / "cartpole.toml", ["collection.envs=2"], 0.0, said.append)
+    (sample,) = soak(ROOT / "examples" / "cartpole.toml", ["collection.envs=2"], 0.0)
     assert set(sample.processes) == {
         *("supervisor", "fork-server", "collector-0", "gradient-worker-0 + learner-0", "recorder"),
     }
     assert all(one.mb > 1.0 and one.descriptors > 3 for one in sample.processes.values())
     assert len({one.pid for one in sample.processes.values()}) == 5
     assert not any(lives(one.pid) for one in sample.processes.values())
-    assert "a second" in said[-1]
+    assert "a second" in capsys.readouterr().err.splitlines()[-1]
 
 
 def lives(pid: int) -> bool:
@@ -156,7 +155,7 @@ def lives(pid: int) -> bool:
 def test_a_config_that_is_none_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_text("[env]\n")
     with pytest.raises(BenchError, match="`hive up` ended with code 2"):
-        soak(tmp_path / "wrong.toml", [], 0.0, print)
+        soak(tmp_path / "wrong.toml", [], 0.0)
 
 
 # --- the report

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from simulation.fakes import LocalHost
 from small_trainer import Arrays, Page, allocate, collector_of, config_of, worker_of
 
 from hive.clock import RealClock
@@ -21,7 +22,6 @@ from hive.runtime.carriers.boards import BoardReader, BoardWriter
 from hive.runtime.carriers.slots import SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.segments import PAGE, REASONS, BoardPlan, BoardView, SlabPlan, SlabView
-from hive.testing.fakes import LocalHost
 from hive.workers import Blueprint, Gradient, GradientWorkerActor, LearnerActor, Metrics, RolloutReady
 from hive.workers.learner import Count
 

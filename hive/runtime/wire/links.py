@@ -10,7 +10,7 @@ A link does not promise that a message arrives: what was on its way when a conne
 connection begins with nothing. `connections` counts the connections of a client, so that its owner can begin anew. The
 messages that travel here are numbered, and their owners repeat what was not acknowledged.
 
-`Links` makes the ends. `SOCKETS` makes those of this module; the simulator makes others (hive.testing.simulated_links).
+`Links` makes the ends. `SOCKETS` makes those of this module; the simulator makes others (tests/simulation).
 
 Reading follows hive.runtime.wire.sockets: the descriptor of a socket is edge-triggered, and here the same socket also
 sends, which can swallow an edge. So every send is followed by a look at the socket.

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from benchmarks.plain.parts import ActorCritic, Play, environments, main
 
-__all__ = ["advantages_of", "drawn", "train"]
-
 
 def drawn(logits: Tensor) -> Tensor:
     """Draw one action per row, [B]: the first of as many exponential clocks with these rates. Logits: [B, actions]."""

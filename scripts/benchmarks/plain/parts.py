@@ -24,8 +24,6 @@ from torch import Tensor, nn
 
 from benchmarks.counting import TwoLooks
 
-__all__ = ["ActorCritic", "Play", "dense", "environments", "main"]
-
 
 def environments(settings: dict[str, Any]) -> gymnasium.vector.VectorEnv:
     """Return `settings["envs"]` environments: of the NumPy vector class if `vector` is "numpy", else of Python."""

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from benchmarks.plain.a2c import advantages_of, drawn
 from benchmarks.plain.parts import ActorCritic, Play, environments, main
 
-__all__ = ["train"]
-
 
 def chances_of(network: ActorCritic, seen: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
     """Return the log probabilities of the actions, and the entropies. seen: [N, ...], actions: [N]."""

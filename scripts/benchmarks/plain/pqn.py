@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from benchmarks.plain.a2c import advantages_of
 from benchmarks.plain.parts import Play, dense, environments, main
 
-__all__ = ["train"]
-
 
 def train(settings: dict[str, Any], round_ended: Callable[[int, int], bool]) -> nn.Module:
     envs = environments(settings)

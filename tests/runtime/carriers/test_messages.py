@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulation.fakes import DyingPage, Pages
 
 from hive import _native
 from hive.clock import VirtualLoop
@@ -22,7 +23,6 @@ from hive.runtime.memory.status import PAGE_BYTES, WAIT_OUT, Status, read_status
 from hive.runtime.supervise.accounting import holds
 from hive.runtime.wire import protocol
 from hive.runtime.wire.messages import Message
-from hive.testing.fakes import DyingPage, Pages
 
 PRODUCER = 0
 Identity = tuple[int, int]

@@ -6,6 +6,7 @@ import asyncio
 from typing import ClassVar
 
 import pytest
+from simulation import At, Faults, simulate
 
 from hive.errors import TopologyError
 from hive.runtime import Board, Shared, SharedIn, SharedOut, Topology
@@ -13,7 +14,6 @@ from hive.runtime.actor.actor import Actor
 from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.supervise.accounting import holds
 from hive.runtime.wire.messages import Message
-from hive.testing import At, Faults, simulate
 
 BYTES = 24  # less than a page
 STEPS = 6

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from simulation.fakes import LocalHost
 
 from hive import _native
 from hive.errors import TopologyError
@@ -15,7 +16,6 @@ from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.segments import REASONS, Bytes, Layout, Segment, SlabPlan, SlabView
 from hive.runtime.memory.status import PAGE_BYTES, Status, read_status
 from hive.runtime.wire.messages import Message
-from hive.testing.fakes import LocalHost
 
 
 class Marker(Message):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulation.fakes import LocalHost
 
 from hive import _native
 from hive.errors import WireError
@@ -17,7 +18,6 @@ from hive.runtime.carriers.zmq import ZmqReceiver, ZmqSender
 from hive.runtime.memory.segments import REASONS, Bytes, Packed, Segment, SlabPlan, SlabView
 from hive.runtime.memory.status import PAGE_BYTES, Status
 from hive.runtime.wire.protocol import Fetch, Notify, Payload
-from hive.testing.fakes import LocalHost
 
 LAYOUT = Layout({"rewards": ("float32", (4, 2)), "number": ("int64", ())})
 DIED = REASONS.index("process_died")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from simulation.fakes import LocalMemory
 
 from hive.runtime import Actor, Board, Inlet, Layout, Message, Outlet, Publication, Slots, Subscription, Topology, Zmq
 from hive.runtime.memory.segments import Bytes
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
-from hive.testing.fakes import LocalMemory
 
 LAYOUT = Layout({"row": ("float32", (4,))})
 

@@ -36,7 +36,7 @@ from hive.runtime import (
     Topology,
     Zmq,
 )
-from hive.testing import Faults, Simulation, simulate
+from simulation import Faults, Simulation, simulate
 
 LAYOUT = Layout({"origin": ("int64", ()), "number": ("int64", ())})
 QUIET_S = 3.0  # virtual: longer than anything takes to get through

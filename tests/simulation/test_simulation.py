@@ -23,10 +23,10 @@ from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.watchdog import WATCH_S
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Message
-from hive.testing import At, Faults, Simulation, simulate
-from hive.testing.fakes import DyingPage
-from hive.testing.planned_faults import MOST_TORN
-from hive.testing.simulated_process import current_process
+from simulation import At, Faults, Simulation, simulate
+from simulation.fakes import DyingPage
+from simulation.planned_faults import MOST_TORN
+from simulation.simulated_process import current_process
 
 
 class Rollout(Message):

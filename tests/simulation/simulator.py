@@ -45,7 +45,7 @@ from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Tree
-from hive.testing.fakes import (
+from simulation.fakes import (
     At,
     DyingBoard,
     DyingPage,
@@ -55,10 +55,8 @@ from hive.testing.fakes import (
     Pages,
     SimulatedTransport,
 )
-from hive.testing.planned_faults import PlannedFaults
-from hive.testing.simulated_process import SimulatedLoop, SimulatedProcess, current_process
-
-__all__ = ["NO_LIMIT", "SimulatedRun", "Simulation", "simulate"]
+from simulation.planned_faults import PlannedFaults
+from simulation.simulated_process import SimulatedLoop, SimulatedProcess, current_process
 
 ADDRESS = "simulated://run/supervisor"
 LIMIT_S = 300.0  # virtual seconds after which a run that should end by itself counts as stuck

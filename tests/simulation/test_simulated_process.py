@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hive.testing import simulated_process
-from hive.testing.simulated_process import NEVER, Killed, SimulatedLoop, SimulatedProcess, current_process
+from simulation import simulated_process
+from simulation.simulated_process import NEVER, Killed, SimulatedLoop, SimulatedProcess, current_process
 
 
 def make_loop(seed: int = 0, away: float = 0.0, away_s: float = 0.0) -> SimulatedLoop:

@@ -21,8 +21,8 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Frames, Message, encode
 from hive.runtime.wire.protocol import Ack, Deliver, Drain, Hello, Left, Notify, RunOver
-from hive.testing.fakes import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
-from hive.testing.simulated_process import Killed, SimulatedLoop, SimulatedProcess
+from simulation.fakes import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
+from simulation.simulated_process import Killed, SimulatedLoop, SimulatedProcess
 
 LAYOUT = Layout({"value": ("int64", ())})
 QUIET = Faults(slow=0.0, lost=0.0)  # nothing goes wrong, nothing is late

@@ -25,8 +25,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["NEVER", "Killed", "SimulatedLoop", "SimulatedProcess", "current_process"]
-
 MOST_AT_ONCE = 200_000  # maximum callbacks at one moment of virtual time: 64 + 64 processes need a few thousand
 
 NEVER = 1 << 62  # a number of callbacks that no simulation reaches

@@ -6,7 +6,7 @@
     DyingSlab, DyingPage, DyingBoard  kill the caller within a slot's transition, within an entry in an account, or
                           between the stores that publish a version
 
-`Faults` sets the frequency of each fault. hive.testing.simulation chooses the processes and the moments.
+`Faults` sets the frequency of each fault. simulation.simulator chooses the processes and the moments.
 """
 
 from __future__ import annotations
@@ -31,19 +31,7 @@ from hive.runtime.wire.batches import batch_length
 from hive.runtime.wire.messages import Frames, Message, decode
 from hive.runtime.wire.protocol import NODE_TYPES, Deliver
 from hive.runtime.wire.transport import Receive
-from hive.testing.simulated_process import SimulatedLoop, current_process
-
-__all__ = [
-    "At",
-    "DyingBoard",
-    "DyingPage",
-    "DyingSlab",
-    "Faults",
-    "LocalHost",
-    "LocalMemory",
-    "Pages",
-    "SimulatedTransport",
-]
+from simulation.simulated_process import SimulatedLoop, current_process
 
 # A slab in words of 8 bytes: the size of its header, the position of `produced`, the size of a slot header.
 HEADER_WORDS, PRODUCED_WORD, SLOT_WORDS, MASK = 8, 3, 16, 0xFFFFFFFF

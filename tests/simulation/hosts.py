@@ -1,6 +1,6 @@
 """Simulate a run with hosts: the real head, the real agents and the parts of their hosts, and links that part.
 
-The head is the trainer of scripts/simulations/trainer.py, whose collectors and evaluators run on one or two hosts. Each
+The head is the trainer of tests/simulation/trainer.py, whose collectors and evaluators run on one or two hosts. Each
 host has an agent and, once it is accepted, a part with its own supervisor. All of them share one loop in virtual time.
 
 `schedule(seed)` draws a config and the faults: processes of any machine are killed, also the agent and a supervisor;
@@ -49,16 +49,13 @@ from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.messages import decode
 from hive.schemes.trainer import assemble
 from hive.storage import SEQUENCE, SOURCE, VERSION
-from hive.testing import Faults, Simulation, simulate
-from hive.testing.simulated_links import LinkFaults, SimulatedLinks
-from hive.testing.simulated_process import SimulatedProcess, current_process
-from hive.testing.simulation import NO_LIMIT, SimulatedRun
 from hive.workers.messages import Evaluation, EvaluationDue
 from hive.workers.schedule import LATEST
-from simulations import trainer
-from simulations.trainer import Arrays, SilentRecorder, World
-
-__all__ = ["Event", "Schedule", "run", "schedule"]
+from simulation import Faults, Simulation, simulate, trainer
+from simulation.simulated_links import LinkFaults, SimulatedLinks
+from simulation.simulated_process import SimulatedProcess, current_process
+from simulation.simulator import NO_LIMIT, SimulatedRun
+from simulation.trainer import Arrays, SilentRecorder, World
 
 HOSTS = ("left", "right")
 SILENCE_S = 2.0  # the least that a config accepts

@@ -10,10 +10,8 @@ import contextvars
 from collections.abc import Callable
 from typing import NoReturn
 
-from hive.testing.fakes import Faults, Half
-from hive.testing.simulated_process import NEVER, SimulatedLoop, SimulatedProcess, current_process
-
-__all__ = ["MOST_TORN", "PlannedFaults"]
+from simulation.fakes import Faults, Half
+from simulation.simulated_process import NEVER, SimulatedLoop, SimulatedProcess, current_process
 
 MOST_TORN = 32  # maximum kills within an operation: each adds some 20 calls to the stack; further ones are at an await
 

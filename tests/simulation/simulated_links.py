@@ -18,9 +18,7 @@ from dataclasses import dataclass
 
 from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.links import TICK_S, KeyPair
-from hive.testing.simulated_process import SimulatedLoop, SimulatedProcess, current_process
-
-__all__ = ["LinkFaults", "SimulatedLinks"]
+from simulation.simulated_process import SimulatedLoop, SimulatedProcess, current_process
 
 FIRST_PORT = 40_000
 RETRY_S = 0.5  # longest pause before a new attempt to connect

@@ -35,13 +35,11 @@ from hive.runtime.supervise.ending import LAST_TRIES
 from hive.schemes.trainer import assemble
 from hive.storage import LENGTH, Rollout, rollout_layout
 from hive.storage import VERSION as ROLLOUT_VERSION
-from hive.testing import Faults, Simulation, simulate
 from hive.workers import Blueprint, GradientWorkerActor, Learner, Replica
 from hive.workers.learner import Count, LearnerStep
 from hive.workers.messages import CheckpointDue, Improved, Metrics, OptimizerState, Weights
 from hive.workers.pinned_blocks import held_block
-
-__all__ = ["KILLED_AT_THE_END", "Schedule", "SilentRecorder", "run", "schedule"]
+from simulation import Faults, Simulation, simulate
 
 KILLED_AT_THE_END = "recorder failed at the end: it was killed before it had finished"
 ROUNDS = 2

@@ -37,16 +37,14 @@ from hive.runtime import SharedIn, SharedOut, Status, Subscription
 from hive.runtime.memory.segments import BoardView
 from hive.schemes.trainer import assemble
 from hive.storage import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout
-from hive.testing import Faults, Simulation, simulate
-from hive.testing.fakes import DyingBoard
 from hive.workers import Blueprint, ReplayWorkerActor
 from hive.workers.learner import Count
 from hive.workers.messages import CheckpointDue, ReplayFloor, ReplayLedger, ReplayRows
 from hive.workers.pinned_blocks import held_block, next_due
 from hive.workers.replay_memory import DrawnRows, ReplayMemory
-from simulations.trainer import KILLED_AT_THE_END, SilentRecorder
-
-__all__ = ["Schedule", "run", "schedule"]
+from simulation import Faults, Simulation, simulate
+from simulation.fakes import DyingBoard
+from simulation.trainer import KILLED_AT_THE_END, SilentRecorder
 
 ROUNDS = 7  # of full rollouts
 EXACT = 0.6  # share of schedules that change no byte
@@ -136,10 +134,10 @@ def schedule(seed: int, *, exact: bool | None = None) -> Schedule:
         victims=victims,
     )
     if chance.random() < CONTINUOUS:
-        sets += [f"run.scheme={chance.choice(('sac', 'td3'))}", "env.id=simulations.replay:Continuous"]
+        sets += [f"run.scheme={chance.choice(('sac', 'td3'))}", "env.id=simulation.replay:Continuous"]
         sets.append(f"algorithm.critic_first={chance.choice(('false', 'true'))}")
     else:
-        sets += ["run.scheme=dqn", "env.id=simulations.replay:Numbered", f"algorithm.initial_errors={initial_errors}"]
+        sets += ["run.scheme=dqn", "env.id=simulation.replay:Numbered", f"algorithm.initial_errors={initial_errors}"]
     if chance.random() < NORMALIZED:
         sets += ["network.normalize_observations=true", "network.normalize_rewards=true"]
     return Schedule(seed, tuple(sets), faults, exact)

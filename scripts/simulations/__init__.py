@@ -1,1 +1,0 @@
-"""Simulations of the built-in trainer, which scripts/simulate runs."""
