@@ -4,11 +4,10 @@
     outputs = network(loss.inputs)            `Approximation.reinforce(loss)` makes these two calls
     value = loss(outputs)                     a scalar with a graph, and its statistics
 
-A loss holds arrays and numbers, never the network. So torch can make the forward and backward pass, as here, or
-hive._native: a loss with `differentiate` computes itself and the gradients of the outputs from NumPy arrays, and
-hive.networks.dense computes the gradients of the weights from these (`hive.losses.native` has what such losses share).
-Targets may be constants computed from the outputs of the same forward pass: such a loss takes a function from NumPy
-outputs to NumPy targets.
+A loss holds arrays and numbers, never the network. A loss with `differentiate(outputs) -> LossSlopes` computes itself
+and the gradients of the outputs from NumPy arrays, where its property `is_native` is true; hive.networks.dense computes
+the gradients of the weights from these. Its results are those of the loss on tensors up to rounding: means are float64
+sums in the order of the rows.
 """
 
 from __future__ import annotations
