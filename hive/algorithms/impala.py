@@ -22,7 +22,7 @@ from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
 from hive.algorithms.rows import flat, input_rows, network_input, progress_of, sizes, unflat, values_of, weights
 from hive.algorithms.schedules import scheduled
-from hive.approximation import ActorCritic, TargetNetwork
+from hive.approximation import ActorCritic, GraphPass, TargetNetwork
 from hive.config import IMPALAConfig
 from hive.losses import VALUE_FIT, A2CLoss, Floats, acted_log_probs, is_native
 from hive.networks.distributions import ActionDistribution
@@ -62,7 +62,7 @@ class IMPALA:
         actions = torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
         forward = self.model.begin(inputs, native=is_native(self.distribution))
         policy, values = forward.outputs[:2]
-        log_ratios = acted_log_probs(self.distribution, policy, actions, shape)
+        log_ratios = acted_log_probs(self.distribution, policy, actions, shape, by_torch=isinstance(forward, GraphPass))
         log_ratios -= flat([rollout.log_probs for rollout in rollouts])
         advantages, targets = self._targets(rollouts, values, log_ratios)
         share = weights(rollouts, samples)

@@ -3,6 +3,7 @@ from hive.approximation.approximation import Approximation as Approximation
 from hive.approximation.approximation import SingleOutput as SingleOutput
 from hive.approximation.approximation import jointly as jointly
 from hive.approximation.passes import Forward as Forward
+from hive.approximation.passes import GraphPass as GraphPass
 from hive.approximation.passes import Remote as Remote
 from hive.approximation.passes import on_host as on_host
 from hive.approximation.receivers import AnyPart as AnyPart

@@ -181,9 +181,14 @@ class PPOLoss:
         return LossSlopes(total, (*means, *self.fit), slopes)
 
 
-def acted_log_probs(distribution: ActionDistribution, outputs: Floats, actions: Tensor, sizes: Sequence[int]) -> Floats:
-    """Return log pi of actions [M, ...], float32 [M], from the policy's outputs [N, W]; sizes: as for `acted_rows`."""
-    if (losses := policy_losses(distribution)) is not None:
+def acted_log_probs(
+    distribution: ActionDistribution, outputs: Floats, actions: Tensor, sizes: Sequence[int], *, by_torch: bool = False
+) -> Floats:
+    """Return log pi of actions [M, ...], float32 [M], from the policy's outputs [N, W]; sizes: as for `acted_rows`.
+
+    by_torch: compute it by torch even where hive._native could, with the bits of a loss that torch computes.
+    """
+    if not by_torch and (losses := policy_losses(distribution)) is not None:
         found = np.empty(len(actions), np.float32)
         losses.log_probs(np.ascontiguousarray(outputs), native_actions(distribution, actions), list(sizes), found)
         return found
