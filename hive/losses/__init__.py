@@ -6,9 +6,18 @@ q_learning      losses of action values and of distributions of returns
 agents          losses of an actor and of critics: SAC, TD3, DDPG
 """
 
-from hive.losses.actor_critic import EPSILON, A2CLoss, PPOLoss, acted_log_probs, is_native
+from hive.losses.actor_critic import (
+    EPSILON,
+    VALUE_FIT,
+    A2CLoss,
+    PPOLoss,
+    acted_log_probs,
+    acted_rows,
+    is_native,
+    value_fit,
+)
 from hive.losses.agents import CriticLoss, CriticOfActions, DeterministicActorLoss, SoftActorLoss
-from hive.losses.loss import VALUE_FIT, Floats, Loss, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
+from hive.losses.loss import Floats, Loss, LossSlopes, LossValue, weighted_mean
 from hive.losses.q_learning import CategoricalQLoss, QLoss, QuantileQLoss
 
 __all__ = [

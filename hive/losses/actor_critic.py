@@ -23,15 +23,19 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from hive import _native
-from hive.losses.loss import Floats, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
+from hive.losses.loss import Floats, LossSlopes, LossValue, weighted_mean
 from hive.networks.distributions import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical
 from hive.networks.scaled import ScaledActions
 from hive.networks.sequences import Sequences
 
-__all__ = ["EPSILON", "A2CLoss", "PPOLoss", "acted_log_probs", "is_native"]
+__all__ = ["EPSILON", "VALUE_FIT", "A2CLoss", "PPOLoss", "acted_log_probs", "acted_rows", "is_native", "value_fit"]
 
 EPSILON = 1e-8
 """Added to the deviation of advantages, so that the normalization of equal ones is finite."""
+
+
+VALUE_FIT = ("explained_variance", "target_rms")
+"""The names of the two statistics of `value_fit`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -219,3 +223,23 @@ def native_actions(distribution: ActionDistribution, actions: Tensor) -> NDArray
     """Return the actions [M, ...] that these losses take: stored ones, in the scale in which the policy acts."""
     given = actions.numpy()
     return distribution.scaled_numpy(given) if isinstance(distribution, ScaledActions) else given
+
+
+def value_fit(values: Tensor, targets: Floats, weights: Tensor) -> tuple[float, float]:
+    """Return (explained variance, root mean square of the targets) of values that predict targets, each [M].
+
+    weights: float32 [M], with the sum 1; rows of weight 0 are not read. The explained variance is
+    1 - Var(targets - values) / Var(targets), as in OpenAI's baselines and Stable-Baselines3, but at least -1; NaN if
+    all targets are equal.
+    """
+    return _native.value_fit(values.contiguous().numpy(), targets, weights.numpy())
+
+
+def acted_rows(outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return the rows of `outputs` [N, ...] in which an action was taken, [M, ...].
+
+    sizes: two numbers for each rollout, its acted rows and its rows that only bootstrap.
+    """
+    if len(sizes) == 2:
+        return outputs.narrow(0, 0, sizes[0])
+    return torch.cat(outputs.split_with_sizes(list(sizes))[::2])

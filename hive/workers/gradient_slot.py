@@ -105,7 +105,7 @@ class GradientSlot:
         if graphs := [part for part in parts if not isinstance(part, NativePart)]:
             losses = self._by_torch(graphs, mask, gradient)
         else:
-            self.flat.clear_gradient(gradient)
+            gradient[:] = 0
             mask[:] = 0
         for part in parts:
             if isinstance(part, NativePart):
