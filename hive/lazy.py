@@ -49,9 +49,11 @@ def lazy_names(
         home = names().get(name)
         if home is None and old is not None and name in old:
             home = old[name]
+            instead = "`help(hive)` and examples/guide/public-names.md list the names that stay"
+            if home.startswith("hive.compat."):
+                instead = f"use `{home}.{name}`"
             warnings.warn(
-                f"`{module}.{name}` is no longer public, and the next release removes it; `help(hive)` and "
-                "examples/guide/public-names.md list the names that stay",
+                f"`{module}.{name}` is no longer public, and the next release removes it; {instead}",
                 DeprecationWarning,
                 stacklevel=2,
             )

@@ -25,7 +25,7 @@ from hive.algorithms.rows import flat, input_rows, network_input, progress_of, s
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import A2CConfig
-from hive.losses import VALUE_FIT, A2CLoss, Floats
+from hive.losses import VALUE_FIT, A2CLoss, Floats, is_native
 from hive.networks.distributions import ActionDistribution
 from hive.storage import Rollout
 
@@ -78,12 +78,12 @@ class A2C:
         if self.asks_for_moments:
             moments = yield moments_of(rollouts, self._targets(rollouts, values, log_ratios, corrects)[0])
 
-        def targets(values: Floats) -> tuple[Floats, Floats]:
-            advantages, returns = self._targets(rollouts, values, log_ratios, corrects)
-            if self.config.normalize_advantages:
-                advantages = normalized(advantages, moments or merged([moments_of(rollouts, advantages)]))
-            return advantages if importance is None else advantages * importance, returns
-
+        forward = self.model.begin(inputs, native=is_native(self.distribution))
+        advantages, returns = self._targets(rollouts, forward.outputs[1], log_ratios, corrects)
+        if self.config.normalize_advantages:
+            advantages = normalized(advantages, moments or merged([moments_of(rollouts, advantages)]))
+        if importance is not None:
+            advantages = advantages * importance
         share = weights(rollouts, samples)
         loss = A2CLoss(
             inputs,
@@ -91,12 +91,17 @@ class A2C:
             share,
             sizes(rollouts),
             self.distribution,
-            targets,
+            advantages,
+            returns,
             self.config.value_loss_weight,
             scheduled(self.config.entropy_weight, self.config.entropy_weight_schedule, progress_of(rollouts)),
-            described(log_ratios, share.numpy(), self.config.importance_clip or math.inf) if self.expects_lag else (),
+            further=(
+                described(log_ratios, share.numpy(), self.config.importance_clip or math.inf)
+                if self.expects_lag
+                else ()
+            ),
         )
-        yield self.model.reinforce(loss, samples=samples)
+        yield self.model.reinforce(loss, samples=samples, forward=forward)
 
     def _targets(
         self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats, corrects: bool

@@ -8,9 +8,9 @@ Each `yield` is one gradient: `yield self.model.reinforce(loss, samples=n)`, or 
 networks. A bare `yield` is a gradient of zero samples. Weights may change while the generator is suspended, so a graph
 must not be used after a `yield`; arrays computed before it are constants after it.
 
-In a plain script `optimizer` is torch's, `target` is a FixedTarget or PolyakTarget, and each `reinforce` is an update.
-In a run `optimizer` is a gradient slot, each `reinforce` fills it, and the learner updates. The algorithm's code is the
-same in both. Instead of a gradient it may also yield a request for moments:
+In a run `optimizer` is a gradient slot, each `reinforce` fills it, and the learner updates. In a plain script it is an
+OptimizerReceiver (hive.compat.autonomous), with which each `reinforce` is an update; the algorithm's code is the same.
+Instead of a gradient it may also yield a request for moments:
 
     mean, deviation = yield Moments(n, sum, sum of squares)     over all workers of the round
 
@@ -26,7 +26,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from torch import nn
-from torch.optim import Optimizer
 
 from hive.approximation import GradientReceiver, TargetNetwork
 from hive.networks.distributions import ActionDistribution
@@ -34,8 +33,8 @@ from hive.storage import Rollout
 
 __all__ = ["Algorithm", "AnyOptimizer", "Gradients", "Moments"]
 
-AnyOptimizer: TypeAlias = Optimizer | GradientReceiver | None
-"""torch's optimizer in a script, what stands for it in a run, or None for networks that do not learn."""
+AnyOptimizer: TypeAlias = GradientReceiver | None
+"""The receiver of gradients, a gradient slot in a run, or None for networks that do not learn."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,8 @@ class Algorithm(Protocol):
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
         """Make the approximations. `network` ends in the algorithm's heads and returns a tuple of their outputs.
 
-        optimizer: torch's, a GradientReceiver, or None for approximations that do not learn. target: the target
-        network, if the algorithm uses one.
+        optimizer: a GradientReceiver, or None for approximations that do not learn. target: the target network, if
+        the algorithm uses one.
         """
 
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:

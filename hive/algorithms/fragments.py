@@ -18,12 +18,7 @@ from hive.algorithms.frames import Frames
 from hive.networks.sequences import Fragments, Sequences
 from hive.storage import Rollout
 
-__all__ = ["ActedFragments", "input_sequences", "remembers"]
-
-
-def remembers(rollouts: Sequence[Rollout]) -> bool:
-    """Return whether a recurrent policy acted in these rollouts."""
-    return rollouts[0].state is not None
+__all__ = ["ActedFragments", "input_sequences"]
 
 
 def input_sequences(rollouts: Sequence[Rollout], rows: Tensor) -> Sequences:

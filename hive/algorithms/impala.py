@@ -22,9 +22,9 @@ from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
 from hive.algorithms.rows import flat, input_rows, network_input, progress_of, sizes, unflat, values_of, weights
 from hive.algorithms.schedules import scheduled
-from hive.approximation import ActorCritic, TargetNetwork
+from hive.approximation import ActorCritic, GraphPass, TargetNetwork
 from hive.config import IMPALAConfig
-from hive.losses import VALUE_FIT, Floats, VTraceLoss
+from hive.losses import VALUE_FIT, A2CLoss, Floats, acted_log_probs, is_native
 from hive.networks.distributions import ActionDistribution
 from hive.storage import Rollout
 
@@ -55,20 +55,30 @@ class IMPALA:
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         """Yield one gradient. `noise` is not used."""
         samples = sum(rollout.samples for rollout in rollouts)
-        if samples:
-            loss = VTraceLoss(
-                network_input(rollouts, input_rows(rollouts, self.model.device)),
-                torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
-                torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])),
-                weights(rollouts, samples),
-                sizes(rollouts),
-                self.distribution,
-                lambda values, log_ratios: self._targets(rollouts, values, log_ratios),
-                self.config.rho_clip,
-                self.config.value_loss_weight,
-                scheduled(self.config.entropy_weight, self.config.entropy_weight_schedule, progress_of(rollouts)),
-            )
-            yield self.model.reinforce(loss, samples=samples)
+        if not samples:
+            return
+        config, shape = self.config, sizes(rollouts)
+        inputs = network_input(rollouts, input_rows(rollouts, self.model.device))
+        actions = torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
+        forward = self.model.begin(inputs, native=is_native(self.distribution))
+        policy, values = forward.outputs[:2]
+        log_ratios = acted_log_probs(self.distribution, policy, actions, shape, by_torch=isinstance(forward, GraphPass))
+        log_ratios -= flat([rollout.log_probs for rollout in rollouts])
+        advantages, targets = self._targets(rollouts, values, log_ratios)
+        share = weights(rollouts, samples)
+        loss = A2CLoss(
+            inputs,
+            actions,
+            share,
+            shape,
+            self.distribution,
+            advantages,
+            targets,
+            config.value_loss_weight,
+            scheduled(config.entropy_weight, config.entropy_weight_schedule, progress_of(rollouts)),
+            means=(clipped_mean(log_ratios, share.numpy(), config.rho_clip),),
+        )
+        yield self.model.reinforce(loss, samples=samples, forward=forward)
 
     def _targets(self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats) -> tuple[Floats, Floats]:
         """Return advantages and value targets of all acted rows, float32 [sum of T * B] each."""
@@ -95,3 +105,10 @@ class IMPALA:
             advantages.append(a)
             targets.append(v)
         return flat(advantages), flat(targets)
+
+
+def clipped_mean(log_ratios: Floats, weights: Floats, clip: float) -> float:
+    """Return the weighted mean of the ratios, clipped. Rows of weight 0 may have any, also an infinite one."""
+    with np.errstate(over="ignore"):
+        ratios = np.minimum(np.exp(log_ratios), np.float32(clip), where=weights > 0, out=np.zeros_like(weights))
+    return float(ratios @ weights)

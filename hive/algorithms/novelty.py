@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients
 from hive.algorithms.rows import STACKS, flat
-from hive.approximation import AnyPart, GradientReceiver, Part, TargetNetwork
-from hive.approximation.remote import Remote, on_host
+from hive.approximation import AnyPart, GradientReceiver, Part, Remote, TargetNetwork, on_host
 from hive.errors import NetworkError
 from hive.networks.novelty import Novelty
 from hive.storage import Rollout

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from hive.algorithms.algorithm import AnyOptimizer
-from hive.approximation import Approximation, QNetwork, SingleOutput, TargetNetwork
+from hive.approximation import Approximation, SingleOutput, TargetNetwork
 from hive.config import EpsilonGreedyConfig
 from hive.config.refusals import ONE_DISCRETE
 from hive.errors import TopologyError
@@ -55,4 +55,4 @@ class QLearning:
 
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
         """Make the action values that learn, with their target network if the algorithm has one."""
-        self.q = QNetwork(SingleOutput(network), optimizer, target=target)
+        self.q = Approximation(SingleOutput(network), optimizer, "q", target)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.algorithms.fragments import ActedFragments, input_sequences, remembers
+from hive.algorithms.fragments import ActedFragments, input_sequences
 from hive.algorithms.frames import CPU, Frames, rows_on, stacked_rows
 from hive.losses import acted_rows
 from hive.networks.sequences import Sequences
@@ -192,6 +192,11 @@ def weights(rollouts: Sequence[Rollout], samples: int) -> Tensor:
     """
     valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
     return torch.from_numpy(valid.astype(np.float32) / samples)
+
+
+def remembers(rollouts: Sequence[Rollout]) -> bool:
+    """Return whether a recurrent policy acted in these rollouts."""
+    return rollouts[0].state is not None
 
 
 def _sizes(rollout: Rollout) -> tuple[int, int]:

@@ -1,13 +1,12 @@
-"""Receivers of gradients, which replace torch optimizers in a run: they write the slot of the gradient worker.
+"""Receivers of gradients: the slot of a gradient worker, in a run.
 
-An Approximation whose `optimizer` is a GradientReceiver makes no updates. Its `reinforce` passes the loss to the
-receiver, which makes the backward pass on the bound weights and sends the gradient to the learner. The same algorithm
-thus works in both cases: in a script its approximations have torch optimizers, in a run the receiver of their process.
+`Approximation.reinforce` and `jointly` compute losses and hand over their backward passes as parts. The receiver makes
+these on the bound weights and sends the gradient to the learner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -15,6 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from hive.approximation.passes import RemotePass
+from hive.networks.dense import DensePass
 
 __all__ = ["AnyPart", "ComputedPart", "GradientReceiver", "NativePart", "Part", "RemotePart"]
 
@@ -45,21 +47,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class RemotePart:
-    """One backward pass on a device from the gradients of a loss, which was computed in host memory.
+    """One backward pass on a device from the slopes of a loss, which was computed in host memory.
 
-    value: the loss. outputs: those of the network, with a graph. slopes: the gradients of the loss with respect to
-    them, float32 of their shapes. inputs: as in a Part.
+    value: the loss. slopes: its gradients with respect to the first outputs, float32 of their shapes. inputs: as in a
+    Part.
     """
 
     value: float
     inputs: tuple[Any, ...]
-    outputs: tuple[Tensor, ...]
+    forward: RemotePass
     slopes: tuple[NDArray[np.float32], ...]
     parameters = None
 
     def backward(self) -> None:
         """Add the gradient of the loss to `.grad` of the parameters."""
-        pairs = zip(self.outputs, self.slopes, strict=True)
+        pairs = zip(self.forward.tensors, self.slopes, strict=False)
         learned = [(output, slope) for output, slope in pairs if output.requires_grad]  # else its layers are frozen
         gradients = [torch.from_numpy(slope).to(output.device) for output, slope in learned]
         torch.autograd.backward([output for output, _ in learned], gradients)
@@ -67,16 +69,15 @@ class RemotePart:
 
 @dataclass(frozen=True, slots=True)
 class NativePart:
-    """One backward pass by hive._native, which needs no graph. `loss` is its value; `inputs` are as in a Part.
+    """One backward pass by hive._native, which needs no graph: `forward.differentiate(slopes, gradient)`.
 
-    mask: uint8 [parameters], 1 for those that it has a gradient of. differentiate: writes this gradient into float32
-    [parameter_elements] and leaves the others as they are.
+    value: the loss. slopes: its gradients with respect to the outputs. inputs: as in a Part.
     """
 
-    loss: float
+    value: float
     inputs: tuple[Any, ...]
-    mask: NDArray[np.uint8]
-    differentiate: Callable[[NDArray[np.float32]], None]
+    forward: DensePass
+    slopes: tuple[NDArray[np.float32], ...]
 
 
 ComputedPart: TypeAlias = NativePart | RemotePart
@@ -92,10 +93,10 @@ class GradientReceiver(Protocol):
     """
 
     def watch(self, outputs: Outputs) -> Outputs:
-        """Marks and returns outputs of the bound weights. Once other weights are bound, a loss on these is refused."""
+        """Mark and return outputs of the bound weights. Once other weights are bound, a loss on these is refused."""
 
     def reinforce(self, parts: Sequence[AnyPart], samples: int | None, statistics: Sequence[float]) -> None:
-        """Computes one gradient from the parts, a mean over `samples`; an empty list is a gradient of 0 samples.
+        """Compute one gradient from the parts, a mean over `samples`; an empty list is a gradient of 0 samples.
 
         statistics: means over the samples, for the metrics. Raises NetworkError without `samples`, and for a loss of
         outputs of earlier weights.

@@ -1,17 +1,24 @@
-"""Losses as typed objects in torch, which `Approximation.reinforce` accepts besides a plain torch scalar.
+"""Typed losses in torch with their slopes beside them, which `Approximation.reinforce` accepts besides a scalar.
 
 loss            the interface of a loss
-actor_critic    losses of a policy and a value: A2C, PPO, IMPALA
-q_learning      the loss of action values
-return_distributions   the losses of distributions of returns
-native          shared parts of the losses that hive._native computes
+actor_critic    losses of a policy and a value: A2C and IMPALA, PPO
+q_learning      losses of action values and of distributions of returns
+agents          losses of an actor and of critics: SAC, TD3, DDPG
 """
 
-from hive.losses.actor_critic import EPSILON, A2CLoss, PPOLoss, VTraceLoss, acted_log_probs
+from hive.losses.actor_critic import (
+    EPSILON,
+    VALUE_FIT,
+    A2CLoss,
+    PPOLoss,
+    acted_log_probs,
+    acted_rows,
+    is_native,
+    value_fit,
+)
 from hive.losses.agents import CriticLoss, CriticOfActions, DeterministicActorLoss, SoftActorLoss
-from hive.losses.loss import VALUE_FIT, Floats, Loss, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
-from hive.losses.q_learning import QLoss
-from hive.losses.return_distributions import CategoricalQLoss, QuantileQLoss
+from hive.losses.loss import Floats, Loss, LossSlopes, LossValue, weighted_mean
+from hive.losses.q_learning import CategoricalQLoss, QLoss, QuantileQLoss
 
 __all__ = [
     "EPSILON",
@@ -29,9 +36,9 @@ __all__ = [
     "QLoss",
     "QuantileQLoss",
     "SoftActorLoss",
-    "VTraceLoss",
     "acted_log_probs",
     "acted_rows",
+    "is_native",
     "value_fit",
     "weighted_mean",
 ]

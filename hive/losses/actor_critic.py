@@ -1,4 +1,4 @@
-"""Losses of a policy and a value: A2C, PPO's clipped surrogate, IMPALA's V-trace.
+"""Losses of a policy and a value: that of A2C and IMPALA, and PPO's clipped surrogate.
 
 All take the outputs (policy [N, W], values [N]) of one forward pass and compute
 
@@ -10,35 +10,43 @@ of their targets.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from hive.losses.loss import Floats, LossSlopes, LossValue, acted_rows, value_fit, weighted_mean
-from hive.losses.native import native_actions, policy_losses
-from hive.networks.distributions import ActionDistribution
+from hive import _native
+from hive.losses.loss import Floats, LossSlopes, LossValue, weighted_mean
+from hive.networks.distributions import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical
+from hive.networks.scaled import ScaledActions
 from hive.networks.sequences import Sequences
 
-__all__ = ["EPSILON", "A2CLoss", "PPOLoss", "VTraceLoss", "acted_log_probs"]
+__all__ = ["EPSILON", "VALUE_FIT", "A2CLoss", "PPOLoss", "acted_log_probs", "acted_rows", "is_native", "value_fit"]
 
 EPSILON = 1e-8
-"""Added to the deviation of advantages, so that the normalisation of equal ones is finite."""
+"""Added to the deviation of advantages, so that the normalization of equal ones is finite."""
+
+
+VALUE_FIT = ("explained_variance", "target_rms")
+"""The names of the two statistics of `value_fit`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class A2CLoss:
-    """The loss of advantage actor-critic. M of the N rows were acted on; the others only bootstrap.
+    """The loss of advantage actor-critic, of A2C and IMPALA. M of the N rows were acted on; the others only bootstrap.
 
     inputs: [N, ...], or Sequences of N rows. actions: [M, ...].
     weights: float32 [M], the weight of each acted row, with the sum 1. sizes: as for `acted_rows`.
-    targets: a function from the values of this forward pass, float32 [N], to advantages and returns, float32 [M] each.
-    further: numbers that are only reported.
-    statistics: policy loss, value loss, entropy, mean value, the two of `value_fit`, and `further`.
+    advantages, returns: float32 [M], constants.
+    means, further: numbers that are only reported, before and after those of `value_fit`.
+    statistics: policy loss, value loss, entropy, mean value, `means`, the two of `value_fit`, and `further`.
     """
 
     inputs: Tensor | Sequences
@@ -46,121 +54,48 @@ class A2CLoss:
     weights: Tensor
     sizes: Sequence[int]
     distribution: ActionDistribution
-    targets: Callable[[Floats], tuple[Floats, Floats]]
+    advantages: Floats
+    returns: Floats
     value_loss_weight: float = 0.5
     entropy_weight: float = 0.01
+    means: tuple[float, ...] = ()
     further: tuple[float, ...] = ()
 
     def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
-        advantages, returns = self.targets(outputs[1].detach().numpy())
         policy, values = acted_rows(outputs[0], self.sizes), acted_rows(outputs[1], self.sizes)
         log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self.actions)
-        policy_losses = -log_probs * torch.from_numpy(advantages)
-        value_losses = mse_loss(values, torch.from_numpy(returns), reduction="none")
+        policy_losses = -log_probs * torch.from_numpy(self.advantages)
+        value_losses = mse_loss(values, torch.from_numpy(self.returns), reduction="none")
         predicted = values.detach()
         terms = policy_losses, value_losses, entropies, predicted
         factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0)
-        return weighted_mean(
-            terms, self.weights, factors, (*value_fit(predicted, returns, self.weights), *self.further)
+        fit = value_fit(predicted, self.returns, self.weights)
+        return weighted_mean(terms, self.weights, factors, (*self.means, *fit, *self.further))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return policy_losses(self.distribution) is not None
+
+    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
+        """Return the loss and its gradients, from NumPy outputs."""
+        losses = policy_losses(self.distribution)
+        assert losses is not None
+        slopes = np.empty_like(outputs[0]), np.empty_like(outputs[1])
+        total, *means = losses.actor_critic(
+            outputs[0],
+            outputs[1],
+            native_actions(self.distribution, self.actions),
+            list(self.sizes),
+            self.advantages,
+            self.returns,
+            self.weights.numpy(),
+            self.value_loss_weight,
+            self.entropy_weight,
+            *slopes,
         )
-
-    @property
-    def is_native(self) -> bool:
-        """Whether `differentiate` can be called."""
-        return policy_losses(self.distribution) is not None
-
-    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
-        """Return the loss and its gradients, from NumPy outputs."""
-        advantages, returns = self.targets(outputs[1])
-        found = _differentiated(self, outputs, advantages, returns)
-        return dataclasses.replace(found, statistics=(*found.statistics, *self.further))
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class VTraceLoss:
-    """The loss of IMPALA. It is as A2CLoss, for actions of a behaviour policy mu.
-
-    behaviour_log_probs: float32 [M], log mu of the actions. targets: a function from values, float32 [N], and log
-        ratios log pi - log mu, float32 [M], to advantages and value targets, float32 [M] each.
-    rho_clip: maximum importance weight in the statistics.
-    statistics: policy loss, value loss, entropy, mean value, the mean clipped importance weight (1 on-policy), and the
-        two of `value_fit`.
-    """
-
-    inputs: Tensor | Sequences
-    actions: Tensor
-    behaviour_log_probs: Tensor
-    weights: Tensor
-    sizes: Sequence[int]
-    distribution: ActionDistribution
-    targets: Callable[[Floats, Floats], tuple[Floats, Floats]]
-    rho_clip: float = 1.0
-    value_loss_weight: float = 0.5
-    entropy_weight: float = 0.01
-
-    def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
-        policy, values = acted_rows(outputs[0], self.sizes), acted_rows(outputs[1], self.sizes)
-        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self.actions)
-        log_ratios = log_probs.detach() - self.behaviour_log_probs
-        advantages, targets = self.targets(outputs[1].detach().numpy(), log_ratios.numpy())
-        policy_losses = -log_probs * torch.from_numpy(advantages)
-        value_losses = mse_loss(values, torch.from_numpy(targets), reduction="none")
-        # Rows of weight 0 may have any values, also such that make the ratio infinite.
-        rhos = log_ratios.exp().clamp_max(self.rho_clip).where(self.weights > 0.0, 0.0)
-        predicted = values.detach()
-        terms = policy_losses, value_losses, entropies, predicted, rhos
-        factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0)
-        return weighted_mean(terms, self.weights, factors, value_fit(predicted, targets, self.weights))
-
-    @property
-    def is_native(self) -> bool:
-        """Whether `differentiate` can be called."""
-        return policy_losses(self.distribution) is not None
-
-    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
-        """Return the loss and its gradients, from NumPy outputs."""
-        log_ratios = acted_log_probs(self.distribution, outputs[0], self.actions, self.sizes)
-        log_ratios -= self.behaviour_log_probs.numpy()
-        advantages, targets = self.targets(outputs[1], log_ratios)
-        weights = self.weights.numpy()
-        with np.errstate(over="ignore"):
-            rhos = np.minimum(
-                np.exp(log_ratios), np.float32(self.rho_clip), where=weights > 0, out=np.zeros_like(weights)
-            )
-        return _differentiated(self, outputs, advantages, targets, float(rhos @ weights))
-
-
-def acted_log_probs(distribution: ActionDistribution, outputs: Floats, actions: Tensor, sizes: Sequence[int]) -> Floats:
-    """Return log pi of actions [M, ...], float32 [M], from the policy's outputs [N, W]; sizes: as for `acted_rows`."""
-    if (losses := policy_losses(distribution)) is not None:
-        found = np.empty(len(actions), np.float32)
-        losses.log_probs(np.ascontiguousarray(outputs), native_actions(distribution, actions), list(sizes), found)
-        return found
-    with torch.no_grad():
-        return distribution.log_prob_and_entropy(acted_rows(torch.from_numpy(outputs), sizes), actions)[0].numpy()
-
-
-def _differentiated(
-    loss: A2CLoss | VTraceLoss, outputs: tuple[Floats, ...], advantages: Floats, targets: Floats, *further: float
-) -> LossSlopes:
-    """Return the loss of a policy and a value, and its gradients. further: statistics before those of `value_fit`."""
-    losses, sizes, weights = policy_losses(loss.distribution), list(loss.sizes), loss.weights.numpy()
-    assert losses is not None
-    slopes = np.empty_like(outputs[0]), np.empty_like(outputs[1])
-    total, *means = losses.actor_critic(
-        outputs[0],
-        outputs[1],
-        native_actions(loss.distribution, loss.actions),
-        sizes,
-        advantages,
-        targets,
-        weights,
-        loss.value_loss_weight,
-        loss.entropy_weight,
-        *slopes,
-    )
-    fit = value_fit(acted_rows(torch.from_numpy(outputs[1]), sizes), targets, loss.weights)
-    return LossSlopes(total, (*means, *further, *fit), slopes)
+        fit = value_fit(acted_rows(torch.from_numpy(outputs[1]), self.sizes), self.returns, self.weights)
+        return LossSlopes(total, (*means, *self.means, *fit, *self.further), slopes)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -174,7 +109,7 @@ class PPOLoss:
     behaviour_values: float32 [N], the values before the round's first update; with them a value counts as changed by at
         most `value_clip_range`, as in OpenAI's baselines (without the maximum of both losses) and Stable-Baselines3.
     fit: what `value_fit` returned for the whole round, before its first update; it is only reported.
-    normalizes: whether the advantages of the M samples are normalised to mean 0 and deviation 1, if there are two.
+    normalizes: whether the advantages of the M samples are normalized to mean 0 and deviation 1, if there are two.
     statistics: policy loss, value loss, entropy, KL divergence from the acting policy, share of clipped ratios, and
         `fit`.
     """
@@ -248,3 +183,63 @@ class PPOLoss:
             *slopes,
         )
         return LossSlopes(total, (*means, *self.fit), slopes)
+
+
+def acted_log_probs(
+    distribution: ActionDistribution, outputs: Floats, actions: Tensor, sizes: Sequence[int], *, by_torch: bool = False
+) -> Floats:
+    """Return log pi of actions [M, ...], float32 [M], from the policy's outputs [N, W]; sizes: as for `acted_rows`.
+
+    by_torch: compute it by torch even where hive._native could, with the bits of a loss that torch computes.
+    """
+    if not by_torch and (losses := policy_losses(distribution)) is not None:
+        found = np.empty(len(actions), np.float32)
+        losses.log_probs(np.ascontiguousarray(outputs), native_actions(distribution, actions), list(sizes), found)
+        return found
+    with torch.no_grad():
+        return distribution.log_prob_and_entropy(acted_rows(torch.from_numpy(outputs), sizes), actions)[0].numpy()
+
+
+@functools.lru_cache(maxsize=64)  # more distributions than a program has
+def policy_losses(distribution: ActionDistribution) -> _native.PolicyLosses | None:
+    """Return the native losses of a policy with this distribution; None if there are none."""
+    if type(distribution) is Categorical:
+        return _native.PolicyLosses([distribution.n])
+    if type(distribution) is MultiCategorical:
+        return _native.PolicyLosses(list(distribution.nvec))
+    if isinstance(distribution, ScaledActions):
+        return policy_losses(distribution.inner)
+    if type(distribution) is DiagonalGaussian and distribution.width:
+        return _native.PolicyLosses([], math.prod(distribution.shape))
+    return None
+
+
+def is_native(distribution: ActionDistribution) -> bool:
+    """Return whether losses of a policy with this distribution are computed by hive._native."""
+    return policy_losses(distribution) is not None
+
+
+def native_actions(distribution: ActionDistribution, actions: Tensor) -> NDArray[Any]:
+    """Return the actions [M, ...] that these losses take: stored ones, in the scale in which the policy acts."""
+    given = actions.numpy()
+    return distribution.scaled_numpy(given) if isinstance(distribution, ScaledActions) else given
+
+
+def value_fit(values: Tensor, targets: Floats, weights: Tensor) -> tuple[float, float]:
+    """Return (explained variance, root mean square of the targets) of values that predict targets, each [M].
+
+    weights: float32 [M], with the sum 1; rows of weight 0 are not read. The explained variance is
+    1 - Var(targets - values) / Var(targets), as in OpenAI's baselines and Stable-Baselines3, but at least -1; NaN if
+    all targets are equal.
+    """
+    return _native.value_fit(values.contiguous().numpy(), targets, weights.numpy())
+
+
+def acted_rows(outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return the rows of `outputs` [N, ...] in which an action was taken, [M, ...].
+
+    sizes: two numbers for each rollout, its acted rows and its rows that only bootstrap.
+    """
+    if len(sizes) == 2:
+        return outputs.narrow(0, 0, sizes[0])
+    return torch.cat(outputs.split_with_sizes(list(sizes))[::2])

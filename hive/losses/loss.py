@@ -4,11 +4,10 @@
     outputs = network(loss.inputs)            `Approximation.reinforce(loss)` makes these two calls
     value = loss(outputs)                     a scalar with a graph, and its statistics
 
-A loss holds arrays and numbers, never the network. So torch can make the forward and backward pass, as here, or
-hive._native: a loss with `differentiate` computes itself and the gradients of the outputs from NumPy arrays, and
-hive.networks.dense computes the gradients of the weights from these (`hive.losses.native` has what such losses share).
-Targets may be constants computed from the outputs of the same forward pass: such a loss takes a function from NumPy
-outputs to NumPy targets.
+A loss holds arrays and numbers, never the network. A loss with `differentiate(outputs) -> LossSlopes` computes itself
+and the gradients of the outputs from NumPy arrays, where its property `is_native` is true; hive.networks.dense computes
+the gradients of the weights from these. Its results are those of the loss on tensors up to rounding: means are float64
+sums in the order of the rows.
 """
 
 from __future__ import annotations
@@ -23,14 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive import _native
-
-__all__ = ["VALUE_FIT", "Floats", "Loss", "LossSlopes", "LossValue", "acted_rows", "value_fit", "weighted_mean"]
+__all__ = ["Floats", "Loss", "LossSlopes", "LossValue", "weighted_mean"]
 
 Floats = NDArray[np.float32]
-
-VALUE_FIT = ("explained_variance", "target_rms")
-"""The names of the two statistics of `value_fit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +71,3 @@ def weighted_mean(
 @functools.lru_cache(maxsize=64)  # more sets of factors than a program uses
 def _tensor(factors: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(factors, dtype=dtype, device=device)
-
-
-def value_fit(values: Tensor, targets: Floats, weights: Tensor) -> tuple[float, float]:
-    """Return (explained variance, root mean square of the targets) of values that predict targets, each [M].
-
-    weights: float32 [M], with the sum 1; rows of weight 0 are not read. The explained variance is
-    1 - Var(targets - values) / Var(targets), as in OpenAI's baselines and Stable-Baselines3, but at least -1; NaN if
-    all targets are equal.
-    """
-    return _native.value_fit(values.contiguous().numpy(), targets, weights.numpy())
-
-
-def acted_rows(outputs: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return the rows of `outputs` [N, ...] in which an action was taken, [M, ...].
-
-    sizes: two numbers for each rollout, its acted rows and its rows that only bootstrap.
-    """
-    if len(sizes) == 2:
-        return outputs.narrow(0, 0, sizes[0])
-    return torch.cat(outputs.split_with_sizes(list(sizes))[::2])

@@ -146,10 +146,11 @@ class Dense:
 
     def of_columns(self, columns: Sequence[Floats]) -> tuple[Floats, ...]:
         """Return the outputs of all heads from the columns of their networks."""
-        pairs = zip(columns, self.heads, strict=False)  # those of the first networks
-        return tuple(
-            [_output(head, own) for each, heads in pairs for head, own in zip(heads, _split(each, heads), strict=True)]
-        )
+        outputs: list[Floats] = []
+        for each, heads in zip(columns, self.heads, strict=False):  # those of the first networks
+            for head, own in zip(heads, _split(each, heads), strict=True):
+                outputs.append(_output(head, own))
+        return tuple(outputs)
 
     @property
     def mask(self) -> NDArray[np.uint8]:

@@ -1,8 +1,5 @@
 """The receiver of gradients in a run writes the gradient of `reinforce` or `jointly` into one gradient slot.
 
-    outputs = approximation(inputs)        marked with the weights bound at this time
-    approximation.reinforce(loss, ...)     backward pass -> one copy into the slot, compressed if the codec compresses
-
 A slot takes one gradient, and an algorithm yields after each. A graph holds views of the weights that it was made with,
 and the next gradient binds another block. Backpropagating an earlier graph would then mix two versions, so a loss of
 earlier outputs is refused. A gradient that is not finite is marked in the slot's header and never applied.
@@ -100,6 +97,41 @@ class GradientSlot:
         more than the algorithm names. Raises NetworkError without an open slot, for a second gradient in one
         slot, without `samples`, and for too many statistics.
         """
+        out = self._opened(samples, statistics)
+        if not samples:
+            return
+        gradient, mask = out["gradient"] if self.codec.in_place else self._gradient, out["mask"]
+        losses: list[float] = []
+        if graphs := [part for part in parts if not isinstance(part, NativePart)]:
+            losses = self._by_torch(graphs, mask, gradient)
+        else:
+            gradient[:] = 0
+            mask[:] = 0
+        for part in parts:
+            if isinstance(part, NativePart):
+                overlaps = (mask & part.forward.mask).any()  # elsewhere `gradient` is zero
+                own = np.zeros_like(gradient) if overlaps else gradient
+                part.forward.differentiate(part.slopes, own)
+                if overlaps:
+                    gradient += own
+                mask |= part.forward.mask
+                losses.append(part.value)
+        out["statistics"][: len(statistics)] = statistics
+        out["header"][SAMPLES] = samples
+        norm, finite = _native.norm_and_finite(gradient)
+        if finite and all(map(math.isfinite, losses)):
+            out["norm"][0] = norm
+            if not self.codec.in_place:
+                self.codec.encode(gradient, out, self.residual)
+        else:
+            seen = [tensor for part in parts for tensor in _tensors(part.inputs)]
+            finding = find(self.flat, self._rollouts, seen, losses, gradient)
+            out["header"][CAUSE] = CAUSES.index(finding.cause)
+            self.codec.clear(out)
+            self.on_not_finite(finding, out["header"])
+
+    def _opened(self, samples: int | None, statistics: Sequence[float]) -> Arrays:
+        """Return the open slot, for the one gradient that it takes; see `reinforce` for what is refused."""
         out = self._out
         if out is None:
             raise NetworkError("no gradient slot is open", hint="call reinforce from within `gradients`")
@@ -115,35 +147,12 @@ class GradientSlot:
                 hint="name all of them in the algorithm's `statistics`",
             )
         self._made = True
-        if samples > 0:
-            self._differentiate(out, parts, samples, statistics)
-
-    def _differentiate(self, out: Arrays, parts: Sequence[AnyPart], samples: int, statistics: Sequence[float]) -> None:
-        gradient = out["gradient"] if self.codec.in_place else self._gradient
-        with_graph = [part for part in parts if not isinstance(part, NativePart)]
-        losses = self._by_torch(with_graph, out["mask"], gradient)
-        for part in parts:
-            if isinstance(part, NativePart):
-                self._by_native(part, out["mask"], gradient)
-                losses.append(part.loss)
-        out["statistics"][: len(statistics)] = statistics
-        out["header"][SAMPLES] = samples
-        norm, finite = _native.norm_and_finite(gradient)
-        if finite and all(map(math.isfinite, losses)):
-            out["norm"][0] = norm
-            if not self.codec.in_place:
-                self.codec.encode(gradient, out, self.residual)
-        else:
-            seen = [tensor for part in parts for tensor in _tensors(part.inputs)]
-            finding = find(self.flat, self._rollouts, seen, losses, gradient)
-            out["header"][CAUSE] = CAUSES.index(finding.cause)
-            self.codec.clear(out)
-            self.on_not_finite(finding, out["header"])
+        return out
 
     def _by_torch(
         self, parts: Sequence[Part | RemotePart], mask: NDArray[np.uint8], gradient: NDArray[np.float32]
     ) -> list[float]:
-        """Write the gradient of the parts with a graph and its mask, zeros without parts; return their losses."""
+        """Write the gradient of the parts with a graph, and its mask; return their losses."""
         if all(part.parameters is not None for part in parts):
             self.flat.clear_gradient(gradient)
             mask[:] = 0
@@ -158,16 +167,6 @@ class GradientSlot:
                 part.backward()
             mask[:] = self.flat.gradient(gradient)
         return [part.value for part in parts]
-
-    def _by_native(self, part: NativePart, mask: NDArray[np.uint8], gradient: NDArray[np.float32]) -> None:
-        """Add the gradient of a part without a graph, and its mask."""
-        if not (mask & part.mask).any():  # `gradient` is zero where it writes
-            part.differentiate(gradient)
-        else:
-            own = np.zeros_like(gradient)
-            part.differentiate(own)
-            gradient += own
-        mask |= part.mask
 
 
 def _tensors(value: Any) -> list[Tensor]:

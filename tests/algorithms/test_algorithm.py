@@ -29,7 +29,8 @@ from torch.optim import SGD
 
 from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, Gradients, Moments, NStepQ
 from hive.algorithms.making import make_algorithm
-from hive.approximation import Approximation, FixedTarget, TargetNetwork, VNetwork, jointly
+from hive.approximation import Approximation, TargetNetwork, jointly
+from hive.compat.autonomous import FixedTarget, OptimizerReceiver
 from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig
 from hive.errors import NetworkError
 from hive.gradients import ENV_STEPS, SAMPLES
@@ -231,11 +232,11 @@ class Separate(Reinforce):
 
     def connect(self, network: Any, optimizer: Any = None, target: TargetNetwork | None = None) -> None:
         self.actor = Approximation(network.actor, optimizer, name="actor")
-        self.critic = VNetwork(network.critic, optimizer)
+        self.critic = Approximation(network.critic, optimizer, name="critic")
 
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         inputs = torch.from_numpy(rollouts[0].observations.reshape(-1, 3))
-        actions, values = self.actor(inputs), self.critic(inputs)
+        actions, values = self.actor(inputs), self.critic(inputs).squeeze(-1)
         critic_loss = (actions.sum(1) - values).square().mean()
         actor_loss = -(actions[:, 0] * values).mean()
         statistics = critic_loss.item(), actor_loss.item()
@@ -281,9 +282,7 @@ def test_several_networks_take_their_steps_together_in_a_script() -> None:
     network, algorithm = Apart(), Separate()
     before = copy.deepcopy(network)
     expected = separate_gradients(before, torch.from_numpy(SHARE[0]["observations"].reshape(-1, 3)))
-    algorithm.connect(network)
-    for approximation in (algorithm.actor, algorithm.critic):
-        approximation.optimizer = SGD(approximation.model.parameters(), lr=0.5)
+    algorithm.connect(network, OptimizerReceiver(SGD(network.parameters(), lr=0.5)))
     assert len(list(algorithm.gradients([Rollout(SHARE[0])]))) == 1
     for parameter, old, gradient in zip(network.parameters(), before.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter, old - 0.5 * gradient)
@@ -310,9 +309,11 @@ def test_a_plain_script_makes_the_updates_of_a_run(name: str) -> None:
     The target network is made equal after every update.
     """
     alone, in_a_run = MAKERS[name](), MAKERS[name]()
-    network: nn.Module = values_for(3) if name in ("reinforce", "nstep-q", "pqn") else network_for("discrete")
+    follows = name in ("reinforce", "nstep-q", "pqn")  # those that have a target network
+    network: nn.Module = values_for(3) if follows else network_for("discrete")
     weights, optimizer = copy.deepcopy(network), SGD(network.parameters(), lr=RATE)
-    alone.connect(network, optimizer, FixedTarget(1))
+    target = FixedTarget(1) if follows else None
+    alone.connect(network, OptimizerReceiver(optimizer, target), target)
     worker, updates = worker_for(in_a_run, weights, has_target=True), alone.gradients_per_round
     before = copy.deepcopy(weights)
     for number in range(2):
@@ -331,14 +332,12 @@ def test_a_plain_script_makes_the_updates_of_a_run(name: str) -> None:
 
 
 def test_in_a_script_samples_are_not_needed_and_each_reinforce_is_an_update() -> None:
-    algorithm, network = As(without_samples), values_for(3)
-    algorithm.connect(network, SGD(network.parameters(), lr=RATE))
-    list(algorithm.gradients([Rollout(SHARE[0])]))
-    assert algorithm.policy.updates == 1
-    algorithm = As(two_in_one)
-    algorithm.connect(network, SGD(network.parameters(), lr=RATE))
-    list(algorithm.gradients([Rollout(arrays) for arrays in SHARE]))
-    assert algorithm.policy.updates == 2
+    network = values_for(3)
+    receiver = OptimizerReceiver(SGD(network.parameters(), lr=RATE))
+    for algorithm, updates in ((As(without_samples), 1), (As(two_in_one), 3)):
+        algorithm.connect(network, receiver)
+        list(algorithm.gradients([Rollout(arrays) for arrays in SHARE]))
+        assert receiver.updates == updates
 
 
 # --- the built-in ones

@@ -31,7 +31,7 @@ from small_trainer import allocate, collector_of, config_of, weights_of
 from torch import Tensor, nn
 
 from hive.algorithms import NStepQ
-from hive.approximation import TrivialTarget
+from hive.compat.autonomous import TrivialTarget
 from hive.config import NStepQConfig
 from hive.errors import TopologyError
 from hive.networks import EpsilonGreedy, distribution_for
@@ -55,7 +55,7 @@ class Copied(TrivialTarget):
 
     def init(self, model: nn.Module) -> None:
         copied = copy.deepcopy(model)
-        copied.get_submodule("model.network").load_state_dict(self.weights)
+        copied.get_submodule("network").load_state_dict(self.weights)
         super().init(copied)
 
 

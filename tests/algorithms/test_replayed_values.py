@@ -17,7 +17,7 @@ from hive.algorithms import C51, DQN, QRDQN, Batch
 from hive.algorithms.making import make_algorithm
 from hive.algorithms.parameters import update_parameter
 from hive.algorithms.replayed_values import ReplayedValues
-from hive.approximation import TrivialTarget
+from hive.compat.autonomous import OptimizerReceiver, TrivialTarget
 from hive.config import C51Config, DQNConfig, NetworkConfig, QRDQNConfig
 from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError, TopologyError
@@ -52,8 +52,7 @@ class Given(TrivialTarget):
 
     def init(self, model: nn.Module) -> None:
         copied = copy.deepcopy(model)
-        inner = copied.get_submodule("model.network" if hasattr(copied, "model") else "network")
-        inner.load_state_dict(self.network.state_dict())
+        copied.get_submodule("network").load_state_dict(self.network.state_dict())
         super().init(copied)
 
 
@@ -93,7 +92,7 @@ def batch_of_numbers(seed: int = 3) -> Batch:
 def learned(config: Any, batch: Batch, online: nn.Module, target: nn.Module) -> tuple[list[Tensor], tuple[float, ...]]:
     """The gradient of one batch, parameter by parameter, and the statistics of its loss."""
     algorithm, network = made(config), copy.deepcopy(online)
-    algorithm.connect(network, SGD(network.parameters(), lr=1.0), Given(target))
+    algorithm.connect(network, OptimizerReceiver(SGD(network.parameters(), lr=1.0)), Given(target))
     algorithm.gradient(batch)
     pairs = zip(online.parameters(), network.parameters(), strict=True)
     return [(before - after).detach() for before, after in pairs], algorithm.q.statistics
@@ -292,7 +291,7 @@ def test_a_support_must_have_an_extent() -> None:
 def test_parameters_change_from_the_next_gradient_on() -> None:
     config = QRDQNConfig(quantiles=4)
     algorithm, online, target = made(config), *(network_of(made(config), seed) for seed in (1, 2))
-    algorithm.connect(online, SGD(online.parameters(), lr=1e-30), Given(target))
+    algorithm.connect(online, OptimizerReceiver(SGD(online.parameters(), lr=1e-30)), Given(target))
     batches = [batch_of_numbers() for _ in range(2)]
     algorithm.gradient(batches[0])
     assert update_parameter(algorithm, "double", True) is False

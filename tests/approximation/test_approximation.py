@@ -1,472 +1,294 @@
-"""An update from the loss to the checkpoint: the stages and their order, errors, and restored states."""
+"""An Approximation of a run: it passes losses to its receiver and makes no steps."""
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import (
-    STAGES,
-    Approximation,
-    Checkpointer,
-    DummyCheckpointer,
-    FixedTarget,
-    PeriodicCheckpointer,
-    PolyakTarget,
-    TargetNetwork,
-    TrivialTarget,
-    accumulate_jointly,
-    reinforce_jointly,
-)
-from hive.errors import NetworkError, NotFinite
-from hive.networks import FlatParameters
+import hive.approximation
+import hive.compat.autonomous
+from hive.approximation import ActorCritic, Approximation, GradientReceiver, Part, SharedTarget, SingleOutput, jointly
+from hive.approximation.approximation import evaluating
+from hive.envs.actions import Discrete
+from hive.envs.observation import ObservationSpec
+from hive.errors import NetworkError
+from hive.losses import LossValue, QLoss
+from hive.networks import HeadParameters, NetworkParameters, Spaces
+from hive.networks.wrapper import NetworkWrapper
+
+ONES = torch.ones(4, 1)
 
 
-class Kept:
-    """A writer that records its calls."""
+class Received:
+    """A receiver that records its calls, in place of a gradient worker's slot.
 
-    def __init__(self, log_dir: str = "runs") -> None:
-        self.log_dir = log_dir
-        self.rows: list[tuple[str, str, float]] = []
+    Makes the backward passes at once, as a slot does; `rows` are (losses, samples, statistics).
+    """
 
-    def add_loss(self, name: str, value: Tensor | float) -> None:
-        self.rows.append(("loss", name, float(value)))
+    def __init__(self) -> None:
+        self.rows: list[tuple[list[float], int | None, tuple[float, ...]]] = []
+        self.parts: list[Part] = []
+        self.watched: list[Any] = []
 
-    def add_schedule(self, name: str, value: float) -> None:
-        self.rows.append(("schedule", name, float(value)))
+    def watch(self, outputs: Any) -> Any:
+        self.watched.append(outputs)
+        return outputs
+
+    def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
+        self.parts = list(parts)
+        self.rows.append(([float(part.loss.detach()) for part in parts], samples, tuple(statistics)))
+        for part in parts:
+            inputs = None if part.parameters is None else list(part.parameters)
+            torch.autograd.backward(part.loss, inputs=inputs)
 
 
-def line(weight: float = 0.0) -> nn.Linear:
-    """y = weight * x."""
+def line(weight: float = 2.0) -> nn.Linear:
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(weight)
     return model
 
 
-def approximation(weight: float = 0.0, rate: float = 0.5, **settings: Any) -> Approximation:
-    """With x = 1 the gradient of `loss(a, g)` is g, and a step changes the weight by -rate * g."""
-    model = line(weight)
-    return Approximation(model, torch.optim.SGD(model.parameters(), lr=rate), **settings)
+def gradient(model: nn.Module) -> Tensor | None:
+    (parameter,) = model.parameters()
+    return parameter.grad
 
 
-def loss(a: Approximation, gradient: float = 1.0) -> Tensor:
-    return (a(torch.ones(1, 1)) * gradient).sum()
+def test_a_receiver_is_taken_for_one() -> None:
+    assert isinstance(Received(), GradientReceiver)
+    assert not isinstance(torch.optim.SGD(line().parameters()), GradientReceiver)
 
 
-def weight_of(a: Approximation) -> float:
-    return float(a.model.weight.detach())  # type: ignore[union-attr]
+def test_reinforce_hands_over_the_loss_with_its_inputs_samples_and_statistics() -> None:
+    receiver, model = Received(), line()
+    a = Approximation(model, receiver, name="q")
+    outputs = a(ONES)
+    assert receiver.watched == [outputs]
+    assert a.reinforce(outputs.mean(), samples=4, statistics=(7.0, 8.0)) is a
+    assert receiver.rows == [([2.0], 4, (7.0, 8.0))]
+    (part,) = receiver.parts
+    assert part.inputs == (ONES,)
+    assert part.parameters is None
+    assert gradient(model) == 1.0
+    assert model.weight.item() == 2.0, "the learner makes the update"
 
 
-def test_reinforce_is_a_step_down_the_loss() -> None:
-    a = approximation()
-    assert a.reinforce(loss(a, 2.0)) is a
-    assert weight_of(a) == -1.0
-    assert a.model.weight.grad is None  # type: ignore[union-attr]
-    assert a.updates == 1
+def test_answers_without_a_graph_are_not_watched() -> None:
+    receiver = Received()
+    a = Approximation(line(), receiver)
+    for ask in (a.no_grad, a.eval, a.target):
+        assert not ask(ONES).requires_grad
+    assert receiver.watched == []
 
 
-def test_step_takes_a_backward_pass_that_was_made() -> None:
-    a = approximation()
-    loss(a, 2.0).backward()
-    loss(a, 1.0).backward()
-    assert a.step() is a
-    assert weight_of(a) == -1.5
+def test_a_typed_loss_brings_its_statistics_and_inputs() -> None:
+    receiver, model = Received(), nn.Linear(1, 2, bias=False)
+    q = Approximation(model, receiver)
+    loss = QLoss(ONES, torch.tensor([0, 1, 0, 1]), torch.zeros(4))
+    q.reinforce(loss, samples=4)
+    ((values, samples, statistics),) = receiver.rows
+    assert samples == 4
+    assert statistics == q.statistics
+    assert len(statistics) == 4
+    assert statistics[0] == pytest.approx(values[0])
+    assert receiver.parts[0].inputs == (ONES,)
 
 
-def test_zero_grad_clears() -> None:
-    a = approximation()
-    loss(a, 2.0).backward()
-    assert a.zero_grad() is a
-    a.reinforce(loss(a, 1.0))
-    assert weight_of(a) == -0.5
+def test_a_gradient_of_no_samples_is_a_gradient_of_the_run() -> None:
+    receiver, model = Received(), line()
+    Approximation(model, receiver).reinforce(None, samples=0)
+    jointly((Approximation(model, receiver), model(ONES).mean()), samples=0)
+    assert receiver.rows == [([], 0, ())] * 2
+    assert gradient(model) is None
 
 
-def test_answers_with_and_without_a_graph() -> None:
-    a = approximation(3.0)
-    x = torch.ones(1, 1)
-    assert a(x).requires_grad
-    for answer in (a.no_grad(x), a.eval(x), a.target(x)):
-        assert float(answer) == 3.0
-        assert not answer.requires_grad
+def test_a_run_without_a_loss_is_refused() -> None:
+    receiver = Received()
+    with pytest.raises(NetworkError, match="`q` has no loss to learn from"):
+        Approximation(line(), receiver, name="q").reinforce(samples=4)
+    assert receiver.rows == []
 
 
-def test_no_grad_keeps_the_mode_and_eval_evaluates() -> None:
-    a = Approximation(nn.Dropout(0.5), device="cpu")
-    ones = torch.ones(64)
-    assert not torch.equal(a.no_grad(ones), ones)
-    assert torch.equal(a.eval(ones), ones)
-    assert a.model.training
+def test_several_networks_are_one_gradient_of_a_run() -> None:
+    receiver, first, second = Received(), line(1.0), line(3.0)
+    one, two = Approximation(first, receiver, name="one"), Approximation(second, receiver)
+    loss = QLoss(ONES, torch.zeros(4, dtype=torch.int64), torch.zeros(4))
+    made = jointly((one, one(ONES).mean() * two(ONES).detach().mean()), (two, loss), samples=4)
+    assert made == (one, two)
+    ((losses, samples, statistics),) = receiver.rows
+    assert (losses, samples) == ([3.0, 9.0], 4)
+    assert statistics == two.statistics, "those of the typed loss"
+    assert gradient(first) == 3.0
+    assert gradient(second) == 6.0
 
 
-def test_the_order_of_a_step_is_the_one_documented() -> None:
-    """Every stage appends its observations to one list."""
-    events: list[str] = []
-    model = line()
-
-    class Optimizer(torch.optim.SGD):
-        def step(self, closure: Any = None) -> None:
-            events.append(f"optimizer {float(model.weight.grad):g}")  # type: ignore[arg-type]
-            super().step()
-
-        def zero_grad(self, set_to_none: bool = True) -> None:
-            events.append("zero_grad")
-            super().zero_grad(set_to_none)
-
-    class Target(TargetNetwork):
-        def init(self, model: nn.Module) -> None: ...
-
-        def __call__(self, *inputs: Any) -> None: ...
-
-        def update(self) -> None:
-            events.append(f"target lr {optimizer.param_groups[0]['lr']:g}")
-
-    class Saving(Checkpointer):
-        def init(self, model: nn.Module, filename: str) -> None: ...
-
-        def __call__(self) -> None:
-            events.append("checkpoint")
-
-    optimizer = Optimizer(model.parameters(), lr=0.5)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-    writer = Kept()
-    a = Approximation(model, optimizer, Saving(), 1.0, scheduler=scheduler, target=Target(), writer=writer, name="q")
-    a.accumulate(loss(a, 3.0), weight=2.0)
-    a.step()
-    assert events == ["optimizer 1", "zero_grad", "target lr 0.25", "checkpoint"]
-    assert writer.rows == [("schedule", "q/lr", 0.5)]
-    assert a.report is not None
-    assert a.report.stages == STAGES
-    assert a.report.norm == 3.0
-    assert a.report.clipped_norm == pytest.approx(1.0, abs=1e-5)
-    assert (a.report.update, a.report.learning_rate, a.report.skipped) == (1, 0.5, False)
+def test_an_approximation_without_a_receiver_cannot_learn() -> None:
+    a, model = Approximation(line(), name="q"), line()
+    for call in (lambda: a.reinforce(a(ONES).mean(), samples=4), lambda: jointly((a, a(ONES).mean()), samples=4)):
+        with pytest.raises(NetworkError, match="`q` has no optimizer, so it cannot learn"):
+            call()
+    assert a.reinforce(samples=0) is a
+    with pytest.raises(NetworkError, match="`q` is given a SGD") as error:
+        Approximation(model, torch.optim.SGD(model.parameters()), "q")  # type: ignore[arg-type]
+    assert "OptimizerReceiver" in error.value.hint
 
 
-def test_stages_can_be_switched_off() -> None:
-    a = approximation(non_finite="accept", keep_gradients=True)
-    a.reinforce(loss(a, 2.0))
-    assert a.report is not None
-    assert a.report.stages == ("optimizer",)
-    assert a.report.norm is None
-    assert float(a.model.weight.grad) == 2.0  # type: ignore[arg-type]
-    plain = approximation()
-    plain.reinforce(loss(plain))
-    assert plain.report is not None
-    assert plain.report.stages == ("check", "optimizer", "zero_grad")
+NO_LOSSES = {
+    "a number": (2.0, "is given a loss 2.0"),
+    "several": (torch.ones(2, requires_grad=True), r"a loss of shape \[2\]"),
+    "a constant": (torch.ones(()), "a loss that depends on no parameter"),
+}
 
 
-def test_losses_are_logged_as_given() -> None:
-    writer = Kept()
-    a = approximation(2.0, loss_scaling=0.5, writer=writer, checkpointer=DummyCheckpointer(), name="q")
-    a.reinforce(loss(a, 3.0))
-    a.scaled(loss(a)).backward()
-    a.step(torch.tensor(7.0))
-    assert writer.rows == [("loss", "q", 6.0), ("loss", "q", 7.0)]
+@pytest.mark.parametrize(("loss", "cause"), NO_LOSSES.values(), ids=NO_LOSSES)
+def test_anything_but_a_scalar_with_a_graph_is_refused(loss: Any, cause: str) -> None:
+    receiver = Received()
+    with pytest.raises(NetworkError, match=cause):
+        Approximation(line(), receiver).reinforce(loss, samples=4)
+    assert receiver.rows == []
 
 
-def test_loss_scaling_multiplies_the_gradient() -> None:
-    a = approximation(loss_scaling=0.5)
-    a.reinforce(loss(a, 2.0))
-    assert weight_of(a) == -0.5
-
-
-def test_clipping_bounds_the_norm_of_the_gradient() -> None:
-    a = approximation(clip_grad=1.0)
-    a.reinforce(loss(a, 100.0))
-    assert weight_of(a) == pytest.approx(-0.5, abs=1e-5)
-    a.reinforce(loss(a, -0.5))
-    assert weight_of(a) == pytest.approx(-0.25, abs=1e-5)
-    assert a.report is not None
-    assert a.report.norm == a.report.clipped_norm == 0.5
-
-
-@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 3.0)])
-def test_accumulated_gradients_make_one_step_on_their_weighted_mean(weights: tuple[float, float]) -> None:
-    a = approximation()
-    a.accumulate(loss(a, 2.0), weights[0]).accumulate(loss(a, 4.0), weights[1])
-    assert a.updates == 0
-    a.step()
-    mean = (2.0 * weights[0] + 4.0 * weights[1]) / sum(weights)
-    assert weight_of(a) == pytest.approx(-0.5 * mean)
-    assert a.updates == 1
-
-
-def test_every_kth_reinforce_makes_the_step_on_the_mean() -> None:
-    writer = Kept()
-    a = approximation(accumulate_steps=3, writer=writer, checkpointer=DummyCheckpointer())
-    seen = []
-    for gradient in (1.0, 2.0, 6.0, 3.0, 3.0, 3.0, 9.0):
-        a.reinforce(loss(a, gradient))
-        seen.append(weight_of(a))
-    assert seen == [0.0, 0.0, -1.5, -1.5, -1.5, -3.0, -3.0]
-    assert a.updates == 2
-    assert len(writer.rows) == 7
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("clip", [0.0, 1.0])
-def test_a_gradient_that_is_not_finite_changes_nothing_and_is_named(bad: float, clip: float) -> None:
-    target = PolyakTarget(0.5)
-    a = approximation(1.0, clip_grad=clip, target=target, name="q")
-    with pytest.raises(NotFinite, match="gradient of `weight` in `q`"):
-        a.reinforce(loss(a, bad))
-    assert (weight_of(a), a.updates) == (1.0, 0)
-    assert a.model.weight.grad is None  # type: ignore[union-attr]
-    a.reinforce(loss(a, 1.0))
-    assert weight_of(a) == pytest.approx(0.5, abs=1e-5)
-
-
-def test_a_gradient_that_is_not_finite_can_be_skipped_or_let_through() -> None:
-    a = approximation(1.0, non_finite="skip")
-    assert a.reinforce(loss(a, math.nan)) is a
-    assert a.report is not None
-    assert a.report.skipped
-    assert a.report.not_finite == "weight"
-    assert a.report.stages == ("check", "zero_grad")
-    assert (weight_of(a), a.updates) == (1.0, 0)
-    accepting = approximation(1.0, non_finite="accept")
-    accepting.reinforce(loss(accepting, math.nan))
-    assert math.isnan(weight_of(accepting))
-
-
-def test_a_grad_scaler_is_unscaled_before_clipping_and_skips_an_overflow() -> None:
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    a = approximation(1.0, clip_grad=10.0, scaler=scaler)
-    a.reinforce(loss(a, 1.0))
-    assert weight_of(a) == 0.5
-    assert a.report is not None
-    assert a.report.norm == 1.0
-    assert a.report.stages == ("unscale", "check", "clip", "optimizer", "zero_grad")
-    a.reinforce(loss(a, 3e38))
-    assert a.report.skipped
-    assert weight_of(a) == 0.5
-    assert scaler.get_scale() == 512.0
-    a.reinforce(loss(a, 1.0))
-    assert weight_of(a) == 0.0
-
-
-def test_all_parameters_of_the_optimizer_are_clipped() -> None:
-    """The gradient is the one that the step applies, also where the optimizer holds more than the model."""
-    model, stranger = line(), nn.Parameter(torch.zeros(1))
-    a = Approximation(model, torch.optim.SGD([*model.parameters(), stranger], lr=1.0), clip_grad=1.0)
-    a.reinforce(3.0 * loss(a) + 4.0 * stranger.sum())
-    assert weight_of(a) == pytest.approx(-0.6, abs=1e-5)
-    assert float(stranger.detach()) == pytest.approx(-0.8, abs=1e-5)
-
-
-def test_without_an_optimizer_it_can_be_called_but_not_trained() -> None:
-    a = Approximation(line(2.0), name="fixed")
-    assert float(a.eval(torch.ones(1, 1))) == 2.0
-    loss(a).backward()
-    with pytest.raises(NetworkError, match="`fixed` has no optimizer"):
-        a.step()
-    a.zero_grad()
-    assert a.model.weight.grad is None  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("steps", [1, 2])
-def test_without_an_optimizer_it_is_refused_before_it_leaves_a_gradient(steps: int) -> None:
-    a, b = Approximation(line(2.0), name="fixed", accumulate_steps=steps), approximation()
-    for call in (
-        lambda: a.reinforce(loss(a)),
-        lambda: reinforce_jointly([(b, loss(b)), (a, loss(a))]),
-        lambda: reinforce_jointly([(b, loss(b))], [a]),
+def test_approximations_that_cannot_learn_jointly_are_refused() -> None:
+    receiver, model = Received(), line()
+    a, other = Approximation(model, receiver, "a"), Approximation(line(), Received(), "other")
+    shared, frozen = Approximation(model, receiver, "shared"), Approximation(line().requires_grad_(False), receiver)
+    for one, cause in (
+        (other, "belong to a run and some do not"),
+        (shared, "`a` and `shared` share parameters"),
+        (frozen, "has no parameter that can learn"),
     ):
-        with pytest.raises(NetworkError, match="`fixed` has no optimizer, so it cannot learn"):
-            call()
-        assert a.model.weight.grad is None  # type: ignore[union-attr]
-        assert b.model.weight.grad is None  # type: ignore[union-attr]
-    a.accumulate(loss(a))
-    assert a.model.weight.grad is not None, "for a program that takes the gradient itself"  # type: ignore[union-attr]
+        with pytest.raises(NetworkError, match=cause):
+            jointly((a, a(ONES).mean()), (one, torch.ones((), requires_grad=True)), samples=4)
+    with pytest.raises(NetworkError, match="no losses"):
+        jointly()
+    assert receiver.rows == []
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, math.nan, math.inf])
-def test_a_weight_that_is_refused_leaves_no_gradient(weight: float) -> None:
-    a = approximation()
-    for call in (lambda: a.accumulate(loss(a), weight), lambda: accumulate_jointly([(a, loss(a))], weight=weight)):
-        with pytest.raises(NetworkError, match="weight of a loss must be positive"):
-            call()
-        assert a.model.weight.grad is None  # type: ignore[union-attr]
+class Both(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy, self.value = nn.Linear(3, 2), nn.Linear(3, 1)
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        return self.policy(observations), self.value(observations).squeeze(-1)
 
 
-def test_a_scaling_that_would_do_nothing_is_refused() -> None:
-    a = approximation(loss_scaling=0.5)
-    loss(a).backward()
-    with pytest.raises(NetworkError, match=r"loss_scaling = 0.5 of `approximation` was not applied"):
-        a.step()
-    a.zero_grad()
-    total = a.scaled(loss(a, 2.0))
-    a.zero_grad()  # the order that most programs have
-    total.backward()
-    a.step()
-    assert weight_of(a) == -0.5
-    loss(a).backward()
-    with pytest.raises(NetworkError, match="was not applied"):
-        a.step()
+def test_a_forward_pass_may_be_made_before_its_loss() -> None:
+    """An algorithm computes targets from its values."""
+    receiver, model = Received(), Both()
+    made = ActorCritic(model, receiver)
+    assert made.name == "actor_critic"
+    forward = made.begin(torch.eye(3), native=True)
+    policy, values = forward.outputs
+    assert (policy.shape, values.shape) == ((3, 2), (3,))
+
+    class Squares:
+        inputs = torch.eye(3)
+
+        def __call__(self, outputs: tuple[Tensor, Tensor]) -> LossValue:
+            return LossValue(outputs[1].square().mean(), (1.5,))
+
+    made.reinforce(Squares(), samples=3, forward=forward)
+    assert receiver.rows == [([pytest.approx(float((values**2).mean()))], 3, (1.5,))]
+    assert model.value.weight.grad is not None
 
 
-@pytest.mark.parametrize(
-    ("call", "cause"),
-    [
-        (lambda a: a.step(), "no gradient has reached `approximation`"),
-        (lambda a: a.reinforce(), "no loss to learn from"),
-        (lambda a: a.reinforce(1.0), "is given a loss 1.0"),
-        (lambda a: a.reinforce(torch.tensor(1.0)), "depends on no parameter"),
-        (lambda a: a.reinforce(a(torch.ones(2, 1))), r"of shape \[2, 1\]"),
-        (lambda a: a.accumulate(loss(a), 0.0), "weight of a loss must be positive and finite, got 0.0"),
-        (lambda a: a.accumulate(loss(a), math.nan), "weight of a loss must be positive and finite, got nan"),
-    ],
-)
-def test_invalid_losses_are_refused(call: Any, cause: str) -> None:
-    a = approximation()
-    with pytest.raises(NetworkError, match=cause):
-        call(a)
-    assert weight_of(a) == 0.0
+# --- evaluation mode
 
 
-@pytest.mark.parametrize(
-    ("settings", "cause"),
-    [
-        ({"writer": Kept(), "logger": Kept()}, "a writer and a logger"),
-        ({"clip_grad": -1.0}, "clip_grad = -1.0"),
-        ({"clip_grad": math.nan}, "clip_grad = nan"),
-        ({"clip_grad": None}, "clip_grad = None is not a finite number >= 0"),
-        ({"loss_scaling": math.nan}, "loss_scaling = nan is not a finite number"),
-        ({"keep_gradients": "no"}, "keep_gradients = 'no' is not True or False"),
-        ({"target": "polyak"}, "target_network = 'polyak' is not an object with `init`"),
-        ({"optimizer": 3}, "optimizer = 3 is not an object with `param_groups` or None"),
-        ({"scheduler": 0.1}, "scheduler = 0.1 is not"),
-        ({"model": lambda x: x}, r"model = .* is not a Module"),
-        ({"name": None}, "name = None is not a name"),
-        ({"accumulate_steps": 0}, "accumulate_steps = 0"),
-        ({"accumulate_steps": 1.5}, "accumulate_steps = 1.5"),
-        ({"non_finite": "ignore"}, "non_finite = 'ignore'"),
-        ({"device": "meta"}, "is on cpu, but device is meta"),
-        ({"optimizer": torch.optim.LBFGS(line().parameters())}, "LBFGS"),
-        ({"model": nn.ReLU()}, "has no parameters"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], cause: str) -> None:
-    with pytest.raises(NetworkError, match=cause):
-        Approximation(**{"model": line(), **settings})
+def frozen_part() -> nn.Sequential:
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout())
+    network[1].eval()
+    return network
 
 
-def test_a_scheduler_that_wants_a_metric_is_refused() -> None:
-    model = line()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-    with pytest.raises(NetworkError, match="ReduceLROnPlateau"):
-        Approximation(model, optimizer, scheduler=plateau)  # type: ignore[arg-type]
+def test_all_evaluate_inside_and_each_has_its_mode_again_outside() -> None:
+    network = frozen_part()
+    with evaluating(network):
+        assert not any(child.training for child in network.modules())
+    assert [child.training for child in network.modules()] == [True, True, False, True]
 
 
-def test_writer_and_logger_are_the_same_thing() -> None:
-    for name in ("writer", "logger"):
-        kept = Kept()
-        a = approximation(**{name: kept}, checkpointer=DummyCheckpointer())
-        a.reinforce(loss(a))
-        assert len(kept.rows) == 1
+def test_a_block_that_raises_gives_the_modes_back() -> None:
+    network = frozen_part()
+    with pytest.raises(ZeroDivisionError), evaluating(network):
+        raise ZeroDivisionError
+    assert [child.training for child in network.modules()] == [True, True, False, True]
 
 
-def test_the_device_is_where_the_model_is_now() -> None:
-    a = approximation()
-    assert a.device == torch.device("cpu")
-    a.model.to("meta")
-    assert a.device == torch.device("meta")
-    assert Approximation(nn.ReLU(), device="cpu").device == torch.device("cpu")
-    assert Approximation(nn.BatchNorm1d(1, affine=False)).device == torch.device("cpu")
+def test_a_single_output_is_the_first_of_several_and_a_tensor_as_it_is() -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x + 1, x + 2
+
+    rows = torch.arange(6.0).reshape(3, 2)
+    assert torch.equal(SingleOutput(Two())(rows), rows + 1)
+    assert torch.equal(SingleOutput(nn.Identity())(rows), rows)
 
 
-def test_with_a_writer_checkpoints_are_saved_every_200_updates(tmp_path: Path) -> None:
-    a = approximation(writer=Kept(str(tmp_path)), name="q")
-    assert isinstance(a.checkpointer, PeriodicCheckpointer)
-    assert a.checkpointer.frequency == 200
-    assert a.checkpointer.folder == tmp_path / "q"
-    assert isinstance(approximation().checkpointer, DummyCheckpointer)
-    assert isinstance(approximation().target_network, TrivialTarget)
+SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 
 
-def trainee(folder: Path, scale: float = 0.0) -> Approximation:
-    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+# --- target networks
+
+
+def pair_of_networks() -> tuple[nn.Module, nn.Module]:
+    """Two networks that return a tuple of outputs, as those of hive.networks do."""
+    copies = NetworkWrapper(NetworkParameters(heads_parameters=[HeadParameters("q")]), True, False, "main", SPACES)
+    assert copies.target_network is not None
+    copies.target_network.set_weights([weight + 1 for weight in copies.target_network.get_weights()])
+    return copies.online_network.module, copies.target_network.module
+
+
+def test_a_shared_target_uses_the_weights_of_the_target_network() -> None:
+    online, following = pair_of_networks()
+    q = Approximation(SingleOutput(online), target=SharedTarget(online, following))
+    states = torch.ones(2, 3)
+    (expected,) = following(states)
+    answer = q.target(states)
+    assert torch.equal(answer, expected.detach())
+    assert not answer.requires_grad
+    assert not torch.equal(answer[0], q.no_grad(states)[0])
     with torch.no_grad():
-        for number, parameter in enumerate(model.parameters()):
-            parameter.copy_(torch.linspace(-1, 1 + scale, parameter.numel()).reshape(parameter.shape) + number)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    return Approximation(
-        model,
-        optimizer,
-        PeriodicCheckpointer(5, background=False),
-        scheduler=torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 7]),
-        target=FixedTarget(4),
-        writer=Kept(str(folder)),
-        name="trainee",
-    )
+        for parameter in following.parameters():
+            parameter.zero_()
+    assert not q.target(states).any(), "it reads the network in place, where others write"
 
 
-def train(a: Approximation, updates: range) -> None:
-    for update in updates:
-        inputs = torch.linspace(-1, 1, 8).reshape(4, 2) * (update + 1)
-        a.reinforce((a(inputs) - a.target(inputs) - 1.0).square().mean())
+def test_a_shared_target_evaluates_and_changes_nothing() -> None:
+    online, following = nn.Dropout(0.5), nn.Dropout(0.5)
+    target = SharedTarget(online, following)
+    target.init(online)
+    assert torch.equal(target(torch.ones(64)), torch.ones(64))
+    target.update()
+    assert target.state_dict() == {}
+    assert online.training
 
 
-def test_ten_updates_are_five_a_checkpoint_and_five(tmp_path: Path) -> None:
-    straight, first = trainee(tmp_path / "a"), trainee(tmp_path / "b")
-    train(straight, range(10))
-    train(first, range(5))
-    second = trainee(tmp_path / "b", scale=1.0)
-    assert isinstance(second.checkpointer, PeriodicCheckpointer)
-    assert second.checkpointer.restore() == 5
-    train(second, range(5, 10))
-    assert second.updates == 10
-    for name, value in straight.model.state_dict().items():
-        assert torch.equal(value, second.model.state_dict()[name]), name
-    inputs = torch.ones(2, 2)
-    assert torch.equal(straight.target(inputs), second.target(inputs))
-    assert straight.optimizer is not None
-    assert second.optimizer is not None
-    assert straight.optimizer.param_groups[0]["lr"] == second.optimizer.param_groups[0]["lr"]
+def test_approximations_of_parts_of_a_network_have_the_parts_of_the_target() -> None:
+    online, following = (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)) for _ in range(2))
+    target = SharedTarget(online, following)
+    first = Approximation(nn.Sequential(online[0], nn.Tanh()), target=copy.copy(target))
+    second = Approximation(online[1], target=copy.copy(target))
+    states = torch.ones(3, 2)
+    assert torch.equal(first.target(states), following[0](states).tanh())
+    assert torch.equal(second.target(states), following[1](states))
+    assert not torch.equal(second.target(states), second(states))
 
 
-def test_a_state_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
-    a = trainee(tmp_path)
-    before = {name: value.clone() for name, value in a.model.state_dict().items()}
-    state = trainee(tmp_path, scale=1.0).state_dict()
-    with pytest.raises(NetworkError, match="has no scheduler"):
-        a.load_state_dict({name: part for name, part in state.items() if name != "scheduler"})
-    for part, broken in (
-        ("model", {**state["model"], "2.bias": torch.zeros(7)}),
-        ("optimizer", {"state": {}, "param_groups": []}),
-        ("target", {"model": {}}),
-    ):
-        with pytest.raises(NetworkError, match=f"the {part} of `trainee` does not fit"):
-            a.load_state_dict({**state, part: broken})
-        for name, value in a.model.state_dict().items():
-            assert torch.equal(value, before[name]), name
-    for updates in ("ten", -1, math.nan):
-        with pytest.raises(NetworkError, match=r"updates = .* is not a whole number"):
-            a.load_state_dict({**state, "updates": updates})
-        assert torch.equal(a.model.state_dict()["2.bias"], before["2.bias"])
+def test_a_model_without_the_online_network_is_refused() -> None:
+    online, following = pair_of_networks()
+    with pytest.raises(NetworkError, match="the model contains no part of the online network of this target"):
+        Approximation(nn.Linear(1, 1), target=SharedTarget(online, following))
+    with pytest.raises(NetworkError, match="has no network yet"):
+        SharedTarget(online, following)(torch.ones(1, 1))
 
 
-def test_parameters_in_a_flat_block_are_parameters() -> None:
-    """hive's own networks keep their weights in one block; an ordinary optimizer steps on it in place."""
-    model = line(1.0)
-    flat = FlatParameters(model)
-    a = Approximation(model, torch.optim.SGD(model.parameters(), lr=0.5), target=PolyakTarget(0.5))
-    a.reinforce(loss(a, 1.0))
-    assert float(flat.arrays(flat.block)["weight"].item()) == 0.5
-    assert float(a.target(torch.ones(1, 1))) == 0.75
-
-
-def test_a_fixed_call_has_a_graph_of_its_inputs_alone() -> None:
-    model = nn.Linear(2, 1)
-    approximation = Approximation(model, torch.optim.SGD(model.parameters(), lr=1.0))
-    rows = torch.ones(3, 2, requires_grad=True)
-    approximation.fixed(rows).sum().backward()
-    assert rows.grad is not None
-    torch.testing.assert_close(rows.grad, model.weight.detach().expand(3, 2))
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+def test_names_for_scripts_warn_of_their_new_place() -> None:
+    with pytest.warns(DeprecationWarning, match=r"use `hive\.compat\.autonomous\.FixedTarget`"):
+        assert hive.approximation.FixedTarget is hive.compat.autonomous.FixedTarget  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import actor_critic
 import numpy as np
 import pytest
 
-from hive.approximation import Approximation, FeatureNetwork, Identity
+from hive.compat.autonomous import Approximation, FeatureNetwork, Identity
 from hive.records import read_jsonl
 
 

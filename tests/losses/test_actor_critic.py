@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Categorical as TorchCategorical
 
-from hive.losses import A2CLoss, PPOLoss, VTraceLoss
+from hive.losses import A2CLoss, PPOLoss
 from hive.networks import Categorical
 
 SIZES = [3, 2, 0, 1, 4, 2]  # sizes of three rollouts, the second without an acted row
@@ -70,39 +68,15 @@ def check(loss: Any, exact: Exact, total: Tensor, statistics: list[float]) -> No
 
 
 def test_a2c_of_several_rollouts_with_rows_that_do_not_count() -> None:
-    """The targets are a function of the values of all rows, without a graph, and are constants."""
-    seen: list[NDArray[Any]] = []
-
-    def targets(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        seen.append(values)
-        return ADVANTAGES, RETURNS
-
     exact = Exact()
-    loss = A2CLoss(torch.zeros(ROWS, 3), ACTIONS, WEIGHTS, SIZES, Categorical(4), targets, 0.7, 0.3)
+    loss = A2CLoss(
+        *(torch.zeros(ROWS, 3), ACTIONS, WEIGHTS, SIZES, Categorical(4), ADVANTAGES, RETURNS, 0.7, 0.3),
+        means=(5.0,),
+        further=(6.0, 7.0),
+    )
     total = exact.policy_loss + 0.7 * exact.value_loss - 0.3 * exact.entropy
     parts = [exact.policy_loss, exact.value_loss, exact.entropy, exact.values.mean()]
-    check(loss, exact, total, [*(part.item() for part in parts), *exact.fit()])
-    np.testing.assert_array_equal(seen[0], outputs()[1].detach().numpy())
-
-
-def test_vtrace_of_several_rollouts_with_rows_that_do_not_count() -> None:
-    """The targets are a function of the values of all rows and the log ratios of the acted rows."""
-    seen: list[NDArray[Any]] = []
-
-    def targets(*given: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        seen.extend(given)
-        return ADVANTAGES, RETURNS
-
-    exact, behaviour = Exact(), BEHAVIOUR.clone()
-    behaviour[1] = math.nan  # a row of weight 0 may have any value
-    loss = VTraceLoss(torch.zeros(ROWS, 3), ACTIONS, behaviour, WEIGHTS, SIZES, Categorical(4), targets, 1.2, 0.7, 0.3)
-    total = exact.policy_loss + 0.7 * exact.value_loss - 0.3 * exact.entropy
-    parts = [exact.policy_loss, exact.value_loss, exact.entropy, exact.values.mean()]
-    assert 0 < (exact.ratios > 1.2).sum() < len(KEPT)
-    rho = exact.ratios.clamp(max=1.2).mean().item()
-    check(loss, exact, total, [*(part.item() for part in parts), rho, *exact.fit()])
-    np.testing.assert_array_equal(seen[0], outputs()[1].detach().numpy())
-    np.testing.assert_allclose(np.exp(seen[1][KEPT]), exact.ratios.detach().numpy(), rtol=1e-5)
+    check(loss, exact, total, [*(part.item() for part in parts), 5.0, *exact.fit(), 6.0, 7.0])
 
 
 def test_ppo_takes_all_its_rows_alike() -> None:
@@ -163,9 +137,7 @@ def test_ppo_clips_values_around_those_before_the_round() -> None:
 def test_a_term_of_factor_0_has_no_gradient() -> None:
     """The mean value, importance weights, the divergence and the share of clipped ratios."""
     policy, values = outputs()
-    loss = A2CLoss(
-        torch.zeros(ROWS, 3), ACTIONS, WEIGHTS, SIZES, Categorical(4), lambda _: (ADVANTAGES, RETURNS), 0.0, 0.0
-    )
+    loss = A2CLoss(torch.zeros(ROWS, 3), ACTIONS, WEIGHTS, SIZES, Categorical(4), ADVANTAGES, RETURNS, 0.0, 0.0)
     loss((policy, values)).total.backward()
     assert values.grad is None or not values.grad.any()
 

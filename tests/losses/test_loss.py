@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import Approximation
+from hive.compat.autonomous import Approximation
 from hive.losses import LossValue, QLoss, acted_rows, weighted_mean
 
 

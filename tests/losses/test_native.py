@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hive.losses import A2CLoss, CategoricalQLoss, PPOLoss, QLoss, QuantileQLoss, VTraceLoss
-from hive.losses.native import policy_losses
+from hive.losses import A2CLoss, CategoricalQLoss, PPOLoss, QLoss, QuantileQLoss, is_native
 from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
 from hive.networks.distributions import ActionDistribution
 
@@ -70,18 +69,7 @@ def test_actor_critic(distribution: ActionDistribution, sizes: list[tuple[int, i
     policy, values = draws.normal(rows, distribution.width), draws.normal(rows)
     actions, weights = draws.actions(distribution, acted), draws.weights(acted)
     advantages, returns = draws.normal(acted).numpy(), draws.normal(acted).numpy()
-    compare(A2CLoss(policy, actions, weights, flat, distribution, lambda _: (advantages, returns)), policy, values)
-    behaviour = draws.normal(acted) - 2.0
-    loss = VTraceLoss(
-        policy,
-        actions,
-        behaviour,
-        weights,
-        flat,
-        distribution,
-        lambda _, ratios: (np.tanh(ratios) * advantages, returns),
-    )
-    compare(loss, policy, values)
+    compare(A2CLoss(policy, actions, weights, flat, distribution, advantages, returns), policy, values)
 
 
 @settings(max_examples=25, deadline=None)
@@ -176,9 +164,7 @@ def test_rows_of_weight_zero_may_have_any_values() -> None:
     policy, values = torch.zeros(3, 2), torch.tensor([1.0, torch.inf, 2.0])
     advantages = np.array([1.0, np.nan, 1.0], np.float32)
     weights = torch.tensor([0.5, 0.0, 0.5])
-    loss = A2CLoss(
-        policy, torch.zeros(3, dtype=torch.int64), weights, [3, 0], Categorical(2), lambda _: (advantages,) * 2
-    )
+    loss = A2CLoss(policy, torch.zeros(3, dtype=torch.int64), weights, [3, 0], Categorical(2), advantages, advantages)
     found = loss.differentiate((policy.numpy(), values.numpy()))
     assert np.isfinite(found.total)
     assert all(np.isfinite(slopes).all() for slopes in found.slopes)
@@ -212,4 +198,4 @@ def test_an_unknown_action_is_refused() -> None:
 
 
 def test_other_distributions_are_left_to_torch() -> None:
-    assert policy_losses(SquashedGaussian((1,), (-1.0,), (1.0,))) is None
+    assert not is_native(SquashedGaussian((1,), (-1.0,), (1.0,)))

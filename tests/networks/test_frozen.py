@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import Approximation, PolyakTarget
+from hive.compat.autonomous import Approximation, PolyakTarget
 from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, NetworkParameters, Spaces, aligned_block

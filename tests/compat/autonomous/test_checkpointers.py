@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from hive.approximation import Approximation, Checkpointer, DummyCheckpointer, PeriodicCheckpointer, load_checkpoint
+from hive.compat.autonomous import Approximation, Checkpointer, DummyCheckpointer, PeriodicCheckpointer, load_checkpoint
 from hive.errors import NetworkError, RecordError
 from hive.records import Files, list_checkpoints, newest_checkpoint, write_checkpoint
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from hive.approximation import DummyWriter, SinkWriter
+from hive.compat.autonomous import DummyWriter, SinkWriter
 from hive.records import JsonlSink, MetricsRecord, read_jsonl
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from hive.approximation.stored import MAX_DEPTH, from_record, to_record
+from hive.compat.autonomous.stored import MAX_DEPTH, from_record, to_record
 from hive.errors import RecordError
 
 

@@ -8,7 +8,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import FeatureNetwork, Identity, VNetwork, accumulate_jointly, jointly, reinforce_jointly
+from hive.approximation import Approximation as RunApproximation
+from hive.approximation import NativePart
+from hive.compat.autonomous import (
+    FeatureNetwork,
+    FixedTarget,
+    Identity,
+    OptimizerReceiver,
+    VNetwork,
+    accumulate_jointly,
+    jointly,
+    reinforce_jointly,
+)
 from hive.errors import NetworkError
 from hive.losses import LossValue
 
@@ -98,7 +109,7 @@ def test_invalid_arguments_of_a_joint_update_are_refused() -> None:
         ([head], [], "a list of pairs"),
         ([(loss, head)], [], "a list of pairs"),
         ([(head, loss)], head, "features must be a list"),
-        ([(head, None)], [], "is given a loss None"),
+        ([(head, None)], [], "has no loss to learn from"),
     ):
         with pytest.raises(NetworkError, match=cause):
             reinforce_jointly(pairs, features)  # type: ignore[arg-type]
@@ -199,23 +210,13 @@ def test_typed_losses_make_the_forward_pass_themselves() -> None:
     assert first.statistics == (4.0,)
 
 
-class Somebody:
-    """A receiver of a run."""
-
-    def watch(self, outputs: Any) -> Any:
-        return outputs
-
-    def reinforce(self, parts: Any, samples: int | None, statistics: Any) -> None:
-        raise AssertionError("nothing is handed over")
-
-
 @pytest.mark.parametrize("call", [jointly, lambda *parts: reinforce_jointly(list(parts))], ids=["each", "shared"])
 def test_approximations_that_cannot_learn_jointly_are_refused_before_any_backward_pass(call: Any) -> None:
     first, second, events = pair()
     shared = VNetwork(first.model.model, torch.optim.SGD(first.model.parameters(), lr=0.1), "shared")
-    fixed, of_a_run = VNetwork(layer(3, 1, 3.0), None, "fixed"), VNetwork(layer(3, 1, 3.0), Somebody(), "run")
+    fixed = VNetwork(layer(3, 1, 3.0), None, "fixed")
     frozen = VNetwork(layer(3, 1, 3.0).requires_grad_(False), second.optimizer, "frozen")
-    cases = [(fixed, "`fixed` has no optimizer, so it cannot learn"), (of_a_run, "belong to a run and some do not")]
+    cases = [(fixed, "`fixed` has no optimizer, so it cannot learn")]
     if call is jointly:
         cases += [(shared, "`a` and `shared` share parameters"), (frozen, "`frozen` has no parameter that can learn")]
     for other, cause in cases:
@@ -229,3 +230,28 @@ def test_approximations_that_cannot_learn_jointly_are_refused_before_any_backwar
 def test_a_joint_update_without_losses_is_refused() -> None:
     with pytest.raises(NetworkError, match="no losses"):
         jointly()
+
+
+# --- algorithms of a run in a script
+
+
+def test_gradients_of_an_algorithm_step_an_optimizer_and_its_target() -> None:
+    model = layer(3, 1, 1.0)
+    target = FixedTarget(2)
+    receiver = OptimizerReceiver(torch.optim.SGD(model.parameters(), lr=0.1), target)
+    q = RunApproximation(model, receiver, "q", target)
+    same = VNetwork(again := layer(3, 1, 1.0), torch.optim.SGD(again.parameters(), lr=0.1), target=FixedTarget(2))
+    for _ in range(3):
+        q.reinforce(q(STATES).square().mean(), samples=4)
+        q.reinforce(samples=0)
+        same.reinforce(same(STATES).square().mean())
+        assert torch.equal(weights(q), weights(same))
+        assert torch.equal(q.target(STATES).squeeze(-1), same.target(STATES))
+    assert receiver.updates == 3
+
+
+def test_the_weights_of_a_run_have_no_optimizer() -> None:
+    receiver = OptimizerReceiver(torch.optim.SGD(layer(3, 1, 1.0).parameters(), lr=0.1))
+    part: Any = NativePart(0.0, (), None, ())  # type: ignore[arg-type]
+    with pytest.raises(NetworkError, match="belong to a run"):
+        receiver.reinforce([part], 4, ())

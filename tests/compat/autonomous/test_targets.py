@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -10,20 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import (
-    Approximation,
+from hive.compat.autonomous import (
     FixedTarget,
     PolyakTarget,
-    QNetwork,
-    SharedTarget,
-    SingleOutput,
     TargetNetwork,
     TrivialTarget,
 )
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import HeadParameters, NetworkParameters, Spaces
+from hive.networks import NetworkParameters, Spaces
 from hive.networks.wrapper import NetworkWrapper
 
 
@@ -233,59 +228,3 @@ def test_the_same_numbers_as_a_network_wrapper() -> None:
 def test_invalid_arguments_are_refused(make: Any, cause: str) -> None:
     with pytest.raises(NetworkError, match=cause):
         make()
-
-
-# --- a target whose weights others keep
-
-
-def pair_of_networks() -> tuple[nn.Module, nn.Module]:
-    """Two networks that return a tuple of outputs, as those of hive.networks do."""
-    copies = NetworkWrapper(NetworkParameters(heads_parameters=[HeadParameters("q")]), True, False, "main", SPACES)
-    assert copies.target_network is not None
-    copies.target_network.set_weights([weight + 1 for weight in copies.target_network.get_weights()])
-    return copies.online_network.module, copies.target_network.module
-
-
-def test_a_shared_target_uses_the_weights_of_the_target_network() -> None:
-    online, following = pair_of_networks()
-    q = QNetwork(SingleOutput(online), target=SharedTarget(online, following))
-    states = {"observation": torch.ones(2, 3), "mask": torch.tensor([1.0, 0.0])}
-    (expected,) = following(torch.ones(2, 3))
-    answer = q.target(states)
-    assert torch.equal(answer[0], expected[0].detach())
-    assert not answer[1].any(), "the value of a terminal state, as of the model"
-    assert not answer.requires_grad
-    assert not torch.equal(answer[0], q.no_grad(states)[0])
-    with torch.no_grad():
-        for parameter in following.parameters():
-            parameter.zero_()
-    assert not q.target(states).any(), "it reads the network in place, where others write"
-
-
-def test_a_shared_target_evaluates_and_changes_nothing() -> None:
-    online, following = nn.Dropout(0.5), nn.Dropout(0.5)
-    target = SharedTarget(online, following)
-    target.init(online)
-    assert torch.equal(target(torch.ones(64)), torch.ones(64))
-    target.update()
-    assert target.state_dict() == {}
-    assert online.training
-
-
-def test_approximations_of_parts_of_a_network_have_the_parts_of_the_target() -> None:
-    online, following = (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)) for _ in range(2))
-    target = SharedTarget(online, following)
-    first = Approximation(nn.Sequential(online[0], nn.Tanh()), target=copy.copy(target))
-    second = Approximation(online[1], target=copy.copy(target))
-    states = torch.ones(3, 2)
-    assert torch.equal(first.target(states), following[0](states).tanh())
-    assert torch.equal(second.target(states), following[1](states))
-    assert not torch.equal(second.target(states), second(states))
-
-
-def test_a_model_without_the_online_network_is_refused() -> None:
-    online, following = pair_of_networks()
-    with pytest.raises(NetworkError, match="the model contains no part of the online network of this target"):
-        QNetwork(network(), target=SharedTarget(online, following))
-    with pytest.raises(NetworkError, match="has no network yet"):
-        SharedTarget(online, following)(ONE)

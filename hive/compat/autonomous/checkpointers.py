@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from hive.approximation.stored import from_record, to_record
+from hive.compat.autonomous.stored import from_record, to_record
 from hive.errors import NetworkError, RecordError
 from hive.networks.field_rules import Rule
 from hive.records.atomic import FILES, Files, check_folder

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import PolyakTarget, QDist
+from hive.compat.autonomous import PolyakTarget, QDist
 from hive.errors import NetworkError
 
 

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hive.approximation.approximation import Approximation
-from hive.approximation.receivers import GradientReceiver
-from hive.approximation.states import States, action_tensor, leading_shape, masked, over_live_states
+from hive.compat.autonomous.approximation import Approximation
+from hive.compat.autonomous.states import States, action_tensor, leading_shape, masked, over_live_states
 from hive.errors import NetworkError
 from hive.networks.field_rules import Rule
 from hive.networks.projection import categorical_support, point_mass, project_categorical
@@ -79,7 +78,7 @@ class QDist(Approximation):
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer | GradientReceiver | None,
+        optimizer: Optimizer | None,
         n_actions: int,
         n_atoms: int,
         v_min: float,

@@ -9,11 +9,11 @@ Style "detached" is that of autonomous-learning-library. The heads get a leaf, a
 The sum of the heads' gradients is the gradient of the sum of their losses, so this is joint backpropagation in which
 each head has its loss scaling, its optimizer and its time of stepping.
 
-Style "shared" does not detach. The program or `accumulate_jointly` adds the losses and backpropagates once. A run needs
-this style, because all losses form one gradient: `yield reinforce_jointly(losses, [features], samples=n)`.
+Style "shared" does not detach. The program or `accumulate_jointly` adds the losses and backpropagates once.
 
-A model that is frozen or has no parameters makes no steps. In both styles, with or without an optimizer, its
-`reinforce`, `count_backward` and `step` change nothing.
+A model that is frozen or has no parameters makes no steps, with or without an optimizer. Its backward pass still
+reaches what lies below it, in both styles, and so does that of an Identity, which replaces a FeatureNetwork if there is
+nothing to learn.
 
 In both styles `loss_scaling` multiplies the gradient that enters the model from its features; it does not affect the
 heads.
@@ -32,15 +32,16 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hive.approximation.approximation import Approximation
-from hive.approximation.receivers import GradientReceiver
-from hive.approximation.states import States, observation_of, over_live_states, with_observation
-from hive.approximation.stepping import parameters_with_gradients, refuse_weight
+from hive.approximation.approximation import scalar
+from hive.approximation.passes import Forward
+from hive.compat.autonomous.approximation import Approximation
+from hive.compat.autonomous.states import States, observation_of, over_live_states, with_observation
+from hive.compat.autonomous.stepping import parameters_with_gradients, refuse_weight
 from hive.errors import NetworkError
 from hive.losses import Loss
 from hive.networks.field_rules import Rule
 
-__all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork"]
+__all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork", "Identity"]
 
 # Greatest number of forward passes that wait for their gradient. A program that calls the features step by step has one
 # per step of its rollout; one that never calls reinforce gets an error before it runs out of memory.
@@ -72,13 +73,13 @@ class FeatureNetwork(Approximation):
 
     A model without parameters and buffers needs no `device`.
 
-    Raises NetworkError for an unknown style, a GradScaler, and style "detached" in a run.
+    Raises NetworkError for an unknown style and for a GradScaler.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer | GradientReceiver | None = None,
+        optimizer: Optimizer | None = None,
         name: str = "feature",
         *,
         style: Style = "detached",
@@ -88,11 +89,6 @@ class FeatureNetwork(Approximation):
         if style not in get_args(Style):
             raise NetworkError(f"style = {style!r} is not known", hint=f"one of: {', '.join(get_args(Style))}")
         Rule.whole(1).checked(type(self).__name__, "cache_size", cache_size)
-        if style == "detached" and isinstance(optimizer, GradientReceiver):
-            raise NetworkError(
-                f"`{name}` cannot wait for the gradients of heads in a run, where each yield is a whole gradient",
-                hint='construct it with style="shared", and yield reinforce_jointly(losses, [features], samples=n)',
-            )
         if kwargs.get("scaler") is not None:
             raise NetworkError(f"`{name}` takes no scaler: the heads scale the gradient of its features")
         if kwargs.get("device") is None and not any(True for _ in (*model.parameters(), *model.buffers())):
@@ -126,7 +122,12 @@ class FeatureNetwork(Approximation):
         return with_observation(result, leaf)
 
     def reinforce(
-        self, loss: Tensor | Loss | None = None, *, samples: int | None = None, statistics: Sequence[float] = ()
+        self,
+        loss: Tensor | Loss | None = None,
+        *,
+        samples: int | None = None,
+        statistics: Sequence[float] = (),
+        forward: Forward | None = None,
     ) -> Self:
         """Makes the backward pass of the model and a step; returns self.
 
@@ -180,9 +181,7 @@ class FeatureNetwork(Approximation):
 
         Raises NetworkError for anything but a scalar tensor with a graph.
         """
-        if not isinstance(loss, Tensor) or loss.dim() != 0 or not loss.requires_grad:
-            raise NetworkError(f"`{self.name}` is given a loss that is not a scalar with a graph")
-        return loss
+        return scalar(self.name, loss)
 
     def count_backward(self, weight: float = 1.0) -> None:
         """Accumulates the gradient that a backward pass of `weight` * the heads' losses has just left."""
@@ -220,6 +219,48 @@ class FeatureNetwork(Approximation):
     def _refuse_step(self, parameters: list[Tensor]) -> None:
         self._was_scaled = True
         super()._refuse_step(parameters)
+
+
+class Identity(Approximation):
+    """Returns its input. It has no parameters and makes no steps; losses that it is given are backpropagated.
+
+    device: required, because no parameters determine it. Other arguments: as for Approximation, without model and
+        optimizer.
+    """
+
+    def __init__(self, device: torch.device | str, name: str = "identity", **kwargs: Any) -> None:
+        super().__init__(nn.Identity(), device=device, name=name, **kwargs)
+
+    def reinforce(
+        self,
+        loss: Tensor | Loss | None = None,
+        *,
+        samples: int | None = None,
+        statistics: Sequence[float] = (),
+        forward: Forward | None = None,
+    ) -> Self:
+        """Backpropagate the loss, if there is one, into everything below it; return self."""
+        return self if samples == 0 else self.accumulate(loss)
+
+    def accumulate(self, loss: Tensor | Loss | None = None, weight: float = 1.0) -> Self:
+        """Do what `reinforce` does, with `weight` times the loss."""
+        refuse_weight(weight)
+        if loss is not None:
+            self._backward(self.value_of(loss), weight)
+        return self
+
+    def refuse_untrainable(self) -> None:
+        """Do nothing: it needs no optimizer."""
+
+    def finish_backward(self, *losses: Tensor) -> Self:
+        return self
+
+    def count_backward(self, weight: float = 1.0) -> None:
+        pass
+
+    def step(self, loss: Tensor | None = None) -> Self:
+        """Do nothing, with a loss or without; return self."""
+        return self
 
 
 class _Pass:

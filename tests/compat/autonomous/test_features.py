@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import Approximation, FeatureNetwork, FixedTarget, QNetwork, VNetwork, reinforce_jointly
+from hive.compat.autonomous import Approximation, FeatureNetwork, FixedTarget, QNetwork, VNetwork, reinforce_jointly
 from hive.errors import NetworkError
 
 STATES = torch.linspace(-1, 1, 40).reshape(8, 5)

@@ -3,6 +3,7 @@
     VNetwork      states -> [*leading]
     QNetwork      states -> [*leading, actions];   states, actions -> [*leading]
     QContinuous   states, actions -> [*leading]
+    ActorCritic   observations [N, *shape] -> policy [N, W], value [N]
 
 states.py defines states: a tensor of observations, or observations with a mask. The value of a terminal state is
 0 and does not depend on the model. The model is called with observations [N, *shape].
@@ -17,32 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hive.approximation.approximation import Approximation
-from hive.approximation.receivers import GradientReceiver
-from hive.approximation.states import States, action_tensor, leading_shape, masked, over_live_states
+from hive.compat.autonomous.approximation import Approximation
+from hive.compat.autonomous.states import States, action_tensor, leading_shape, masked, over_live_states
 from hive.errors import NetworkError
 
-__all__ = ["QContinuous", "QContinuousModule", "QModule", "QNetwork", "SingleOutput", "VModule", "VNetwork"]
-
-
-class SingleOutput(nn.Module):
-    """Calls a network and returns the first of its outputs, for networks that return a tuple as hive.networks' do.
-
-    A result that is not a tuple is returned unchanged.
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    @property
-    def computes_as(self) -> nn.Module:
-        """The module whose only output this module returns."""
-        return self.network
-
-    def forward(self, observations: Any) -> Any:
-        outputs = self.network(observations)
-        return outputs[0] if isinstance(outputs, tuple) else outputs
+__all__ = ["ActorCritic", "QContinuous", "QContinuousModule", "QModule", "QNetwork", "VModule", "VNetwork"]
 
 
 class VModule(nn.Module):
@@ -112,15 +92,22 @@ class QContinuousModule(nn.Module):
         return self.model(torch.cat([rows.to(dtype), actions.to(dtype)], 1))
 
 
+class ActorCritic(Approximation):
+    """An Approximation whose `model` returns (policy [N, W], value [N]). Other arguments: as for Approximation."""
+
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer | None = None, name: str = "actor_critic", **kwargs: Any
+    ) -> None:
+        super().__init__(model, optimizer, name=name, **kwargs)
+
+
 class VNetwork(Approximation):
     """The value [*leading] of states. `model` returns [N] or [N, 1]. Other arguments: as for Approximation.
 
     A call raises NetworkError for another shape.
     """
 
-    def __init__(
-        self, model: nn.Module, optimizer: Optimizer | GradientReceiver | None, name: str = "v", **kwargs: Any
-    ) -> None:
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None, name: str = "v", **kwargs: Any) -> None:
         super().__init__(VModule(model), optimizer, name=name, **kwargs)
 
 
@@ -131,9 +118,7 @@ class QNetwork(Approximation):
     Approximation. A call raises NetworkError for another shape and for unknown actions.
     """
 
-    def __init__(
-        self, model: nn.Module, optimizer: Optimizer | GradientReceiver | None = None, name: str = "q", **kwargs: Any
-    ) -> None:
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None = None, name: str = "q", **kwargs: Any) -> None:
         super().__init__(QModule(model), optimizer, name=name, **kwargs)
 
 
@@ -144,9 +129,7 @@ class QContinuous(Approximation):
     Approximation. A call raises NetworkError for another shape.
     """
 
-    def __init__(
-        self, model: nn.Module, optimizer: Optimizer | GradientReceiver | None, name: str = "q", **kwargs: Any
-    ) -> None:
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None, name: str = "q", **kwargs: Any) -> None:
         super().__init__(QContinuousModule(model), optimizer, name=name, **kwargs)
 
 

@@ -8,14 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import (
+from hive.compat.autonomous import (
     FeatureNetwork,
     FixedTarget,
     PolyakTarget,
     QContinuous,
     QDist,
     QNetwork,
-    SingleOutput,
     VNetwork,
     reinforce_jointly,
 )
@@ -200,16 +199,6 @@ def test_a_plain_script_learns_action_values() -> None:
     found = q.eval(features.eval(seen)).max(-1)
     assert found.indices.tolist() == [1] * cells
     assert found.values.tolist() == pytest.approx([gamma ** (cells - 1 - cell) for cell in range(cells)], abs=0.05)
-
-
-def test_a_single_output_is_the_first_of_several_and_a_tensor_as_it_is() -> None:
-    class Two(nn.Module):
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            return x + 1, x + 2
-
-    rows = STATES["observation"]
-    assert torch.equal(SingleOutput(Two())(rows), rows + 1)
-    assert torch.equal(SingleOutput(nn.Identity())(rows), rows)
 
 
 @pytest.mark.parametrize("huber", [False, True])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hive.approximation.stepping import (
+from hive.compat.autonomous.stepping import (
     STAGES,
     StepReport,
     clip_gradients,

@@ -1,27 +1,90 @@
-"""The native forward and backward pass of a model, for losses that compute their own gradients.
+"""Forward and backward passes of a model in a run: by hive._native, on a device, or by torch.
 
-A model is a network of hive.networks, possibly inside modules that only choose its output or normalise its input. For
-any other model, `outputs` returns None, and torch makes the passes.
+hive._native computes networks of hive.networks, possibly inside modules that only choose their output or normalize
+their input. On a device everything around the network stays in host memory, so that an algorithm is the same for every
+device, and a loss that hive._native differentiates has the same bits for the same outputs:
+
+    inputs ──> model on the device ──> outputs, host ── loss, native ──> slopes ──> backward pass on the device
+
+A large input that several passes read is moved once, by the algorithm (`hive.algorithms.rows.input_rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.approximation.remote import Remote
 from hive.losses import Floats
 from hive.networks.agents import Critics
+from hive.networks.captured import CapturedPasses
 from hive.networks.dense import Dense, DensePass
+from hive.networks.device import to_device, to_host
 from hive.networks.inputs import ACTION_INPUT
 from hive.networks.network import Network, NetworkPerHead
 from hive.networks.normalization import NormalizedNetwork, Normalizer
 
-__all__ = ["NativePasses", "native_passes"]
+__all__ = ["Forward", "GraphPass", "NativePasses", "Remote", "RemotePass", "native_passes", "on_host"]
+
+
+class GraphPass:
+    """A forward pass by torch. `tensors`: what the model returned, with their graph."""
+
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = tensors
+
+    @property
+    def outputs(self) -> tuple[Floats, ...]:
+        """The values of a model that returns a tuple, float32 [N, ...] each."""
+        return tuple(tensor.detach().numpy() for tensor in self.tensors)
+
+
+class RemotePass:
+    """A forward pass on a device. `tensors`: what the model returned there. `outputs`: their values in host memory."""
+
+    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
+        self.tensors = tensors
+        self.outputs = tuple(map(on_host, tensors))
+
+
+Forward: TypeAlias = DensePass | RemotePass | GraphPass
+"""A forward pass whose backward pass comes later."""
+
+
+class Remote:
+    """`model` on `device`, with the call of a model in host memory."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self.model = model
+        self.device = device
+        self._captured = CapturedPasses(model)
+
+    def __call__(self, *inputs: Any) -> Any:
+        return to_host(self.outputs(*inputs))
+
+    def outputs(self, *inputs: Any) -> Any:
+        """Return the outputs on the device."""
+        return self.model(*to_device(inputs, self.device))
+
+    def repeated(self, inputs: Any) -> Any:
+        """Return the same of a model that returns a tuple. The next call overwrites these outputs."""
+        return self._captured(to_device(inputs, self.device))
+
+    def climb(
+        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
+    ) -> tuple[Floats, Floats] | None:
+        """Return the values of critics and the gradient of the actions; see hive.losses.CriticOfActions."""
+        if not isinstance(self.model, Critics):
+            return None
+        with torch.enable_grad():
+            given = actions.detach().to(self.device).requires_grad_()
+            values = self.outputs(observations, given, count)
+        found = on_host(values)
+        (gradient,) = torch.autograd.grad(values, given, torch.from_numpy(slopes(found)).to(self.device))
+        return found, on_host(gradient)
 
 
 class NativePasses:
@@ -115,3 +178,8 @@ def native_passes(model: nn.Module, device: torch.device | None = None) -> Nativ
         else:
             known = isinstance(network, Network | NetworkPerHead | Critics)
             return NativePasses(model, network if known else None, normalizer, single=single, remote=remote)
+
+
+def on_host(tensor: Tensor) -> Floats:
+    """Return the values of a tensor as a contiguous array in host memory."""
+    return np.ascontiguousarray(tensor.detach().cpu().numpy())

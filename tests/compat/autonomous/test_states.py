@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation.states import (
+from hive.compat.autonomous.states import (
     action_tensor,
     leading_shape,
     masked,

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import Approximation
+from hive.compat.autonomous import Approximation
 from hive.errors import NetworkError, NotFinite
 
 RATE = 0.5

@@ -1,0 +1,16 @@
+from hive.approximation.approximation import ActorCritic as ActorCritic
+from hive.approximation.approximation import Approximation as Approximation
+from hive.approximation.approximation import SingleOutput as SingleOutput
+from hive.approximation.approximation import jointly as jointly
+from hive.approximation.passes import Forward as Forward
+from hive.approximation.passes import GraphPass as GraphPass
+from hive.approximation.passes import Remote as Remote
+from hive.approximation.passes import on_host as on_host
+from hive.approximation.receivers import AnyPart as AnyPart
+from hive.approximation.receivers import ComputedPart as ComputedPart
+from hive.approximation.receivers import GradientReceiver as GradientReceiver
+from hive.approximation.receivers import NativePart as NativePart
+from hive.approximation.receivers import Part as Part
+from hive.approximation.receivers import RemotePart as RemotePart
+from hive.approximation.targets import SharedTarget as SharedTarget
+from hive.approximation.targets import TargetNetwork as TargetNetwork
