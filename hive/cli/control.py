@@ -21,7 +21,6 @@ from hive.cli.arguments import ONLY_LIVE_RUN, RUN, add_run
 from hive.cli.select_run import live_run, name_from_here
 from hive.cli.suggest import listed
 from hive.errors import HiveError, UsageError
-from hive.monitor.tail import Tail
 from hive.records import (
     Checkpoint,
     RunDirectory,
@@ -33,6 +32,7 @@ from hive.records import (
     run_state,
 )
 from hive.records.jsonl import parse_line
+from hive.records.tail import Tail
 from hive.runtime.run.control import ControlClient, control_path, open_run
 
 __all__ = [
@@ -169,9 +169,8 @@ def resume_paused(directory: RunDirectory) -> int:
 
 def run_save(options: argparse.Namespace) -> int:
     directory, waits = live_run(options.run_name), WaitReporter()
-    event_log = Tail(directory.events_file, 0 if directory.events_file.exists() else None)
-    for _ in event_log.lines():
-        pass  # skip older events
+    event_log = Tail(directory.events_file, 0)
+    event_log.skip()
     with connected(directory) as client:
         client.save()
     while True:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hive.monitor.drawing import BAD, DIM, MARKED, PLAIN, SECOND, WARN, Line, printable_line
-from hive.monitor.tail import Tail
 from hive.records.logs import HEADER
+from hive.records.tail import Tail
 
 __all__ = ["LEVELS", "Entry", "MergedLog", "entry_line"]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hive.monitor.history import History
-from hive.monitor.tail import Tail
 from hive.records.documents import is_number
 from hive.records.jsonl import parse_line
+from hive.records.tail import Tail
 
 __all__ = ["AXES", "RETURN", "Axis", "Curve", "Points", "Series"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hive.monitor.tail import Tail
 from hive.records.regular import open_regular
+from hive.records.tail import Tail
 
 __all__ = ["MOST_MISSED_BYTES", "Position", "RecordingTail", "flat", "lines_between", "parse_ids"]
 
@@ -64,7 +64,7 @@ class RecordingTail(Tail):
         for line in super().lines():
             self.fresh.append(line)
             yield line
-        self.replaced |= position >= 0 and (self.inode != inode or self.position < position)
+        self.replaced |= inode != 0 and (self.inode != inode or self.position < position)
 
     def take(self) -> tuple[list[bytes], bool]:
         """Return the lines since the last call, and whether the file was replaced."""

@@ -193,7 +193,7 @@ class Sampler:
     @property
     def position(self) -> Position:
         metrics, events = self.metrics, self.events
-        return Position(metrics.inode, max(metrics.position, 0), events.inode, max(events.position, 0))
+        return Position(metrics.inode, metrics.position, events.inode, events.position)
 
     def _sample(self, lines: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> str:
         return json_text(
