@@ -21,6 +21,7 @@ ORDER = (
         "distribution",
         "lazy",
         "printable",
+        "table",
         "errors",
         "native",
         "clock",

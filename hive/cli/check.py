@@ -37,7 +37,6 @@ from hive.cli.json_output import environments_to_stderr
 from hive.cli.lag import Lag, device_line, helper_line, hidden_line, host_lines, lag_data, lag_lines, lags_of
 from hive.cli.new_run import new_run, random_beginning
 from hive.cli.sizes import Sizes, size_lines, sizes_of
-from hive.cli.tables import print_table
 from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
@@ -49,6 +48,7 @@ from hive.runtime import Topology
 from hive.runtime.actor.error_location import place_in
 from hive.runtime.process.limits import check_limits
 from hive.runtime.topology.plan import Plan
+from hive.table import table_text
 
 if TYPE_CHECKING:  # imports NumPy and Gymnasium
     from hive.envs import Examination
@@ -210,7 +210,7 @@ def _parameters(topology: Topology, *, as_json: bool) -> tuple[int, dict[str, An
     if as_json:
         return 0, {"parameters": [{"name": name, "shape": shape, "frozen": frozen} for name, shape, frozen in rows]}
     cells = [[name, " x ".join(map(str, shape)) or "1", "frozen" * frozen] for name, shape, frozen in rows]
-    print_table(["PARAMETER", "SHAPE", ""], cells)
+    print(table_text(["PARAMETER", "SHAPE", ""], cells))
     return 0, {}
 
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from hive.cli.arguments import DEFAULT_RUN, add_json
 from hive.cli.select_run import chosen_run, named_run, say_default
 from hive.cli.suggest import did_you_mean, listed
-from hive.cli.tables import markdown_table, print_table
 from hive.errors import UsageError
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
 from hive.records import RunDirectory, find_runs, home_folder
 from hive.records.documents import json_text
+from hive.table import markdown_text, table_text
 
 if TYPE_CHECKING:
     from hive.comparison.picture import Line
@@ -135,7 +135,7 @@ def run_compare(options: argparse.Namespace) -> int:
         for index, (head, rows) in enumerate(tables):
             if index:
                 print()
-            markdown_table(head, rows) if options.markdown else print_table(head, rows)
+            print(markdown_text(head, rows) if options.markdown else table_text(head, rows))
         for note in notes_of(found):
             print(f"note: {note}", file=sys.stderr)
     if options.output:

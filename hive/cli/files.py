@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_config_file, add_json, add_overrides
-from hive.cli.tables import print_table
 from hive.config import (
     ALGORITHMS,
     ATARI,
@@ -27,6 +26,7 @@ from hive.config import (
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
 from hive.paths import user_path
+from hive.table import table_text
 
 if TYPE_CHECKING:  # imports NumPy
     from hive.envs import EnvironmentSpec
@@ -88,7 +88,7 @@ def add_config(commands: Any) -> None:
 
 def run_init(options: argparse.Namespace) -> int:
     if options.list:
-        print_table(("environment", "scheme", "steps", "source"), list(_tuned_rows()))
+        print(table_text(("environment", "scheme", "steps", "source"), list(_tuned_rows())))
         return 0
     if options.env is None:
         raise UsageError("no environment was given", hint="`hive init --list` lists those with tuned settings")

@@ -15,7 +15,6 @@ from typing import Any
 from hive.cli.arguments import add_json, add_run
 from hive.cli.select_run import chosen_run, live_here, live_runs, say_default
 from hive.cli.suggest import did_you_mean, listed
-from hive.cli.tables import print_table
 from hive.errors import HiveError, RecordError, UsageError
 from hive.gpus import Gpu, gpus_here
 from hive.records import (
@@ -35,6 +34,7 @@ from hive.records.documents import json_text
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
 from hive.runtime.run.control import OtherProtocol, open_run
+from hive.table import table_text
 
 __all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
 
@@ -137,7 +137,7 @@ def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> Non
     """Print a table of runs; with `where`, include the folder of each."""
     columns = {name: [cell(row) for row in rows] for name, cell in LS_COLUMNS.items() if where or name != "IN"}
     shown = {name: cells for name, cells in columns.items() if name not in OPTIONAL or {*cells} != {"–"}}
-    print_table(list(shown), list(zip(*shown.values(), strict=True)))
+    print(table_text(list(shown), list(zip(*shown.values(), strict=True))))
 
 
 def _learner(row: Mapping[str, Any]) -> str:
@@ -264,7 +264,7 @@ def run_ps(options: argparse.Namespace) -> int:
             print(f"warning: {warning.line}")
         hosts = any(row["host"] for row in rows)
         head = PS_HEAD if not hosts else (PS_HEAD[0], "HOST", *PS_HEAD[1:])
-        print_table(head, [_ps_cells(row, hosts=hosts) for row in rows])
+        print(table_text(head, [_ps_cells(row, hosts=hosts) for row in rows]))
         for number, gpu in enumerate(rows[0]["gpus"] or ()):
             print(f"gpu {number}: {Gpu(**gpu)}")
     return 0

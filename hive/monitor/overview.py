@@ -34,9 +34,10 @@ from hive.monitor.drawing import (
 )
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.snapshot import Snapshot
-from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, lay_out, table_lines
+from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, table_lines
 from hive.records.return_text import return_text
 from hive.records.run_warnings import WARNING
+from hive.table import lay_out
 
 __all__ = ["curve_lines", "event_lines", "header", "overview", "rates", "rates_line", "sentence"]
 

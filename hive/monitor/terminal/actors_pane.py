@@ -16,9 +16,10 @@ from textual.widgets import DataTable
 
 from hive.monitor.actor_detail import actor_summary
 from hive.monitor.drawing import Line, fitted
-from hive.monitor.tables import ACTORS, Column, sorted_rows
+from hive.monitor.tables import ACTORS, sorted_rows
 from hive.monitor.terminal.view import Request, View
 from hive.monitor.terminal.widgets import Block, Grid
+from hive.table import Column
 
 __all__ = ["ActorsPane", "OpenActor"]
 
