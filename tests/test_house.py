@@ -48,6 +48,7 @@ ORDER = (
         "comparison",
         "session",
         "cli",
+        "api",
     ),
 )
 

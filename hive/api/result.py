@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hive.cli.control import print_to_stderr
-from hive.cli.given import GivenConfig
+from hive.session.given import GivenConfig
 from hive.cli.resume import prepare
 from hive.cli.select_run import named_run
 from hive.cli.starting import began, failed_start, raise_failure, run_quietly
