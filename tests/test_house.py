@@ -397,7 +397,8 @@ def export_faults(path: Path) -> Iterator[Violation]:
         return
     names = exported(path)
     if names is None:
-        yield path, 1, "__all__ is missing"
+        if path.name == "__init__.py":
+            yield path, 1, "__all__ is missing: a package lists its names"
         return
     line = next(n.lineno for n in tree_of(path).body if isinstance(n, ast.Assign) and dotted(n.targets[0]) == "__all__")
     if names != sorted(set(names), key=isort_style):

@@ -22,14 +22,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.control import print_to_stderr
-from hive.session.given import Given, GivenConfig
-from hive.cli.new_run import new_run
 from hive.api.result import Result, brief_errors, finish, no_report, refuse_while_imported
+from hive.cli.control import print_to_stderr
+from hive.cli.new_run import new_run
 from hive.cli.starting import RETRY_S
 from hive.errors import HiveError
 from hive.records import RunDirectory
 from hive.runtime.run.control import open_run
+from hive.session.given import Given, GivenConfig
 
 if TYPE_CHECKING:
     from hive.runtime import Topology
