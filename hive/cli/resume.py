@@ -88,7 +88,6 @@ def prepare(
     state = run_state(directory)
     if state == "running":
         raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
-    directory.check()
     for folder in finish_set_aside(directory):
         report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
     chosen = _chosen(directory, exact)

@@ -23,8 +23,7 @@ from hive.monitor.drawing import (
     share,
     size,
 )
-from hive.monitor.groups import main_phases, mean, missing
-from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
 from hive.table import GAP, Cell, Column, Table
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from hive.monitor.bound_by import stuck_actors
 from hive.monitor.drawing import amount, duration, share, size
-from hive.monitor.groups import main_phases, mean, missing
 from hive.monitor.history import TOTALS, WINDOWS
-from hive.monitor.rows import ActorRow, ChannelRow
+from hive.monitor.rows import ActorRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
 from hive.records.return_text import return_text
 

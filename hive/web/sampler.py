@@ -23,7 +23,7 @@ from hive.monitor.snapshot import Snapshot
 from hive.records import RunDirectory
 from hive.records.documents import json_text
 from hive.records.jsonl import parse_line
-from hive.web.curves import Clock, curves_document
+from hive.web.curves import LineTimes, curves_document
 from hive.web.page import page_document
 from hive.web.positions import SEPARATOR, Position, RecordingTail, flat, lines_between
 
@@ -99,7 +99,7 @@ class Sampler:
         self.poller = Poller(directory)
         self.metrics = self.poller.series.tail = RecordingTail(directory.metrics_file)
         self.events = self.poller.event_log = RecordingTail(directory.events_file, EVENTS_BACK)
-        self.times = Clock()
+        self.times = LineTimes()
 
     def start(self) -> None:
         self.thread.start()
@@ -170,7 +170,7 @@ class Sampler:
         metrics, metrics_replaced = self.metrics.take()
         events, events_replaced = self.events.take()
         if metrics_replaced:
-            self.times = Clock()
+            self.times = LineTimes()
         lines = _parsed(metrics)
         for line in lines:
             self.times.add(line)
