@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli import check
+from hive.cli import trial
 from hive.cli.about import memory_lines
 from hive.config import load_config
 from hive.envs import examination
@@ -249,7 +249,7 @@ def test_a_topology_needs_no_config(place: Place) -> None:
 
 
 def test_a_topology_that_never_ends_is_left_after_a_while(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "LIMIT_S", 0.3)
+    monkeypatch.setattr(trial, "LIMIT_S", 0.3)
     (place.folder / "waits_in_check.py").write_text(FOREVER)
     begun = time.monotonic()
     done = place.hive("check", place.config('[run]\ntopology = "waits_in_check.py"\n'), "--json")
