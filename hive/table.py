@@ -14,8 +14,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from hive.printable import printable
 
-__all__ = ["GAP", "Cell", "Column", "Table", "lay_out", "markdown_text", "table_text", "text_lines"]
-
 GAP = 2  # blank cells between two columns
 NOTHING = ("", "–")  # a column of nothing else is left out
 LEAST_REST = 12  # cells below which the column that takes the remaining width is left out

@@ -425,8 +425,11 @@ def lazy_homes(module: str) -> dict[str, str]:
 
 
 def public_names(module: str) -> Collection[str]:
-    """Return the names that a module exports."""
-    return lazy_homes(module) if module in LAZY else exported(NAMES[module]) or ()
+    """Return the names that a module exports: those of `__all__`, or else all that it defines."""
+    if module in LAZY:
+        return lazy_homes(module)
+    path = NAMES[module]
+    return exported(path) or {name for name in defined(path) if not name.startswith("_")}
 
 
 def test_lazy_names_are_defined_in_their_modules() -> None:

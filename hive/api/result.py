@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hive.algorithms.policy import Policy
     from hive.runtime import Topology
 
-__all__ = ["Result", "brief_errors", "finish", "no_report", "refuse_while_imported"]
-
 IMPORTERS = (
     ("hive.envs.loading", "import_module"),
     ("hive.config.references", "_module"),

@@ -34,8 +34,6 @@ from hive.session.given import Given, GivenConfig
 if TYPE_CHECKING:
     from hive.runtime import Topology
 
-__all__ = ["run", "run_async", "train", "train_async"]
-
 
 def train(
     config: Given = None,

@@ -54,8 +54,6 @@ from hive.table import table_text
 if TYPE_CHECKING:
     from hive.monitor.snapshot import Snapshot
 
-__all__ = ["Finding", "add_doctor", "machine_findings", "run_findings"]
-
 OK, WARN, BAD = "ok", "warn", "bad"
 
 NEEDED = (

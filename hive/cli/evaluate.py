@@ -40,19 +40,6 @@ if TYPE_CHECKING:
     from hive.config import Config
     from hive.workers import Evaluation, Recording
 
-__all__ = [
-    "add_eval",
-    "add_player",
-    "checkpoint_name",
-    "checkpoints_of",
-    "described",
-    "held_checkpoints",
-    "played_as",
-    "policy_and_config",
-    "recorded",
-    "video_data",
-]
-
 EPISODES = 100
 STALLED_S = 10.0  # interval between two lines about episodes that do not end
 VIDEO_EPISODES = 1

@@ -15,8 +15,6 @@ from hive.records.jsonl import parse_line, read_jsonl
 from hive.records.run_warnings import RECOVERED, WARNING, RunWarning, active, warnings_of
 from hive.records.tail import Tail
 
-__all__ = ["SHOWN", "NewEvents"]
-
 SHOWN = (
     "running",
     "scaled",

@@ -15,8 +15,6 @@ from hive.records.documents import json_text
 from hive.records.pruning import Item, delete, failed_starts, freed_bytes, prunable
 from hive.table import table_text
 
-__all__ = ["add_prune"]
-
 DAY_S = 86_400.0
 UNITS = ("B", "kB", "MB", "GB", "TB")
 

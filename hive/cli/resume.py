@@ -40,8 +40,6 @@ from hive.records.jsonl import tail_jsonl
 from hive.records.set_aside import Origin, finish_set_aside, set_aside
 from hive.runtime.run.folders import check_socket_paths
 
-__all__ = ["prepare"]
-
 # Events after which a run is not bit-identical to an undisturbed one -> why.
 DISTURBING_EVENTS = {
     "died": "an actor was restarted",

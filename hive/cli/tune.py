@@ -44,8 +44,6 @@ from hive.tuning import (
     unconfirmed,
 )
 
-__all__ = ["TUNABLE", "Tuning", "decide", "recorded_sets", "table_lines", "toml_lines", "tune", "write_choice"]
-
 TUNABLE = ("collection.workers", "gradients.workers")  # keys that may be "auto", and that `hive check --tune` chooses
 MEASURE_S = 120.0  # longest measurement: it takes some 5 s; one gradient of images by a slow core takes seconds more
 TRIAL_S = 3.0  # seconds of a trial after its first metrics

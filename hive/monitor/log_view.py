@@ -14,8 +14,6 @@ from hive.monitor.drawing import BAD, DIM, MARKED, PLAIN, SECOND, WARN, Line, pr
 from hive.records.logs import HEADER
 from hive.records.tail import Tail
 
-__all__ = ["LEVELS", "Entry", "MergedLog", "entry_line"]
-
 KEPT = 5000  # lines kept: some minutes of busy logs
 BACK_BYTES = 1 << 15  # bytes that the first read takes from the end of each log: some hundred lines
 LEVELS = ("all", "info", "warn", "error")

@@ -39,8 +39,6 @@ from hive.records.return_text import return_text
 from hive.records.run_warnings import WARNING
 from hive.table import lay_out
 
-__all__ = ["curve_lines", "event_lines", "header", "overview", "rates", "rates_line", "sentence"]
-
 CURVE = 8  # lines of the curve that `overview` prints
 EVENTS = 5  # events that `overview` prints
 SAVED = "saved"  # the kind of the event of a checkpoint

@@ -31,8 +31,6 @@ from hive.records.tail import Tail
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 from hive.runtime.run.process_facts import ProcessFacts, ProcessPoller
 
-__all__ = ["Poller", "poll_once"]
-
 SILENT_S = 3.0  # seconds without a document, of which one is due each second, until the supervisor counts as silent
 EVENTS_BACK = 1 << 17  # bytes of the event log that the first read takes: a thousand events
 EVENTS = 200  # events kept

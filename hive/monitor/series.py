@@ -19,8 +19,6 @@ from hive.records.documents import is_number
 from hive.records.jsonl import parse_line
 from hive.records.tail import Tail
 
-__all__ = ["AXES", "RETURN", "Axis", "Curve", "Points", "Series"]
-
 Axis = Literal["steps", "seconds", "updates"]
 AXES: tuple[Axis, ...] = ("steps", "seconds", "updates")
 RETURN = "return/mean_100"

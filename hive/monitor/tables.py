@@ -27,18 +27,6 @@ from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, main_phases, mean,
 from hive.monitor.snapshot import Snapshot
 from hive.table import GAP, Cell, Column, Table
 
-__all__ = [
-    "ACTORS",
-    "CHANNELS",
-    "GROUPS",
-    "Channel",
-    "Group",
-    "channels_of",
-    "groups_of",
-    "sorted_rows",
-    "table_lines",
-]
-
 RECENT_S = 10.0  # seconds for which a restart colours the row of its group: ten updates of the screen
 SLOW_S = 3.0  # seconds in one busy phase after which it is coloured
 BAR = 10  # width in cells of the bar of a group's busy share

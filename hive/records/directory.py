@@ -32,8 +32,6 @@ from hive.errors import RecordError, UsageError
 from hive.paths import SESSION_FILE, user_path
 from hive.records.documents import failure
 
-__all__ = ["LATEST", "REPLAY_FOLDER", "ROWS_SUFFIX", "STATE_FILE", "WEIGHTS_FILE", "RunDirectory", "home_folder"]
-
 LATEST = "latest"
 
 # Files in the folder of a checkpoint.

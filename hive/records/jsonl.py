@@ -17,8 +17,6 @@ from typing import Any
 from hive.records.documents import failure, is_number, json_text, parse_object
 from hive.records.tail import LINE_BYTES, Tail
 
-__all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "parse_line", "read_jsonl", "split_lines", "tail_jsonl"]
-
 # Bytes of the first read of a tail, in which most tails (a hundred lines) fit.
 TAIL_BYTES = 1 << 16
 

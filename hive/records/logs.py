@@ -27,8 +27,6 @@ from hive.records.documents import failure
 from hive.records.jsonl import last_lines
 from hive.records.tail import Tail
 
-__all__ = ["close_log", "merge_logs", "open_log"]
-
 # Size and number of files: 30 MB per actor in total, some days of messages; a hundred actors fit on a small disk.
 LOG_BYTES = 10_000_000
 OLD_LOGS = 2

@@ -11,8 +11,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["open_regular", "read_regular"]
-
 KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a link",

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from hive.records.regular import open_regular
 
-__all__ = ["LINE_BYTES", "Tail"]
-
 PIECE_BYTES = 1 << 20  # bytes per read
 LINE_BYTES = 1 << 20  # maximum bytes of a line: thousands of metrics; hive writes no longer one, and readers skip it
 

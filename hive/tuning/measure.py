@@ -28,8 +28,6 @@ from hive.workers import Blueprint, Collector, GWorker, ReplayWorker
 from hive.workers.replay_memory import DrawnRows
 from hive.workers.replica import Replica
 
-__all__ = ["measure"]
-
 Arrays = Mapping[str, NDArray[Any]]
 
 WARM_S = 0.1  # seconds of steps that warm the caches and are not counted

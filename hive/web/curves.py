@@ -14,8 +14,6 @@ from typing import Any
 from hive.monitor.series import AXES, Axis, Curve, Series
 from hive.records.documents import is_number
 
-__all__ = ["POINTS_SENT", "LineTimes", "curves_document"]
-
 POINTS_SENT = 600  # points of a curve that a page begins with: one for each two pixels of a wide chart
 DIGITS = 6  # significant digits of a value
 

@@ -15,8 +15,6 @@ from hive.monitor.rows import ActorRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
 from hive.records.return_text import return_text
 
-__all__ = ["page_document"]
-
 NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
 KINDS = ("busy", "runtime", "wait_in", "wait_out")
 

@@ -17,8 +17,6 @@ from typing import Any
 from hive.records.regular import open_regular
 from hive.records.tail import Tail
 
-__all__ = ["MOST_MISSED_BYTES", "Position", "RecordingTail", "flat", "lines_between", "parse_ids"]
-
 MOST_MISSED_BYTES = 1 << 22  # lines that a reconnect reads again; a viewer that missed more gets thinned curves instead
 ID = re.compile(r"([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([0-9a-f]{1,16})")
 SEPARATOR = "~"  # between the positions of several runs

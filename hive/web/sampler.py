@@ -27,8 +27,6 @@ from hive.web.curves import LineTimes, curves_document
 from hive.web.page import page_document
 from hive.web.positions import SEPARATOR, Position, RecordingTail, flat, lines_between
 
-__all__ = ["MOST_RUNS", "MOST_VIEWERS", "QUEUED_SAMPLES", "Sampler", "Samplers", "Viewer"]
-
 AGAIN_S = 2.0  # seconds between two polls of a run that sends nothing
 LINGER_S = 10.0  # seconds that a sampler continues without viewers: a page reloads within
 QUEUED_SAMPLES = 64  # samples that may wait for a slow viewer: a minute of one run, or seconds of many

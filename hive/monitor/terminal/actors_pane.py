@@ -21,8 +21,6 @@ from hive.monitor.terminal.view import Request, View
 from hive.monitor.terminal.widgets import Block, Grid
 from hive.table import Column
 
-__all__ = ["ActorsPane", "OpenActor"]
-
 LEAST_SUMMARY = 8  # lines below which the summary of an actor is left out: its facts, time and some of its log
 SORT = Binding.Group("sort", compact=True)
 

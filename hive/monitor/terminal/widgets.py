@@ -36,8 +36,6 @@ from hive.monitor.drawing import (
 )
 from hive.table import Column, Table, lay_out
 
-__all__ = ["Ascii", "Block", "Grid", "rich_text", "styles_of"]
-
 R = TypeVar("R")
 Content = Callable[[int, int], list[Line]]
 # Style name -> (variable of the theme, bold).
