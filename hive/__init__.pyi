@@ -8,11 +8,11 @@ from hive.algorithms.exporting import Exported as Exported
 from hive.algorithms.exporting import export as export
 from hive.algorithms.policy import Policy as Policy
 from hive.algorithms.policy import load as load
-from hive.cli.result import Result as Result
-from hive.cli.scripting import run as run
-from hive.cli.scripting import run_async as run_async
-from hive.cli.scripting import train as train
-from hive.cli.scripting import train_async as train_async
+from hive.api.result import Result as Result
+from hive.api.runs import run as run
+from hive.api.runs import run_async as run_async
+from hive.api.runs import train as train
+from hive.api.runs import train_async as train_async
 from hive.config import Config as Config
 from hive.config import load_config as load_config
 from hive.envs import FinalObservations as FinalObservations

@@ -21,6 +21,7 @@ ORDER = (
         "distribution",
         "lazy",
         "printable",
+        "table",
         "errors",
         "native",
         "clock",
@@ -47,6 +48,7 @@ ORDER = (
         "comparison",
         "session",
         "cli",
+        "api",
     ),
 )
 
@@ -396,7 +398,7 @@ def export_faults(path: Path) -> Iterator[Violation]:
     names = exported(path)
     if names is None:
         if path.name == "__init__.py":
-            yield path, 1, "__all__ of a package is missing"
+            yield path, 1, "__all__ is missing: a package lists its names"
         return
     line = next(n.lineno for n in tree_of(path).body if isinstance(n, ast.Assign) and dotted(n.targets[0]) == "__all__")
     if names != sorted(set(names), key=isort_style):
@@ -423,8 +425,11 @@ def lazy_homes(module: str) -> dict[str, str]:
 
 
 def public_names(module: str) -> Collection[str]:
-    """Return the names that a module exports: those of `__all__`, or all that it defines."""
-    return lazy_homes(module) if module in LAZY else exported(NAMES[module]) or defined(NAMES[module])
+    """Return the names that a module exports: those of `__all__`, or else all that it defines."""
+    if module in LAZY:
+        return lazy_homes(module)
+    path = NAMES[module]
+    return exported(path) or {name for name in defined(path) if not name.startswith("_")}
 
 
 def test_lazy_names_are_defined_in_their_modules() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from hive.api.result import Result
 from hive.cli import parser
-from hive.cli.result import Result
 from hive.config.other_names import OTHER_NAMES, is_key
 
 ROOT = Path(__file__).parents[1]

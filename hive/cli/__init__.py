@@ -29,31 +29,31 @@ __all__ = ["main", "parser"]
 # `hive --help`.
 GROUPS = {
     "train": {
-        "init": ("files", "write a commented config that works"),
+        "init": ("init", "write a commented config that works"),
         "check": ("check", "check a config: build and draw its topology, and run it briefly"),
-        "config": ("files", "show every key of a config and where its value comes from"),
+        "config": ("config", "show every key of a config and where its value comes from"),
         "up": ("up_options", "start a run"),
         "resume": ("up_options", "continue a run that is paused or has ended"),
     },
     "watch and control": {
-        "ls": ("listing", "list runs"),
-        "ps": ("listing", "list the processes of a run"),
+        "ls": ("ls", "list runs"),
+        "ps": ("ps", "list the processes of a run"),
         "monitor": ("monitor", "show a live view of a run"),
         "web": ("web", "serve a web page of runs"),
-        "logs": ("listing", "show the logs of a run, merged by time"),
-        "stack": ("inspect", "show what actors are executing now"),
-        "history": ("inspect", "show the last transitions and events of actors"),
-        "pause": ("control", "pause a run and keep its state in memory"),
-        "set": ("control", "change hyperparameters of a running run"),
-        "scale": ("control", "change the number of workers of a running run"),
-        "save": ("control", "write a checkpoint of a running run now"),
-        "down": ("control", "end a run: drain it, save its state and stop it"),
+        "logs": ("logs", "show the logs of a run, merged by time"),
+        "stack": ("stack", "show what actors are executing now"),
+        "history": ("history", "show the last transitions and events of actors"),
+        "pause": ("pause", "pause a run and keep its state in memory"),
+        "set": ("set", "change hyperparameters of a running run"),
+        "scale": ("scale", "change the number of workers of a running run"),
+        "save": ("save", "write a checkpoint of a running run now"),
+        "down": ("down", "end a run: drain it, save its state and stop it"),
     },
     "results": {
         "eval": ("evaluate", "measure the policy of a run by playing whole episodes"),
         "play": ("play", "watch the policy of a run in a window, or record it to a video"),
-        "compare": ("comparing", "compare the results of runs over seeds"),
-        "plot": ("comparing", "draw learning curves as PNG or SVG"),
+        "compare": ("compare", "compare the results of runs over seeds"),
+        "plot": ("plot", "draw learning curves as PNG or SVG"),
         "export": ("export", "write the policy of a run to a file for other programs"),
     },
     "machine": {
@@ -64,9 +64,6 @@ GROUPS = {
     },
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-
-# Old name of a command -> its new name. An old name still works for one release and prints a note.
-RENAMED = {"story": "history"}
 
 # Commands that start processes, or whose arguments are files; the others only need the folder of runs.
 IN_A_FOLDER = ("init", "check", "config", "up", "join", "resume", "eval", "export", "play", "compare", "plot")
@@ -162,7 +159,7 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
                 f"hive runs on Linux only, and this platform is {sys.platform}",
                 hint="use a container or a virtual machine with Linux",
             )
-        words = _renamed(sys.argv[1:] if arguments is None else arguments)
+        words = sys.argv[1:] if arguments is None else arguments
         folder = current_folder()
         if folder is not None and str(folder) not in sys.path:
             # For custom "package.module:Class". The current folder comes last, so that it cannot hide other modules.
@@ -181,7 +178,7 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
         try:
             options = known.parse_args(words)
             if options.command is None:
-                from hive.cli.listing import run_without_command
+                from hive.cli.ls import run_without_command
 
                 sys.exit(run_without_command(known))
             from hive.runtime.process.user_exits import raising_on_exit
@@ -206,12 +203,3 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
     except BrokenPipeError:  # the reader stopped reading, as in `hive logs | head`: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # receives the rest when Python flushes at exit
         sys.exit(0)
-
-
-def _renamed(words: list[str]) -> list[str]:
-    """Return the arguments with the new name of the command; print a note if the old one was given."""
-    if not words or words[0] not in RENAMED:
-        return words
-    old, new = words[0], RENAMED[words[0]]
-    print(f"note: `hive {old}` is now `hive {new}`; the next release removes the old name", file=sys.stderr)
-    return [new, *words[1:]]

@@ -10,20 +10,6 @@ from collections.abc import Callable
 
 from hive.paths import user_path
 
-__all__ = [
-    "ONLY_LIVE_RUN",
-    "RUN",
-    "add_config_file",
-    "add_json",
-    "add_overrides",
-    "add_run",
-    "add_runs",
-    "add_start",
-    "add_topology",
-    "add_which",
-    "whole_number",
-]
-
 RUN = "name, unique prefix of a name, path or `latest`"
 
 # The run that a command takes without RUN (hive.cli.select_run).

@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # imports Gymnasium
     from hive.envs import EnvironmentSpec, Examination
     from hive.workers import Blueprint
 
-__all__ = ["check_environment", "frames_text"]
-
 STEPS = 1000  # steps of random actions
 REPEATED_STEPS = 200  # of each equally seeded environment
 VECTOR = 256  # compiled environments that are stepped at once to measure their cost

@@ -18,8 +18,6 @@ from typing import Any, NoReturn
 
 from hive.paths import user_path
 
-__all__ = ["COMPLETERS", "add_completion", "complete"]
-
 SHELLS = ("bash", "zsh", "fish")
 
 INSTALL = """install it once:

@@ -49,11 +49,10 @@ from hive.records.summary import Summary
 from hive.runtime.process.free_memory import free_memory
 from hive.runtime.run.control import OtherProtocol
 from hive.runtime.run.folders import check_socket_paths, live_owners, socket_root
+from hive.table import table_text
 
 if TYPE_CHECKING:
     from hive.monitor.snapshot import Snapshot
-
-__all__ = ["Finding", "add_doctor", "machine_findings", "run_findings"]
 
 OK, WARN, BAD = "ok", "warn", "bad"
 
@@ -109,9 +108,11 @@ def run_doctor(options: argparse.Namespace) -> int:
     if options.json:
         print(json_text([asdict(finding) for finding in findings], indent=2))
     else:
-        width = max(len(finding.subject) for finding in findings)
-        for f in findings:
-            print(f"{f.level:<6}{f.subject:<{width}}  {f.text}" + (f" - {f.hint}" if f.hint else ""))
+        print(
+            table_text(
+                ("", "", ""), [(f.level, f.subject, f.text + (f" - {f.hint}" if f.hint else "")) for f in findings]
+            )
+        )
     return int(any(finding.level == BAD for finding in findings))
 
 

@@ -16,8 +16,6 @@ from hive.runtime.carriers.slots import Slots
 from hive.runtime.process.free_memory import size_text
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["lines_of", "svg_of"]
-
 ARROWS = {"slots": "══>", "zmq": "╍╍>", "messages": "──>", "board": "▒▒>", "shared": "▓▓>"}
 STROKES = {
     "slots": 'stroke-width="3.5"',

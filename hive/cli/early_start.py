@@ -20,8 +20,6 @@ from hive.runtime.process.command import supervisor_command, supervisor_environm
 from hive.runtime.process.spawning import EARLY, modules_to_preload
 from hive.runtime.process.stop_signals import blocked
 
-__all__ = ["abandon", "begin", "hand_over"]
-
 OTHER_USES = ("-h", "--help", "--inline")  # options of `hive up` with which no supervisor starts
 MODULE_KEYS = ("--topology", "run.topology", "run.scheme")  # options that may replace the built-in trainer
 

@@ -28,30 +28,17 @@ from hive.cli.control import print_to_stderr
 from hive.cli.json_output import environments_to_stderr
 from hive.cli.select_run import chosen_run
 from hive.cli.suggest import listed
-from hive.cli.tables import print_table
 from hive.errors import UsageError
 from hive.paths import user_path
 from hive.printable import obeyed, printable
 from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, run_state
 from hive.records.return_text import return_text
+from hive.table import table_text
 
 if TYPE_CHECKING:
     from hive.algorithms.policy import Policy
     from hive.config import Config
     from hive.workers import Evaluation, Recording
-
-__all__ = [
-    "add_eval",
-    "add_player",
-    "checkpoint_name",
-    "checkpoints_of",
-    "described",
-    "held_checkpoints",
-    "played_as",
-    "policy_and_config",
-    "recorded",
-    "video_data",
-]
 
 EPISODES = 100
 STALLED_S = 10.0  # interval between two lines about episodes that do not end
@@ -125,7 +112,7 @@ def run_eval(options: argparse.Namespace) -> int:
         return 0
     infos = list(dict.fromkeys(name for *_, (played, _) in found for name in played.info))
     rows = [[*_cells(*one), *(_share(one[2][0].info.get(name)) for name in infos)] for one in found]
-    print_table([*HEAD, *(name.upper() for name in infos)], rows)
+    print(table_text([*HEAD, *(name.upper() for name in infos)], rows))
     if video is not None:
         print(described(video))
     return 0

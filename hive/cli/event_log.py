@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,10 +12,8 @@ from typing import Any
 from hive.monitor import StatusLine, event_text
 from hive.records import RunDirectory
 from hive.records.jsonl import parse_line, read_jsonl
-from hive.records.regular import open_regular
 from hive.records.run_warnings import RECOVERED, WARNING, RunWarning, active, warnings_of
-
-__all__ = ["SHOWN", "NewEvents"]
+from hive.records.tail import Tail
 
 SHOWN = (
     "running",
@@ -46,9 +43,10 @@ class NewEvents:
     """Prints the events that are logged after this object was created."""
 
     def __init__(self, directory: RunDirectory) -> None:
-        self.path = directory.events_file
-        self.position = self.path.stat().st_size if self.path.exists() else 0
-        self.warned = {warning.kind: warning.text for warning in active(warnings_of(read_jsonl(self.path)).values())}
+        self.tail = Tail(directory.events_file, 0)
+        self.tail.skip()
+        logged = warnings_of(read_jsonl(directory.events_file))
+        self.warned = {warning.kind: warning.text for warning in active(logged.values())}
 
     def show(self, line: StatusLine, warnings: Iterable[RunWarning] = ()) -> None:
         """Print the events logged since the last call, above the status line.
@@ -56,29 +54,14 @@ class NewEvents:
         `warnings` are those of a status that was requested before this call. One that holds and is not in the event
         log is printed too: a full disk takes no line.
         """
-        self._show_logged(line)
+        for event in filter(None, map(parse_line, self.tail.lines())):
+            if event.get("kind") in SHOWN and event.get("routine") is not True:
+                line.say(event_text(event))
+                self._remember(event)
         for warning in active(warnings):
             if self.warned.get(warning.kind) != warning.text:
                 self.warned[warning.kind] = warning.text
                 line.say(event_text({"kind": WARNING, "text": warning.line, "t": time.time()}))
-
-    def _show_logged(self, line: StatusLine) -> None:
-        try:
-            file = open_regular(self.path)
-        except OSError:
-            return
-        with file:
-            if os.fstat(file.fileno()).st_size < self.position:
-                self.position = 0  # the run directory was removed, and a new file begins
-            file.seek(self.position)
-            for raw in file:
-                if not raw.endswith(b"\n"):
-                    break
-                self.position += len(raw)
-                event = parse_line(raw)  # None for a line that a full disk truncated
-                if event is not None and event.get("kind") in SHOWN and event.get("routine") is not True:
-                    line.say(event_text(event))
-                    self._remember(event)
 
     def _remember(self, event: Mapping[str, Any]) -> None:
         for warning in warnings_of([event]).values():

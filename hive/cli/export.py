@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hive.algorithms.exporting import Exported
     from hive.algorithms.policy_graph import Port
 
-__all__ = ["add_export"]
-
 
 def add_export(commands: Any) -> None:
     export = commands.add_parser(

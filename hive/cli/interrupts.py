@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from hive.runtime.actor.interrupted import Interrupted
 from hive.runtime.process.stop_signals import DEFAULTS, SIGNALS
 
-__all__ = ["deferred_interrupts", "in_main_thread", "number_of", "raising_interrupts"]
-
 
 def number_of(interrupt: KeyboardInterrupt) -> int:
     """Return the signal that raised the exception: SIGINT unless it is known to be another."""

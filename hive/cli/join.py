@@ -10,8 +10,6 @@ from hive.cli.control import print_to_stderr
 from hive.errors import UsageError
 from hive.paths import user_path
 
-__all__ = ["add_join"]
-
 WAIT_S = 300.0  # longer than a restart of the head, shorter than an allocation that should not be wasted
 
 

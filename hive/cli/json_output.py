@@ -8,8 +8,6 @@ import os
 import sys
 from collections.abc import Iterator
 
-__all__ = ["environments_to_stderr"]
-
 
 @contextlib.contextmanager
 def environments_to_stderr(wanted: bool) -> Iterator[None]:

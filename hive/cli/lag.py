@@ -23,8 +23,6 @@ from hive.runtime import Topology
 if TYPE_CHECKING:  # imports torch
     from hive.workers import Blueprint
 
-__all__ = ["Lag", "helper_line", "hidden_line", "host_lines", "lag_data", "lag_lines", "lags_of"]
-
 # Name of an algorithm -> what the lag of its rollouts means for it. Nothing is known about user-defined ones. Measured
 # costs are those of rounds of thousands of steps: shorter rounds lost no return that the seeds could show.
 COSTS = {

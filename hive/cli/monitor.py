@@ -16,8 +16,6 @@ from hive.cli.select_run import chosen_run
 from hive.errors import UsageError
 from hive.records.documents import json_text
 
-__all__ = ["add_monitor"]
-
 NICE = 10  # niceness of this process: the view must not take CPU time from the run
 WIDTH = 100  # maximum columns that `--once` prints
 

@@ -34,8 +34,6 @@ from hive.paths import SESSION_FILE, user_path
 from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
 from hive.runtime.run.folders import check_socket_paths
 
-__all__ = ["new_run", "random_beginning"]
-
 
 def random_beginning(config: Config) -> str:
     """Return a warning if the policy of run.init_from does not act at first, and no key says so; "" otherwise."""

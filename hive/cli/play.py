@@ -31,8 +31,6 @@ from hive.records import Checkpoint, RunDirectory
 from hive.records.documents import failure
 from hive.records.return_text import return_text
 
-__all__ = ["add_play"]
-
 
 def add_play(commands: Any) -> None:
     play = commands.add_parser(

@@ -9,13 +9,11 @@ from typing import Any
 
 from hive.cli.arguments import add_json, add_runs
 from hive.cli.select_run import named_run
-from hive.cli.tables import print_table
 from hive.errors import RecordError, UsageError
 from hive.records import RunDirectory, find_runs, home_folder, run_state
 from hive.records.documents import json_text
 from hive.records.pruning import Item, delete, failed_starts, freed_bytes, prunable
-
-__all__ = ["add_prune"]
+from hive.table import table_text
 
 DAY_S = 86_400.0
 UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -62,9 +60,11 @@ def run_prune(options: argparse.Namespace) -> int:
         keys = [{"run": i.run.name, "what": i.what, "path": str(i.path), "bytes": size} for i, size in rows]
         print(json_text(keys, indent=2))
     elif items:
-        print_table(
-            ("RUN", "WHAT", "FREES"),
-            [(item.run.name, item.what, _size(size)) for item, size in zip(items, sizes, strict=True)],
+        print(
+            table_text(
+                ("RUN", "WHAT", "FREES"),
+                [(item.run.name, item.what, _size(size)) for item, size in zip(items, sizes, strict=True)],
+            )
         )
     if not items:
         print("nothing to delete", file=sys.stderr)

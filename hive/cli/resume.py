@@ -40,8 +40,6 @@ from hive.records.jsonl import tail_jsonl
 from hive.records.set_aside import Origin, finish_set_aside, set_aside
 from hive.runtime.run.folders import check_socket_paths
 
-__all__ = ["prepare"]
-
 # Events after which a run is not bit-identical to an undisturbed one -> why.
 DISTURBING_EVENTS = {
     "died": "an actor was restarted",
@@ -88,7 +86,6 @@ def prepare(
     state = run_state(directory)
     if state == "running":
         raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
-    directory.check()
     for folder in finish_set_aside(directory):
         report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
     chosen = _chosen(directory, exact)

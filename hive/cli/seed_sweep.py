@@ -20,8 +20,6 @@ from hive.errors import UsageError
 from hive.records import Summary
 from hive.records.return_text import return_text
 
-__all__ = ["run_seeds", "seeds_of"]
-
 MAX_SEEDS = 1000  # maximum number of seeds: a typing error must not start a year of training
 
 ROW = "{:<5} {:<20} {:<9} {:>12} {:>9} {:>8} {:>8}"

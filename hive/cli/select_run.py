@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from hive.cli.suggest import did_you_mean, listed
 from hive.errors import HiveError, RecordError, UsageError
+from hive.printable import printable
 from hive.records import (
     RunDirectory,
     Summary,
@@ -29,18 +32,6 @@ from hive.records import (
 )
 from hive.records.directory import LATEST
 from hive.runtime.run.folders import live_owners
-
-__all__ = [
-    "chosen_run",
-    "live_elsewhere",
-    "live_here",
-    "live_run",
-    "live_runs",
-    "name_from_here",
-    "named_run",
-    "report_swept",
-    "say_default",
-]
 
 
 def live_elsewhere() -> list[RunDirectory]:
@@ -160,3 +151,20 @@ def _age(seconds: float) -> str:
 
 def _predicate(state: str) -> str:
     return {"lost": "was lost"}.get(state, state)
+
+
+def chosen_actors(directory: RunDirectory, rows: list[Mapping[str, Any]], actor: str | None) -> list[Mapping[str, Any]]:
+    """Return the row of `actor`, or all rows if it is None. Raises UsageError for an unknown actor."""
+    found = [row for row in rows if actor in (None, row["name"])]
+    if actor is not None and not found:
+        raise unknown_actor(directory, actor, [row["name"] for row in rows])
+    return found
+
+
+def unknown_actor(directory: RunDirectory, actor: str, names: list[str]) -> UsageError:
+    from hive.config.values import SHOWN_LENGTH
+
+    return UsageError(
+        f"{directory.name} has no actor `{printable(actor, SHOWN_LENGTH)}`{did_you_mean(actor, names)}",
+        hint=f"its actors are: {listed(names)}" if names else "",
+    )

@@ -31,8 +31,6 @@ from hive.runtime.topology.plan import Plan
 if TYPE_CHECKING:  # imports torch
     from hive.workers import Blueprint
 
-__all__ = ["Sizes", "size_lines", "sizes_of"]
-
 KINDS = {"slots": "slots", "zmq": "slots", "board": "boards", "shared": "shared"}  # carrier -> the line it is listed in
 MEASURED = 1 << 21  # parameters at most that the optimizer is measured with: more than fit a core's caches
 REPEATED = 3  # measurements, of which the fastest counts

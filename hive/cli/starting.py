@@ -45,21 +45,6 @@ from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
-__all__ = [
-    "RETRY_S",
-    "abort_start",
-    "ask_to_end",
-    "began",
-    "clear_failure",
-    "connect",
-    "discard",
-    "discard_unbegun",
-    "failed_start",
-    "raise_failure",
-    "run_quietly",
-    "start",
-]
-
 RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
 OUTPUT_LINES = 20  # lines of a supervisor's output that are searched for its error
 ROOM_BYTES = 1 << 16  # less free space than the files of a run that starts

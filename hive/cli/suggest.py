@@ -8,8 +8,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
-__all__ = ["OTHER_COMMANDS", "command_meant", "did_you_mean", "listed"]
-
 # Word that newcomers type as a command -> what does it.
 OTHER_COMMANDS: Mapping[str, str] = {
     "abort": "down --now",

@@ -27,6 +27,7 @@ from hive.cores import cores as available_cores
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.records import RunDirectory, read_jsonl, read_object, write_bytes, write_json
 from hive.runtime.process.command import supervisor_environment
+from hive.table import Cell, Column, lay_out, text_lines
 from hive.tuning import (
     COSTS_FILE,
     GIVEN_FILE,
@@ -42,8 +43,6 @@ from hive.tuning import (
     predictions,
     unconfirmed,
 )
-
-__all__ = ["TUNABLE", "Tuning", "decide", "recorded_sets", "table_lines", "toml_lines", "tune", "write_choice"]
 
 TUNABLE = ("collection.workers", "gradients.workers")  # keys that may be "auto", and that `hive check --tune` chooses
 MEASURE_S = 120.0  # longest measurement: it takes some 5 s; one gradient of images by a slow core takes seconds more
@@ -210,13 +209,21 @@ def table_lines(tuning: Tuning) -> list[str]:
     """Return the table of predicted and tried rates, the chosen placement marked."""
     tried = means(tuning.trials)
     rates = {rate.placement: rate for rate in tuning.rates}
-    rows = ["   predicted   short run   environment steps per second"]
-    for placement in dict.fromkeys((*list(rates)[:SHOWN_RATES], *tried)):
-        rate = f"{rates[placement].steps_per_s:,.0f}" if placement in rates else "–"
-        run = "" if placement not in tried else f"{tried[placement]:,.0f}" if tried[placement] else "failed"
-        mark = "*" if placement == tuning.choice.placement else " "
-        rows.append(f"{mark} {rate:>10}  {run:>10}   {described(placement)}")
-    return rows
+
+    def predicted(placement: Placement) -> str:
+        return f"{rates[placement].steps_per_s:,.0f}" if placement in rates else "–"
+
+    def measured(placement: Placement) -> str:
+        return "" if placement not in tried else f"{tried[placement]:,.0f}" if tried[placement] else "failed"
+
+    columns: list[Column[Placement]] = [
+        Column("", lambda placement: Cell("*" if placement == tuning.choice.placement else "")),
+        Column("predicted", lambda placement: Cell(predicted(placement))),
+        Column("short run", lambda placement: Cell(measured(placement))),
+        Column("environment steps per second", lambda placement: Cell(described(placement)), left=True),
+    ]
+    placements = dict.fromkeys((*list(rates)[:SHOWN_RATES], *tried))
+    return [*text_lines(lay_out(columns, {str(n): placement for n, placement in enumerate(placements)}))]
 
 
 def toml_lines(values: dict[str, Any]) -> list[str]:

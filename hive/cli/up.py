@@ -63,8 +63,6 @@ from hive.runtime.actor.error_location import signal_name
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, open_run
 
-__all__ = ["launch", "run_resume", "run_up"]
-
 # The text that the key `?` shows.
 KEYS = """d       leave this view; the run continues
 w       open the monitor; leaving it returns to this view

@@ -10,8 +10,6 @@ from typing import Any
 
 from hive.cli.arguments import add_config_file, add_run, add_start, add_topology
 
-__all__ = ["add_resume", "add_up"]
-
 
 def add_up(commands: Any) -> None:
     up = commands.add_parser(

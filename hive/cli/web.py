@@ -18,8 +18,6 @@ from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records import RunDirectory, find_runs, home_folder
 
-__all__ = ["add_web"]
-
 LOOPBACK = "127.0.0.1"
 EXTRA = ("starlette", "uvicorn", "anyio", "h11", "click")  # packages of the extra `web`, and what these need
 

@@ -23,8 +23,6 @@ from hive.monitor.series import AXES, RETURN, Axis
 from hive.records import RunDirectory, Summary, read_jsonl, run_state
 from hive.records.documents import is_number
 
-__all__ = ["EVALUATION", "Curve", "RunCurves", "read_run"]
-
 EVALUATION = "evaluation/mean_return"
 
 

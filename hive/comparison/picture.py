@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "LIGHT",
-    "SUFFIXES",
-    "THEMES",
-    "Line",
-    "Theme",
-    "check_file",
-    "draw_curves",
-    "draw_intervals",
-    "new_figure",
-    "write_figure",
-]
-
 Line: TypeAlias = tuple[Floats, Floats]
 """Positions and values [N] of one seed, in the order of the positions."""
 

@@ -32,18 +32,6 @@ from hive.errors import UsageError
 from hive.monitor.series import RETURN
 from hive.records.return_text import return_text
 
-__all__ = [
-    "Comparison",
-    "Reached",
-    "Row",
-    "as_data",
-    "chosen_metric",
-    "compare",
-    "config_rows",
-    "notes_of",
-    "table_rows",
-]
-
 HEAD = ("GROUP", "RUNS", "SEEDS", "STEPS", "SECONDS", "FINAL", "IQM", "95 % INTERVAL")
 NONE = "–"
 MEANINGS = {

@@ -24,8 +24,6 @@ from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.records import RunDirectory
 
-__all__ = ["Group", "Selected", "config_differences", "grouped", "select", "value_text"]
-
 PATTERN = re.compile(r"[*?\[]")
 LABEL = re.compile(r"([A-Za-z0-9_. -]+)=(.+)", re.DOTALL)  # a path with `=` in it is written as ./path
 MOST_RUNS = 1000  # of one comparison: more are a pattern that matched too much, and take minutes to read

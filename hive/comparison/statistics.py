@@ -17,21 +17,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "LEAST_SEEDS",
-    "Estimate",
-    "Floats",
-    "Interval",
-    "Scores",
-    "bootstrap",
-    "first_at_least",
-    "interquartile_mean",
-    "mean",
-    "median",
-    "probability_of_improvement",
-    "rolling_mean",
-]
-
 RESAMPLES = 10_000  # of a bootstrap: the ends of a 95 % interval then move by about 1 % of its width
 TOGETHER = 1000  # most resamples computed in one call
 MOST_PAIRS = 10_000_000  # pairs of seeds in one call: they take 80 MB

@@ -28,8 +28,6 @@ from hive.monitor.drawing import (
 )
 from hive.monitor.rows import ActorRow
 
-__all__ = ["Inspection", "actor_detail", "actor_summary"]
-
 PHASES_SHOWN = 8
 KINDS = {"wait_in": "waits for input", "wait_out": "waits for room", "runtime": "hive itself"}
 

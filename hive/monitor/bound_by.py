@@ -33,8 +33,6 @@ from collections.abc import Sequence
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
 from hive.monitor.snapshot import Snapshot
 
-__all__ = ["NOTHING_YET", "bound_by", "stuck_actors"]
-
 NOTHING_YET = "nothing yet"
 
 LEAST_S = 0.5  # seconds observed before a bottleneck is named: some rounds of a fast run

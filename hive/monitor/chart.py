@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from hive.monitor.drawing import BRAILLE, DIM, PLAIN, Line, amount
 from hive.monitor.series import Points
 
-__all__ = ["Drawn", "chart"]
-
 LABEL = 8  # width in cells of a number beside the axis: `amount` takes seven, and a sign
 # The dots of a cell, by column and row from the top.
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))

@@ -13,34 +13,6 @@ from collections.abc import Iterable
 
 from hive.printable import printable
 
-__all__ = [
-    "BAD",
-    "BOLD",
-    "DIM",
-    "GOOD",
-    "MARKED",
-    "PLAIN",
-    "SECOND",
-    "TITLE",
-    "WARN",
-    "Line",
-    "Span",
-    "amount",
-    "ascii_of",
-    "bar",
-    "clock",
-    "counted",
-    "duration",
-    "fitted",
-    "level",
-    "plain",
-    "printable_line",
-    "rule",
-    "share",
-    "size",
-    "width_of",
-]
-
 Span = tuple[str, str]  # text, style
 Line = list[Span]
 

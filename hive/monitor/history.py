@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TOTALS", "WINDOWS", "History", "Rates", "Spent", "spent_of"]
-
 WINDOWS = (
     10,
     60,

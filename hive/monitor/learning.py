@@ -13,8 +13,6 @@ from hive.monitor.chart import Drawn, chart
 from hive.monitor.drawing import BOLD, DIM, GOOD, PLAIN, SECOND, Line, amount, printable_line
 from hive.monitor.series import RETURN, Axis, Series
 
-__all__ = ["curve_chart", "per_page", "ranked"]
-
 CHART = (36, 7)  # width and height in cells of the smallest chart, its heading included
 # The metrics that judge the learning itself, in this order; all others follow in the order of `Series.names`.
 FIRST = (

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-__all__ = ["SnapshotLines", "StatusLine", "event_text"]
-
 FIRST_PLAIN_S = 5.0  # seconds of updates before the first of these lines, so that its rate is not that of the start
 PLAIN_EVERY_S = 30.0  # seconds between lines where stderr is not a terminal: shows progress, keeps a log readable
 DATA_EVERY_S = 5.0  # seconds between snapshots for programs: enough points for a curve of a short run

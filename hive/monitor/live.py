@@ -26,9 +26,6 @@ from hive.records.run_warnings import RunWarning
 from hive.runtime.run.hosts_status import HOST
 from hive.runtime.run.process_facts import ProcessFacts
 
-__all__ = ["snapshot_of"]
-
-
 INFO = "info/"  # begins the names of the counters of env.info
 REPLAY = "replay/"  # begins the names of the counters of a replay memory
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hive.monitor.drawing import BAD, DIM, MARKED, PLAIN, SECOND, WARN, Line, printable_line
-from hive.monitor.tail import Tail
 from hive.records.logs import HEADER
-
-__all__ = ["LEVELS", "Entry", "MergedLog", "entry_line"]
+from hive.records.tail import Tail
 
 KEPT = 5000  # lines kept: some minutes of busy logs
 BACK_BYTES = 1 << 15  # bytes that the first read takes from the end of each log: some hundred lines

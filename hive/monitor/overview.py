@@ -34,11 +34,10 @@ from hive.monitor.drawing import (
 )
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.snapshot import Snapshot
-from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, lay_out, table_lines
+from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, table_lines
 from hive.records.return_text import return_text
 from hive.records.run_warnings import WARNING
-
-__all__ = ["curve_lines", "event_lines", "header", "overview", "rates", "rates_line", "sentence"]
+from hive.table import lay_out
 
 CURVE = 8  # lines of the curve that `overview` prints
 EVENTS = 5  # events that `overview` prints

@@ -25,13 +25,11 @@ from hive.monitor.replay import snapshot_from_files
 from hive.monitor.rows import STOPPED
 from hive.monitor.series import RETURN, Points, Series
 from hive.monitor.snapshot import Extras, Snapshot
-from hive.monitor.tail import Tail
 from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
 from hive.records.jsonl import parse_line
+from hive.records.tail import Tail
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 from hive.runtime.run.process_facts import ProcessFacts, ProcessPoller
-
-__all__ = ["Poller", "poll_once"]
 
 SILENT_S = 3.0  # seconds without a document, of which one is due each second, until the supervisor counts as silent
 EVENTS_BACK = 1 << 17  # bytes of the event log that the first read takes: a thousand events

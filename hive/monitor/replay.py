@@ -23,8 +23,6 @@ from hive.records.logs import HEADER
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import NOT_STARTED
 
-__all__ = ["snapshot_from_files", "with_last_rows"]
-
 LINES_BACK = 50  # lines at the end of the supervisor's log that are searched for one with a header
 
 

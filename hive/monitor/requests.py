@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hive.runtime.run.control import ControlClient
 
-__all__ = ["ACCEPTED", "send"]
-
 # Request -> states of the run in which the supervisor accepts it.
 ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "pause": ("running",),

@@ -7,7 +7,7 @@ Values that were not measured are None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,10 @@ from hive.monitor.history import History, Spent, spent_of
 from hive.runtime.run.hosts_status import HOST
 from hive.runtime.run.process_facts import ProcessFacts
 
-__all__ = ["ActorRow", "BoardRow", "ChannelRow", "HostRow", "actor_row", "helper_row", "host_row"]
-
 STOPPED = "T"  # the state of a process that SIGSTOP has stopped, in /proc
+PHASES = 3  # phases that are named
+LEAST = 0.005  # smallest share of a phase that is named: it would round to 0 %
+PRESENT = ("running", "draining", "finished", "paused")  # states of an actor without a fault
 
 
 @dataclass(frozen=True)
@@ -223,3 +224,24 @@ def helper_row(name: str, pid: int, state: str, process: ProcessFacts | None, ho
         memory_bytes=process.memory_bytes if process else None,
         host=host,
     )
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the known values; None if there are none."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def main_phases(rows: Sequence[ActorRow]) -> list[tuple[str, float]]:
+    """Return (phase, share) of the phases that take most of the group's work."""
+    shares: dict[str, float] = {}
+    for row in rows:
+        for phase, part in row.phases.items():
+            if row.kinds.get(phase) in ("busy", "runtime"):
+                shares[phase] = shares.get(phase, 0.0) + part / len(rows)
+    return sorted((item for item in shares.items() if item[1] >= LEAST), key=lambda item: -item[1])[:PHASES]
+
+
+def missing(rows: Sequence[ActorRow]) -> list[ActorRow]:
+    """Return the actors that should run and do not."""
+    return [row for row in rows if row.state not in PRESENT]

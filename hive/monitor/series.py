@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hive.monitor.history import History
-from hive.monitor.tail import Tail
 from hive.records.documents import is_number
 from hive.records.jsonl import parse_line
-
-__all__ = ["AXES", "RETURN", "Axis", "Curve", "Points", "Series"]
+from hive.records.tail import Tail
 
 Axis = Literal["steps", "seconds", "updates"]
 AXES: tuple[Axis, ...] = ("steps", "seconds", "updates")

@@ -19,8 +19,6 @@ from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow
 from hive.records.run_warnings import RunWarning, active
 from hive.runtime.run.process_facts import ProcessFacts
 
-__all__ = ["Extras", "Snapshot", "as_data"]
-
 
 @dataclass(frozen=True)
 class Extras:

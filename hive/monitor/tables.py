@@ -1,17 +1,10 @@
-"""The three tables of the monitor (groups of actors, channels, actors): their columns, and how these fit a width.
-
-    rows ──> lay_out(columns, rows, width) ──> Table: titles, widths, cells ──> a DataTable, or lines of text
-
-A column is as wide as its widest cell, so names align. Where the width is too small, the columns with the greatest
-`drop_rank` are left out, and so is a column without any text. The last column may be `rest`: it takes the width that
-the others leave.
-"""
+"""The three tables of the monitor (groups of actors, channels, actors): their columns and rows (hive.table)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from hive.monitor.drawing import (
     BAD,
@@ -30,109 +23,14 @@ from hive.monitor.drawing import (
     share,
     size,
 )
-from hive.monitor.groups import main_phases, mean, missing
-from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
-from hive.printable import printable
+from hive.table import GAP, Cell, Column, Table
 
-__all__ = [
-    "ACTORS",
-    "CHANNELS",
-    "GROUPS",
-    "Cell",
-    "Channel",
-    "Column",
-    "Group",
-    "Table",
-    "channels_of",
-    "groups_of",
-    "lay_out",
-    "sorted_rows",
-    "table_lines",
-]
-
-GAP = 2  # blank cells between two columns
-NOTHING = ("", "–")  # a column of nothing else is left out
-LEAST_REST = 12  # cells below which the column that takes the remaining width is left out
 RECENT_S = 10.0  # seconds for which a restart colours the row of its group: ten updates of the screen
 SLOW_S = 3.0  # seconds in one busy phase after which it is coloured
 BAR = 10  # width in cells of the bar of a group's busy share
 MOST_LEVELS = 64  # actors of a group that have a cell each
-
-R = TypeVar("R")
-
-
-class Cell(NamedTuple):
-    """The text of a cell and the name of its style."""
-
-    text: str
-    style: str = PLAIN
-
-
-@dataclass(frozen=True)
-class Column(Generic[R]):
-    """One column. Columns with a greater `drop_rank` are left out first; rank 0 is never left out."""
-
-    title: str
-    cell: Callable[[R], Cell]
-    drop_rank: int = 0
-    left: bool = False  # whether cells are aligned to the left
-    least: int = 0  # minimum width in cells: keeps the table steady while values change
-    rest: bool = False  # whether it takes the remaining width, and only that
-    order: Callable[[R], float | str] | None = None  # sort key
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that fits its width: indices, titles and widths of its columns, and the cells of each row by its key."""
-
-    columns: tuple[int, ...]
-    titles: tuple[str, ...]
-    widths: tuple[int, ...]
-    rows: Mapping[str, tuple[Cell, ...]]
-
-
-def lay_out(columns: Sequence[Column[R]], rows: Mapping[str, R], width: int) -> Table:
-    """Return the table of these rows, at most `width` cells wide. Cells are aligned and cut to their columns."""
-    cells = {key: [_safe(column.cell(row)) for column in columns] for key, row in rows.items()}
-    needed = [
-        LEAST_REST
-        if column.rest
-        else max([len(column.title), column.least, *(len(row[n].text) for row in cells.values())])
-        for n, column in enumerate(columns)
-    ]
-    shown = [n for n in range(len(columns)) if not cells or any(row[n].text not in NOTHING for row in cells.values())]
-    while _total(needed, shown) > width:
-        droppable = [n for n in shown if columns[n].drop_rank]
-        if not droppable:
-            break
-        shown.remove(max(droppable, key=lambda n: columns[n].drop_rank))
-    for n in shown:
-        if columns[n].rest:
-            needed[n] += max(width - _total(needed, shown), 0)
-    return Table(
-        tuple(shown),
-        tuple(_aligned(columns[n].title, columns[n], needed[n]) for n in shown),
-        tuple(needed[n] for n in shown),
-        {
-            key: tuple(Cell(_aligned(row[n].text, columns[n], needed[n]), row[n].style) for n in shown)
-            for key, row in cells.items()
-        },
-    )
-
-
-def _total(needed: Sequence[int], shown: Sequence[int]) -> int:
-    return sum(needed[n] + GAP for n in shown)
-
-
-def _safe(cell: Cell) -> Cell:
-    return Cell(printable(cell.text), cell.style)
-
-
-def _aligned(text: str, column: Column[R], width: int) -> str:
-    if len(text) > width:
-        return text[: width - 1] + "…"
-    return text.ljust(width) if column.left or column.rest else text.rjust(width)
 
 
 def table_lines(table: Table, *, indent: int = 1) -> list[Line]:

@@ -29,22 +29,6 @@ from typing import TypeAlias
 from hive.errors import RecordError
 from hive.records.documents import JSON, failure, json_text, read_object
 
-__all__ = [
-    "DONE",
-    "FILES",
-    "Facts",
-    "Files",
-    "atomic_file",
-    "atomic_folder",
-    "check_folder",
-    "read_listing",
-    "remove_folder",
-    "remove_unfinished",
-    "unfinished_in",
-    "write_bytes",
-    "write_json",
-]
-
 DONE = "DONE"
 UNFINISHED = ".hive-tmp"
 

@@ -56,26 +56,6 @@ if TYPE_CHECKING:
 
     from hive.records.replay_chunks import RowsToSave
 
-__all__ = [
-    "Checkpoint",
-    "best_facts",
-    "best_first",
-    "best_of",
-    "best_policy",
-    "checkpoint_at",
-    "checkpoint_folders",
-    "held",
-    "keep_until_pruned",
-    "list_checkpoints",
-    "newest_checkpoint",
-    "only_writer",
-    "replace_best",
-    "retain",
-    "surplus",
-    "write_checkpoint",
-    "writing_checkpoint",
-]
-
 # Increased when the meaning of a part changes. Format 1 has no number in state.json and no target network. A state
 # without a target network has the same bytes in both formats, so format 1 can still be read.
 FORMAT = 2

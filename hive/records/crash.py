@@ -21,8 +21,6 @@ from hive.records.atomic import write_json
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
 
-__all__ = ["StartFailure", "write_crash", "write_failure"]
-
 # Maximum reports of one actor. After that many they hardly differ, so the last one is overwritten.
 REPORTS = 100
 

@@ -23,8 +23,6 @@ from hive.records.documents import failure
 from hive.records.jsonl import NUMBERS
 from hive.records.sinks import MetricsRecord
 
-__all__ = ["CsvSink"]
-
 AXES = ("steps", "updates", "seconds")
 
 

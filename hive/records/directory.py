@@ -25,16 +25,12 @@ import contextlib
 import os
 import re
 import shutil
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from hive.errors import RecordError, UsageError
 from hive.paths import SESSION_FILE, user_path
 from hive.records.documents import failure
-from hive.records.regular import foreign
-
-__all__ = ["LATEST", "REPLAY_FOLDER", "ROWS_SUFFIX", "STATE_FILE", "WEIGHTS_FILE", "RunDirectory", "home_folder"]
 
 LATEST = "latest"
 
@@ -189,33 +185,6 @@ class RunDirectory:
 
     def crash_file(self, actor: str, n: int) -> Path:
         return self.crashes / f"{actor}-{n}.txt"
-
-    def check(self) -> None:
-        """Check that every file and folder that a run writes is one, or is missing.
-
-        Raises RecordError for a pipe, which blocks its writer, a link, which leads away, and all else.
-        """
-        files = [
-            *(
-                self.config_file,
-                self.session_file,
-                self.resolved_file,
-                self.run_file,
-                self.resume_file,
-                self.tuning_file,
-            ),
-            *(self.failure_file, self.summary_file, self.metrics_file, self.csv_file, self.events_file),
-            self.evaluations_file,
-            *(self.path / RESERVE_FILE, *self.logs.iterdir(), *self.crashes.glob("*")),
-        ]
-        folders = [self.logs, self.crashes, self.checkpoints, self.best, self.nan_dumps, self.videos]
-        expected = dict.fromkeys(files, stat.S_IFREG) | dict.fromkeys(folders, stat.S_IFDIR)
-        for path, kind in expected.items():
-            if what := foreign(path, kind):
-                hint = "remove it, then repeat the command"
-                raise RecordError(
-                    f"`{path}` is {what}, in place of a {'file' if path in files else 'folder'} of hive", hint=hint
-                )
 
     def reserve(self) -> None:
         """Reserve the disk space of a summary, so that it can be written even if the disk is full by then."""

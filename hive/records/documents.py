@@ -24,8 +24,6 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from hive.errors import RecordError
 from hive.records.regular import read_regular
 
-__all__ = ["JSON", "failure", "is_number", "json_text", "misfit", "parse_object", "read_document", "read_object"]
-
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 Document = TypeVar("Document")

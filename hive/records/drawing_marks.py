@@ -20,8 +20,6 @@ from hive.errors import RecordError
 from hive.records.atomic import write_json
 from hive.records.documents import failure, read_object
 
-__all__ = ["DrawingMarks", "Lost", "marks_in"]
-
 DRAWING = ".drawing-"
 OFF = ".off"
 

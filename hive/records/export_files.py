@@ -8,8 +8,6 @@ from pathlib import Path
 from hive.distribution import pip_install
 from hive.errors import UsageError
 
-__all__ = ["ONNX", "check_export_file"]
-
 ONNX = ".onnx"
 SUFFIXES = (ONNX, ".safetensors")
 

@@ -18,8 +18,6 @@ from hive.records.directory import RunDirectory
 from hive.records.jsonl import read_jsonl
 from hive.records.summary import Summary
 
-__all__ = ["FAILED_FOLDER", "put_away", "ran"]
-
 FAILED_FOLDER = ".failed"  # hidden from `find_runs`, and on the same disk as the runs
 
 

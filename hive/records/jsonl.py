@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.records.documents import failure, is_number, json_text, parse_object
-from hive.records.regular import open_regular
-
-__all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "parse_line", "read_jsonl", "split_lines", "tail_jsonl"]
-
-# Maximum bytes of a line: enough for thousands of metrics, and the limit of a single read.
-LINE_BYTES = 1 << 20
+from hive.records.tail import LINE_BYTES, Tail
 
 # Bytes of the first read of a tail, in which most tails (a hundred lines) fit.
 TAIL_BYTES = 1 << 16
@@ -125,13 +120,9 @@ def split_lines(path: Path, keep: Callable[[Mapping[str, Any]], bool]) -> tuple[
 
 def _raw_and_parsed(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     try:
-        with open_regular(path) as file:
-            begins = True
-            while piece := file.readline(LINE_BYTES):
-                ends = piece.endswith(b"\n")
-                if begins and ends and (value := parse_line(piece)) is not None:
-                    yield piece, value
-                begins = ends
+        for line in Tail(path).read():
+            if (value := parse_line(line)) is not None:
+                yield line + b"\n", value
     except FileNotFoundError:
         return
     except OSError as error:
@@ -149,15 +140,10 @@ def last_lines(path: Path, n: int) -> list[bytes]:
     if n <= 0:
         return []
     try:
-        with open_regular(path) as file:
-            size, span = file.seek(0, os.SEEK_END), TAIL_BYTES
-            while True:
-                start = max(0, size - span)
-                file.seek(start)
-                lines = file.read(size - start).split(b"\n")[start > 0 : -1]
-                if start == 0 or len(lines) >= n:
-                    return lines[-n:]
-                span *= 4
+        span, size = TAIL_BYTES, path.stat().st_size
+        while len(lines := [*Tail(path, span).read()]) < n and span < size:
+            span *= 4
+        return lines[-n:]
     except FileNotFoundError:
         return []
     except OSError as error:

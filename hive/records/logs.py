@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import heapq
-import io
 import logging
 import os
 import re
@@ -26,9 +25,7 @@ from pathlib import Path
 
 from hive.records.documents import failure
 from hive.records.jsonl import last_lines
-from hive.records.regular import open_regular
-
-__all__ = ["close_log", "merge_logs", "open_log"]
+from hive.records.tail import Tail
 
 # Size and number of files: 30 MB per actor in total, some days of messages; a hundred actors fit on a small disk.
 LOG_BYTES = 10_000_000
@@ -105,8 +102,7 @@ def _lines(path: Path, tail: int | None) -> Iterator[str]:
         return
     for file in reversed(files):
         try:
-            with io.TextIOWrapper(open_regular(file), "utf-8", errors="replace", newline="\n") as text:
-                yield from (line.removesuffix("\n") for line in text)
+            yield from (line.decode(errors="replace") for line in Tail(file).read())
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -24,8 +24,6 @@ from hive.records.regular import read_regular
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["read_nan_dump", "write_nan_dump"]
-
 KEPT = 10  # maximum dumps per run
 LARGEST_BYTES = 1 << 30  # maximum size of a dump: the weights of a huge network could fill the disk
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from hive.errors import RecordError
 from hive.records.jsonl import JsonlWriter, read_jsonl
 
-__all__ = ["NewVideos"]
-
 PASSED_FILE = ".passed"
 SUFFIXES = (".gif", ".mp4", ".webm", ".ogg", ".webp", ".apng")
 

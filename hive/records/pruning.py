@@ -33,8 +33,6 @@ from hive.records.runs import find_runs, run_state
 from hive.records.set_aside import is_cut, sets_aside
 from hive.records.videos import surplus_videos
 
-__all__ = ["Item", "delete", "ended_at", "failed_starts", "freed_bytes", "prunable"]
-
 BLOCK = 512  # bytes of the unit of st_blocks, on every Linux
 LAST_WRITE = ("summary.json", "metrics.jsonl", "events.jsonl", "failure.json", "run.json")
 STARTING_S = 3600.0  # a run without any trace of a process may just be starting, or being measured, for this long

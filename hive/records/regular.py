@@ -11,8 +11,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["foreign", "open_regular", "read_regular"]
-
 KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a link",
@@ -47,12 +45,3 @@ def read_regular(path: Path) -> bytes:
     """Return the content of a regular file. Raises OSError as `open_regular` does."""
     with open_regular(path) as file:
         return file.read()
-
-
-def foreign(path: Path, expected: int = stat.S_IFREG) -> str:
-    """Return what lies in place of a file (or of the type `expected` of `stat`): "a pipe"; "" if that or nothing."""
-    try:
-        kind = stat.S_IFMT(path.lstat().st_mode)
-    except OSError:
-        return ""
-    return "" if kind == expected else KINDS.get(kind, "something else")

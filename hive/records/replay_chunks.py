@@ -39,8 +39,6 @@ from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX
 from hive.records.documents import failure, json_text, read_document
 from hive.records.regular import read_regular
 
-__all__ = ["RowsToSave", "Writing", "read_replay", "write_replay"]
-
 MANIFEST, HEADS, LEAVES = "rows.json", "heads.bin", "leaves.bin"
 
 # A whole chunk has about this size. Each checkpoint writes the newest, incomplete chunk of every source again, half of

@@ -22,8 +22,6 @@ from hive.records.documents import read_document
 from hive.records.runs import read_run_facts
 from hive.records.summary import Summary
 
-__all__ = ["ResumePoint", "earlier_wall_s", "read_resume_point", "wall_s_so_far", "write_resume_point"]
-
 
 @dataclass(frozen=True)
 class ResumePoint:

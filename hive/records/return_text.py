@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["return_text"]
-
 
 def return_text(value: float | None) -> str:
     """Return `value` with one decimal if it is whole or at least 10, else with three digits; "–" for None and NaN."""

@@ -14,23 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "DIRECTORY_REMOVED",
-    "GLOBAL_DRAWS",
-    "NOT_SAVED",
-    "OF_SUPERVISOR",
-    "OUTPUT_DROPPED",
-    "RECOVERED",
-    "RUNNING_STATISTICS",
-    "SINK_FAILED",
-    "SOCKETS_REMOVED",
-    "WARNING",
-    "RunWarning",
-    "active",
-    "apply_event",
-    "warnings_of",
-]
-
 WARNING = "warning"  # kind of the event with which a warning begins
 DIRECTORY_REMOVED = "run directory removed"  # it ends when the directory has a checkpoint again, if it had one before
 SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next look

@@ -25,18 +25,6 @@ from hive.records.documents import failure, read_document
 from hive.records.jsonl import tail_jsonl
 from hive.records.summary import Summary
 
-__all__ = [
-    "RunFacts",
-    "find_runs",
-    "is_alive",
-    "last_training_line",
-    "process_start_time",
-    "read_run_facts",
-    "resolve_run",
-    "run_state",
-    "write_run_facts",
-]
-
 # Maximum names in an error message: they fit in a line of a terminal.
 NAMES_SHOWN = 5
 

@@ -40,8 +40,6 @@ from hive.records.documents import failure, json_text, read_document
 from hive.records.jsonl import split_lines
 from hive.records.regular import read_regular
 
-__all__ = ["Origin", "finish_set_aside", "is_cut", "set_aside", "sets_aside"]
-
 PREFIX = "ahead-"
 ORIGIN = "from.json"
 CUT = "CUT"

@@ -15,8 +15,6 @@ from collections.abc import Callable
 
 from hive.records.sinks import ConfigSink, ConfigTables, MetricsRecord, Sink, Video, VideoSink, cause
 
-__all__ = ["SinkThread"]
-
 MOST_QUEUED = 1000  # records: a quarter of an hour at one a second, and a few MB
 CLOSE_S = 5.0  # limit for writing the queue at the end: two stuck sinks fit into the recorder's default of 15 s
 

@@ -20,8 +20,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from hive.errors import HiveError
 from hive.records.jsonl import JsonlWriter
 
-__all__ = ["ConfigSink", "ConfigTables", "JsonlSink", "MetricsRecord", "Sink", "SinkSet", "Video", "VideoSink", "cause"]
-
 ConfigTables: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The resolved config: table -> key -> value, as in TOML; None for a key that is not set."""
 

@@ -23,8 +23,6 @@ from hive.records.atomic import write_json
 from hive.records.documents import misfit, read_document
 from hive.records.run_warnings import RunWarning
 
-__all__ = ["NOT_STARTED", "Account", "BestFacts", "Summary"]
-
 
 class Account(TypedDict):
     """The account of a channel: produced = consumed + dropped (by reason) + in flight, in messages."""

@@ -17,8 +17,6 @@ from hive.errors import UsageError
 from hive.records.regular import read_regular
 from hive.records.sinks import ConfigTables, MetricsRecord, Video
 
-__all__ = ["TensorBoardSink"]
-
 GOALS = ("return/mean_100", "evaluation/mean_return")  # the metrics beside the hyperparameters
 VIDEO_BYTES = 64 << 20  # largest GIF in an event file: TensorBoard loads each of them whole
 

@@ -33,17 +33,6 @@ from hive.errors import RecordError, UsageError
 from hive.records.atomic import FILES, Files, atomic_file
 from hive.records.documents import failure
 
-__all__ = [
-    "SUFFIXES",
-    "VideoWriter",
-    "check_video_file",
-    "evaluation_video",
-    "played_video",
-    "surplus_videos",
-    "video_suffix",
-    "video_writer",
-]
-
 SUFFIXES = (".mp4", ".gif")
 PACKAGES = {".mp4": ("imageio_ffmpeg", "imageio-ffmpeg"), ".gif": ("PIL", "pillow")}
 """Suffix -> the module that writes such a video, and its package."""

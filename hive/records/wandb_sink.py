@@ -26,8 +26,6 @@ from hive.records.atomic import write_json
 from hive.records.documents import failure, read_document
 from hive.records.sinks import ConfigTables, MetricsRecord, Video
 
-__all__ = ["WandbSink"]
-
 FACTS_FILE = "hive.json"
 RESERVED_STEPS = 1000  # steps between two writes of hive.json
 VIDEO_FORMATS = (".gif", ".mp4", ".webm", ".ogg")  # those of wandb.Video

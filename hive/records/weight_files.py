@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from hive.errors import RecordError
 from hive.records.regular import read_regular
 
-__all__ = ["WeightFile", "read_weight_file"]
-
 # Dtypes of arrays by their names in safetensors. NumPy has no bfloat16: it is the upper half of a float32.
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "U8": "u1", "BOOL": "?"}
 PICKLES = (b"PK\x03\x04", b"\x80")  # first bytes of files of torch.save: a zip of pickles, or a pickle alone

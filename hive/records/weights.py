@@ -26,8 +26,6 @@ from hive.records.directory import STATE_FILE, WEIGHTS_FILE
 from hive.records.documents import JSON, failure, read_object
 from hive.records.regular import read_regular
 
-__all__ = ["STATE_FILE", "WEIGHTS_FILE", "load_weights", "save_weights", "weights_bytes", "weights_sha256"]
-
 # The dtypes that hive stores, by their names in safetensors. A file with any other dtype was not written by hive.
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),

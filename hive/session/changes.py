@@ -19,8 +19,6 @@ from typing import Any
 
 from hive.session.sources import Found, Sources, first_line, functions_of, own_functions
 
-__all__ = ["Change", "changes_of", "changes_of_imported", "new_values", "redefined_base"]
-
 KNOWN = ("__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__")  # what Python itself sets
 MISSING: Any = object()
 

@@ -29,8 +29,6 @@ from hive.session.names import bound_after, imports_of, locals_of, names_of
 from hive.session.sources import Found, Sources
 from hive.session.values import NotWritten, written
 
-__all__ = ["SessionModule", "is_installed"]
-
 ID = re.compile(r"[\w./-]+")  # what the id of an environment may be
 WAYS_OUT = "make it inside the class or function, put the code into a file of its own"
 OWN = ("__file__", "__name__", "__doc__", "__builtins__", "__spec__", "__package__", "__loader__")

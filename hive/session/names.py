@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from hive.session.sources import Definition, Found, Source
 
-__all__ = ["bound_after", "imports_of", "locals_of", "names_of"]
-
 AT_ONCE = ("listcomp", "setcomp", "dictcomp", "genexpr")  # functions for the compiler that run where they are defined
 
 

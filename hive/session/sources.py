@@ -21,8 +21,6 @@ from typing import Any
 
 from hive.errors import UsageError
 
-__all__ = ["Definition", "Found", "Source", "Sources", "first_line", "functions_of", "node_name", "own_functions"]
-
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 WRAPPED = 8  # most decorators, each inside the closure of the next, through which a function is searched
 

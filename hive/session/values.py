@@ -26,8 +26,6 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["VALUE_CHARACTERS", "NotWritten", "written"]
-
 VALUE_CHARACTERS = 4_000_000  # most characters of a value: a session's module is source that each process compiles
 SHORT_ARRAY = 100  # most elements of an array that are written as numbers, which one can read
 DEPTH = 50  # most containers inside each other: a list that holds itself has no end

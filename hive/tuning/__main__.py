@@ -16,8 +16,6 @@ from hive.records import write_json
 from hive.runtime.topology.building import check_memory
 from hive.tuning.costs import COSTS_FILE, GIVEN_FILE
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Measure, write the result, and exit with code 0; after an error of hive, with the error in the file."""

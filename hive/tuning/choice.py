@@ -17,19 +17,6 @@ from hive.tuning.costs import Costs
 from hive.tuning.placement import WHOLESALE_PARAMETERS, Placement, placements
 from hive.tuning.rates import Rate, predict
 
-__all__ = [
-    "SLACK",
-    "Choice",
-    "Trial",
-    "choose",
-    "described",
-    "fastest",
-    "finalists",
-    "means",
-    "predictions",
-    "unconfirmed",
-]
-
 NOISE = 0.25  # a placement predicted this much slower than the default may in fact be faster, and is tried
 UNSURE_S = 300e-6  # seconds of a round, besides, that handovers between processes may take on a busy machine
 EQUAL = 0.02  # predicted gain that is none: more processes are not tried for it

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["COSTS_FILE", "GIVEN_FILE", "Costs", "Line"]
-
 GIVEN_FILE = "given.toml"  # the config to measure, in the folder of a measurement
 COSTS_FILE = "costs.json"  # its Costs
 

@@ -28,8 +28,6 @@ from hive.workers import Blueprint, Collector, GWorker, ReplayWorker
 from hive.workers.replay_memory import DrawnRows
 from hive.workers.replica import Replica
 
-__all__ = ["measure"]
-
 Arrays = Mapping[str, NDArray[Any]]
 
 WARM_S = 0.1  # seconds of steps that warm the caches and are not counted
@@ -57,7 +55,7 @@ class RecordedVector:
 
     def repeat(self, seconds: float) -> Spent:
         """Make the recorded calls again and again for so long, at least one. Returns what a call takes."""
-        clock, made = Clock(), 0
+        clock, made = Stopwatch(), 0
         while not made or clock.spent().wall < seconds:
             self.calls[0][1].finals.count = 0
             for actions, row in self.calls:
@@ -79,8 +77,8 @@ class Spent:
     cpu: float
 
 
-class Clock:
-    """A stopwatch, which starts when it is made."""
+class Stopwatch:
+    """Measures the time since it was made."""
 
     def __init__(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
@@ -202,7 +200,7 @@ def _collect(collector: Collector, vector: RecordedVector, replica: Replica, rol
 
 def _collect_for(seconds: float, collector: Collector, rollout: Arrays) -> Spent:
     """Collect for so long, at least one step; return what a step takes."""
-    clock, steps = Clock(), 0
+    clock, steps = Stopwatch(), 0
     while not steps or clock.spent().wall < seconds:
         if isinstance(collector.vector, RecordedVector):
             collector.vector.calls.clear()
@@ -267,11 +265,11 @@ def _replayed(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Se
 
 def _per_call(call: Callable[[], object], seconds: float) -> Spent:
     """Return what a call takes, repeated for so long, at least once; the first call is not counted if it is short."""
-    clock = Clock()
+    clock = Stopwatch()
     call()
     if clock.spent().wall > SLOW * seconds:  # then its warm-up hardly matters
         return clock.spent()
-    clock, count = Clock(), 0
+    clock, count = Stopwatch(), 0
     while not count or clock.spent().wall < seconds:
         call()
         count += 1

@@ -11,8 +11,6 @@ from typing import Any
 
 from hive.config import Config, PPOConfig, ReplayConfig
 
-__all__ = ["WHOLESALE_PARAMETERS", "Placement", "default_placement", "placements"]
-
 # Below this size of the network, compressed gradients and decentralised updates were slower than plain ones in all of
 # hive's measurements: a codec and a second optimizer cost more than the memory traffic that they save (issue 22).
 WHOLESALE_PARAMETERS = 25_000_000

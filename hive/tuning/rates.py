@@ -14,8 +14,6 @@ from hive.envs import WORTH_S, can_be_helped
 from hive.tuning.costs import Costs
 from hive.tuning.placement import Placement
 
-__all__ = ["Rate", "predict"]
-
 # Overheads of the actors around the plain objects, from the table "How fast" of the guide. With 16 environments and
 # rollouts of 32, a collector needs 2.56 ms for a rollout, and environments and policy alone 2.46 ms. One process needs
 # 0.70 ms more, of which gradient and optimizer are some 0.6 ms. Short runs decide what these figures cannot.

@@ -9,8 +9,6 @@ from hive.monitor.requests import send
 from hive.records import RunDirectory
 from hive.runtime.run.control import open_run
 
-__all__ = ["ACTIONS", "carry_out"]
-
 MOST_SETS = 32  # maximum keys that one request changes
 ACTIONS = ("pause", "resume", "save", "down", "set")
 

@@ -16,8 +16,6 @@ from hive.config import Config, load_config
 from hive.errors import HiveError, RecordError, UsageError
 from hive.records import RunDirectory, Summary, last_training_line, read_run_facts, run_state
 
-__all__ = ["MOST_LISTED", "Catalogue"]
-
 LISTED_S = 1.0  # seconds for which a list of runs is used again, so that many pages cost as much as one
 MOST_LISTED = 500  # newest runs that are offered: reading the summaries of more takes more than a second
 APART = ("run.name", "run.seed")  # keys in which the runs of a group may differ

@@ -15,8 +15,6 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["HEAD_S", "MOST_CONNECTIONS", "UNREAD_S", "Connection", "limit_reading"]
-
 MOST_CONNECTIONS = 256  # 64 streams, and some requests of each page
 HEAD_S = 10.0  # a browser sends a head in one piece; slow networks need some seconds
 UNREAD_S = 30.0  # longer than a network is usually gone

@@ -14,13 +14,11 @@ from typing import Any
 from hive.monitor.series import AXES, Axis, Curve, Series
 from hive.records.documents import is_number
 
-__all__ = ["POINTS_SENT", "Clock", "curves_document"]
-
 POINTS_SENT = 600  # points of a curve that a page begins with: one for each two pixels of a wide chart
 DIGITS = 6  # significant digits of a value
 
 
-class Clock:
+class LineTimes:
     """The times of the lines of metrics, over their places on the axes."""
 
     def __init__(self) -> None:
@@ -32,13 +30,13 @@ class Clock:
             self.curve.add({axis: float(line[axis]) for axis in AXES}, float(line["t"]))
 
 
-def curves_document(series: Series, clock: Clock) -> dict[str, Any]:
+def curves_document(series: Series, times: LineTimes) -> dict[str, Any]:
     """Return {"places": [{axis: values}], "curves": {name: {"place": index, "value": [...], "low", "high"}}}."""
     places: list[dict[str, list[float]]] = []
     known: dict[bytes, int] = {}
     curves: dict[str, Any] = {}
     named = {name: series.curves[name] for name in series.names if name in series.curves}
-    for name, curve in {**named, "t": clock.curve}.items():
+    for name, curve in {**named, "t": times.curve}.items():
         key = b"".join(curve.columns[axis].tobytes() for axis in AXES)
         if key not in known:
             known[key] = len(places)

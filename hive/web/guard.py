@@ -27,8 +27,6 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BODY_BYTES", "HEADERS", "HEAD_BYTES", "Guard", "is_loopback", "names_of"]
-
 HEAD_BYTES = 1 << 14  # maximum bytes of the head of a request: the id of 32 runs takes 2 kilobytes
 BODY_BYTES = 1 << 16  # maximum bytes of a request's body: an action with 32 keys takes a few kilobytes
 TOKEN_BYTES = 24  # random bytes of a secret

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hive.monitor.tail import Tail
 from hive.records.regular import open_regular
-
-__all__ = ["MOST_MISSED_BYTES", "Position", "RecordingTail", "flat", "lines_between", "parse_ids"]
+from hive.records.tail import Tail
 
 MOST_MISSED_BYTES = 1 << 22  # lines that a reconnect reads again; a viewer that missed more gets thinned curves instead
 ID = re.compile(r"([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([0-9a-f]{1,16})")
@@ -64,7 +62,7 @@ class RecordingTail(Tail):
         for line in super().lines():
             self.fresh.append(line)
             yield line
-        self.replaced |= position >= 0 and (self.inode != inode or self.position < position)
+        self.replaced |= inode != 0 and (self.inode != inode or self.position < position)
 
     def take(self) -> tuple[list[bytes], bool]:
         """Return the lines since the last call, and whether the file was replaced."""

@@ -19,8 +19,6 @@ from hive.records.jsonl import tail_jsonl
 from hive.runtime.run.control import open_run
 from hive.web.positions import flat
 
-__all__ = ["actor", "config", "difference", "evaluations", "log", "video"]
-
 MOST_LINES = 1000  # lines of the log that one reply has: more than anyone reads in a page
 MOST_EVALUATIONS = 1000  # newest evaluations that one reply has
 VIDEO_TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}

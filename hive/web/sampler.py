@@ -23,11 +23,9 @@ from hive.monitor.snapshot import Snapshot
 from hive.records import RunDirectory
 from hive.records.documents import json_text
 from hive.records.jsonl import parse_line
-from hive.web.curves import Clock, curves_document
+from hive.web.curves import LineTimes, curves_document
 from hive.web.page import page_document
 from hive.web.positions import SEPARATOR, Position, RecordingTail, flat, lines_between
-
-__all__ = ["MOST_RUNS", "MOST_VIEWERS", "QUEUED_SAMPLES", "Sampler", "Samplers", "Viewer"]
 
 AGAIN_S = 2.0  # seconds between two polls of a run that sends nothing
 LINGER_S = 10.0  # seconds that a sampler continues without viewers: a page reloads within
@@ -99,7 +97,7 @@ class Sampler:
         self.poller = Poller(directory)
         self.metrics = self.poller.series.tail = RecordingTail(directory.metrics_file)
         self.events = self.poller.event_log = RecordingTail(directory.events_file, EVENTS_BACK)
-        self.times = Clock()
+        self.times = LineTimes()
 
     def start(self) -> None:
         self.thread.start()
@@ -170,7 +168,7 @@ class Sampler:
         metrics, metrics_replaced = self.metrics.take()
         events, events_replaced = self.events.take()
         if metrics_replaced:
-            self.times = Clock()
+            self.times = LineTimes()
         lines = _parsed(metrics)
         for line in lines:
             self.times.add(line)
@@ -193,7 +191,7 @@ class Sampler:
     @property
     def position(self) -> Position:
         metrics, events = self.metrics, self.events
-        return Position(metrics.inode, max(metrics.position, 0), events.inode, max(events.position, 0))
+        return Position(metrics.inode, metrics.position, events.inode, events.position)
 
     def _sample(self, lines: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> str:
         return json_text(

@@ -22,8 +22,6 @@ from hive.web.guard import HEAD_BYTES, Guard, is_loopback
 from hive.web.sampler import Samplers
 from hive.web.site import Site
 
-__all__ = ["PORT", "bind", "make_server", "serve", "serve_until_signal"]
-
 PORT = 4483  # default port: "hive" on the keys of a telephone
 STOP_S = 2  # seconds that open requests have to end after Ctrl-C
 

@@ -32,8 +32,6 @@ from hive.web.catalogue import Catalogue
 from hive.web.positions import parse_ids
 from hive.web.sampler import MOST_RUNS, Samplers, Viewer
 
-__all__ = ["Site"]
-
 STATIC = Path(__file__).parent / "static"
 TYPES = {
     ".html": "text/html; charset=utf-8",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli import check
-from hive.cli.check import memory_lines
+from hive.cli import trial
+from hive.cli.about import memory_lines
 from hive.config import load_config
 from hive.envs import examination
 
@@ -249,7 +249,7 @@ def test_a_topology_needs_no_config(place: Place) -> None:
 
 
 def test_a_topology_that_never_ends_is_left_after_a_while(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "LIMIT_S", 0.3)
+    monkeypatch.setattr(trial, "LIMIT_S", 0.3)
     (place.folder / "waits_in_check.py").write_text(FOREVER)
     begun = time.monotonic()
     done = place.hive("check", place.config('[run]\ntopology = "waits_in_check.py"\n'), "--json")
@@ -262,7 +262,7 @@ def test_a_topology_that_never_ends_is_left_after_a_while(place: Place, monkeypa
 HANGS = """
 import sys, time
 import gymnasium, numpy as np
-from hive.cli import check, main
+from hive.cli import main, trial
 
 class Env(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (3,))
@@ -273,7 +273,7 @@ class Env(gymnasium.Env):
         time.sleep(1000)
 
 if __name__ == "__main__":
-    check.LIMIT_S = check.GRACE_S = 0.3
+    trial.LIMIT_S = trial.GRACE_S = 0.3
     sys.exit(main(["check", sys.argv[1]]))
 """
 

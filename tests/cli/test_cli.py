@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hive import __version__
-from hive.cli import listing, parser
+from hive.cli import ls, parser
 from hive.cli.suggest import OTHER_COMMANDS, REMOVING
 from hive.errors import (
     ActorFailed,
@@ -41,7 +41,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def run(options: argparse.Namespace) -> int:
         raise error
 
-    monkeypatch.setattr(listing, "run_ls", run)
+    monkeypatch.setattr(ls, "run_ls", run)
 
 
 # --- help
@@ -220,7 +220,7 @@ def test_an_error_may_bring_its_own_exit_code(place: Place, monkeypatch: pytest.
 
 @pytest.mark.parametrize("code", [0, 1, 130])
 def test_the_code_of_a_command_is_that_of_the_process(place: Place, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    monkeypatch.setattr(listing, "run_ls", lambda options: code)
+    monkeypatch.setattr(ls, "run_ls", lambda options: code)
     done = place.hive("ls")
     assert (done.code, done.out, done.err) == (code, "", "")
 
@@ -270,7 +270,7 @@ def test_words_come_from_the_command_line(place: Place, monkeypatch: pytest.Monk
     from hive.cli import main
 
     seen: list[Any] = []
-    monkeypatch.setattr(listing, "run_ls", lambda options: seen.append(options) or 0)
+    monkeypatch.setattr(ls, "run_ls", lambda options: seen.append(options) or 0)
     monkeypatch.setattr(sys, "argv", ["hive", "ls", "--json"])
     with contextlib.suppress(SystemExit):
         main()

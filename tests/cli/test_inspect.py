@@ -128,13 +128,3 @@ def test_the_history_of_an_ended_run_is_the_event_log(place: Place) -> None:
 def test_control_characters_in_a_name_are_not_printed(place: Place) -> None:
     place.live(three())
     assert "\x1b" not in place.hive("stack", "cartpole-1", "\x1b[2Jx").err
-
-
-def test_the_old_name_of_the_history_works_with_a_note(place: Place) -> None:
-    log_events(place.live(three()), *EVENTS)
-    new, old = place.hive("history", "cartpole-1"), place.hive("story", "cartpole-1")
-    assert (old.code, old.out) == (0, new.out)
-    assert (old.err, new.err) == (
-        "note: `hive story` is now `hive history`; the next release removes the old name\n",
-        "",
-    )

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from canned_status import actor, results, starting, status, warned
 
-from hive.cli import listing
-from hive.cli.listing import FOLLOW_LINES, PS_KEYS
+from hive.cli import logs
+from hive.cli.logs import FOLLOW_LINES
+from hive.cli.ps import PS_KEYS
 from hive.records import RunDirectory, replace_best
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Looks:
         self.time = time.time
 
     def sleep(self, seconds: float) -> None:
-        assert seconds == listing.FOLLOW_S
+        assert seconds == logs.FOLLOW_S
         self.between.pop(0)()
 
 
@@ -430,7 +431,7 @@ def test_following_shows_every_new_line_once(place: Place, monkeypatch: pytest.M
         lambda: say(run, longer, *(f"g{n}" for n in range(1, FOLLOW_LINES // 2)), second=4),
         end,
     )
-    monkeypatch.setattr(listing, "time", looks)
+    monkeypatch.setattr(logs, "time", looks)
     done = place.hive("logs", "cartpole-1", "-f", "-n", tail)
     assert (done.code, done.err, looks.between) == (0, "", [])
     new = ["l1", "l2", *(f"g{n}" for n in range(FOLLOW_LINES // 2)), "last"]
@@ -448,7 +449,7 @@ def test_following_shows_lines_that_repeat(place: Place, monkeypatch: pytest.Mon
             file.write(traceback)
 
     crash(1, "one")
-    monkeypatch.setattr(listing, "time", Looks(lambda: crash(2, "two"), lambda: place.end(run)))
+    monkeypatch.setattr(logs, "time", Looks(lambda: crash(2, "two"), lambda: place.end(run)))
     lines = place.hive("logs", "cartpole-1", "-f").out.splitlines()
     last = [line.split()[-1] for line in lines]
     assert last == ["one", "last):", "step", "two", "last):", "step"]
@@ -461,7 +462,7 @@ def test_following_may_be_left(place: Place, monkeypatch: pytest.MonkeyPatch) ->
     def leave() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(listing, "time", Looks(leave))
+    monkeypatch.setattr(logs, "time", Looks(leave))
     done = place.hive("logs", "-f")
     assert (done.code, done.err) == (130, "run cartpole-1, running\n")
     assert done.out.endswith("l0\n")
@@ -469,11 +470,11 @@ def test_following_may_be_left(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_number_of_lines() -> None:
-    assert [listing._count(text) for text in ("007", "0", "000")] == [7, 0, 0]
-    assert listing._count("9" * 20) == listing._count("9" * 5000) == listing.MOST_LINES
+    assert [logs._count(text) for text in ("007", "0", "000")] == [7, 0, 0]
+    assert logs._count("9" * 20) == logs._count("9" * 5000) == logs.MOST_LINES
     for wrong in ("", "-1", "1.5", "many", "٣"):
         with pytest.raises(argparse.ArgumentTypeError, match="expected a number of lines from 0 on, got"):
-            listing._count(wrong)
+            logs._count(wrong)
 
 
 def test_any_number_of_lines_is_shown(place: Place, talk: RunDirectory) -> None:

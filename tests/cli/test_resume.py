@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -399,41 +398,6 @@ def test_a_bad_value_is_a_config_error(run: RunDirectory) -> None:
     with pytest.raises(ConfigError, match=r"run\.seed=many: expected"):
         prepare("cart-1", exact=False, sets=["run.seed=many"])
     assert not run.resume_file.exists()
-
-
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _folder(path: Path) -> None:
-    path.mkdir()
-
-
-def _link(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def contents(run: RunDirectory) -> dict[Path, bytes | None]:
-    return {path: path.read_bytes() if path.is_file() else None for path in run.path.rglob("*")}
-
-
-@pytest.mark.parametrize("make", [_pipe, _folder, _link])
-@pytest.mark.parametrize("name", ["resume.json", "metrics.jsonl", "events.jsonl", "run.json", "log/learner-0.out"])
-def test_a_foreign_file_is_named_before_anything_changes(run: RunDirectory, name: str, make: Any) -> None:
-    path = run.path / name
-    path.unlink(missing_ok=True)
-    make(path)
-    before = contents(run)
-    with pytest.raises(RecordError, match=f"{name}` is a .* in place of a file of hive") as refused:
-        prepare("cart-1", exact=False)
-    assert refused.value.hint == "remove it, then repeat the command"
-    assert contents(run) == before
-
-
-def test_a_file_in_place_of_a_folder_is_named(run: RunDirectory) -> None:
-    run.best.write_text("")
-    with pytest.raises(RecordError, match="best` is a file, in place of a folder of hive"):
-        prepare("cart-1", exact=False)
 
 
 DAMAGED = ("", "[]", "{}", "[" * 100_000, '{"update": "x"}', '{"update": 1e400, "exact": true}', '{"update": null}')

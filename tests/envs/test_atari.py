@@ -155,7 +155,7 @@ def test_the_description() -> None:
 
 
 def test_a_starting_config_of_a_game_has_the_preset() -> None:
-    from hive.cli.files import _starting_config
+    from hive.cli.init import _starting_config
     from hive.config import load_config
 
     assert [preset_for(id) for id in ("ALE/Pong-v5", "PongNoFrameskip-v4", "CartPole-v1")] == ["atari", "atari", "none"]

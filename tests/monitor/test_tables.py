@@ -14,13 +14,12 @@ from hive.monitor.tables import (
     ACTORS,
     CHANNELS,
     GROUPS,
-    Table,
     channels_of,
     groups_of,
-    lay_out,
     sorted_rows,
     table_lines,
 )
+from hive.table import Table, lay_out
 
 GROUPS_TEXT = """\
  GROUP             ACTORS  RESTARTS  BUSY                IN   OUT  EACH  WORK

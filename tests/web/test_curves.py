@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hive.monitor.series import Series
 from hive.records.documents import json_text
-from hive.web.curves import POINTS_SENT, Clock, curves_document
+from hive.web.curves import POINTS_SENT, LineTimes, curves_document
 
 
 def test_curves_share_places_and_are_thinned(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_curves_share_places_and_are_thinned(tmp_path: Path) -> None:
         for n in range(1500)
     ]
     path.write_text("".join(json_text(line) + "\n" for line in lines))
-    series, clock = Series(path), Clock()
+    series, clock = Series(path), LineTimes()
     series.read()
     for line in lines:
         clock.add(line)
@@ -37,7 +37,7 @@ def test_bands_are_sent_where_a_metric_has_them(tmp_path: Path) -> None:
     path.write_text(json_text(line | {"evaluation/max": 3.0}) + "\n")
     series = Series(path)
     series.read()
-    curves = curves_document(series, Clock())["curves"]
+    curves = curves_document(series, LineTimes())["curves"]
     assert (curves["evaluation/mean_return"]["low"], curves["evaluation/mean_return"]["high"]) == ([1.0], [3.0])
     assert "low" not in curves["evaluation/min"]
     assert curves["t"]["value"] == []

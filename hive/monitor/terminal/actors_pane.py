@@ -16,11 +16,10 @@ from textual.widgets import DataTable
 
 from hive.monitor.actor_detail import actor_summary
 from hive.monitor.drawing import Line, fitted
-from hive.monitor.tables import ACTORS, Column, sorted_rows
+from hive.monitor.tables import ACTORS, sorted_rows
 from hive.monitor.terminal.view import Request, View
 from hive.monitor.terminal.widgets import Block, Grid
-
-__all__ = ["ActorsPane", "OpenActor"]
+from hive.table import Column
 
 LEAST_SUMMARY = 8  # lines below which the summary of an actor is left out: its facts, time and some of its log
 SORT = Binding.Group("sort", compact=True)

@@ -41,8 +41,6 @@ from hive.records import RunDirectory, find_runs
 from hive.records.regular import open_regular
 from hive.runtime.run.control import open_run
 
-__all__ = ["SCREENS", "Inspected", "Monitor", "NewSnapshot", "Noticed", "watch"]
-
 AGAIN_S = 1.0  # seconds between two polls of a run whose supervisor sends nothing
 CRASH_BYTES = 1 << 18  # bytes of a crash report that are shown
 SCREENS = ("overview", "actors", "learning", "logs")

@@ -17,8 +17,6 @@ from hive.monitor.terminal.view import Request, View
 from hive.monitor.terminal.widgets import Block
 from hive.printable import printable
 
-__all__ = ["ActorDetail", "Ask", "Confirm", "TextPage"]
-
 DETAIL_LOG = 50  # lines of an actor's log in its detail
 
 BOX = """

@@ -16,8 +16,6 @@ from hive.monitor.series import AXES, Series
 from hive.monitor.terminal.view import View
 from hive.monitor.terminal.widgets import Block
 
-__all__ = ["LearningPane"]
-
 EVERY_S = 3.0  # seconds between two drawings of the curves: they grow slowly
 MOST = 16  # greatest height in lines of one curve
 WIDTH = 36  # least width in cells of one curve

@@ -14,8 +14,6 @@ from hive.monitor.log_view import KEPT, LEVELS, Entry, entry_line
 from hive.monitor.terminal.view import View
 from hive.monitor.terminal.widgets import Block, rich_text, styles_of
 
-__all__ = ["LogsPane"]
-
 NARROW = 100  # width in cells below which names are not aligned and times have no milliseconds
 LEVEL = Binding.Group("level", compact=True)
 

@@ -20,8 +20,6 @@ from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of
 from hive.monitor.terminal.view import Request, View
 from hive.monitor.terminal.widgets import Block, Grid
 
-__all__ = ["OverviewPane", "heights"]
-
 RATES = 40  # width in cells of the table of rates
 LEAST_CURVE = 9  # lines of the curve: as many as the table of rates beside it has
 LEAST_EVENTS = 3  # lines of events, before the curve gets any

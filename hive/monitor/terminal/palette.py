@@ -7,8 +7,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-__all__ = ["Command", "Commands"]
-
 
 class Command(NamedTuple):
     """A command: its name, its explanation, and what it does."""

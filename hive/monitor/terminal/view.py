@@ -19,8 +19,6 @@ from hive.monitor.series import Series
 from hive.monitor.snapshot import Snapshot
 from hive.records import RunDirectory
 
-__all__ = ["LIVE", "Request", "View", "question_of"]
-
 LIVE = ("running", "draining", "paused")  # states in which a supervisor answers about its actors
 
 

@@ -34,9 +34,7 @@ from hive.monitor.drawing import (
     ascii_of,
     printable_line,
 )
-from hive.monitor.tables import Column, Table, lay_out
-
-__all__ = ["Ascii", "Block", "Grid", "rich_text", "styles_of"]
+from hive.table import Column, Table, lay_out
 
 R = TypeVar("R")
 Content = Callable[[int, int], list[Line]]

@@ -33,8 +33,6 @@ from hive.records import Summary
 from hive.session import SessionModule
 from hive.session.module import is_installed
 
-__all__ = ["Given", "GivenConfig", "toml_of"]
-
 Given = str | os.PathLike[str] | Config | Mapping[str, Any] | None
 
 REFERENCES = {

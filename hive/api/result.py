@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hive.cli.control import print_to_stderr
-from hive.cli.given import GivenConfig
 from hive.cli.resume import prepare
 from hive.cli.select_run import named_run
 from hive.cli.starting import began, failed_start, raise_failure, run_quietly
@@ -24,12 +23,11 @@ from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, read_jsonl
 from hive.records.return_text import return_text
+from hive.session.given import GivenConfig
 
 if TYPE_CHECKING:
     from hive.algorithms.policy import Policy
     from hive.runtime import Topology
-
-__all__ = ["Result", "brief_errors", "finish", "no_report", "refuse_while_imported"]
 
 IMPORTERS = (
     ("hive.envs.loading", "import_module"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hive.monitor import tail as module
-from hive.monitor.tail import Tail
+from hive.records import tail as module
+from hive.records.tail import Tail
 
 
 def test_lines_come_once_and_whole(tmp_path: Path) -> None:

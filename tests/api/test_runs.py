@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import hive
-from hive.cli.given import GivenConfig, toml_of
-from hive.cli.scripting import _prepared
+from hive.api.runs import _prepared
 from hive.config import load_config, load_reference
 from hive.envs import describe
 from hive.errors import ConfigError, HiveError, RecordError, UsageError
 from hive.records import RunDirectory, Summary
+from hive.session.given import GivenConfig, toml_of
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ All work where an event loop runs, as in a notebook's cell, and block it. Their 
 
     result = await hive.train_async("ppo", env=Coin)
 
-Classes and functions of the program are kept with the run (hive.cli.given), so a script needs no
+Classes and functions of the program are kept with the run (hive.session.given), so a script needs no
 `if __name__ == "__main__":`. With `inline=True` everything runs in this process, where breakpoints work.
 """
 
@@ -22,19 +22,17 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from hive.api.result import Result, brief_errors, finish, no_report, refuse_while_imported
 from hive.cli.control import print_to_stderr
-from hive.cli.given import Given, GivenConfig
 from hive.cli.new_run import new_run
-from hive.cli.result import Result, brief_errors, finish, no_report, refuse_while_imported
 from hive.cli.starting import RETRY_S
 from hive.errors import HiveError
 from hive.records import RunDirectory
 from hive.runtime.run.control import open_run
+from hive.session.given import Given, GivenConfig
 
 if TYPE_CHECKING:
     from hive.runtime import Topology
-
-__all__ = ["run", "run_async", "train", "train_async"]
 
 
 def train(

@@ -1,16 +1,13 @@
-"""Commands for configs: `init` and `config`. (`check` is in `hive.cli.check`.)"""
+"""`hive init`: writes a commented config that works."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_config_file, add_json, add_overrides
-from hive.cli.tables import print_table
 from hive.config import (
     ALGORITHMS,
     ATARI,
@@ -20,20 +17,19 @@ from hive.config import (
     ActorCriticConfig,
     load_config,
     reasoned,
-    render,
     template,
     tuned,
 )
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
 from hive.paths import user_path
+from hive.table import table_text
 
 if TYPE_CHECKING:  # imports NumPy
     from hive.envs import EnvironmentSpec
 
-__all__ = ["add_config", "add_init"]
-
 LARGE_BYTES = 1 << 16  # of one observation: the rounds of `hive init`, 2,048 steps in three slots, are then 400 MiB
+
 NUMBER_BYTES = 4  # of a weight for each value of a discrete space, and of an element of a one-hot vector
 
 
@@ -71,24 +67,9 @@ def add_init(commands: Any) -> None:
     init.set_defaults(run=run_init)
 
 
-def add_config(commands: Any) -> None:
-    config = commands.add_parser(
-        "config",
-        description="Show every key of a config: its value, where the value comes from, and what the key means.",
-        epilog="example: hive config cartpole-ppo.toml -s collection.workers=4",
-    )
-    add_config_file(config)
-    add_overrides(config)
-    config.add_argument(
-        "--changed", action="store_true", help="only keys whose values are not their defaults: a short config"
-    )
-    add_json(config, "one JSON object: key -> {value, origin}")
-    config.set_defaults(run=run_config)
-
-
 def run_init(options: argparse.Namespace) -> int:
     if options.list:
-        print_table(("environment", "scheme", "steps", "source"), list(_tuned_rows()))
+        print(table_text(("environment", "scheme", "steps", "source"), list(_tuned_rows())))
         return 0
     if options.env is None:
         raise UsageError("no environment was given", hint="`hive init --list` lists those with tuned settings")
@@ -166,13 +147,3 @@ def _may_be_large(spec: EnvironmentSpec) -> bool:
 
     values = [sum(one.counts) for one in spec.observation.inputs] + [sum(choices_of(spec.action) or ())]
     return max(spec.observation.bytes, *(NUMBER_BYTES * count for count in values)) >= LARGE_BYTES
-
-
-def run_config(options: argparse.Namespace) -> int:
-    config = load_config(options.config, options.set)
-    if options.json:
-        entries = [entry for entry in config.entries() if entry.changed or not options.changed]
-        print(json.dumps({entry.name: {"value": entry.value, "origin": entry.origin} for entry in entries}, indent=2))
-    else:
-        print(render(config, changed=options.changed), end="")
-    return 0

@@ -1,0 +1,1 @@
+"""The Python API: what starts runs from a script or a notebook, and what it gives."""

@@ -1,0 +1,145 @@
+"""`hive ls`: lists runs. `hive` without a command lists the live ones."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from hive.cli.arguments import add_json
+from hive.cli.listing import in_seconds, status_of, trained
+from hive.cli.select_run import live_runs
+from hive.errors import HiveError
+from hive.records import (
+    RunDirectory,
+    Summary,
+    best_facts,
+    earlier_wall_s,
+    find_runs,
+    home_folder,
+    last_training_line,
+    read_run_facts,
+    run_state,
+)
+from hive.records.documents import json_text
+from hive.records.return_text import return_text
+from hive.table import table_text
+
+
+def add_ls(commands: Any) -> None:
+    ls = commands.add_parser(
+        "ls",
+        description="List the runs in $HIVE_HOME (default ./runs), oldest first. RETURN is the mean of the last 100 "
+        "training episodes, BEST the highest such mean of a run without evaluations, EVALUATION the mean return of the "
+        "best evaluation, WALL the seconds of all parts of a run, and STARTED when the last one began.",
+        epilog="example: hive ls --json",
+    )
+    add_json(ls, "one JSON array")
+    ls.set_defaults(run=run_ls)
+
+
+def run_ls(options: argparse.Namespace) -> int:
+    rows = [_run_row(run) for run in find_runs(home_folder())]
+    if options.json:
+        print(json_text(rows, indent=2))
+        return 0
+    if not rows:
+        print(f"no run in {home_folder()} yet")
+        return 0
+    _list_runs(rows)
+    return 0
+
+
+# Column of `ls` -> its cell of a row; those in OPTIONAL are left out where no run has a value.
+LS_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "NAME": lambda row: row["name"],
+    "ENV": lambda row: row["env"] or "–",
+    "ALGORITHM": lambda row: _learner(row),
+    "STATE": lambda row: row["state"],
+    "STEPS": lambda row: f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
+    "RETURN": lambda row: return_text(row["mean_return_100"]),
+    "BEST": lambda row: _best(row, evaluated=False),
+    "EVALUATION": lambda row: _best(row, evaluated=True),
+    "WALL": lambda row: in_seconds(row["wall_s"]),
+    "STARTED": lambda row: _date(row["started"]),
+    "IN": lambda row: str(Path(row["path"]).parent),
+}
+
+OPTIONAL = ("BEST", "EVALUATION")
+
+
+def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> None:
+    """Print a table of runs; with `where`, include the folder of each."""
+    columns = {name: [cell(row) for row in rows] for name, cell in LS_COLUMNS.items() if where or name != "IN"}
+    shown = {name: cells for name, cells in columns.items() if name not in OPTIONAL or {*cells} != {"–"}}
+    print(table_text(list(shown), list(zip(*shown.values(), strict=True))))
+
+
+def _learner(row: Mapping[str, Any]) -> str:
+    """Return the algorithm of a run, or the custom topology that decides what is trained."""
+    topology: str | None = row["topology"]
+    return PurePath(topology.partition(":")[0]).name if topology else row["algorithm"] or "–"
+
+
+def _best(row: Mapping[str, Any], *, evaluated: bool) -> str:
+    best = row["best"]
+    return return_text(best["mean_return"] if best and (best["by"] == "evaluation") is evaluated else None)
+
+
+def _date(seconds: float | None) -> str:
+    return "–" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _run_row(run: RunDirectory) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": run.name,
+        "state": run_state(run),
+        "path": str(run.path.resolve()),
+        **trained(run),
+        "env_steps": None,
+        "mean_return_100": None,
+        "best": best_facts(run),
+        "wall_s": None,
+        "started": None,
+    }
+    try:
+        facts = read_run_facts(run)
+        row["started"] = facts.started
+        if row["state"] == "running":
+            row["wall_s"] = time.time() - facts.started + earlier_wall_s(run)
+            from hive.monitor import snapshot_of
+
+            now = snapshot_of(status_of(run))
+            row |= {"state": now.state, "env_steps": now.env_steps, "mean_return_100": now.mean_return}
+        elif row["state"] == "lost":
+            last = last_training_line(run)
+            row |= {
+                "env_steps": last["steps"],
+                "mean_return_100": last.get("return/mean_100"),
+                "wall_s": last["seconds"],
+            }
+        else:
+            summary = Summary.read(run.summary_file)
+            row |= {
+                "env_steps": summary.env_steps,
+                "mean_return_100": summary.mean_return_100,
+                "wall_s": summary.wall_s,
+            }
+    except (HiveError, LookupError):
+        pass  # the run never began, or is ending at this moment: the row keeps the values found so far
+    return row
+
+
+def run_without_command(parser: argparse.ArgumentParser) -> int:
+    """Run `hive` without a command: list the live runs of this user, or print the help if there are none."""
+    live = live_runs()
+    if not live:
+        parser.print_help()
+        return 0
+    home = home_folder().resolve()
+    _list_runs([_run_row(run) for run in live], where=any(run.path.parent != home for run in live))
+    print("hint: `hive ps RUN` lists the processes of one, `hive monitor RUN` shows a live view", file=sys.stderr)
+    return 0

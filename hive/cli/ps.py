@@ -1,0 +1,170 @@
+"""`hive ps`: lists the processes of a run, what each is doing, and how it spends its time."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from hive.cli.arguments import add_json, add_run
+from hive.cli.listing import in_seconds, status_of, trained
+from hive.cli.select_run import chosen_run, live_here
+from hive.errors import RecordError
+from hive.gpus import Gpu, gpus_here
+from hive.records import (
+    RunDirectory,
+    Summary,
+    read_jsonl,
+    run_state,
+)
+from hive.records.documents import json_text
+from hive.records.run_warnings import RunWarning, active, warnings_of
+from hive.runtime.run.control import OtherProtocol
+from hive.table import table_text
+
+COLLECTOR = "collector"  # begins the names of the actors that may have helpers
+
+HEAD_NAME = "head"  # hive.config.HEAD, without the import of all keys
+
+PS_KEYS = (
+    *("run", "name", "host", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
+    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings", "gpus"),
+)  # keys of every row of `ps --json`; null without one. The run's warnings and GPUs are in the first row
+
+PS_HEAD = (
+    *("NAME", "PID", "STATE", "CPU%", "MEM", "ACTIVITY", "SINCE"),
+    *("BUSY", "WAIT-IN", "WAIT-OUT", "VERSION", "LAG", "RESTARTS"),
+)
+
+
+def add_ps(commands: Any) -> None:
+    ps = commands.add_parser(
+        "ps",
+        description="List the processes of a run: what each is doing, and how it spends its time.",
+        epilog="example: hive ps cartpole-ppo-1",
+    )
+    add_run(ps, "all live runs in $HIVE_HOME, else the newest run there")
+    add_json(ps, "one JSON array")
+    ps.set_defaults(run=run_ps)
+
+
+def run_ps(options: argparse.Namespace) -> int:
+    live = live_here() if options.run_name is None else []
+    runs = live if len(live) > 1 else [chosen_run(options.run_name)]
+    tables = []
+    for run in runs:
+        try:
+            tables.append(_ps_rows(run))
+        except OtherProtocol as error:
+            if len(runs) == 1:
+                raise
+            print(error.render(), file=sys.stderr)  # the other runs are still listed
+    if options.json:
+        print(json_text([row for rows in tables for row in rows], indent=2))
+        return 0
+    for rows in tables:
+        print(f"{rows[0]['run']}  {rows[0]['state']}")
+        for warning in active(RunWarning.of(data) for data in rows[0]["warnings"] or ()):
+            print(f"warning: {warning.line}")
+        hosts = any(row["host"] for row in rows)
+        head = PS_HEAD if not hosts else (PS_HEAD[0], "HOST", *PS_HEAD[1:])
+        print(table_text(head, [_ps_cells(row, hosts=hosts) for row in rows]))
+        for number, gpu in enumerate(rows[0]["gpus"] or ()):
+            print(f"gpu {number}: {Gpu(**gpu)}")
+    return 0
+
+
+def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:
+    """Return a row for each process of a run, its supervisor first."""
+    state = run_state(run)
+    return _live_rows(run) if state == "running" else _ended_rows(run, state)
+
+
+def _ps_cells(row: Mapping[str, Any], *, hosts: bool) -> tuple[str, ...]:
+    return (
+        row["name"],
+        *([row["host"] or HEAD_NAME] if hosts else []),
+        _number(row["pid"]),
+        row["state"],
+        _number(row["cpu_percent"]),
+        _bytes(row["memory_bytes"]),
+        row["activity"] or "–",
+        in_seconds(row["since_s"]),
+        _percent(row["busy"]),
+        _percent(row["wait_in"]),
+        _percent(row["wait_out"]),
+        _number(row["version"]),
+        _number(row["lag"]),
+        _number(row["restarts"]),
+    )
+
+
+def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
+    status = status_of(run)
+    supervisor = {"name": "supervisor", "pid": status["pid"], "state": status["state"]}
+    supervisor["warnings"] = status.get("warnings", [])
+    if trained(run)["device"] not in (None, "cpu"):
+        supervisor["gpus"] = [asdict(gpu) for gpu in gpus_here() or ()]
+    known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
+    known = [one for facts in known for one in (facts, *_companions(facts))]
+    known = [facts | (_remote_facts(facts) if facts.get("host") else _process_facts(facts["pid"])) for facts in known]
+    rows = [{key: facts.get(key) for key in PS_KEYS} for facts in known]
+    # A process that is being started has none; as 0 it would name whoever passes it to `kill`.
+    return [row | {"pid": row["pid"] or None} for row in rows]
+
+
+def _companions(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the facts of an actor's companions on this machine: the helpers of a collector."""
+    if facts.get("host") or not facts["pid"] or not facts["name"].startswith(COLLECTOR):
+        return []
+    from hive.runtime.process.stacks import companions  # loads asyncio, which other listings do not need
+
+    of = {"run": facts["run"], "restarts": 0}
+    return [
+        {**of, "name": f"{facts['name']}/{name}", "pid": pid, "state": facts["state"]}
+        for pid, name in companions(facts["pid"]).items()
+    ]
+
+
+def _remote_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same of a process on another host, which reports them."""
+    cpu = facts.get("cpu")
+    return {"cpu_percent": None if cpu is None else round(100 * cpu), "memory_bytes": facts.get("memory_bytes")}
+
+
+def _process_facts(pid: int) -> dict[str, Any]:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        age = max(time.time() - process.create_time(), 1e-3)
+        used = process.cpu_times()
+        return {"cpu_percent": round(100 * (used.user + used.system) / age), "memory_bytes": process.memory_info().rss}
+    except psutil.Error:
+        return {}
+
+
+def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
+    try:
+        summary = Summary.read(run.summary_file)
+        restarts, warnings = summary.restarts, summary.warnings
+    except RecordError:
+        restarts, warnings = {}, [warning.data for warning in warnings_of(read_jsonl(run.events_file)).values()]
+    first = {"run": run.name, "name": "supervisor", "state": state, "restarts": 0, "warnings": warnings}
+    others = ({"run": run.name, "name": name, "state": state, "restarts": n} for name, n in restarts.items())
+    return [dict.fromkeys(PS_KEYS) | row for row in (first, *others)]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
+
+
+def _bytes(value: int | None) -> str:
+    return "–" if value is None else f"{value / 2**20:.0f}M"
