@@ -1,6 +1,5 @@
 """Gradients: their slots in shared memory, their compression, and their reduction by the learner."""
 
-from hive.gradients.accumulator import GradAccumulator
 from hive.gradients.blocks import (
     CAUSE,
     CAUSES,
@@ -16,7 +15,6 @@ from hive.gradients.blocks import (
     put_episodes,
 )
 from hive.gradients.codecs import COMPRESSIONS, ERROR, PLAIN, TOP_K, Codec, codec_for
-from hive.gradients.map_of_tensors import MapOfTensors
 from hive.gradients.reports import GradientNotFinite, ReductionReport
 
 __all__ = [
@@ -34,9 +32,7 @@ __all__ = [
     "TOP_K",
     "VERSION",
     "Codec",
-    "GradAccumulator",
     "GradientNotFinite",
-    "MapOfTensors",
     "ReductionReport",
     "clear",
     "codec_for",

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.algorithms.schedules import scheduled
+from hive.compat.rlpack import GradAccumulator
 from hive.config import AlgorithmConfig, TargetConfig
 from hive.errors import NetworkError, UpdateNotFinite
 from hive.gradients import (
@@ -42,7 +43,6 @@ from hive.gradients import (
     ROLLOUTS,
     SAMPLES,
     Codec,
-    GradAccumulator,
     ReductionReport,
 )
 from hive.networks.flat import FlatLayout

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.programs import BenchError, here
-from hive.gradients import GradAccumulator, MapOfTensors
+from hive.compat.rlpack import GradAccumulator, MapOfTensors
 
 __all__ = ["COUNTS", "SIZES", "Case", "cases", "measure_case"]
 

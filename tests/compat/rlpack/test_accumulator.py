@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from hive.compat.rlpack import GradAccumulator, GradientNotFinite, MapOfTensors, accumulator
+from hive.compat.rlpack.rounds import Field, Rounds, TorchRounds
 from hive.errors import NotFinite
-from hive.gradients import GradAccumulator, GradientNotFinite, MapOfTensors, accumulator
-from hive.gradients.rounds import Field, Rounds, TorchRounds
 
 STORES = ("rounds", "running")
 Store = Literal["rounds", "running"]

@@ -25,7 +25,7 @@ A learner reduces the gradients of its workers in place, in slots of shared memo
 
 Reductions do not change the stored rounds: their results are separate memory, and only `into` sets `.grad` of the
 model. A round is checked once, as a whole, when it is accumulated; an adopted one while it is reduced. The passes over
-the gradients are in hive.gradients.rounds. The accumulator steps no optimizer, zeroes no gradient and clips nothing. It
+the gradients are in hive.compat.rlpack.rounds. The accumulator steps no optimizer, zeroes no gradient and clips nothing. It
 is not thread-safe.
 """
 
@@ -40,13 +40,13 @@ import torch
 from torch import Tensor
 
 from hive import _native
+from hive.compat.rlpack.map_of_tensors import MapOfTensors
+from hive.compat.rlpack.named import check_choice, checked_names, field_of, gradients_of
+from hive.compat.rlpack.results import Into, block_for, copy_into, targets_in
+from hive.compat.rlpack.rounds import Block, Field, NativeRounds, Outcome, Rounds, rounds_for, zero_bad
 from hive.gradients.adopted import AdoptedRounds, Slot
 from hive.gradients.codecs import PLAIN, Codec
-from hive.gradients.map_of_tensors import MapOfTensors
-from hive.gradients.named import check_choice, checked_names, field_of, gradients_of
 from hive.gradients.reports import GradientNotFinite, ReductionReport
-from hive.gradients.results import Into, block_for, copy_into, targets_in
-from hive.gradients.rounds import Block, Field, NativeRounds, Outcome, Rounds, rounds_for, zero_bad
 
 __all__ = ["GradAccumulator"]
 
