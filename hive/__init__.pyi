@@ -13,7 +13,6 @@ from hive.cli.scripting import run as run
 from hive.cli.scripting import run_async as run_async
 from hive.cli.scripting import train as train
 from hive.cli.scripting import train_async as train_async
-from hive.compat.rlpack import GradAccumulator as GradAccumulator
 from hive.config import Config as Config
 from hive.config import load_config as load_config
 from hive.envs import FinalObservations as FinalObservations
@@ -23,6 +22,7 @@ from hive.envs import VectorEnvironment as VectorEnvironment
 from hive.envs import make_vector as make_vector
 from hive.envs.actions import action_spec as action_spec
 from hive.envs.observation import observation_spec as observation_spec
+from hive.gradients import GradAccumulator as GradAccumulator
 from hive.native import include_folder as include_folder
 from hive.records import JsonlSink as JsonlSink
 from hive.records import MetricsRecord as MetricsRecord

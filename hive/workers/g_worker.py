@@ -36,7 +36,6 @@ from hive.algorithms.algorithm import Algorithm, Moments
 from hive.algorithms.algorithm import Gradients as AlgorithmGradients
 from hive.algorithms.parameters import update_parameter
 from hive.approximation import SharedTarget
-from hive.compat.rlpack import GradAccumulator
 from hive.config.refusals import IN_SCRIPTS
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import (
@@ -46,6 +45,7 @@ from hive.gradients import (
     POLICY,
     SAMPLES,
     Codec,
+    GradAccumulator,
     clear,
     codec_for,
     gradient_layout,

@@ -14,19 +14,9 @@ With `store="rounds"` every round is stored, and the accumulator is a list of th
 iteration. With `store="running"` one block holds the sums, for any number of rounds. Both add in the order of the calls
 and divide once, so their results are bit-identical: sum = w0 g0 + w1 g1 + ..., mean = sum / (w0 + w1 + ...).
 
-A learner reduces the gradients of its workers in place, in slots of shared memory (hive.gradients.adopted):
-
-    accumulator = GradAccumulator.for_slots(flat.parameter_elements, bootstrap_rounds, codec)
-    mean = accumulator.zeros()
-    for slot in slots:                          # every turn
-        accumulator.adopt(slot, samples)
-    accumulator.mean_reduce(out=mean)           # allocates nothing; see accumulator.report
-    accumulator.clear()
-
 Reductions do not change the stored rounds: their results are separate memory, and only `into` sets `.grad` of the
-model. A round is checked once, as a whole, when it is accumulated; an adopted one while it is reduced. The passes over
-the gradients are in hive.compat.rlpack.rounds. The accumulator steps no optimizer, zeroes no gradient and clips nothing. It
-is not thread-safe.
+model. A round is checked once, as a whole, when it is accumulated. The accumulator steps no optimizer, zeroes no
+gradient and clips nothing. It is not thread-safe.
 """
 
 from __future__ import annotations
@@ -43,18 +33,24 @@ from hive import _native
 from hive.compat.rlpack.map_of_tensors import MapOfTensors
 from hive.compat.rlpack.named import check_choice, checked_names, field_of, gradients_of
 from hive.compat.rlpack.results import Into, block_for, copy_into, targets_in
-from hive.compat.rlpack.rounds import Block, Field, NativeRounds, Outcome, Rounds, rounds_for, zero_bad
-from hive.gradients.adopted import AdoptedRounds, Slot
-from hive.gradients.codecs import PLAIN, Codec
-from hive.gradients.reports import GradientNotFinite, ReductionReport
+from hive.compat.rlpack.rounds import Block, Field, Outcome, Rounds, rounds_for, zero_bad
+from hive.errors import NotFinite
+from hive.gradients import ReductionReport
 
-__all__ = ["GradAccumulator"]
+__all__ = ["GradAccumulator", "GradientNotFinite"]
 
 NamedParameters = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
 NonFinite = Literal["raise", "skip", "zero", "report"]
 
 KEPT_NO_ROUNDS = "a running accumulator stores no rounds to index; construct it with store='rounds'"
-ADOPTED = "adopted rounds lie in slots: they can be reduced and cleared, not indexed"
+
+
+class GradientNotFinite(NotFinite, RuntimeError):
+    """A gradient contains NaN or infinity; `parameter` is the name of the first such parameter."""
+
+    def __init__(self, message: str, parameter: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.parameter = parameter
 
 
 @dataclass(slots=True)
@@ -113,7 +109,6 @@ class GradAccumulator:
         """The C++ accumulator. The first gradients set its layout; torch takes its place for those on a GPU."""
         self._names = None if parameter_keys is None else checked_names(parameter_keys)
         self._rounds: Rounds | None = None
-        self._adopted: AdoptedRounds | None = None
         self._held: list[_Round] = []
         self._free: list[Block] = []
         self._sums: Block | None = None  # this and the next three: only with store="running"
@@ -121,71 +116,11 @@ class GradAccumulator:
         self._weight = 0.0
         self._had_counts: list[int] = []
 
-    @classmethod
-    def for_slots(
-        cls,
-        parameter_elements: int,
-        bootstrap_rounds: int,
-        codec: Codec = PLAIN,
-        *,
-        parameters: Sequence[tuple[str, Sequence[int]]] | None = None,
-        non_finite: Literal["raise", "report"] = "report",
-        strict: bool = False,
-    ) -> GradAccumulator:
-        """Returns an accumulator that adopts gradient slots of `codec`.
-
-        parameter_elements: the length of a slot's gradient, padding included. codec: its compression.
-        parameters: name and shape of every parameter, as FlatParameters.describe() returns them. None: results have
-            one tensor, `gradient`, float32 [parameter_elements].
-        Other arguments: as for the constructor.
-
-        Raises ValueError for parameters that do not fill the gradient of a slot.
-        """
-        check_choice("non_finite", non_finite, ("raise", "report"))
-        described = [("gradient", (parameter_elements,))] if parameters is None else parameters
-        names = [name for name, _ in described]
-        new = cls(names, bootstrap_rounds, non_finite=non_finite, strict=strict)
-        new._lay_out([Field(name, torch.Size(shape), torch.float32, torch.device("cpu")) for name, shape in described])
-        filled = parameter_elements if parameters is None else new.c_grad_accumulator.bytes // 4
-        if filled != parameter_elements:
-            raise ValueError(f"the parameters fill {filled} elements, the gradient of a slot has {parameter_elements}")
-        new._take_slots(parameter_elements, codec)
-        return new
-
     def _lay_out(self, fields: Sequence[Field]) -> None:
         self._rounds = rounds_for(self.c_grad_accumulator, fields)
         self._had_counts = [0] * len(fields)
 
-    def _take_slots(self, elements: int, codec: Codec) -> None:
-        assert isinstance(self._rounds, NativeRounds)
-        self._rounds.lay_out_slots(elements, codec)
-        self._adopted = AdoptedRounds(self.c_grad_accumulator, codec)
-
     # --- rounds
-
-    def adopt(self, slot: Slot, samples: int, factor: float = 1.0) -> None:
-        """Adds a gradient slot (hive.gradients.blocks) as a round, without copying it.
-
-        The slot must not change until `clear()`. It is not read before the reduction, and with 0 `samples` never.
-
-        samples: the weight of the round, a count. factor: multiplies the round after the weights have been normalised,
-            for example to reduce the influence of a stale gradient.
-
-        Raises OverflowError if the accumulator is full, ValueError if it was not constructed by `for_slots`, holds
-        rounds of `accumulate`, or the slot does not fit.
-        """
-        adopted = self._adopted
-        if adopted is None:
-            raise ValueError("this accumulator cannot adopt slots: construct it with GradAccumulator.for_slots()")
-        if self._held:
-            raise ValueError("rounds of accumulate() are held: reduce them and clear() before adopt()")
-        if len(adopted.held) >= self.bootstrap_rounds:
-            raise self._overflow("adopt")
-        adopted.add(slot, samples, factor)
-
-    def _overflow(self, call: str) -> OverflowError:
-        rounds = self.bootstrap_rounds
-        return OverflowError(f"all {rounds} rounds are held: reduce them and clear() before the next {call}()")
 
     def accumulate(self, named_parameters: NamedParameters, weight: float = 1.0) -> None:
         """Adds a copy of the gradients of `model.named_parameters()`, an iterable of pairs or a mapping, as a round.
@@ -198,10 +133,9 @@ class GradAccumulator:
         dtype or device differs from earlier rounds, GradientNotFinite (a RuntimeError) depending on `non_finite`, and
         RuntimeError if backward() was not called.
         """
-        if self._adopted is not None and self._adopted.held:
-            raise ValueError("adopted rounds are held: reduce them and clear() before accumulate()")
         if self.full:
-            raise self._overflow("accumulate")
+            rounds = self.bootstrap_rounds
+            raise OverflowError(f"all {rounds} rounds are held: reduce them and clear() before the next accumulate()")
         weight = float(weight)
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"weight must be a finite number of at least 0, got {weight}")
@@ -294,9 +228,6 @@ class GradAccumulator:
         into: a module, or named parameters, whose `.grad` become the result's tensors. Frozen parameters do not
             change; one without a gradient in any round gets None, as after backward().
 
-        hive.gradients.adopted has the mean of adopted rounds: factors are not part of the weights, and the result is
-        zeros if there are no samples.
-
         Raises ValueError, and changes nothing, if no rounds are held, all weights are 0, or `out` or `into` do not
         fit; GradientNotFinite under non_finite="raise" if the result is not finite.
         """
@@ -309,16 +240,15 @@ class GradAccumulator:
     def _reduce(self, mean: bool, out: MapOfTensors | None, into: Into | None) -> MapOfTensors:
         count = len(self)
         if not count:
-            raise ValueError("no gradients have been accumulated: call accumulate() or adopt() before a reduction")
+            raise ValueError("no gradients have been accumulated: call accumulate() before a reduction")
         if self.strict and count < self.bootstrap_rounds:
             raise ValueError(f"{count} of {self.bootstrap_rounds} rounds are held, and strict=True requires all")
         rounds = self._laid_out()
         targets = None if into is None else targets_in(into, rounds.fields, self._counts())
         block = block_for(out, rounds, [one.block for one in self._held])
-        weight, samples, outcome = self._reduce_to(block, rounds, mean)
-        norm, finite, bad_field, bad_round = outcome
+        weight, (norm, finite, bad_field, bad_round) = self._reduce_to(block, rounds, mean)
         bad = self._known_names()[bad_field] if bad_field >= 0 else ""
-        self.report = ReductionReport(count, self.bootstrap_rounds, weight, norm, finite, bad, bad_round, samples)
+        self.report = ReductionReport(count, self.bootstrap_rounds, weight, norm, finite, bad, bad_round)
         if not finite and self.non_finite == "raise":
             raise GradientNotFinite(f"the reduced gradient of `{bad}` is not finite", bad)
         if out is None:
@@ -329,11 +259,8 @@ class GradAccumulator:
             parameter.grad = out[name] if had else None
         return out
 
-    def _reduce_to(self, block: Block, rounds: Rounds, mean: bool) -> tuple[float, int, Outcome]:
-        """Writes the result to `block`; returns the total weight and samples of the rounds, and the outcome."""
-        adopted = self._adopted
-        if adopted is not None and adopted.held:
-            return float(adopted.samples), adopted.samples, rounds.reduce_adopted(mean, block)
+    def _reduce_to(self, block: Block, rounds: Rounds, mean: bool) -> tuple[float, Outcome]:
+        """Writes the result to `block`; returns the total weight of the rounds, and the outcome."""
         weight = self._total_weight()
         if mean and weight == 0:
             raise ValueError("the weights of all rounds are 0, so they have no mean")
@@ -341,9 +268,9 @@ class GradAccumulator:
         if self._sums is not None:
             if weight == 0:  # the block may still have the sums from before clear()
                 torch._foreach_zero_(list(self._sums.tensors))
-            return weight, 0, rounds.finish(self._sums, divisor, block)
+            return weight, rounds.finish(self._sums, divisor, block)
         held = self._held
-        return weight, 0, rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
+        return weight, rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
 
     def zeros(self) -> MapOfTensors:
         """Returns a result of zeros to pass as `out`. Raises ValueError while the parameters are unknown."""
@@ -358,8 +285,6 @@ class GradAccumulator:
 
     def __len__(self) -> int:
         """Returns the number of rounds held."""
-        if self._adopted is not None and self._adopted.held:
-            return len(self._adopted.held)
         return self._summed if self.store == "running" else len(self._held)
 
     @overload
@@ -369,7 +294,7 @@ class GradAccumulator:
     def __getitem__(self, index: int | slice) -> MapOfTensors | list[MapOfTensors]:
         """Returns the live gradients of a round (writing to them changes the round), or for a slice a list of them.
 
-        Raises TypeError with store="running" and for adopted rounds, IndexError for an index out of range.
+        Raises TypeError with store="running", IndexError for an index out of range.
         """
         held = self._indexable()[index]
         return [self._lend(one) for one in held] if isinstance(held, list) else self._lend(held)
@@ -415,9 +340,6 @@ class GradAccumulator:
 
     def clear(self) -> None:
         """Removes all rounds and resets `skipped` and `zeroed`; keeps the memory for the next rounds."""
-        if self._adopted is not None and self._adopted.held:
-            self._adopted.clear()
-            return
         self._give_back(self._held)
         self._held, self._summed, self._weight = [], 0, 0.0
         self._had_counts = [0] * len(self._had_counts)
@@ -426,22 +348,21 @@ class GradAccumulator:
     # --- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns copies of all rounds, slots included: for pickle, copy.deepcopy and torch.save."""
+        """Returns copies of all rounds: for pickle, copy.deepcopy and torch.save."""
         state = dict(self.__dict__)
-        rounds, adopted = state.pop("_rounds"), state.pop("_adopted")
+        rounds = state.pop("_rounds")
         del state["c_grad_accumulator"], state["_free"]
         state["_held"] = [(_copied(one.block), one.weight, one.had) for one in self._held]
         state["_sums"] = None if self._sums is None else _copied(self._sums)
         state["fields"] = None if rounds is None else list(rounds.fields)
-        state["slots"] = None if adopted is None else (rounds.slot_elements, adopted.codec, adopted.copies())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        fields, slots, held, sums = (state.pop(name) for name in ("fields", "slots", "_held", "_sums"))
+        fields, held, sums = (state.pop(name) for name in ("fields", "_held", "_sums"))
         counts = state["_had_counts"]
         self.__dict__.update(state)
         self.c_grad_accumulator = _native.GradAccumulator()
-        self._rounds = self._adopted = self._sums = None
+        self._rounds = self._sums = None
         self._held, self._free = [], []
         if fields is not None:
             self._lay_out(fields)
@@ -449,11 +370,6 @@ class GradAccumulator:
             self._had_counts = counts
             self._held = [_Round(Block(rounds, memory), weight, had) for memory, weight, had in held]
             self._sums = None if sums is None else Block(rounds, sums)
-        if slots is not None:
-            elements, codec, adopted = slots
-            self._take_slots(elements, codec)
-            for slot, samples, factor in adopted:
-                self.adopt(slot, samples, factor)
 
     # --- properties
 
@@ -486,9 +402,7 @@ class GradAccumulator:
 
     def _counts(self) -> dict[str, int]:
         counts = self._had_counts
-        if self._adopted is not None and self._adopted.held:
-            counts = self._adopted.counts(len(counts))
-        elif self.store == "rounds":
+        if self.store == "rounds":
             counts = [sum(column) for column in zip(*(one.had for one in self._held), strict=True)]
         return dict(zip(self._names or (), counts, strict=False))
 
@@ -503,8 +417,6 @@ class GradAccumulator:
     def _indexable(self) -> list[_Round]:
         if self.store == "running":
             raise TypeError(KEPT_NO_ROUNDS)
-        if self._adopted is not None and self._adopted.held:
-            raise TypeError(ADOPTED)
         return self._held
 
     def _lend(self, one: _Round) -> MapOfTensors:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hive.compat.rlpack import GradAccumulator, GradientNotFinite, MapOfTensors, accumulator
 from hive.compat.rlpack.rounds import Field, Rounds, TorchRounds
-from hive.errors import NotFinite
+from hive.errors import HiveError, NotFinite
 
 STORES = ("rounds", "running")
 Store = Literal["rounds", "running"]
@@ -615,3 +615,11 @@ def test_tensors_without_gradients_are_refused() -> None:
         GradAccumulator(None, 1).accumulate({"a": 1})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="`a` is int64, gradients must be floats"):
         GradAccumulator(None, 1).accumulate(MapOfTensors({"a": torch.zeros(2, dtype=torch.int64)}))
+
+
+def test_the_error_is_a_hive_error_and_a_runtime_error() -> None:
+    error = GradientNotFinite("the gradient of `w` is not finite", "w", hint="check the loss")
+    assert isinstance(error, HiveError)
+    assert isinstance(error, RuntimeError)
+    assert (error.parameter, error.permanent) == ("w", True)
+    assert error.render() == "error: the gradient of `w` is not finite\n\nhint: check the loss"

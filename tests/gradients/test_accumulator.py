@@ -1,10 +1,8 @@
-"""Adopted rounds: the documented mean, byte by byte, for every codec; views and not copies; reports; refusals."""
+"""The accumulator of a run: the documented mean, byte by byte, for every codec; views, not copies; reports; errors."""
 
 from __future__ import annotations
 
-import copy
 import gc
-import pickle
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,15 +15,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
-from hive import _native
+from hive import _native, gradients
 from hive.gradients import (
     COMPRESSIONS,
     PLAIN,
     SAMPLES,
     Codec,
     GradAccumulator,
-    GradientNotFinite,
-    MapOfTensors,
+    ReductionReport,
     clear,
     codec_for,
     gradient_layout,
@@ -67,7 +64,7 @@ def adopting(slots: Sequence[Arrays], factors: Sequence[float] | None = None, **
 
 
 def reduced(slots: Sequence[Arrays], factors: Sequence[float] | None = None, **options: Any) -> Floats:
-    mean: Floats = adopting(slots, factors, **options).mean_reduce().block.floats
+    mean: Floats = adopting(slots, factors, **options).mean_reduce().array
     return mean
 
 
@@ -83,7 +80,7 @@ def decoded(one: Arrays, codec: Codec) -> tuple[Floats, Any]:
 
 
 def documented_mean(slots: Sequence[Arrays], factors: Sequence[float], codec: Codec, size: int) -> Floats:
-    """The formula of hive.gradients.adopted, one rounding after the other."""
+    """The formula of hive.gradients.accumulator, one rounding after the other."""
     samples = [int(one["header"][SAMPLES]) for one in slots]
     total = np.zeros(size, np.float32)
     first = True
@@ -116,7 +113,7 @@ def test_the_mean_has_the_bytes_of_the_documented_formula(codec: Codec, size: in
     accumulator = adopting(slots, factors, codec=codec, elements=size)
     mean = accumulator.mean_reduce()
     expected = documented_mean(slots, factors, codec, size)
-    assert mean.block.floats.tobytes() == expected.tobytes()
+    assert mean.array.tobytes() == expected.tobytes()
     report = accumulator.report
     assert report is not None
     assert (report.rounds, report.samples, report.weight) == (count, sum(samples), float(sum(samples)))
@@ -131,8 +128,7 @@ def test_a_round_of_zero_samples_is_never_read(codec: Codec) -> None:
     accumulator = GradAccumulator.for_slots(ELEMENTS, 3, codec)
     for one, samples in ((lost, 0), (good, 4), (lost, 0)):
         accumulator.adopt(one, samples)
-    assert accumulator.mean_reduce().block.floats.tobytes() == reduced([good], codec=codec).tobytes()
-    assert accumulator.unused_counts == {"gradient": 2}
+    assert accumulator.mean_reduce().array.tobytes() == reduced([good], codec=codec).tobytes()
 
 
 @every_codec
@@ -141,17 +137,17 @@ def test_a_factor_of_zero_is_not_read_either(codec: Codec) -> None:
     accumulator = GradAccumulator.for_slots(ELEMENTS, 2, codec)
     accumulator.adopt(garbage(good), 4, 0.0)
     accumulator.adopt(good, 4)
-    assert np.array_equal(accumulator.mean_reduce().block.floats, 0.5 * reduced([good], codec=codec))
+    assert np.array_equal(accumulator.mean_reduce().array, 0.5 * reduced([good], codec=codec))
 
 
 @every_codec
 def test_no_samples_at_all_give_zeros(codec: Codec) -> None:
     lost = garbage(slot(random_gradient(1), 4, codec))
-    accumulator = GradAccumulator.for_slots(ELEMENTS, 2, codec, non_finite="raise")
+    accumulator = GradAccumulator.for_slots(ELEMENTS, 2, codec)
     for _ in range(2):
         accumulator.adopt(lost, 0)
     out = accumulator.zeros()
-    out["gradient"].fill_(7.0)
+    out.array[:] = 7.0
     assert not accumulator.mean_reduce(out=out)["gradient"].any()
     assert accumulator.report is not None
     assert (accumulator.report.norm, accumulator.report.finite, accumulator.report.samples) == (0.0, True, 0)
@@ -188,13 +184,6 @@ def test_the_mean_is_weighted_by_samples(samples: list[int], seed: int) -> None:
     np.testing.assert_allclose(reduced(slots), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_sum_is_that_of_samples_times_gradient() -> None:
-    slots = [slot(random_gradient(1), 4), slot(random_gradient(2), 12)]
-    total = adopting(slots, [1.0, 0.5]).sum_reduce()
-    first, second = (one["gradient"] for one in slots)
-    assert np.array_equal(total.block.floats, np.float32(4) * first + np.float32(6) * second)
-
-
 # --- views
 
 
@@ -204,11 +193,9 @@ def test_an_adopted_round_is_a_view_until_it_is_released(codec: Codec) -> None:
     accumulator = adopting([one], codec=codec)
     for name in one.keys() - {"header"}:
         one[name][...] = other[name]
-    assert accumulator.mean_reduce().block.floats.tobytes() == reduced([other], codec=codec).tobytes()
-    assert len(accumulator) == 1
+    assert accumulator.mean_reduce().array.tobytes() == reduced([other], codec=codec).tobytes()
     accumulator.clear()
-    assert len(accumulator) == 0
-    with pytest.raises(ValueError, match="no gradients have been accumulated"):
+    with pytest.raises(ValueError, match="no gradients have been adopted"):
         accumulator.mean_reduce()
 
 
@@ -220,7 +207,7 @@ def test_slots_stay_alive_while_they_are_adopted_and_no_longer(codec: Codec) -> 
     accumulator = adopting([one], codec=codec)
     del one
     gc.collect()
-    assert accumulator.mean_reduce().block.floats.tobytes() == expected.tobytes()
+    assert accumulator.mean_reduce().array.tobytes() == expected.tobytes()
     accumulator.clear()
     gc.collect()
     assert [array() for array in alive] == [None] * len(alive)
@@ -240,15 +227,65 @@ def test_slots_are_only_read(codec: Codec) -> None:
 def test_a_turn_writes_to_the_memory_that_it_is_given() -> None:
     accumulator = GradAccumulator.for_slots(ELEMENTS, 2)
     out = accumulator.zeros()
-    block, address = out.block.floats, out["gradient"].data_ptr()
+    address = out.array.ctypes.data
+    assert address % 64 == 0
     for turn in range(3):
         values = random_gradient(turn)
         accumulator.adopt(slot(values, 4), 4)
         assert accumulator.mean_reduce(out=out) is out
         accumulator.clear()
-        assert out.block.floats is block
-        assert (block.ctypes.data, out["gradient"].data_ptr()) == (address, address)
-        assert block.tobytes() == values.tobytes()
+        assert (out.array.ctypes.data, out["gradient"].data_ptr()) == (address, address)
+        assert out.array.tobytes() == values.tobytes()
+
+
+def test_results_are_separate_memory_without_out() -> None:
+    accumulator = adopting([slot(random_gradient(1), 4)])
+    first, second = accumulator.mean_reduce(), accumulator.mean_reduce()
+    first.array[:] = 0.0
+    assert second.array.tobytes() == random_gradient(1).tobytes()
+
+
+def test_a_single_slot_with_its_norm_is_the_mean_and_is_not_read() -> None:
+    """The norm is not that of the values, so a second pass would show."""
+    accumulator = GradAccumulator.for_slots(ELEMENTS, 2)
+    one, out = slot(random_gradient(1), 4), accumulator.zeros()
+    accumulator.adopt(one, 4, norm=123.0)
+    mean = accumulator.mean_reduce(out=out)
+    assert np.shares_memory(mean.array, one["gradient"])
+    assert not out.array.any()
+    assert accumulator.report == ReductionReport(1, 2, 4.0, 123.0, True, "", -1, 4)
+
+
+@pytest.mark.parametrize(
+    ("codec", "samples", "factor", "norm"),
+    [
+        (codec_for("bf16"), 4, 1.0, 123.0),
+        (PLAIN, 0, 1.0, 123.0),
+        (PLAIN, 4, 0.5, 123.0),
+        (PLAIN, 4, 1.0, 0.0),
+        (PLAIN, 4, 1.0, float("nan")),
+    ],
+)
+def test_other_single_slots_are_reduced(codec: Codec, samples: int, factor: float, norm: float) -> None:
+    values = random_gradient(1)
+    accumulator = GradAccumulator.for_slots(ELEMENTS, 1, codec)
+    accumulator.adopt(slot(values, samples, codec), samples, factor, norm)
+    mean = accumulator.mean_reduce(out=(out := accumulator.zeros()))
+    assert mean is out
+    assert accumulator.report is not None
+    assert accumulator.report.norm == _native.norm_and_finite(mean.array)[0]
+    np.testing.assert_allclose(mean.array, (samples > 0) * factor * values, rtol=2**-8)
+
+
+def test_two_slots_with_their_norms_are_reduced() -> None:
+    slots = [slot(random_gradient(seed), 4) for seed in range(2)]
+    accumulator = GradAccumulator.for_slots(ELEMENTS, 2)
+    for one in slots:
+        accumulator.adopt(one, 4, norm=123.0)
+    assert accumulator.mean_reduce().array.tobytes() == reduced(slots).tobytes()
+    accumulator.clear()
+    accumulator.adopt(slots[0], 4)
+    assert accumulator.mean_reduce().array.tobytes() == slots[0]["gradient"].tobytes()
 
 
 def test_results_are_tensors_of_the_network() -> None:
@@ -256,42 +293,13 @@ def test_results_are_tensors_of_the_network() -> None:
     described = [(name, tuple(parameter.shape)) for name, parameter in network.named_parameters()]
     values = random_gradient(1, 32)  # each parameter begins at a multiple of 64 bytes
     accumulator = adopting([slot(values, 4, parameters=2)], elements=32, parameters=described)
-    mean = accumulator.mean_reduce(into=network)
+    mean = accumulator.mean_reduce()
     assert {name: tuple(tensor.shape) for name, tensor in mean.items()} == dict(described)
     assert mean["weight"].flatten().tolist() == values[:15].tolist()
     assert mean["bias"].tolist() == values[16:19].tolist()
-    assert network.weight.grad is mean["weight"]
+    assert mean["weight"].data_ptr() == mean.array.ctypes.data
     with pytest.raises(ValueError, match="the parameters fill 32 elements, the gradient of a slot has 48"):
         GradAccumulator.for_slots(48, 1, parameters=described)
-
-
-def test_parameters_without_a_gradient_are_counted_by_the_masks() -> None:
-    described = [("weight", (3, 5)), ("bias", (3,))]
-    slots = [slot(random_gradient(seed, 32), 4, parameters=2) for seed in range(3)]
-    slots[0]["mask"][1] = slots[2]["mask"][1] = 0
-    accumulator = adopting(slots, elements=32, parameters=described)
-    assert accumulator.unused_counts == {"bias": 2}
-    for one in slots:
-        one["mask"][1] = 0
-    network = nn.Linear(5, 3)
-    accumulator.mean_reduce(into=network)
-    assert network.weight.grad is not None
-    assert network.bias.grad is None
-
-
-@every_codec
-@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy])
-def test_a_copy_has_separate_slots(codec: Codec, copied: Callable[[GradAccumulator], GradAccumulator]) -> None:
-    slots = [slot(random_gradient(seed), 4 + seed, codec) for seed in range(2)]
-    accumulator = adopting(slots, [1.0, 0.5], codec=codec)
-    expected = accumulator.mean_reduce().block.floats.tobytes()
-    other = copied(accumulator)
-    for name in codec.fields(ELEMENTS):
-        slots[0][name][...] = 0
-    assert other.mean_reduce().block.floats.tobytes() == expected
-    other.clear()
-    other.adopt(slots[1], 4)
-    assert len(other) == 1
 
 
 # --- what is not finite
@@ -321,9 +329,6 @@ def test_the_first_bad_round_is_reported_and_nothing_raises(codec: Codec, bad: f
     assert report is not None
     assert not np.isfinite(report.norm)
     assert (report.finite, report.bad_round, report.parameter) == (False, 1, "gradient")
-    strict = adopting(slots, codec=codec, non_finite="raise")
-    with pytest.raises(GradientNotFinite, match="`gradient` is not finite"):
-        strict.mean_reduce()
 
 
 def test_the_parameter_of_the_first_bad_element_is_named() -> None:
@@ -366,12 +371,6 @@ def test_an_index_beyond_the_end_is_reported_and_touches_nothing() -> None:
 # --- refusals
 
 
-def accumulated() -> GradAccumulator:
-    accumulator = GradAccumulator.for_slots(ELEMENTS, 2)
-    accumulator.accumulate(MapOfTensors({"gradient": torch.ones(ELEMENTS)}))
-    return accumulator
-
-
 ONE = slot(random_gradient(1), 4)
 LONG = {"values": np.zeros(ELEMENTS + 1, np.float32), "indices": np.zeros(ELEMENTS + 1, np.uint32)}
 
@@ -379,13 +378,8 @@ LONG = {"values": np.zeros(ELEMENTS + 1, np.float32), "indices": np.zeros(ELEMEN
 @pytest.mark.parametrize(
     ("attempt", "error", "message"),
     [
-        (lambda: GradAccumulator(None, 2).adopt(ONE, 4), ValueError, "construct it with GradAccumulator.for_slots"),
-        (lambda: accumulated().adopt(ONE, 4), ValueError, r"rounds of accumulate\(\) are held"),
-        (lambda: adopting([ONE, ONE]).accumulate({}), ValueError, "adopted rounds are held"),
+        (lambda: GradAccumulator(None, 2), TypeError, "scripts use hive.compat.rlpack.GradAccumulator"),  # type: ignore[arg-type]
         (lambda: adopting([ONE]).adopt(ONE, 4), OverflowError, r"all 1 rounds are held.* the next adopt\(\)"),
-        (lambda: adopting([ONE])[0], TypeError, "adopted rounds lie in slots"),
-        (lambda: list(adopting([ONE])), TypeError, "adopted rounds lie in slots"),
-        (lambda: adopting([ONE], strict=True).adopt(ONE, 4, float("nan")), OverflowError, "all 1 rounds"),
         (lambda: adopting([], elements=208).adopt(ONE, 4), ValueError, "gradient must have 208 elements, got 200"),
         (lambda: adopting([]).adopt(ONE, -1), ValueError, "samples must be at least 0, got -1"),
         (lambda: adopting([]).adopt(ONE, 4, 1e39), ValueError, "factor must be finite in float32"),
@@ -397,7 +391,6 @@ LONG = {"values": np.zeros(ELEMENTS + 1, np.float32), "indices": np.zeros(ELEMEN
         (lambda: adopting([], codec=codec_for("top-k")).adopt(LONG, 4), ValueError, "values has more elements than"),
         (lambda: adopting([], codec=codec_for("bf16")).adopt(ONE, 4), TypeError, "gradient must be uint16"),
         (lambda: adopting([]).adopt({"gradient": [1.0]}, 4), TypeError, "gradient must be a numpy array"),
-        (lambda: adopting([], non_finite="skip"), ValueError, "non_finite must be one of raise, report"),
     ],
 )
 def test_invalid_slots_are_refused(attempt: Callable[[], object], error: type[Exception], message: str) -> None:
@@ -410,19 +403,7 @@ def test_a_refused_slot_adds_no_round() -> None:
     accumulator.bootstrap_rounds = 2
     with pytest.raises(TypeError):
         accumulator.adopt({"gradient": None}, 4)  # type: ignore[dict-item]
-    assert len(accumulator) == 1
-    assert accumulator.mean_reduce().block.floats.tobytes() == ONE["gradient"].tobytes()
-
-
-def test_a_strict_accumulator_wants_all_rounds() -> None:
-    accumulator = GradAccumulator.for_slots(ELEMENTS, 2, strict=True)
-    accumulator.adopt(ONE, 4)
-    assert not accumulator.step_due()
-    with pytest.raises(ValueError, match="1 of 2 rounds are held"):
-        accumulator.mean_reduce()
-    accumulator.adopt(ONE, 4)
-    assert accumulator.step_due()
-    accumulator.mean_reduce()
+    assert accumulator.mean_reduce().array.tobytes() == ONE["gradient"].tobytes()
 
 
 @every_codec
@@ -442,9 +423,12 @@ def test_a_result_does_not_overwrite_an_adopted_slot(codec: Codec) -> None:
         native.reduce_adopted(np.zeros(199, np.float32), True)
 
 
-def test_an_accumulator_of_slots_also_accumulates() -> None:
-    accumulator = accumulated()
-    assert accumulator.mean_reduce()["gradient"].tolist() == [1.0] * ELEMENTS
-    accumulator.clear()
-    accumulator.adopt(ONE, 4)
-    assert accumulator.mean_reduce().block.floats.tobytes() == ONE["gradient"].tobytes()
+@pytest.mark.parametrize(("rounds", "partial"), [(1, True), (3, True), (4, False)])
+def test_partial_is_true_for_fewer_rounds(rounds: int, partial: bool) -> None:
+    assert ReductionReport(rounds, 4, float(rounds), 1.0, True, "").partial is partial
+
+
+@pytest.mark.parametrize("name", ["MapOfTensors", "GradientNotFinite"])
+def test_names_that_have_moved_name_their_new_place(name: str) -> None:
+    with pytest.raises(ImportError, match=f"`hive.gradients.{name}` is now `hive.compat.rlpack.{name}`"):
+        getattr(gradients, name)
