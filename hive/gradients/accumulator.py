@@ -172,7 +172,7 @@ class GradAccumulator:
             out = MeanGradient(array, self._places)
         else:
             out = self.zeros() if out is None else out
-            found = self._native.reduce_adopted(out.array, True)
+            found = self._native.reduce_adopted(out.array)
             norm, finite, bad_round = found.norm, found.finite, found.bad_input
             parameter = list(self._places)[found.bad_index] if found.bad_index >= 0 else ""
         weight = float(self._samples)

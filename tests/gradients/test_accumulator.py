@@ -418,9 +418,9 @@ def test_a_result_does_not_overwrite_an_adopted_slot(codec: Codec) -> None:
     one["values"], one["indices"] = memory[: 4 * count].view(np.float32), np.zeros(count, np.uint32)
     native.adopt(one, 0, 1.0)
     with pytest.raises(ValueError, match="out overlaps adopted round 0"):
-        native.reduce_adopted(memory.view(np.float32), True)
+        native.reduce_adopted(memory.view(np.float32))
     with pytest.raises(ValueError, match="out must have 200 elements, got 199"):
-        native.reduce_adopted(np.zeros(199, np.float32), True)
+        native.reduce_adopted(np.zeros(199, np.float32))
 
 
 @pytest.mark.parametrize(("rounds", "partial"), [(1, True), (3, True), (4, False)])
