@@ -56,7 +56,7 @@ def encode_top_k(
 # Gradients of a model in one block (gather.hpp). Blocks are uint8 [bytes], aligned to 8 bytes.
 
 class GradAccumulator:
-    """Gathers and reduces gradients; the C++ part of `hive.gradients.GradAccumulator`."""
+    """Gathers and reduces gradients; the C++ part of the accumulators of a run and of hive.compat.rlpack."""
 
     def __init__(self) -> None: ...
     def lay_out(self, types: Sequence[str], counts: Sequence[int]) -> None:
@@ -93,8 +93,8 @@ class GradAccumulator:
         """
     def adopt(self, slot: Mapping[str, NDArray[Any]], samples: int, factor: float) -> None:
         """Add the gradient in a slot as a round, without reading or copying it. `release` frees the slot."""
-    def reduce_adopted(self, out: NDArray[np.float32], mean: bool) -> Reduction:
-        """Write the mean of the adopted rounds by samples, or the sum of samples * gradient, to `out`.
+    def reduce_adopted(self, out: NDArray[np.float32]) -> Reduction:
+        """Write the mean of the adopted rounds, weighted by samples, to `out`.
 
         Each round is multiplied by its factor. A round of zero samples is not read; without samples the result is
         zeros. `bad_input` is the first round with a NaN, an infinity or an index beyond `out`; `bad_index` counts

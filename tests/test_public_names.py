@@ -129,6 +129,7 @@ all that has no underscore.
 
 RETURNED = {
     "hive.envs.spec:EnvironmentSpec": "id observation action max_episode_steps frame_skip",
+    "hive.gradients.accumulator:MeanGradient": "array",
     "hive.envs.observation:ObservationPart": "name path shape dtype offset of view",
     "hive.networks.state:StateLayout": "weights parameters moments target_version target",
     "hive.runtime.carriers.boards:BoardWriter": "read latest",

@@ -1,6 +1,10 @@
 """Gradients: their slots in shared memory, their compression, and their reduction by the learner."""
 
-from hive.gradients.accumulator import GradAccumulator
+from __future__ import annotations
+
+from typing import NoReturn
+
+from hive.gradients.accumulator import GradAccumulator, MeanGradient, ReductionReport
 from hive.gradients.blocks import (
     CAUSE,
     CAUSES,
@@ -16,8 +20,6 @@ from hive.gradients.blocks import (
     put_episodes,
 )
 from hive.gradients.codecs import COMPRESSIONS, ERROR, PLAIN, TOP_K, Codec, codec_for
-from hive.gradients.map_of_tensors import MapOfTensors
-from hive.gradients.reports import GradientNotFinite, ReductionReport
 
 __all__ = [
     "CAUSE",
@@ -35,11 +37,19 @@ __all__ = [
     "VERSION",
     "Codec",
     "GradAccumulator",
-    "GradientNotFinite",
-    "MapOfTensors",
+    "MeanGradient",
     "ReductionReport",
     "clear",
     "codec_for",
     "gradient_layout",
     "put_episodes",
 ]
+
+
+MOVED = ("GradientNotFinite", "MapOfTensors")
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name in MOVED:  # no AttributeError, of which `from hive.gradients import ...` would hide the text
+        raise ImportError(f"`hive.gradients.{name}` is now `hive.compat.rlpack.{name}`")
+    raise AttributeError(f"module `hive.gradients` has no attribute `{name}`")

@@ -1,125 +1,124 @@
-"""GradAccumulator: collects the gradients of several backward passes and computes their mean or sum.
-
-    accumulator = GradAccumulator(None, bootstrap_rounds=4)
-    for batch in batches:
-        model.zero_grad()
-        loss_of(batch).backward()
-        accumulator.accumulate(model.named_parameters(), weight=len(batch))
-        if accumulator.step_due():              # true after the fourth call
-            accumulator.mean_reduce(into=model)
-            accumulator.clear()
-            optimizer.step()
-
-With `store="rounds"` every round is stored, and the accumulator is a list of them: indices, slices, deletion,
-iteration. With `store="running"` one block holds the sums, for any number of rounds. Both add in the order of the calls
-and divide once, so their results are bit-identical: sum = w0 g0 + w1 g1 + ..., mean = sum / (w0 + w1 + ...).
-
-A learner reduces the gradients of its workers in place, in slots of shared memory (hive.gradients.adopted):
+"""The accumulator of a run: the mean of gradient slots, computed where they lie in shared memory.
 
     accumulator = GradAccumulator.for_slots(flat.parameter_elements, bootstrap_rounds, codec)
     mean = accumulator.zeros()
     for slot in slots:                          # every turn
         accumulator.adopt(slot, samples)
-    accumulator.mean_reduce(out=mean)           # allocates nothing; see accumulator.report
+    gradient = accumulator.mean_reduce(out=mean).array
     accumulator.clear()
 
-Reductions do not change the stored rounds: their results are separate memory, and only `into` sets `.grad` of the
-model. A round is checked once, as a whole, when it is accumulated; an adopted one while it is reduced. The passes over
-the gradients are in hive.gradients.rounds. The accumulator steps no optimizer, zeroes no gradient and clips nothing. It
-is not thread-safe.
+    mean = (n_0 / n) f_0 g_0 + (n_1 / n) f_1 g_1 + ...     n = n_0 + n_1 + ...     in the order of adoption
+
+Each weight is computed from left to right in float64 and rounded once to float32, and the sums are float32, so all
+replicas of a learner compute bit-identical results. A round of zero samples is never read. Scripts, which accumulate
+the gradients of a module, have another GradAccumulator in hive.compat.rlpack.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, overload
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hive import _native
-from hive.gradients.adopted import AdoptedRounds, Slot
 from hive.gradients.codecs import PLAIN, Codec
-from hive.gradients.map_of_tensors import MapOfTensors
-from hive.gradients.named import check_choice, checked_names, field_of, gradients_of
-from hive.gradients.reports import GradientNotFinite, ReductionReport
-from hive.gradients.results import Into, block_for, copy_into, targets_in
-from hive.gradients.rounds import Block, Field, NativeRounds, Outcome, Rounds, rounds_for, zero_bad
 
-__all__ = ["GradAccumulator"]
+__all__ = ["GradAccumulator", "MeanGradient", "ReductionReport"]
 
-NamedParameters = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
-NonFinite = Literal["raise", "skip", "zero", "report"]
-
-KEPT_NO_ROUNDS = "a running accumulator stores no rounds to index; construct it with store='rounds'"
-ADOPTED = "adopted rounds lie in slots: they can be reduced and cleared, not indexed"
+Slot = Mapping[str, NDArray[Any]]
+Floats = NDArray[np.float32]
+Places = Mapping[str, tuple[slice, tuple[int, ...]]]  # parameter -> its elements and its shape
 
 
-@dataclass(slots=True)
-class _Round:
-    block: Block
+class ReductionReport(NamedTuple):
+    """The inputs and the outcome of a reduction.
+
+    `rounds` of `bootstrap_rounds` were held, with the total `weight`; `norm` is the Euclidean norm over all parameters.
+    If the result is not `finite`, `parameter` is the name of the first parameter with NaN or infinity, and `bad_round`
+    the position of the first such round. They are "" and -1 if there is none, for example if only the sum of finite
+    rounds overflows. `samples` is the total over adopted rounds, and 0 for others.
+    """
+
+    rounds: int
+    bootstrap_rounds: int
     weight: float
-    had: list[bool]  # whether each parameter had a gradient
+    norm: float
+    finite: bool
+    parameter: str
+    bad_round: int = -1
+    samples: int = 0
+
+    @property
+    def partial(self) -> bool:
+        """Whether fewer than `bootstrap_rounds` rounds were held."""
+        return self.rounds < self.bootstrap_rounds
+
+
+class MeanGradient(Mapping[str, Tensor]):
+    """The mean of adopted slots: `array`, float32 [parameter_elements], and the tensors of parameters, views of it."""
+
+    __slots__ = ("_places", "array")
+
+    def __init__(self, array: Floats, places: Places) -> None:
+        self.array = array
+        self._places = places
+
+    def __getitem__(self, name: str) -> Tensor:
+        elements, shape = self._places[name]
+        return torch.from_numpy(self.array[elements]).view(shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 class GradAccumulator:
-    """Up to `bootstrap_rounds` gradients of a model, reduced by mean or sum.
+    """The mean of up to `bootstrap_rounds` gradient slots, weighted by samples.
 
-    parameter_keys: names as in `model.named_parameters()`, in the order of the results; None: those of the first
-        call. Other names in an iterable are ignored.
-    bootstrap_rounds: the greatest number of rounds held, at least 1.
-    store: "rounds" or "running", see the module.
-    non_finite: how to treat a round with NaN or infinity: "raise" GradientNotFinite, "skip" it (see `skipped`), set
-        its bad elements to "zero" (see `zeroed`), or accept it and only "report" (see `report`).
-    strict: raise ValueError in reductions of fewer than `bootstrap_rounds` rounds.
-    unused: a trainable parameter without a gradient counts as zeros ("zero", see `unused_counts`) or raises
-        RuntimeError ("raise"). A frozen one always counts as zeros. A round without any gradient always raises
-        RuntimeError.
+    parameter_elements: the length of a slot's gradient, padding included. codec: its compression.
+    parameters: name and shape of every parameter, as FlatParameters.describe() returns them. None: results have one
+        tensor, `gradient`, float32 [parameter_elements].
 
-    Raises ValueError and TypeError for other arguments.
+    Raises ValueError for parameters that do not fill the gradient of a slot.
     """
 
     def __init__(
         self,
-        parameter_keys: Sequence[str] | None,
+        parameter_elements: int,
         bootstrap_rounds: int,
+        codec: Codec = PLAIN,
         *,
-        store: Literal["rounds", "running"] = "rounds",
-        non_finite: NonFinite = "raise",
-        strict: bool = False,
-        unused: Literal["zero", "raise"] = "zero",
+        parameters: Sequence[tuple[str, Sequence[int]]] | None = None,
     ) -> None:
-        if not isinstance(bootstrap_rounds, int) or isinstance(bootstrap_rounds, bool):
-            raise TypeError(f"bootstrap_rounds must be an integer, got {type(bootstrap_rounds).__name__}")
-        if bootstrap_rounds < 1:
-            raise ValueError(f"bootstrap_rounds must be at least 1, got {bootstrap_rounds}")
-        check_choice("store", store, ("rounds", "running"))
-        check_choice("non_finite", non_finite, ("raise", "skip", "zero", "report"))
-        check_choice("unused", unused, ("zero", "raise"))
+        if not isinstance(parameter_elements, int):
+            raise TypeError("parameter_elements must be an integer; scripts use hive.compat.rlpack.GradAccumulator")
+        described = [("gradient", (parameter_elements,))] if parameters is None else parameters
+        sizes = [math.prod(shape) for _, shape in described]
         self.bootstrap_rounds = bootstrap_rounds
-        self.store = store
-        self.non_finite = non_finite
-        self.strict = strict
-        self.unused = unused
-        self.skipped = 0
-        """The number of rounds skipped since `clear()`."""
-        self.zeroed = 0
-        """The number of elements set to zero since `clear()`."""
+        self.codec = codec
         self.report: ReductionReport | None = None
-        """The report of the last reduction, including one that raised GradientNotFinite; None before the first."""
-        self.c_grad_accumulator = _native.GradAccumulator()
-        """The C++ accumulator. The first gradients set its layout; torch takes its place for those on a GPU."""
-        self._names = None if parameter_keys is None else checked_names(parameter_keys)
-        self._rounds: Rounds | None = None
-        self._adopted: AdoptedRounds | None = None
-        self._held: list[_Round] = []
-        self._free: list[Block] = []
-        self._sums: Block | None = None  # this and the next three: only with store="running"
-        self._summed = 0
-        self._weight = 0.0
-        self._had_counts: list[int] = []
+        """The report of the last reduction; None before the first."""
+        self._elements = parameter_elements
+        self._native = _native.GradAccumulator()
+        self._native.lay_out(["float32"] * len(sizes), sizes)
+        filled = parameter_elements if parameters is None else self._native.bytes // 4
+        if filled != parameter_elements:
+            raise ValueError(f"the parameters fill {filled} elements, the gradient of a slot has {parameter_elements}")
+        self._native.lay_out_slots(parameter_elements, codec.name)
+        begins = [offset // 4 for offset in self._native.offsets]
+        self._places: Places = {
+            name: (slice(begin, begin + size), tuple(shape))
+            for (name, shape), begin, size in zip(described, begins, sizes, strict=True)
+        }
+        self._rounds = self._samples = 0
+        self._single: tuple[Floats, float] | None = None  # a slot's gradient that is the mean already, and its norm
 
     @classmethod
     def for_slots(
@@ -129,405 +128,65 @@ class GradAccumulator:
         codec: Codec = PLAIN,
         *,
         parameters: Sequence[tuple[str, Sequence[int]]] | None = None,
-        non_finite: Literal["raise", "report"] = "report",
-        strict: bool = False,
     ) -> GradAccumulator:
-        """Returns an accumulator that adopts gradient slots of `codec`.
+        """Return an accumulator of gradient slots of `codec`. Arguments and errors: those of the class."""
+        return cls(parameter_elements, bootstrap_rounds, codec, parameters=parameters)
 
-        parameter_elements: the length of a slot's gradient, padding included. codec: its compression.
-        parameters: name and shape of every parameter, as FlatParameters.describe() returns them. None: results have
-            one tensor, `gradient`, float32 [parameter_elements].
-        Other arguments: as for the constructor.
-
-        Raises ValueError for parameters that do not fill the gradient of a slot.
-        """
-        check_choice("non_finite", non_finite, ("raise", "report"))
-        described = [("gradient", (parameter_elements,))] if parameters is None else parameters
-        names = [name for name, _ in described]
-        new = cls(names, bootstrap_rounds, non_finite=non_finite, strict=strict)
-        new._lay_out([Field(name, torch.Size(shape), torch.float32, torch.device("cpu")) for name, shape in described])
-        filled = parameter_elements if parameters is None else new.c_grad_accumulator.bytes // 4
-        if filled != parameter_elements:
-            raise ValueError(f"the parameters fill {filled} elements, the gradient of a slot has {parameter_elements}")
-        new._take_slots(parameter_elements, codec)
-        return new
-
-    def _lay_out(self, fields: Sequence[Field]) -> None:
-        self._rounds = rounds_for(self.c_grad_accumulator, fields)
-        self._had_counts = [0] * len(fields)
-
-    def _take_slots(self, elements: int, codec: Codec) -> None:
-        assert isinstance(self._rounds, NativeRounds)
-        self._rounds.lay_out_slots(elements, codec)
-        self._adopted = AdoptedRounds(self.c_grad_accumulator, codec)
-
-    # --- rounds
-
-    def adopt(self, slot: Slot, samples: int, factor: float = 1.0) -> None:
-        """Adds a gradient slot (hive.gradients.blocks) as a round, without copying it.
+    def adopt(self, slot: Slot, samples: int, factor: float = 1.0, norm: float = 0.0) -> None:
+        """Add a gradient slot (hive.gradients.blocks) as a round, without copying it.
 
         The slot must not change until `clear()`. It is not read before the reduction, and with 0 `samples` never.
 
-        samples: the weight of the round, a count. factor: multiplies the round after the weights have been normalised,
+        samples: the weight of the round, a count. factor: multiplies the round after the weights have been normalized,
             for example to reduce the influence of a stale gradient.
+        norm: the Euclidean norm of a gradient that its worker has found to be finite; 0: not known. A plain slot with
+            a norm is not read again if it is the only round: it is the mean.
 
-        Raises OverflowError if the accumulator is full, ValueError if it was not constructed by `for_slots`, holds
-        rounds of `accumulate`, or the slot does not fit.
+        Raises OverflowError if the accumulator is full, ValueError and TypeError for a slot that does not fit.
         """
-        adopted = self._adopted
-        if adopted is None:
-            raise ValueError("this accumulator cannot adopt slots: construct it with GradAccumulator.for_slots()")
-        if self._held:
-            raise ValueError("rounds of accumulate() are held: reduce them and clear() before adopt()")
-        if len(adopted.held) >= self.bootstrap_rounds:
-            raise self._overflow("adopt")
-        adopted.add(slot, samples, factor)
-
-    def _overflow(self, call: str) -> OverflowError:
-        rounds = self.bootstrap_rounds
-        return OverflowError(f"all {rounds} rounds are held: reduce them and clear() before the next {call}()")
-
-    def accumulate(self, named_parameters: NamedParameters, weight: float = 1.0) -> None:
-        """Adds a copy of the gradients of `model.named_parameters()`, an iterable of pairs or a mapping, as a round.
-
-        A MapOfTensors contains the gradients themselves instead of parameters.
-
-        weight: the weight of the round, for example the number of samples of a mean loss; finite, not negative.
-
-        Raises OverflowError if the accumulator is full, ValueError for a missing name and for a gradient whose shape,
-        dtype or device differs from earlier rounds, GradientNotFinite (a RuntimeError) depending on `non_finite`, and
-        RuntimeError if backward() was not called.
-        """
-        if self._adopted is not None and self._adopted.held:
-            raise ValueError("adopted rounds are held: reduce them and clear() before accumulate()")
-        if self.full:
-            raise self._overflow("accumulate")
-        weight = float(weight)
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError(f"weight must be a finite number of at least 0, got {weight}")
-        known = self._names, self._rounds
+        if self._rounds >= self.bootstrap_rounds:
+            rounds = self.bootstrap_rounds
+            raise OverflowError(f"all {rounds} rounds are held: reduce them and clear() before the next adopt()")
         try:
-            gradients = self._gradients_of(named_parameters)
-            if self.store == "running":
-                self._add(gradients, weight)
-            elif (new := self._new_round(gradients, weight, self.non_finite)) is not None:
-                self._held.append(new)
-        except BaseException:
-            self._forget(*known)
-            raise
-
-    def _forget(self, names: tuple[str, ...] | None, rounds: Rounds | None) -> None:
-        """Restores the names and the layout after a refused call."""
-        if self._rounds is not rounds:  # the refused call was the first, so no rounds are held
-            self._rounds, self._sums = rounds, None
-            self._had_counts = []
-            self._free.clear()
-            self.c_grad_accumulator.lay_out([], [])
-        self._names = names
-
-    def _gradients_of(self, named_parameters: NamedParameters) -> list[Tensor | None]:
-        given = named_parameters if isinstance(named_parameters, Mapping) else dict(named_parameters)
-        if self._names is None:
-            self._names = checked_names(list(given))
-        try:
-            values = [given[name] for name in self._names]
+            self._native.adopt(slot, samples, factor)
         except KeyError as error:
-            raise ValueError(f"named_parameters lacks the parameter `{error.args[0]}`") from None
-        if self._rounds is None:
-            fields = [field_of(name, value) for name, value in zip(self._names, values, strict=True)]
-            self._lay_out(fields)
-        if isinstance(given, MapOfTensors):
-            return list(values)
-        return gradients_of(self._names, values, strict=self.unused == "raise")
+            raise ValueError(f"the slot has no {error}, which the codec `{self.codec.name}` needs") from None
+        self._rounds += 1
+        self._samples += samples
+        is_mean = self._rounds == 1 and norm > 0.0 and samples > 0 and factor == 1.0 and self.codec.in_place
+        self._single = (slot["gradient"], norm) if is_mean else None
 
-    def _new_round(self, gradients: list[Tensor | None], weight: float, non_finite: str) -> _Round | None:
-        """Returns a checked copy of the gradients; None if the round is skipped."""
-        rounds = self._laid_out()
-        block = self._take_block()
-        try:
-            bad = rounds.gather(gradients, block)
-            if bad >= 0 and non_finite == "zero":
-                self.zeroed += zero_bad(block.tensors)
-            elif bad >= 0 and non_finite != "report":
-                self._refuse(bad, non_finite)
-                self._free.append(block)
-                return None
-        except BaseException:
-            self._free.append(block)
-            raise
-        return _Round(block, weight, [gradient is not None for gradient in gradients])
+    def mean_reduce(self, out: MeanGradient | None = None) -> MeanGradient:
+        """Return the mean of the adopted slots; zeros if they have no samples. `report` has its norm.
 
-    def _add(self, gradients: list[Tensor | None], weight: float) -> None:
-        rounds = self._laid_out()
-        bad = rounds.first_bad(gradients)
-        if bad >= 0 and self.non_finite == "zero":
-            gradients = [None if g is None else g.detach().clone() for g in gradients]
-            self.zeroed += zero_bad([g for g in gradients if g is not None])
-        elif bad >= 0 and self.non_finite != "report":
-            return self._refuse(bad, self.non_finite)
-        if self._sums is None:
-            self._sums = rounds.new_sums()
-        if weight:  # store="rounds" leaves out rounds of weight 0 too, so both results are bit-identical
-            rounds.add(gradients, weight, self._sums, onto=self._weight > 0)
-        self._summed += 1
-        self._weight += weight
-        self._had_counts = [n + (g is not None) for n, g in zip(self._had_counts, gradients, strict=True)]
-        return None
+        out: an earlier result or `zeros()`, to overwrite; None: new memory. A single slot that was adopted with its
+            norm is returned as a view, and `out` does not change.
 
-    def _refuse(self, bad: int, non_finite: str) -> None:
-        """Counts a non-finite round under non_finite="skip"; raises GradientNotFinite otherwise."""
-        if non_finite == "skip":
-            self.skipped += 1
-            return
-        name = self._known_names()[bad]
-        hint = "check the loss, or construct the accumulator with non_finite='skip' or 'zero'"
-        raise GradientNotFinite(f"the gradient of `{name}` is not finite", name, hint=hint)
-
-    # --- reductions
-
-    def mean_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
-        """Returns the sum of weight * gradient over the rounds held, divided by the sum of the weights.
-
-        Fewer rounds than `bootstrap_rounds` are allowed unless `strict`; `report` has their number and the norm.
-
-        out: the map to overwrite, of the same names, shapes and dtypes; an earlier result needs no copy.
-        into: a module, or named parameters, whose `.grad` become the result's tensors. Frozen parameters do not
-            change; one without a gradient in any round gets None, as after backward().
-
-        hive.gradients.adopted has the mean of adopted rounds: factors are not part of the weights, and the result is
-        zeros if there are no samples.
-
-        Raises ValueError, and changes nothing, if no rounds are held, all weights are 0, or `out` or `into` do not
-        fit; GradientNotFinite under non_finite="raise" if the result is not finite.
+        Raises ValueError if no slot is adopted, and for an `out` of another size or in an adopted slot.
         """
-        return self._reduce(True, out, into)
-
-    def sum_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
-        """Returns the sum of weight * gradient over the rounds held. Arguments and errors: as for `mean_reduce`."""
-        return self._reduce(False, out, into)
-
-    def _reduce(self, mean: bool, out: MapOfTensors | None, into: Into | None) -> MapOfTensors:
-        count = len(self)
-        if not count:
-            raise ValueError("no gradients have been accumulated: call accumulate() or adopt() before a reduction")
-        if self.strict and count < self.bootstrap_rounds:
-            raise ValueError(f"{count} of {self.bootstrap_rounds} rounds are held, and strict=True requires all")
-        rounds = self._laid_out()
-        targets = None if into is None else targets_in(into, rounds.fields, self._counts())
-        block = block_for(out, rounds, [one.block for one in self._held])
-        weight, samples, outcome = self._reduce_to(block, rounds, mean)
-        norm, finite, bad_field, bad_round = outcome
-        bad = self._known_names()[bad_field] if bad_field >= 0 else ""
-        self.report = ReductionReport(count, self.bootstrap_rounds, weight, norm, finite, bad, bad_round, samples)
-        if not finite and self.non_finite == "raise":
-            raise GradientNotFinite(f"the reduced gradient of `{bad}` is not finite", bad)
-        if out is None:
-            out = self._map_of(block)
+        if not self._rounds:
+            raise ValueError("no gradients have been adopted: call adopt() before a reduction")
+        norm, finite, parameter, bad_round = 0.0, True, "", -1
+        if self._single is not None:
+            array, norm = self._single
+            out = MeanGradient(array, self._places)
         else:
-            copy_into(out, block)
-        for name, parameter, had in targets or ():
-            parameter.grad = out[name] if had else None
+            out = self.zeros() if out is None else out
+            found = self._native.reduce_adopted(out.array)
+            norm, finite, bad_round = found.norm, found.finite, found.bad_input
+            parameter = list(self._places)[found.bad_index] if found.bad_index >= 0 else ""
+        weight = float(self._samples)
+        self.report = ReductionReport(
+            self._rounds, self.bootstrap_rounds, weight, norm, finite, parameter, bad_round, self._samples
+        )
         return out
 
-    def _reduce_to(self, block: Block, rounds: Rounds, mean: bool) -> tuple[float, int, Outcome]:
-        """Writes the result to `block`; returns the total weight and samples of the rounds, and the outcome."""
-        adopted = self._adopted
-        if adopted is not None and adopted.held:
-            return float(adopted.samples), adopted.samples, rounds.reduce_adopted(mean, block)
-        weight = self._total_weight()
-        if mean and weight == 0:
-            raise ValueError("the weights of all rounds are 0, so they have no mean")
-        divisor = weight if mean else 1.0
-        if self._sums is not None:
-            if weight == 0:  # the block may still have the sums from before clear()
-                torch._foreach_zero_(list(self._sums.tensors))
-            return weight, 0, rounds.finish(self._sums, divisor, block)
-        held = self._held
-        return weight, 0, rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
-
-    def zeros(self) -> MapOfTensors:
-        """Returns a result of zeros to pass as `out`. Raises ValueError while the parameters are unknown."""
-        if self._rounds is None:
-            raise ValueError("the parameters are unknown before the first accumulate()")
-        return self._map_of(self._rounds.new_block())
-
-    def _map_of(self, block: Block) -> MapOfTensors:
-        return MapOfTensors.lazy(self._known_names(), lambda: block.tensors, block)
-
-    # --- a list of rounds
-
-    def __len__(self) -> int:
-        """Returns the number of rounds held."""
-        if self._adopted is not None and self._adopted.held:
-            return len(self._adopted.held)
-        return self._summed if self.store == "running" else len(self._held)
-
-    @overload
-    def __getitem__(self, index: int) -> MapOfTensors: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[MapOfTensors]: ...
-    def __getitem__(self, index: int | slice) -> MapOfTensors | list[MapOfTensors]:
-        """Returns the live gradients of a round (writing to them changes the round), or for a slice a list of them.
-
-        Raises TypeError with store="running" and for adopted rounds, IndexError for an index out of range.
-        """
-        held = self._indexable()[index]
-        return [self._lend(one) for one in held] if isinstance(held, list) else self._lend(held)
-
-    def __setitem__(self, index: int | slice, named_parameters: Any) -> None:
-        """Replaces a round by a copy of other gradients, as for `accumulate`; its weight does not change.
-
-        A slice takes an equal number of iterables of named parameters, with step 1 any number that fits. Added rounds
-        have weight 1. A non-finite round raises GradientNotFinite under non_finite="skip" too. Other errors: as for
-        `accumulate` and indexing; ValueError for a wrong number of rounds.
-        """
-        held = self._indexable()
-        old = held[index] if isinstance(index, slice) else [held[index]]
-        given = list(named_parameters) if isinstance(index, slice) else [named_parameters]
-        if len(held) - len(old) + len(given) > self.bootstrap_rounds:
-            raise OverflowError(f"{len(given)} rounds do not fit: {self.bootstrap_rounds} can be held")
-        if len(given) != len(old) and isinstance(index, slice) and index.step not in (None, 1):
-            raise ValueError(f"cannot assign {len(given)} rounds to a slice of {len(old)}")
-        policy = "raise" if self.non_finite == "skip" else self.non_finite
-        weights = [one.weight for one in old] + [1.0] * len(given)
-        known = self._names, self._rounds
-        try:
-            made = [self._new_round(self._gradients_of(n), w, policy) for n, w in zip(given, weights, strict=False)]
-        except BaseException:
-            self._forget(*known)
-            raise
-        new = [one for one in made if one is not None]
-        if isinstance(index, slice):
-            held[index] = new
-        else:
-            held[index] = new[0]
-        self._give_back(old)
-
-    def __delitem__(self, index: int | slice) -> None:
-        """Removes a round, or those of a slice; later rounds move up."""
-        held = self._indexable()
-        old = held[index] if isinstance(index, slice) else [held[index]]
-        del held[index]
-        self._give_back(old)
-
-    def __iter__(self) -> Iterator[MapOfTensors]:
-        return (self._lend(one) for one in list(self._indexable()))
+    def zeros(self) -> MeanGradient:
+        """Return a result of zeros to pass as `out`."""
+        return MeanGradient(torch.zeros(self._elements).numpy(), self._places)  # torch aligns it to 64 bytes
 
     def clear(self) -> None:
-        """Removes all rounds and resets `skipped` and `zeroed`; keeps the memory for the next rounds."""
-        if self._adopted is not None and self._adopted.held:
-            self._adopted.clear()
-            return
-        self._give_back(self._held)
-        self._held, self._summed, self._weight = [], 0, 0.0
-        self._had_counts = [0] * len(self._had_counts)
-        self.skipped = self.zeroed = 0
-
-    # --- copies
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Returns copies of all rounds, slots included: for pickle, copy.deepcopy and torch.save."""
-        state = dict(self.__dict__)
-        rounds, adopted = state.pop("_rounds"), state.pop("_adopted")
-        del state["c_grad_accumulator"], state["_free"]
-        state["_held"] = [(_copied(one.block), one.weight, one.had) for one in self._held]
-        state["_sums"] = None if self._sums is None else _copied(self._sums)
-        state["fields"] = None if rounds is None else list(rounds.fields)
-        state["slots"] = None if adopted is None else (rounds.slot_elements, adopted.codec, adopted.copies())
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        fields, slots, held, sums = (state.pop(name) for name in ("fields", "slots", "_held", "_sums"))
-        counts = state["_had_counts"]
-        self.__dict__.update(state)
-        self.c_grad_accumulator = _native.GradAccumulator()
-        self._rounds = self._adopted = self._sums = None
-        self._held, self._free = [], []
-        if fields is not None:
-            self._lay_out(fields)
-            rounds = self._laid_out()
-            self._had_counts = counts
-            self._held = [_Round(Block(rounds, memory), weight, had) for memory, weight, had in held]
-            self._sums = None if sums is None else Block(rounds, sums)
-        if slots is not None:
-            elements, codec, adopted = slots
-            self._take_slots(elements, codec)
-            for slot, samples, factor in adopted:
-                self.adopt(slot, samples, factor)
-
-    # --- properties
-
-    @property
-    def full(self) -> bool:
-        """Whether `bootstrap_rounds` rounds are held."""
-        return len(self) >= self.bootstrap_rounds
-
-    def step_due(self) -> bool:
-        """Returns whether to reduce, clear and step now: after `bootstrap_rounds` calls, skipped ones included.
-
-        It is False while no round is held, because there would be no gradient to step with.
-        """
-        return len(self) > 0 and len(self) + self.skipped >= self.bootstrap_rounds
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """The weights of the rounds held. Raises TypeError as indexing does."""
-        return tuple(one.weight for one in self._indexable())
-
-    @property
-    def unused_counts(self) -> dict[str, int]:
-        """Parameter name -> number of held rounds without its gradient, if not 0; frozen parameters are included."""
-        return {name: len(self) - count for name, count in self._counts().items() if count < len(self)}
-
-    @property
-    def map_of_tensors(self) -> MapOfTensors:
-        """The gradients of the last round, live; empty without a round and with store="running"."""
-        return self._lend(self._held[-1]) if self._held else MapOfTensors()
-
-    def _counts(self) -> dict[str, int]:
-        counts = self._had_counts
-        if self._adopted is not None and self._adopted.held:
-            counts = self._adopted.counts(len(counts))
-        elif self.store == "rounds":
-            counts = [sum(column) for column in zip(*(one.had for one in self._held), strict=True)]
-        return dict(zip(self._names or (), counts, strict=False))
-
-    def _total_weight(self) -> float:
-        if self.store == "running":
-            return self._weight
-        total = 0.0
-        for one in self._held:  # not sum(): Python 3.12 compensates its rounding, which running sums cannot reproduce
-            total += one.weight
-        return total
-
-    def _indexable(self) -> list[_Round]:
-        if self.store == "running":
-            raise TypeError(KEPT_NO_ROUNDS)
-        if self._adopted is not None and self._adopted.held:
-            raise TypeError(ADOPTED)
-        return self._held
-
-    def _lend(self, one: _Round) -> MapOfTensors:
-        one.block.lent = True
-        return self._map_of(one.block)
-
-    def _take_block(self) -> Block:
-        return self._free.pop() if self._free else self._laid_out().new_block()
-
-    def _give_back(self, rounds: Iterable[_Round]) -> None:
-        """Keeps the blocks for new rounds, except those that the caller may still read (see `_lend`)."""
-        self._free += [one.block for one in rounds if not one.block.lent]
-
-    def _laid_out(self) -> Rounds:
-        assert self._rounds is not None
-        return self._rounds
-
-    def _known_names(self) -> Sequence[str]:
-        assert self._names is not None
-        return self._names
-
-
-def _copied(block: Block) -> Any:
-    """Returns a copy of the memory of a block, as one tensor or a list of them."""
-    memory = block.memory
-    return memory.clone() if isinstance(memory, Tensor) else [tensor.detach().clone() for tensor in memory]
+        """Release the adopted slots."""
+        self._native.release()
+        self._rounds = self._samples = 0
+        self._single = None

@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from hive.compat.rlpack import GradAccumulator, MapOfTensors
 from hive.errors import NetworkError, UpdateNotFinite
-from hive.gradients import GradAccumulator, MapOfTensors
 from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import common_rows, merged_inputs, refuse_misfits
 from hive.networks.flat import aligned_block

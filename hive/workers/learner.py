@@ -54,6 +54,7 @@ from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import CachedViews, Layout, Status
 
 __all__ = [
+    "PASSED",
     "RETURNS_KEPT",
     "Count",
     "Learner",
@@ -83,10 +84,17 @@ class Count(enum.IntEnum):
     largest_leaf = 8  # of a replay memory: the highest priority so far, that of new steps
     saturated = 9  # of a replay memory: priorities that were above the limit of a leaf
     first_steps = 10  # env_steps at first_ns: rates leave them out, because they were made before it
+    adopted = 11  # gradients with samples that the accumulator has adopted
+    reduced = 12  # reductions of gradients with samples
+    applied = 13  # gradients that the NetworkWrapper has applied to the global network
+    target_updates = 14  # updates of the NetworkWrapper's target network
 
 
 COLLECTED = [Count.rollouts, Count.env_steps, Count.episodes]
 """The counters of what collectors have made."""
+
+PASSED = [Count.adopted, Count.reduced, Count.applied, Count.target_updates]
+"""The counters of the steps of an update."""
 
 
 def optimizer_state_layout(
@@ -172,11 +180,9 @@ class Learner:
         """
         check_codec(codec, self.flat)
         self.codec = codec
-        self.accumulator = GradAccumulator.for_slots(
-            self.flat.parameter_elements, 1, codec, parameters=self.flat.describe()
-        )
+        self.accumulator = GradAccumulator(self.flat.parameter_elements, 1, codec)
         self._mean = self.accumulator.zeros()
-        self.gradient: NDArray[np.float32] = self._mean.block.floats  # of the last turn
+        self.gradient = self._mean.array  # float32 [parameter_elements], of the last turn
 
     def shift_times(self, optimizer_state: NDArray[np.uint8]) -> None:
         """Shift the stored times to the present, so that training time excludes the time between save and resume."""
@@ -212,7 +218,7 @@ class Learner:
         before, after = self.views(optimizer_state), self.views(optimizer_state_out)
         counts = self._counts(before, after, collected)
         headers: list[list[int]] = [gradient["header"].tolist() for gradient in gradients]
-        report = self._reduce(gradients, headers, factors)
+        report = self._reduce(gradients, headers, factors, counts)
         samples = report.samples
         cause, bad = _first_not_finite(headers, report)
         # The steps of this round are included, as in Stable-Baselines3: the last round of a run has a rate of 0.
@@ -222,7 +228,7 @@ class Learner:
         groups: list[GroupUpdate] = []
         if samples and not cause:
             groups = self._group_updates(gradients, headers, before["group_updates"], rate) if self._grouped else []
-            cause = self._step(report.norm, counts[Count.updates] + 1, rate, groups)
+            cause = self._step(report.norm, counts, rate, groups)
         applied = samples > 0 and not cause
         if self._grouped:
             after["group_updates"][:] = before["group_updates"]
@@ -239,7 +245,7 @@ class Learner:
                 self._merge_statistics(gradients, weights_out)
             else:
                 self.replace_statistics(collected, weights_out)
-        self._update_target(counts[Count.updates], self._followed(before, after))
+        self._update_target(after["counters"], self._followed(before, after))
         for gradient, header in zip(gradients, headers, strict=True):
             if ended := header[EPISODES]:
                 infos = gradient["episode_infos"][:ended] if "infos" in after else None
@@ -263,27 +269,28 @@ class Learner:
         return counts
 
     def _reduce(
-        self, gradients: Sequence[Arrays], headers: Sequence[Sequence[int]], factors: Sequence[float] | None
+        self,
+        gradients: Sequence[Arrays],
+        headers: Sequence[Sequence[int]],
+        factors: Sequence[float] | None,
+        counts: list[int],
     ) -> ReductionReport:
         """Make `self.gradient` the mean of the gradients, weighted by samples.
 
-        A single one is its own mean: it is read where it lies, and its worker has computed the norm.
+        A single plain one is read where it lies, because it is the mean and its worker has computed the norm.
         """
-        if self.codec.in_place and len(gradients) == 1 and (factors is None or factors[0] == 1.0):
-            slot, samples = gradients[0], headers[0][SAMPLES]
-            if (norm := slot["norm"].item()) > 0.0:
-                self.gradient = slot["gradient"]
-                return ReductionReport(1, 1, float(samples), norm, True, "", -1, samples)
-        self.gradient = self._mean.block.floats
         accumulator = self.accumulator
         accumulator.bootstrap_rounds = len(gradients)  # the accumulator reduces after this many gradients
         try:
             for slot, header, factor in zip(gradients, headers, factors or [1.0] * len(gradients), strict=True):
-                accumulator.adopt(slot, header[SAMPLES], factor)
-            accumulator.mean_reduce(out=self._mean)
+                samples = header[SAMPLES]
+                accumulator.adopt(slot, samples, factor, norm=slot["norm"].item())
+                counts[Count.adopted] += samples > 0
+            self.gradient = accumulator.mean_reduce(out=self._mean).array
         finally:
             accumulator.clear()  # the slots are retired after the turn and must not be read again
         assert accumulator.report is not None
+        counts[Count.reduced] += accumulator.report.samples > 0
         return accumulator.report
 
     def _group_updates(
@@ -309,14 +316,16 @@ class Learner:
         """Return the learning rate of a parameter group before its schedule: `<name>_learning_rate`, if it is not 0."""
         return getattr(self.config, f"{name}_learning_rate", 0.0) or self.config.learning_rate
 
-    def _step(self, norm: float, step: int, learning_rate: float, groups: Sequence[GroupUpdate]) -> str:
+    def _step(self, norm: float, counts: list[int], learning_rate: float, groups: Sequence[GroupUpdate]) -> str:
         """Apply `self.gradient` to the global network. Return "update" if the new weights are not finite, else ""."""
+        step = counts[Count.updates] + 1
         try:
             self.network.apply_gradients_to_global_network(
                 self.gradient, norm=norm, step=step, learning_rate=learning_rate, groups=groups
             )
         except UpdateNotFinite:
             return "update"
+        counts[Count.applied] += 1
         return ""
 
     def _merge_statistics(self, gradients: Sequence[Arrays], weights_out: NDArray[np.uint8]) -> None:
@@ -342,11 +351,13 @@ class Learner:
         number = int(after[name][place])
         return number if number > before[name][place] else 0
 
-    def _update_target(self, updates: int, followed: int) -> None:
+    def _update_target(self, counters: NDArray[np.int64], followed: int) -> None:
         """Move the target towards the newest weights after every `target_interval`-th update; otherwise keep it."""
         if isinstance(self.config, TargetConfig):
             due = followed > 0 and followed % self.config.target_interval == 0
-            self.network.update_target_network(self.config.target_rate if due else 0.0, version=updates + 1)
+            version = counters.item(Count.updates) + 1
+            self.network.update_target_network(self.config.target_rate if due else 0.0, version=version)
+            counters[Count.target_updates] += due
 
 
 def count_episodes(returns: NDArray[np.float32], infos: NDArray[np.float32] | None, optimizer_state: Arrays) -> None:

@@ -25,7 +25,7 @@ from hive.records.return_text import return_text
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.workers.blueprint import Blueprint, blueprint_in
-from hive.workers.learner import RETURNS_KEPT, Count, LearnerStep, mean_return
+from hive.workers.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
 from hive.workers.saving import BestSchedule, SaveSchedule
 from hive.workers.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
@@ -396,6 +396,7 @@ class LearnerActor(Actor):
             "frames": counters[Count.env_steps] * self.blueprint.environment.frame_skip,
             "episodes": counters[Count.episodes],
             "skipped": counters[Count.skipped],
+            **{which.name: counters[which] for which in PASSED},
             "first_steps": counters[Count.first_steps],
             "train_s": (counters[Count.last_ns] - counters[Count.first_ns]) / 1e9,
             "mean_return_100": self.mean_return,
@@ -451,7 +452,10 @@ class LearnerActor(Actor):
         await self._report(force=True)
 
 
-RESULTS = ("updates", "env_steps", "frames", "episodes", "skipped", "first_steps", "train_s", "mean_return_100")
+RESULTS = (
+    *("updates", "env_steps", "frames", "episodes", "skipped", *(which.name for which in PASSED)),
+    *("first_steps", "train_s", "mean_return_100"),
+)
 """The learner's counters that summarise a run."""
 
 INFO = "info/"  # begins the names of counters and metrics of env.info

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.workers.learner import LearnerStep, deviation_of_returns, mean_statistics
+from hive.workers.learner import PASSED, LearnerStep, deviation_of_returns, mean_statistics
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ class TurnMetrics:
             **lag_values("gradient", [record.gradient_lag for record in window]),
             **lag_values("policy", [record.policy_lag for record in self.window if record.policy_lag is not None]),
             "learner/skipped": totals["skipped"],
+            **{f"learner/{which.name}": totals[which.name] for which in PASSED},
             "rate/env_steps_per_s": _per_s(steps, since),
             "rate/updates_per_s": _per_s(sum(record.step.applied for record in window), since),
         }

@@ -393,10 +393,9 @@ Reduction finish_block(std::span<const SumOf<T>> sums, SumOf<T> divisor, std::sp
   return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame<T, T>({}, out, norm);
 }
 
-float weight_of(const AdoptedRound& round, std::int64_t total, bool mean) {
+float weight_of(const AdoptedRound& round, std::int64_t total) {
   if (round.samples == 0) return 0.0F;
-  const auto samples = static_cast<double>(round.samples);
-  const double share = mean ? samples / static_cast<double>(total) : samples;
+  const double share = static_cast<double>(round.samples) / static_cast<double>(total);
   const double weight = share * round.factor;
   return static_cast<float>(weight != 0.0 && round.scale ? weight / *round.scale : weight);
 }
@@ -469,14 +468,14 @@ Reduction reduce_wide(std::span<const Weighted<Float16>> gradients, std::span<fl
   return reduce_blocks<Float16, float>(gradients, divisor, out);
 }
 
-Reduction reduce_adopted(Coding coding, std::span<const AdoptedRound> rounds, bool mean, std::span<float> out) {
+Reduction reduce_adopted(Coding coding, std::span<const AdoptedRound> rounds, std::span<float> out) {
   std::int64_t total = 0;
   for (const AdoptedRound& round : rounds) total += round.samples;
   std::vector<float> weights;
   weights.reserve(rounds.size());
   std::int64_t unweighable = -1;
   for (const AdoptedRound& round : rounds) {
-    weights.push_back(weight_of(round, total, mean));
+    weights.push_back(weight_of(round, total));
     if (unweighable < 0 && !std::isfinite(weights.back())) unweighable = static_cast<std::int64_t>(weights.size()) - 1;
   }
   const Reduction found = reduce_weighted(coding, rounds, weights, out);

@@ -1,5 +1,5 @@
-// Python bindings of gather.hpp and of the reductions over gathered blocks and adopted slots: the C++ part of
-// hive.gradients.GradAccumulator.
+// Python bindings of gather.hpp and of the reductions over gathered blocks and adopted slots: the C++ part of both
+// accumulators, that of a run (hive.gradients) and that of scripts (hive.compat.rlpack).
 #include <pybind11/stl.h>
 
 #include <cmath>
@@ -115,7 +115,7 @@ class GradAccumulator {
     }
   }
 
-  Reduction reduce_slots(const py::object& out, bool mean) const {
+  Reduction reduce_slots(const py::object& out) const {
     Arrays arrays(1);
     const std::span<float> result = arrays.output<float>(out, "out");
     check_elements(result.size(), "out");
@@ -126,7 +126,7 @@ class GradAccumulator {
     Reduction found{};
     {
       const py::gil_scoped_release released;
-      found = reduce_adopted(coding_, rounds, mean, result);
+      found = reduce_adopted(coding_, rounds, result);
     }
     if (found.bad_index >= 0) found.bad_index = field_at(static_cast<std::size_t>(found.bad_index) * sizeof(float));
     return found;
@@ -313,8 +313,8 @@ void bind_gather(py::module_& m) {
            "Declare the encoding of gradients in slots, after `lay_out` of float32 fields.")
       .def("adopt", &GradAccumulator::adopt, "slot"_a, "samples"_a, "factor"_a,
            "Add a slot as a round, without reading or copying it. It is kept alive until `release`.")
-      .def("reduce_adopted", &GradAccumulator::reduce_slots, "out"_a, "mean"_a,
-           "Write the mean or the sum of the adopted rounds to `out`, float32. `bad_index` counts fields.")
+      .def("reduce_adopted", &GradAccumulator::reduce_slots, "out"_a,
+           "Write the mean of the adopted rounds to `out`, float32. `bad_index` counts fields.")
       .def("release", &GradAccumulator::release, "Release the adopted rounds.");
 }
 

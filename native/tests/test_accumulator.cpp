@@ -217,15 +217,12 @@ void adopted_rounds_weigh_by_their_samples() {
   const Block poisoned(1003, kNaN);
   const hive::AdoptedRound rounds[] = {adopted(one, 10), adopted(poisoned, 0), adopted(other, 20, 0.25)};
   Block out(1003);
-  const hive::Reduction mean = hive::reduce_adopted(hive::Coding::kFloat32, rounds, true, out);
+  const hive::Reduction mean = hive::reduce_adopted(hive::Coding::kFloat32, rounds, out);
   const auto first = static_cast<float>(10.0 / 30.0 * 1.0);
   const auto second = static_cast<float>(20.0 / 30.0 * 0.25);
   for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == first * one[i] + second * other[i]);
   CHECK(mean.finite && same_bits(mean.norm, reference_norm(out)));
-  const hive::Reduction sum = hive::reduce_adopted(hive::Coding::kFloat32, rounds, false, out);
-  for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == 10.0F * one[i] + 5.0F * other[i]);
-  CHECK(sum.finite);
-  const hive::Reduction nothing = hive::reduce_adopted(hive::Coding::kFloat32, {&rounds[1], 1}, true, out);
+  const hive::Reduction nothing = hive::reduce_adopted(hive::Coding::kFloat32, {&rounds[1], 1}, out);
   CHECK(nothing.finite && nothing.norm == 0.0 && out == Block(1003));
 }
 
@@ -236,10 +233,10 @@ void adopted_halves_are_scaled_back() {
   hive::AdoptedRound rounds[] = {{halves.data(), nullptr, &scale, 100, 1, 1.0},
                                  {halves.data(), nullptr, &broken, 100, 0, 1.0}};
   Block out(100);
-  CHECK(hive::reduce_adopted(hive::Coding::kFloat16, rounds, true, out).finite);
+  CHECK(hive::reduce_adopted(hive::Coding::kFloat16, rounds, out).finite);
   CHECK(out == Block(100, 0.375F));
   rounds[1].samples = 1;
-  const hive::Reduction found = hive::reduce_adopted(hive::Coding::kFloat16, rounds, true, out);
+  const hive::Reduction found = hive::reduce_adopted(hive::Coding::kFloat16, rounds, out);
   CHECK(!found.finite && found.bad_input == 1);
 }
 
@@ -253,13 +250,13 @@ void adopted_top_k_rounds_add_where_they_belong() {
   };
   Block out(3, kNaN);
   const hive::AdoptedRound good[] = {round(values, indices, 3), round(bad, beyond, 0), round(values, indices, 1)};
-  const hive::Reduction found = hive::reduce_adopted(hive::Coding::kTopK, good, true, out);
+  const hive::Reduction found = hive::reduce_adopted(hive::Coding::kTopK, good, out);
   CHECK(found.finite && (out == Block{1.0F, 0.0F, 2.0F}) && same_bits(found.norm, std::sqrt(5.0)));
   const hive::AdoptedRound outside[] = {good[0], round(values, beyond, 1), round(bad, indices, 1)};
-  const hive::Reduction first = hive::reduce_adopted(hive::Coding::kTopK, outside, true, out);
+  const hive::Reduction first = hive::reduce_adopted(hive::Coding::kTopK, outside, out);
   CHECK(!first.finite && first.bad_input == 1 && first.bad_index == -1);
   const hive::AdoptedRound poisoned[] = {good[0], round(bad, indices, 1)};
-  const hive::Reduction second = hive::reduce_adopted(hive::Coding::kTopK, poisoned, true, out);
+  const hive::Reduction second = hive::reduce_adopted(hive::Coding::kTopK, poisoned, out);
   CHECK(!second.finite && second.bad_input == 1 && second.bad_index == 2);
 }
 

@@ -53,7 +53,7 @@ from benchmarks.harness import (
 )
 from benchmarks.machine import load_average
 from benchmarks.programs import BenchError, here
-from hive.gradients import GradAccumulator, MapOfTensors
+from hive.compat.rlpack import GradAccumulator, MapOfTensors
 
 COUNTS = (2, 4, 8)
 SIZES: dict[str, list[tuple[int, ...]]] = {

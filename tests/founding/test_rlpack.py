@@ -1,9 +1,9 @@
 """RLPack's GradAccumulator as its page documents it: every name, signature and error.
 
-SURFACE is the page, read by eye. That the faults of the code behind the page are absent is tested in tests/gradients;
-`test_db_a<n>_...` are those that are tested nowhere else. What differs from the page on purpose: `parameter_keys` may
-be None, methods have more parameters with defaults, `accumulate` takes mappings too, and indices of a running
-accumulator are a TypeError.
+SURFACE is the page, read by eye. That the faults of the code behind the page are absent is tested in
+tests/compat/rlpack; `test_db_a<n>_...` are those that are tested nowhere else. What differs from the page on purpose:
+`parameter_keys` may be None, methods have more parameters with defaults, `accumulate` takes mappings too, and indices
+of a running accumulator are a TypeError.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def received(codec: Codec, *slots: dict[str, Any], size: int = SIZE) -> tuple[Fl
     accumulator = GradAccumulator.for_slots(size, len(slots), codec)
     for one in slots:
         accumulator.adopt(one, int(one["header"][SAMPLES]))
-    out: Floats = accumulator.mean_reduce().block.floats
+    out: Floats = accumulator.mean_reduce().array
     assert accumulator.report is not None
     return out, accumulator.report
 

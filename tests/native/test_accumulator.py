@@ -20,18 +20,18 @@ def blocks(count: int, size: int, seed: int = 0) -> list[Block]:
 
 
 def adopting(gradients: list[Block], weights: list[float], size: int) -> _native.GradAccumulator:
-    """Rounds of one sample each, so that their sum is that of weight * gradient."""
+    """Rounds of one sample each, whose factors undo the mean: the result is the sum of weight * gradient."""
     native = _native.GradAccumulator()
     native.lay_out(["float32"], [size])
     native.lay_out_slots(size, "none")
     for gradient, weight in zip(gradients, weights, strict=True):
-        native.adopt({"gradient": gradient}, 1, weight)
+        native.adopt({"gradient": gradient}, 1, weight * len(weights))
     return native
 
 
 def reduce(gradients: list[Block], weights: list[float]) -> tuple[Block, _native.Reduction]:
     out = np.full_like(gradients[0], np.nan)
-    return out, adopting(gradients, weights, len(out)).reduce_adopted(out, False)
+    return out, adopting(gradients, weights, len(out)).reduce_adopted(out)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 64, 1023, 1024, 1025, 100_003])
@@ -42,7 +42,7 @@ def test_weighted_sum_and_norm(count: int, size: int) -> None:
     out, reduction = reduce(gradients, weights)
     expected = np.zeros(size, np.float32)
     for gradient, weight in zip(gradients, weights, strict=True):
-        expected += np.float32(weight) * gradient
+        expected += np.float32(1 / count * (weight * count)) * gradient
     np.testing.assert_array_equal(out, expected)
     assert reduction.norm == pytest.approx(np.linalg.norm(expected.astype(np.float64)), rel=2e-6)
     assert (reduction.finite, reduction.bad_input, reduction.bad_index) == (True, -1, -1)
@@ -89,7 +89,7 @@ def test_weight_zero_is_not_read() -> None:
 def test_nothing_to_add_gives_zero(weights: list[float]) -> None:
     out = np.ones(1500, np.float32)
     given = [np.full(1500, np.nan, np.float32)] * len(weights)
-    reduction = adopting(given, weights, 1500).reduce_adopted(out, False)
+    reduction = adopting(given, weights, 1500).reduce_adopted(out)
     assert (reduction.norm, reduction.finite) == (0.0, True)
     assert not out.any()
 
@@ -124,7 +124,7 @@ def test_threads_reduce_the_same_bytes() -> None:
     outs = [np.empty(200_000, np.float32) for _ in range(2)]
     weights = [0.1, 0.2, 0.3]
     native = adopting(gradients, weights, 200_000)
-    threads = [threading.Thread(target=native.reduce_adopted, args=(out, False)) for out in outs]
+    threads = [threading.Thread(target=native.reduce_adopted, args=(out,)) for out in outs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -147,10 +147,10 @@ def test_large_results_have_the_bits_of_small_ones() -> None:
     (values,) = blocks(1, count)
     large, small = np.empty(count, np.float32), np.empty(1024, np.float32)
     assert large.ctypes.data % 16 == 0
-    found = adopting([values] * 3, [0.1, 0.2, 0.3], count).reduce_adopted(large, False)
+    found = adopting([values] * 3, [0.1, 0.2, 0.3], count).reduce_adopted(large)
     for begin in (0, 1 << 20, 1 << 22):
         part = values[begin : begin + 1024]
-        adopting([part] * 3, [0.1, 0.2, 0.3], len(part)).reduce_adopted(small[: len(part)], False)
+        adopting([part] * 3, [0.1, 0.2, 0.3], len(part)).reduce_adopted(small[: len(part)])
         assert large[begin : begin + 1024].tobytes() == small[: len(part)].tobytes()
     assert found.norm == pytest.approx(float(np.linalg.norm(large.astype(np.float64))), rel=2e-6)
 
@@ -180,14 +180,14 @@ ONES = np.ones(8, np.float32)
 )
 def test_wrong_arguments_are_named(gradient: Any, out: Block, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        adopting([gradient], [1.0], 8).reduce_adopted(out, True)
+        adopting([gradient], [1.0], 8).reduce_adopted(out)
 
 
 def test_partial_overlap_and_misalignment_are_refused() -> None:
     memory = np.zeros(20, np.float32)
     with pytest.raises(ValueError, match="out overlaps adopted round 0"):
-        adopting([memory[4:12]], [1.0], 8).reduce_adopted(memory[:8], True)
-    adopting([memory[8:16]], [1.0], 8).reduce_adopted(memory[:8], True)
+        adopting([memory[4:12]], [1.0], 8).reduce_adopted(memory[:8])
+    adopting([memory[8:16]], [1.0], 8).reduce_adopted(memory[:8])
     shifted = np.frombuffer(bytearray(33), np.float32, count=8, offset=1)
     with pytest.raises(ValueError, match="block must be contiguous and aligned"):
         _native.norm_and_finite(shifted)
@@ -206,5 +206,5 @@ def test_released_rounds_are_gone() -> None:
     native = adopting([ONES], [1.0], 8)
     native.release()
     out = np.ones(8, np.float32)
-    assert native.reduce_adopted(out, True).norm == 0.0
+    assert native.reduce_adopted(out).norm == 0.0
     assert not out.any()

@@ -241,3 +241,17 @@ def test_a_run_is_counted_in_rounds(example: Example) -> None:
 @settings(max_examples=FULL, deadline=None)
 def test_any_run_is_counted_in_rounds(example: Example) -> None:
     check_in_folder(example)
+
+
+@pytest.mark.parametrize(("placement", "workers"), [({}, 1), ({"gradients__workers": 2, "collection__workers": 2}, 2)])
+def test_each_update_passes_through_the_accumulator_and_the_wrapper(
+    placement: Mapping[str, Any], workers: int, tmp_path: Path
+) -> None:
+    """All that a run counts of its updates, in its results and in the last record of its metrics."""
+    run = train(tmp_path, "nstep-q", env="Bandit", algorithm__target_interval=1, **placement)
+    updates = run.results["updates"]
+    expected = {"adopted": workers * updates, "reduced": updates, "applied": updates, "target_updates": updates}
+    assert updates > 2
+    assert {name: run.results[name] for name in expected} == expected
+    *_, last = read_jsonl(run.directory.metrics_file)
+    assert {name: last[f"learner/{name}"] for name in expected} == expected

@@ -28,7 +28,7 @@ from hive.schemes import build
 from hive.storage import Rollout
 from hive.testing import run_inline
 from hive.workers import RESULTS, Blueprint, GradientWorkerActor, GWorker, LearnerActor
-from hive.workers.learner import Learner, LearnerStep
+from hive.workers.learner import PASSED, Learner, LearnerStep
 
 SAMPLES_A_ROLLOUT = 16  # two environments, eight steps
 
@@ -242,6 +242,7 @@ def test_the_last_line_of_the_metrics_is_the_end(tmp_path: Path) -> None:
         "learner/entropy",
         "learner/explained_variance",
         "learner/target_rms",
+        *(f"learner/{which.name}" for which in PASSED),
         "learner/gradient_norm",
         "learner/learning_rate",
         "learner/policy_loss",

@@ -150,7 +150,7 @@ def test_several_workers_are_one() -> None:
     accumulator = GradAccumulator.for_slots(len(whole["gradient"]), len(parts))
     for part in parts:
         accumulator.adopt(part, int(part["header"][SAMPLES]))
-    reduced = accumulator.mean_reduce().block.floats
+    reduced = accumulator.mean_reduce().array
     assert accumulator.report is not None
     samples = accumulator.report.samples
     assert samples == whole["header"][SAMPLES] == 6 * 16 - 10 - 4
@@ -275,7 +275,7 @@ def test_a_compressed_slot_decodes_to_the_gradient_within_its_error(name: str) -
     out = slot_for(worker, blueprint, share)
     accumulator = GradAccumulator.for_slots(len(whole["gradient"]), 1, worker.codec)
     accumulator.adopt(out, int(out["header"][SAMPLES]))
-    received = accumulator.mean_reduce().block.floats
+    received = accumulator.mean_reduce().array
     assert out["header"][SAMPLES] == whole["header"][SAMPLES]
     assert np.array_equal(out["mask"], whole["mask"])
     assert distance(received, whole["gradient"]) == pytest.approx(out["coding"][ERROR], rel=1e-4)

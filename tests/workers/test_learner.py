@@ -38,6 +38,7 @@ from hive.runtime import CachedViews
 from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.workers import Learner
 from hive.workers.learner import (
+    PASSED,
     RETURNS_KEPT,
     Count,
     LearnerStep,
@@ -210,13 +211,23 @@ def test_gradients_are_adopted_only_during_the_turn() -> None:
     state = State(at_constant_rate())
     state.turn(gradient(4), gradient(8, 1))
     accumulator = state.learner.accumulator
-    assert len(accumulator) == 0
+    with pytest.raises(ValueError, match="no gradients have been adopted"):
+        accumulator.mean_reduce()
     assert accumulator.report is not None
     assert (accumulator.report.rounds, accumulator.report.samples) == (2, 12)
     wrong = {**gradient(4), "gradient": np.zeros(ELEMENTS + 1, np.float32)}
     with pytest.raises(ValueError, match="gradient must have 160 elements, got 161"):
         state.turn(gradient(4), wrong)
-    assert len(accumulator) == 0
+    with pytest.raises(ValueError, match="no gradients have been adopted"):
+        accumulator.mean_reduce()
+
+
+def test_a_single_plain_gradient_is_adopted_and_read_where_it_lies() -> None:
+    state, given = State(at_constant_rate()), gradient(4)
+    given["norm"][0] = np.linalg.norm(given["gradient"])
+    state.turn(given)
+    assert np.shares_memory(state.learner.gradient, given["gradient"])
+    assert [state.count(which) for which in PASSED] == [1, 1, 1, 0]
 
 
 def test_a_single_gradient_is_clipped_by_the_norm_that_its_worker_has_computed() -> None:
@@ -377,6 +388,19 @@ def test_counters() -> None:
     assert wanted.items() <= counted.items()
 
 
+def test_what_a_turn_does_not_do_is_not_counted() -> None:
+    """Gradients without samples have nothing to adopt, and one that is not finite is reduced and not applied."""
+    state = State(at_constant_rate())
+    state.turn(gradient(4), gradient(0), gradient(6, 1))
+    assert [state.count(which) for which in PASSED] == [2, 1, 1, 0]
+    state.turn(gradient(0))
+    assert [state.count(which) for which in PASSED] == [2, 1, 1, 0]
+    bad = gradient(4)
+    bad["gradient"][3] = np.nan
+    state.turn(bad)
+    assert [state.count(which) for which in PASSED] == [3, 2, 1, 0]
+
+
 def test_steps_are_counted_once_however_many_gradients_are_made_of_them() -> None:
     """In an algorithm with epochs the first gradient counts the steps of a round, the last one its rollouts."""
     state, first, second = State(at_constant_rate()), gradient(8, 1), gradient(8, 2)
@@ -455,9 +479,9 @@ def test_the_optimizer_state_has_the_optimizers_moments(optimizer: str, momentum
 def test_counter_positions() -> None:
     """They lie in checkpoints: append only."""
     names = ["updates", "rollouts", "env_steps", "episodes", "skipped", "first_ns", "last_ns", "stale"]
-    names += ["largest_leaf", "saturated", "first_steps"]
+    names += ["largest_leaf", "saturated", "first_steps", "adopted", "reduced", "applied", "target_updates"]
     assert [which.name for which in Count] == names
-    assert [int(which) for which in Count] == list(range(11))
+    assert [int(which) for which in Count] == list(range(15))
 
 
 def test_it_shows_what_it_does() -> None:

@@ -7,14 +7,20 @@ import math
 import numpy as np
 import pytest
 
-from hive.workers.learner import RETURNS_KEPT, LearnerStep
+from hive.workers.learner import PASSED, RETURNS_KEPT, LearnerStep
 from hive.workers.turn_metrics import StepRecord, TurnMetrics, finite_means
 
 RETURNS = np.zeros(RETURNS_KEPT, np.float32)
 
 
 def totals(seconds: float, steps: int) -> dict[str, float]:
-    counters = {"env_steps": steps, "first_steps": 10, "episodes": 0, "skipped": 0}
+    counters = {
+        "env_steps": steps,
+        "first_steps": 10,
+        "episodes": 0,
+        "skipped": 0,
+        **{which.name: 0 for which in PASSED},
+    }
     return {"train_s": seconds, "mean_return_100": math.nan, **counters}
 
 

@@ -15,7 +15,7 @@ from collections.abc import Hashable
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hive.gradients import GradAccumulator
+from hive.compat.rlpack import GradAccumulator
 
 __all__ = ["GradientMean"]
 

@@ -27,7 +27,7 @@
 // where gradient workers wrote them, as float32 or compressed (codec.hpp). It computes the weights from the samples,
 // left to right in float64, and rounds them to float32 once:
 //
-//     mean: w_i = n_i / (n_0 + n_1 + ...) * factor_i        sum: w_i = n_i * factor_i        Float16: w_i / scale_i
+//     w_i = n_i / (n_0 + n_1 + ...) * factor_i        Float16: w_i / scale_i
 //
 // It does not clip (the optimizers multiply by the clip factor), and it uses no threads (one core nearly saturates the
 // memory).
@@ -93,9 +93,9 @@ struct AdoptedRound {
   double factor;
 };
 
-// Writes the mean or the sum of adopted rounds, none of which `out` overlaps. Without any sample the result is zero. A
+// Writes the mean of adopted rounds, none of which `out` overlaps. Without any sample the result is zero. A
 // round with an index beyond `out`, or a weight that is not finite in float32, is a bad input.
-Reduction reduce_adopted(Coding coding, std::span<const AdoptedRound> rounds, bool mean, std::span<float> out);
+Reduction reduce_adopted(Coding coding, std::span<const AdoptedRound> rounds, std::span<float> out);
 
 // Adds weight * value at each index to `out`, in order. Stops and returns false at an index beyond its end.
 bool scatter(std::span<const float> values, std::span<const std::uint32_t> indices, float weight, std::span<float> out);

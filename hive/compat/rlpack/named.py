@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hive.gradients.rounds import Field
+from hive.compat.rlpack.rounds import Field
 
 __all__ = ["check_choice", "checked_names", "field_of", "gradients_of"]
 

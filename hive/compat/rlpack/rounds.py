@@ -5,7 +5,6 @@ gradients select one of them:
 
     NativeRounds   float32, float64, bfloat16 and float16 on the CPU. A round is one block of bytes that begins at a
                    multiple of 64, with the layout of gather.hpp; torch's tensors are views of it. C++ gets addresses.
-                   Float32 rounds can also be adopted: these stay in their slots of shared memory.
     TorchRounds    any device and dtype that torch can add. A round is a list of tensors; the passes are foreach calls,
                    and the host waits for the device once per pass, for the norm and the finite check together.
 
@@ -26,7 +25,6 @@ import torch
 from torch import Tensor
 
 from hive import _native
-from hive.gradients.codecs import Codec
 
 __all__ = ["Block", "Field", "NativeRounds", "Outcome", "Rounds", "TorchRounds", "rounds_for", "zero_bad"]
 
@@ -73,11 +71,6 @@ class Block:
         return array
 
     @cached_property
-    def floats(self) -> npt.NDArray[np.float32]:
-        """The gradient in the layout of a slot, float32 [elements]; only in an accumulator for slots."""
-        return self.array.view(np.float32)[: self.owner.slot_elements]
-
-    @cached_property
     def tensors(self) -> Sequence[Tensor]:
         """One tensor for each field."""
         return self.owner.views(self.memory)
@@ -90,14 +83,8 @@ class NativeRounds:
         native.lay_out([NATIVE[field.dtype] for field in fields], [field.shape.numel() for field in fields])
         self._native = native
         self.fields = fields
-        self.slot_elements = 0
         self._offsets = native.offsets
         self._expected = [(field.dtype, field.shape) for field in fields]
-
-    def lay_out_slots(self, elements: int, codec: Codec) -> None:
-        """Sets the layout of adopted rounds, of `elements` floats; all fields must be float32."""
-        self._native.lay_out_slots(elements, codec.name)
-        self.slot_elements = elements
 
     def new_block(self) -> Block:
         return self._zeros(self._native.bytes)
@@ -151,11 +138,6 @@ class NativeRounds:
         found = self._native.reduce([block.array for block in blocks], weights, divisor, out.array)
         return Outcome(found.norm, found.finite, found.bad_index, found.bad_input)
 
-    def reduce_adopted(self, mean: bool, out: Block) -> Outcome:
-        """Writes the mean of the adopted rounds weighted by samples, or the sum of samples * gradient, to `out`."""
-        found = self._native.reduce_adopted(out.floats, mean)
-        return Outcome(found.norm, found.finite, found.bad_index, found.bad_input)
-
     def finish(self, sums: Block, divisor: float, out: Block) -> Outcome:
         """Writes the sums, divided by `divisor`, to `out`."""
         found = self._native.finish(sums.array, divisor, out.array)
@@ -164,8 +146,6 @@ class NativeRounds:
 
 class TorchRounds:
     """Rounds in torch tensors, for example on a GPU. The methods are those of NativeRounds."""
-
-    slot_elements = 0  # slots lie in host memory
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self.fields = fields
@@ -197,9 +177,6 @@ class TorchRounds:
             torch._foreach_add_(sums.memory, terms)
         else:
             torch._foreach_copy_(sums.memory, terms)
-
-    def reduce_adopted(self, mean: bool, out: Block) -> Outcome:
-        raise TypeError("slots are reduced in host memory only")
 
     def reduce(self, blocks: Sequence[Block], weights: Sequence[float], divisor: float, out: Block) -> Outcome:
         sums = self.new_sums()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hive.gradients.named import checked_names, gradients_of
+from hive.compat.rlpack.named import checked_names, gradients_of
 
 
 def test_frozen_and_unused_parameters_have_no_gradient() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hive import _native
-from hive.gradients.rounds import Field, NativeRounds, Rounds, TorchRounds, rounds_for
+from hive.compat.rlpack.rounds import Field, NativeRounds, Rounds, TorchRounds, rounds_for
 
 CPU = torch.device("cpu")
 SHAPES = {"a": (3,), "b": (2, 20), "c": ()}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.gradients import GradAccumulator, MapOfTensors
+from hive.compat.rlpack import GradAccumulator, MapOfTensors
 
 
 def some() -> MapOfTensors:

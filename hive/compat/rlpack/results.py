@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from hive.gradients.map_of_tensors import MapOfTensors
-from hive.gradients.rounds import Block, Field, Rounds
+from hive.compat.rlpack.map_of_tensors import MapOfTensors
+from hive.compat.rlpack.rounds import Block, Field, Rounds
 
 __all__ = ["Into", "Targets", "block_for", "copy_into", "targets_in"]
 
