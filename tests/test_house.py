@@ -56,7 +56,7 @@ ROOMS = ("wire", "memory", "carriers", "actor", "topology", "process", "supervis
 
 # Third-party and system modules, and the only paths that may import them.
 PLACES = {
-    "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/", "facades/"),
+    "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/", "facades/", "compat/"),
     "zmq": ("runtime/wire/sockets.py", "runtime/wire/links.py"),
     "mmap": ("runtime/memory/segments.py",),
     "msgpack": ("runtime/wire/messages.py",),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.actions import Discrete, MultiDiscrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
@@ -18,7 +19,6 @@ from hive.networks import (
 )
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.projection import point_mass
-from hive.networks.torch_architecture import TorchArchitecture
 
 ACTION = Discrete(2)
 ACTIONS = torch.tensor([1, 0, 1])

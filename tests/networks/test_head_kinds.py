@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.actions import Box, Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
@@ -25,7 +26,6 @@ from hive.networks import (
 )
 from hive.networks.head_kinds import HEADS, make_head
 from hive.networks.spaces import ActionSpec
-from hive.networks.torch_architecture import TorchArchitecture
 
 PARAMETERS = {
     "policy": HeadParameters("policy"),

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.actions import Box, Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, NetworkParameters, PolicyHead, PolicyHeadParameters, PPOHeadParameters, Spaces
 from hive.networks.policy_heads import PPOHead, SquashedPolicyHead
 from hive.networks.squashed import LOG_STD_BOUNDS
-from hive.networks.torch_architecture import TorchArchitecture
 
 LOGITS = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])
 ACTIONS = torch.tensor([0, 1, 1])

@@ -9,10 +9,10 @@ import pytest
 import torch
 from host_settings import SETTINGS
 
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs import ActionSpec, Box, Discrete, ObservationSpec
 from hive.networks import HeadParameters, NetworkParameters, Spaces
 from hive.networks.head_kinds import HEADS
-from hive.networks.torch_architecture import TorchArchitecture
 from hive.runtime.process.torch_state import hive_torch
 
 BOX = Box((2,), (-1.0, -1.0), (1.0, 1.0))

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hive.compat.coach.architecture import Array, Inputs, Targets
 from hive.errors import NetworkError
-from hive.networks.architecture import Array, Inputs, Targets
 from hive.networks.heads import Head
 
 __all__ = ["as_array", "checked_tensor", "extra_input_names", "l2_loss", "one_for_each", "weighted_losses"]

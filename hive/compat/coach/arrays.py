@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hive.compat.coach.architecture import Array, Inputs, Targets
+from hive.compat.coach.losses import as_array, checked_tensor, extra_input_names
 from hive.errors import NetworkError
-from hive.networks.architecture import Array, Inputs, Targets
 from hive.networks.heads import Head
 from hive.networks.inputs import EPISODE_STARTS, RECURRENT_STATE
-from hive.networks.losses import as_array, checked_tensor, extra_input_names
 from hive.networks.spaces import InputSpec
 
 __all__ = [

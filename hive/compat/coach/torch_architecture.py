@@ -4,8 +4,7 @@
                                                                                         │
     weights block <── if finite ── spare block <── native optimizer, moments ───────────┘
 
-Scripts train with this class: in one process, in place. In a run the same FlatParameters and FlatOptimizer
-work on blocks in shared memory, and workers call the module directly.
+It trains in one process, in place, with the FlatParameters and FlatOptimizer of a run.
 
 Every method that reads or writes weights holds the network's lock, so a thread that predicts sees all of an update
 or nothing of it. The arrays of `weights_view` are live and not protected by the lock.
@@ -25,9 +24,8 @@ import numpy.typing as npt
 import torch
 
 from hive import _native
-from hive.errors import NetworkError
-from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
-from hive.networks.arrays import (
+from hive.compat.coach.architecture import Architecture, Array, Inputs, Targets, TrainingResult
+from hive.compat.coach.arrays import (
     checked_inputs,
     chosen_outputs,
     first_not_finite,
@@ -35,20 +33,21 @@ from hive.networks.arrays import (
     merged_inputs,
     refuse_misfits,
 )
+from hive.compat.coach.losses import as_array, l2_loss, weighted_losses
+from hive.compat.coach.parallel import predict_in_parallel
+from hive.errors import NetworkError
 from hive.networks.clipping import clip_gradient
-from hive.networks.device import DeviceParameters
 from hive.networks.embedders import network_inputs
-from hive.networks.flat import FlatParameters, aligned_block, keep_frozen, polyak_frozen
+from hive.networks.flat import aligned_block, keep_frozen, polyak_frozen
 from hive.networks.head_kinds import make_head
 from hive.networks.inputs import dotted
 from hive.networks.layers import seeded
-from hive.networks.losses import as_array, l2_loss, weighted_losses
 from hive.networks.naming import set_training
-from hive.networks.network import Observations, build_network, compute_natively, heads_of
+from hive.networks.network import Observations, heads_of
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
-from hive.networks.parallel import predict_in_parallel
 from hive.networks.polyak import polyak_step
 from hive.networks.spaces import InputSpec, Spaces
+from hive.networks.wrapper import BoundNetwork
 from hive.runtime.process.torch_state import hive_torch
 
 __all__ = ["TorchArchitecture"]
@@ -63,7 +62,6 @@ class TorchArchitecture(Architecture):
 
     generator: the source of the initial weights; None: a generator seeded with 0, so that equal parameters
         give equal networks.
-    device: where the module computes, on a copy of its block (hive.networks.device); None: on the CPU, in place.
 
     `updates` counts the steps of this network's optimizer and determines the learning rate. `state_width` is the
     width of a recurrent network's state, else 0. Raises NetworkError for invalid parameters.
@@ -76,14 +74,11 @@ class TorchArchitecture(Architecture):
         name: str = "",
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | None = None,
     ) -> None:
         super().__init__(agent_parameters, spaces, name)
         parameters = self.network_parameters
-        self.module = build_network(parameters, spaces, generator or torch.Generator().manual_seed(0), device)
-        self.flat = FlatParameters(self.module) if device is None else DeviceParameters(self.module, device)
-        if device is None:
-            compute_natively(self.module, self.flat, parameters.backend)
+        network = BoundNetwork(parameters, spaces, generator or torch.Generator().manual_seed(0))
+        self.module, self.flat = network.module, network.flat
         self.heads = heads_of(self.module) or self._heads_for_outputs()
         self.inputs = network_inputs(parameters, spaces)
         self.state_width = int(getattr(self.module, "state_width", 0))
@@ -94,7 +89,7 @@ class TorchArchitecture(Architecture):
         self._weight = 0.0  # number of accumulated batches, or of samples with gradient_averaging = "samples"
         self.updates = 0
 
-    # The first training allocates these blocks: a network that only acts, or is part of a run, needs none of them.
+    # The first training allocates these blocks: a network that only acts needs none of them.
 
     @functools.cached_property
     def _gradient(self) -> Floats:

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from hive.compat.coach.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
 from hive.envs.actions import Discrete
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, PolicyHead, ValueHead
-from hive.networks.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
 
 VALUES = torch.tensor([1.0, 2.0, 5.0])
 RETURNS = np.float32([1.5, 2.0, 2.0])
