@@ -395,7 +395,8 @@ def export_faults(path: Path) -> Iterator[Violation]:
         return
     names = exported(path)
     if names is None:
-        yield path, 1, "__all__ is missing"
+        if path.name == "__init__.py":
+            yield path, 1, "__all__ is missing"
         return
     line = next(n.lineno for n in tree_of(path).body if isinstance(n, ast.Assign) and dotted(n.targets[0]) == "__all__")
     if names != sorted(set(names), key=isort_style):
@@ -423,7 +424,10 @@ def lazy_homes(module: str) -> dict[str, str]:
 
 def public_names(module: str) -> Collection[str]:
     """Return the names that a module exports."""
-    return lazy_homes(module) if module in LAZY else exported(NAMES[module]) or ()
+    if module in LAZY:
+        return lazy_homes(module)
+    path = NAMES[module]
+    return exported(path) or {name for name in defined(path) if name[0] != "_"}
 
 
 def test_lazy_names_are_defined_in_their_modules() -> None:

@@ -115,9 +115,10 @@ PARTS = {
     "FlatParameters": "() parameter_elements parameter_bytes block_bytes names shapes offsets count arrays bind "
     "initialize_into gradient gradient_arrays release_gradients",
     "FlatOptimizer": "() moment_blocks step",
+    "Head": "- is_direct numpy_output numpy_slopes",
     "Network": "heads forward",
-    "PolicyHead": "() action distribution initialize forward loss",
-    "ValueHead": "() forward loss",
+    "PolicyHead": "() action distribution initialize forward",
+    "ValueHead": "() forward",
     **dict.fromkeys((n for n in dir(hive.networks) if n.endswith("Parameters") and n != "FlatParameters"), "()"),
     "run_inline": "(topology virtual seconds)",
     "simulate": "(topology seed faults limit_s at)",

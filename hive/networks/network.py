@@ -368,9 +368,7 @@ def _parts(
 
 def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
     with seeded(generator):
-        heads = [
-            make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()
-        ]
+        heads = [make_head(head, spaces.action) for head in parameters.heads()]
         if parameters.module is not None:
             return from_module(parameters.module(spaces), spaces, heads)
         if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters | GRUMiddlewareParameters):
@@ -446,7 +444,7 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
     Raises NetworkError, which names the wrong output.
     """
     if heads is None:
-        heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
+        heads = [make_head(head, spaces.action) for head in NetworkParameters().heads()]
     if not isinstance(module, nn.Module):
         raise NetworkError(
             f"`module` returns a {type(module).__name__}, not a torch.nn.Module",

@@ -1,4 +1,4 @@
-"""Further policy heads: a Gaussian squashed into the action's bounds, a deterministic policy, and PPO's loss."""
+"""Further policy heads: a Gaussian squashed into the action's bounds, a deterministic policy, and PPO's."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import torch
 from torch import Tensor
 
 from hive.networks.head_parameters import PPOHeadParameters
-from hive.networks.heads import Head, PolicyHead, refuse_unknown_actions
+from hive.networks.heads import Floats, Head, ParameterSlopes, PolicyHead
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec
-from hive.networks.squashed import clamp_log_std, squashed_distribution_for
+from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std, squashed_distribution_for
 
 __all__ = ["DeterministicPolicyHead", "PPOHead", "SquashedPolicyHead"]
 
 
-class SquashedPolicyHead(Head):
+class SquashedPolicyHead(Head, direct=True):
     """A Gaussian squashed into the action's bounds (Haarnoja et al. 2018): float32 [N, 2 * D].
 
     The outputs are means and log standard deviations. Both depend on the observation; the latter are clamped to
-    LOG_STD_BOUNDS. Target: advantages [N]; extra input: the actions. Loss: -log_prob(action) * advantage. A soft
-    actor-critic computes its loss with `distribution.sample_and_log_prob` instead.
+    LOG_STD_BOUNDS.
 
     Raises NetworkError for an action without finite bounds.
     """
@@ -31,21 +30,27 @@ class SquashedPolicyHead(Head):
         self.distribution = squashed_distribution_for(action)
         self.width = self.distribution.width
         self.output_shape = (self.width,)
-        self.extra_inputs = (("float32", self.distribution.action_shape),)
 
     def forward(self, columns: Tensor) -> Tensor:
         return clamp_log_std(columns)
 
-    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        return -self.distribution.log_prob(output, extra[0]) * target
+    def numpy_output(self, columns: Floats) -> Floats:
+        output: Floats = clamp_log_std(torch.from_numpy(columns)).numpy()
+        return output
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        least, most = LOG_STD_BOUNDS  # a clamped deviation has no gradient
+        half = columns.shape[1] // 2
+        slopes = slopes.copy()
+        slopes[:, half:][(columns[:, half:] < least) | (columns[:, half:] > most)] = 0.0
+        return slopes, ()
 
 
-class DeterministicPolicyHead(Head):
+class DeterministicPolicyHead(Head, direct=True):
     """A deterministic policy (Silver et al. 2014; Lillicrap et al. 2016): float32 [N, D], before tanh.
 
-    `hive.networks.off_policy_actions.NoisyActions` reads the outputs. Target: the gradient of the value of the policy's
-    actions with respect to the outputs, [N, D]. Loss: -output * target, so an update raises the value. Raises
-    NetworkError for an action without finite bounds.
+    `hive.networks.off_policy_actions.NoisyActions` reads the outputs. Raises NetworkError for an action without finite
+    bounds.
     """
 
     gain = 0.01
@@ -53,43 +58,23 @@ class DeterministicPolicyHead(Head):
     def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
         super().__init__(parameters)
         self.width = squashed_distribution_for(action).width // 2
-        self.output_shape = self.target_shape = (self.width,)
+        self.output_shape = (self.width,)
 
     def forward(self, columns: Tensor) -> Tensor:
         return columns
 
-    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        return -(output * target).sum(-1)
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        return slopes, ()
 
 
-class PPOHead(PolicyHead):
-    """The plain policy with PPO's loss (Schulman et al. 2017, "Proximal Policy Optimization Algorithms").
-
-    Target: advantages A [N]. Extra inputs: the actions, and their log probabilities under the old policy, which took
-    them, float32 [N]. With r the probability ratio new / old, the loss (equations 7 and 8) is
-
-        -min(r A, clip(r, 1 - epsilon, 1 + epsilon) A) + kl_coefficient * KL - beta_entropy * entropy
-
-    KL(old || new) is estimated for each sample by r - 1 - log r, which is unbiased and never
-    negative (Schulman 2020, "Approximating KL Divergence"). `kl_coefficient` is a buffer float32 [], a variable
-    that an agent adapts with `set_variable_value`.
-    """
+class PPOHead(PolicyHead, direct=True):
+    """The plain policy and a buffer float32 [], `kl_coefficient`: the factor of the divergence in Coach's loss."""
 
     kl_coefficient: Tensor
 
     def __init__(self, parameters: PPOHeadParameters, action: ActionSpec) -> None:
         super().__init__(parameters, action)
-        self.epsilon = parameters.clip_likelihood_ratio_using_epsilon
-        self.extra_inputs = (*self.extra_inputs, ("float32", ()))
         self.register_buffer("kl_coefficient", torch.tensor(parameters.initial_kl_coefficient, dtype=torch.float32))
-
-    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        actions, old_log_probs = extra
-        refuse_unknown_actions(actions, self.action)
-        log_probs, entropy = self.distribution.log_prob_and_entropy(output, actions)
-        log_ratio = log_probs - old_log_probs
-        ratio = log_ratio.exp()
-        gain = ratio * target
-        if self.epsilon is not None:
-            gain = torch.minimum(gain, ratio.clamp(1.0 - self.epsilon, 1.0 + self.epsilon) * target)
-        return -gain + self.kl_coefficient * (ratio - 1.0 - log_ratio) - self.beta_entropy * entropy

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hive.compat.coach.architecture import Array, Inputs, Targets
+from hive.compat.coach.head_losses import HeadLoss
 from hive.compat.coach.losses import as_array, checked_tensor, extra_input_names
 from hive.errors import NetworkError
 from hive.networks.heads import Head
@@ -32,7 +33,7 @@ def checked_inputs(
     inputs: Inputs,
     specs: Mapping[str, InputSpec],
     needed: Sequence[str],
-    heads: Sequence[Head],
+    losses: Sequence[HeadLoss],
     state_width: int,
     network: str,
     *,
@@ -47,7 +48,7 @@ def checked_inputs(
     """
     inputs = merged_inputs(inputs)
     memory = [RECURRENT_STATE, EPISODE_STARTS] if state_width else []
-    known = [*specs, *memory, *extra_input_names(heads)]
+    known = [*specs, *memory, *extra_input_names(losses)]
     for name in inputs:
         if name not in known:
             raise NetworkError(f"network `{network}` has no input `{name}`", hint=f"inputs: {', '.join(known)}")

@@ -33,6 +33,7 @@ from hive.compat.coach.arrays import (
     merged_inputs,
     refuse_misfits,
 )
+from hive.compat.coach.head_losses import head_loss
 from hive.compat.coach.losses import as_array, l2_loss, weighted_losses
 from hive.compat.coach.parallel import predict_in_parallel
 from hive.errors import NetworkError
@@ -80,6 +81,8 @@ class TorchArchitecture(Architecture):
         network = BoundNetwork(parameters, spaces, generator or torch.Generator().manual_seed(0))
         self.module, self.flat = network.module, network.flat
         self.heads = heads_of(self.module) or self._heads_for_outputs()
+        huber = parameters.replace_mse_with_huber_loss
+        self._losses = [head_loss(head, huber=huber) for head in self.heads]
         self.inputs = network_inputs(parameters, spaces)
         self.state_width = int(getattr(self.module, "state_width", 0))
         self.lock = threading.RLock()
@@ -144,7 +147,7 @@ class TorchArchitecture(Architecture):
             observations, samples = self._observations(inputs, training=True)
             outputs = self.module(observations)
             chosen_outputs([fetch for fetch in fetches if is_output_number(fetch)], len(outputs), self.heads, self.name)
-            losses = weighted_losses(self.heads, outputs, inputs, targets, importance_weights)
+            losses = weighted_losses(self._losses, outputs, inputs, targets, importance_weights)
             if self.network_parameters.l2_regularization:
                 losses.append(l2_loss(self.module, self.network_parameters.l2_regularization))
             total = torch.stack(losses).sum()
@@ -282,10 +285,7 @@ class TorchArchitecture(Architecture):
         """Returns heads that compute the losses of a user-defined module; their weights, if any, are not used."""
         parameters = self.network_parameters
         with seeded(torch.Generator()):
-            return [
-                make_head(head, self.spaces.action, huber=parameters.replace_mse_with_huber_loss)
-                for head in parameters.heads()
-            ]
+            return [make_head(head, self.spaces.action) for head in parameters.heads()]
 
     def _refuse_other_layout(self, network: TorchArchitecture) -> None:
         if network.flat.parameters + network.flat.buffers != self.flat.parameters + self.flat.buffers:
@@ -295,7 +295,7 @@ class TorchArchitecture(Architecture):
         """Returns the module's argument and the number of samples; raises NetworkError for inputs that do not fit."""
         given: dict[str, InputSpec] = {dotted(name): spec for name, spec in self.inputs.items()}
         needed = list(self.network_parameters.input_embedders_parameters or given)
-        return checked_inputs(inputs, given, needed, self.heads, self.state_width, self.name, training=training)
+        return checked_inputs(inputs, given, needed, self._losses, self.state_width, self.name, training=training)
 
     def _take(self, gradients: Sequence[Array], frozen: Sequence[slice]) -> None:
         """Copies `gradients` into the gradient block, and zeros for frozen parameters."""
