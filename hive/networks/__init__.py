@@ -18,8 +18,8 @@ This package exports the names that users write networks and heads with (`networ
 `hive.compat.coach` has the classes of Coach, for training in a script. All other names belong to the modules that
 define them, and other packages of hive import from the modules:
 
-    spaces, parameters -> embedders, middleware, heads -> network     build a network
-    head_kinds: heads, value_heads, distributional_heads, policy_heads   the heads
+    spaces, parameters -> embedders, heads -> network                 build a network
+    head_kinds: heads, value_heads, distributional_heads             the heads
     recurrent, sequences, inputs, memory                              networks with an LSTM or a GRU, and their rows
     normalization                                                     networks that normalise their observations
     novelty                                                           how new an observation is (RND)

@@ -28,8 +28,6 @@ from hive import _native
 from hive.networks.flat import FlatParameters
 from hive.networks.heads import Head
 
-__all__ = ["Dense", "DensePass"]
-
 Floats: TypeAlias = NDArray[np.float32]
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own

@@ -17,15 +17,6 @@ from hive.networks.projection import categorical_support
 from hive.networks.spaces import ActionSpec
 from hive.networks.value_heads import TwoStreams, action_count
 
-__all__ = [
-    "CategoricalQHead",
-    "DuelingCategoricalQHead",
-    "DuelingQuantileQHead",
-    "QuantileQHead",
-    "expected_return",
-    "quantile_midpoints",
-]
-
 
 def expected_return(output: Tensor, support: Tensor | None) -> Tensor:
     """Returns the expected returns [..., actions] of distributions [..., actions, atoms].

@@ -21,13 +21,10 @@ from hive.networks.head_parameters import (
     QuantileQHeadParameters,
     SquashedPolicyHeadParameters,
 )
-from hive.networks.heads import Head, PolicyHead, ValueHead
+from hive.networks.heads import DeterministicPolicyHead, Head, PolicyHead, PPOHead, SquashedPolicyHead, ValueHead
 from hive.networks.parameters import HeadParameters
-from hive.networks.policy_heads import DeterministicPolicyHead, PPOHead, SquashedPolicyHead
 from hive.networks.spaces import ActionSpec
 from hive.networks.value_heads import DuelingQHead, QHead
-
-__all__ = ["HEADS", "HeadKind", "make_head"]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 The linear layers of all heads on one trunk are a single matrix, computed at once (see network.py). A head
 owns `width` columns of its result, sets their initial weights and converts them to its output.
-This module has the two heads of an actor-critic; `value_heads`, `distributional_heads` and `policy_heads` have the
-others.
+This module has the policies and the value of a state; `value_heads` and `distributional_heads` have those of actions.
 """
 
 from __future__ import annotations
@@ -21,19 +20,17 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.distributions import ActionDistribution, GaussianColumns
 from hive.networks.gsde import StateDependentGaussian, noise_products
-from hive.networks.head_parameters import PolicyHeadParameters
+from hive.networks.head_parameters import PolicyHeadParameters, PPOHeadParameters
 from hive.networks.parameters import HeadParameters
 from hive.networks.product import ProductDistribution, distribution_for
 from hive.networks.scaled import ScaledActions
 from hive.networks.spaces import ActionSpec
-from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
+from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std, squashed_distribution_for
 
 Floats = npt.NDArray[np.float32]
 ParameterSlopes: TypeAlias = Sequence[tuple[nn.Parameter, Floats]]
 
 BOXES = (GaussianColumns, StateDependentGaussian, ScaledActions)  # the distributions of box actions
-
-__all__ = ["Head", "PolicyHead", "ValueHead", "takes_features"]
 
 
 class Head(nn.Module, ABC):
@@ -201,6 +198,72 @@ class PolicyHead(Head, direct=True):
             return slopes, ()
         assert self.log_std is not None
         return np.ascontiguousarray(slopes[:, : self.width]), [(self.log_std, slopes[:, self.width :].sum(0))]
+
+
+class SquashedPolicyHead(Head, direct=True):
+    """A Gaussian squashed into the action's bounds (Haarnoja et al. 2018): float32 [N, 2 * D].
+
+    The outputs are means and log standard deviations. Both depend on the observation; the latter are clamped to
+    LOG_STD_BOUNDS.
+
+    Raises NetworkError for an action without finite bounds.
+    """
+
+    gain = 0.01
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.distribution = squashed_distribution_for(action)
+        self.width = self.distribution.width
+        self.output_shape = (self.width,)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return clamp_log_std(columns)
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        output: Floats = clamp_log_std(torch.from_numpy(columns)).numpy()
+        return output
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        least, most = LOG_STD_BOUNDS  # a clamped deviation has no gradient
+        half = columns.shape[1] // 2
+        slopes = slopes.copy()
+        slopes[:, half:][(columns[:, half:] < least) | (columns[:, half:] > most)] = 0.0
+        return slopes, ()
+
+
+class DeterministicPolicyHead(Head, direct=True):
+    """A deterministic policy (Silver et al. 2014; Lillicrap et al. 2016): float32 [N, D], before tanh.
+
+    `hive.networks.off_policy_actions.NoisyActions` reads the outputs. Raises NetworkError for an action without finite
+    bounds.
+    """
+
+    gain = 0.01
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.width = squashed_distribution_for(action).width // 2
+        self.output_shape = (self.width,)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        return slopes, ()
+
+
+class PPOHead(PolicyHead, direct=True):
+    """The plain policy and a buffer float32 [], `kl_coefficient`: the factor of the divergence in Coach's loss."""
+
+    kl_coefficient: Tensor
+
+    def __init__(self, parameters: PPOHeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters, action)
+        self.register_buffer("kl_coefficient", torch.tensor(parameters.initial_kl_coefficient, dtype=torch.float32))
 
 
 def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gaussian: bool) -> None:

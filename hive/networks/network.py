@@ -28,14 +28,13 @@ from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
 from hive.networks.convolutions import Convolution, FeatureLayer, check_bfloat16
 from hive.networks.dense import Dense
-from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
+from hive.networks.embedders import embedded_inputs, hidden_gain, middleware_layers, network_inputs
 from hive.networks.extractors import ExtractedNetwork, Extractor
 from hive.networks.flat import FlatParameters
 from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted, state_width_of
 from hive.networks.layers import in_mode, seeded
-from hive.networks.middleware import middleware_layers
 from hive.networks.naming import freeze, set_training
 from hive.networks.noisy import with_noise
 from hive.networks.normalization import NormalizedNetwork

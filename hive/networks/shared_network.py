@@ -22,8 +22,6 @@ from hive.networks.groups import GroupUpdate
 from hive.networks.optimizers import FlatOptimizer, OptimizerSettings
 from hive.networks.state import StateLayout
 
-__all__ = ["SharedNetwork", "Version"]
-
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 

@@ -12,8 +12,6 @@ from hive.networks.layers import HIDDEN_GAIN, orthogonal
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec, DiscreteAction
 
-__all__ = ["DuelingQHead", "QHead", "TwoStreams", "action_count", "select_actions"]
-
 
 class QHead(Head, direct=True):
     """A value of every action, float32 [N, actions]. Raises NetworkError for an action that is not discrete."""

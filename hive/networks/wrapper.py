@@ -27,8 +27,6 @@ from hive.networks.shared_network import SharedNetwork
 from hive.networks.spaces import Spaces
 from hive.networks.state import StateLayout
 
-__all__ = ["BoundNetwork", "NetworkWrapper"]
-
 Bytes = npt.NDArray[np.uint8]
 
 

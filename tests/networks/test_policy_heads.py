@@ -12,7 +12,7 @@ from hive.envs.actions import Box, Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, NetworkParameters, PolicyHead, PolicyHeadParameters, PPOHeadParameters, Spaces
-from hive.networks.policy_heads import PPOHead, SquashedPolicyHead
+from hive.networks.heads import PPOHead, SquashedPolicyHead
 from hive.networks.squashed import LOG_STD_BOUNDS
 
 LOGITS = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])

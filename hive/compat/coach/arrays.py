@@ -18,16 +18,6 @@ from hive.networks.heads import Head
 from hive.networks.inputs import EPISODE_STARTS, RECURRENT_STATE
 from hive.networks.spaces import InputSpec
 
-__all__ = [
-    "checked_inputs",
-    "chosen_outputs",
-    "common_rows",
-    "first_not_finite",
-    "is_output_number",
-    "merged_inputs",
-    "refuse_misfits",
-]
-
 
 def checked_inputs(
     inputs: Inputs,

@@ -19,8 +19,7 @@ from hive.errors import NetworkError
 from hive.losses.actor_critic import clipped_surrogate, divergences
 from hive.losses.return_distributions import cross_entropies, quantile_losses
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
-from hive.networks.heads import Head, PolicyHead, ValueHead
-from hive.networks.policy_heads import DeterministicPolicyHead, PPOHead, SquashedPolicyHead
+from hive.networks.heads import DeterministicPolicyHead, Head, PolicyHead, PPOHead, SquashedPolicyHead, ValueHead
 from hive.networks.spaces import ActionSpec, CompositeAction, DiscreteAction, MultiDiscreteAction, simple_actions
 from hive.networks.value_heads import QHead, select_actions
 

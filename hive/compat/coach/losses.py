@@ -17,8 +17,6 @@ from hive.compat.coach.architecture import Array, Inputs, Targets
 from hive.compat.coach.head_losses import HeadLoss
 from hive.errors import NetworkError
 
-__all__ = ["as_array", "checked_tensor", "extra_input_names", "l2_loss", "one_for_each", "weighted_losses"]
-
 
 def weighted_losses(
     heads: Sequence[HeadLoss],

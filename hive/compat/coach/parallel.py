@@ -17,8 +17,6 @@ import numpy as np
 from hive.compat.coach.architecture import Architecture, Array, Inputs
 from hive.errors import NetworkError
 
-__all__ = ["predict_in_parallel"]
-
 
 def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
     """Returns the outputs of every pair as one flat tuple, in order; see `Architecture.parallel_predict`.

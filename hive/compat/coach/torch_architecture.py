@@ -35,9 +35,9 @@ from hive.compat.coach.arrays import (
 )
 from hive.compat.coach.head_losses import head_loss
 from hive.compat.coach.losses import as_array, l2_loss, weighted_losses
+from hive.compat.coach.optimization import LimitedMemoryBFGS, clip_gradient
 from hive.compat.coach.parallel import predict_in_parallel
 from hive.errors import NetworkError
-from hive.networks.clipping import clip_gradient
 from hive.networks.embedders import network_inputs
 from hive.networks.flat import aligned_block, keep_frozen, polyak_frozen
 from hive.networks.head_kinds import make_head
@@ -45,13 +45,11 @@ from hive.networks.inputs import dotted
 from hive.networks.layers import seeded
 from hive.networks.naming import set_training
 from hive.networks.network import Observations, heads_of
-from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
+from hive.networks.optimizers import FlatOptimizer
 from hive.networks.polyak import polyak_step
 from hive.networks.spaces import InputSpec, Spaces
 from hive.networks.wrapper import BoundNetwork
 from hive.runtime.process.torch_state import hive_torch
-
-__all__ = ["TorchArchitecture"]
 
 Floats = npt.NDArray[np.float32]
 

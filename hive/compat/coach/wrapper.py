@@ -34,8 +34,6 @@ from hive.networks.inputs import RECURRENT_STATE
 from hive.networks.parameters import network_parameters_of
 from hive.networks.spaces import Spaces
 
-__all__ = ["NetworkWrapper"]
-
 
 class NetworkWrapper:
     """An `online_network`, and optionally a `global_network` and a `target_network` (None without one).
