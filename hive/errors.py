@@ -7,7 +7,6 @@
     ├─ EnvironmentMissing       2   an unknown environment, or its package is not installed
     ├─ EnvironmentFailed        1   an environment raised, or violated its contract (shape, NaN)
     ├─ NetworkError             1   a network that cannot be built or loaded
-    │  └─ UpdateNotFinite       1   an optimizer step whose weights are not finite; it was not applied
     ├─ NotFinite                1   NaN or infinity in training, and the config does not allow to continue
     ├─ ActorFailed              1   an actor failed; the text names it, the cause and its phase
     ├─ RemoteError              1   an endpoint of another actor raised; carries the remote type and traceback
@@ -43,7 +42,6 @@ __all__ = [
     "RecordError",
     "RemoteError",
     "TopologyError",
-    "UpdateNotFinite",
     "UsageError",
     "VersionGone",
     "WireError",
@@ -120,10 +118,6 @@ class EnvironmentFailed(HiveError):
 
 class NetworkError(HiveError):
     """A network that cannot be built for these spaces, or weights that do not fit it."""
-
-
-class UpdateNotFinite(NetworkError):
-    """An optimizer step whose weights or moments are not finite; the network has not changed."""
 
 
 class NotFinite(HiveError):

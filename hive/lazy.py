@@ -18,7 +18,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["lazy_names"]
 
@@ -68,3 +68,18 @@ def lazy_names(
         return sorted({*names(), *(name for name in vars(sys.modules[module]) if name.startswith("__"))})
 
     return get, listed
+
+
+def moved_names(module: str, moved: Mapping[str, str]) -> Callable[[str], NoReturn]:
+    """Return `__getattr__` for a module whose names have new places, which an ImportError tells.
+
+    moved: name -> where it is now, as a whole sentence's end. Not an AttributeError, of which `from module import name`
+    would hide the text.
+    """
+
+    def get(name: str) -> NoReturn:
+        if name in moved:
+            raise ImportError(f"`{module}.{name}` is now {moved[name]}")
+        raise AttributeError(f"module `{module}` has no attribute `{name}`", name=name, obj=sys.modules[module])
+
+    return get

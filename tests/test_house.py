@@ -203,24 +203,19 @@ def test_imports_go_downward() -> None:
     assert not report(violation for path in MODULES for violation in upward_imports(path))
 
 
-HALVES = {"networks/wrapper.py", "approximation/means.py"}
-"""Modules of which a half still belongs to scripts. It moves to hive.compat, too, and then this set is empty."""
-
-
 def uses_of_compat(path: Path) -> Iterator[Violation]:
-    """Yield imports of hive.compat, and its names in strings, which can be imported later."""
-    allowed = HALVES if path.suffix == ".py" else {"__init__.pyi"}  # `hive.compat` is a name of hive
-    if where(path) in allowed or where(path).startswith("compat/"):
+    """Yield imports of hive.compat, and its names in strings, which can be imported later.
+
+    Faces of packages may name it: an old name of theirs is found there, with a warning (`lazy_names`).
+    """
+    if where(path) == "__init__.pyi" or where(path).startswith("compat/"):  # `hive.compat` is a name of hive
         return
     for name, line in imports(path).items():
         if package_of(name) == "compat":
             yield path, line, "hive.compat is for scripts only"
     for node in nodes_of(path):
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and re.fullmatch(r"hive\.compat[.\w]*", node.value)
-        ):
+        is_name = isinstance(node, ast.Constant) and re.fullmatch(r"hive\.compat[.\w]*", str(node.value))
+        if is_name and path.name not in ("__init__.py", "lazy.py"):
             yield path, node.lineno, "names hive.compat, which is for scripts only"
 
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "examples" / "guide"
 README = ROOT / "README.md"
 PAGES = [README, *sorted(GUIDE.glob("*.md"))]
-LINKED = [*PAGES, ROOT / "ARCHITECTURE.md"]
+LINKED = [*PAGES, ROOT / "ARCHITECTURE.md", *sorted((GUIDE / "decisions").glob("*.md"))]
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in PAGES}
 
 WORDS = range(600, 901)  # length of README: one screen and a half

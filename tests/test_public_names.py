@@ -115,9 +115,10 @@ PARTS = {
     "FlatParameters": "() parameter_elements parameter_bytes block_bytes names shapes offsets count arrays bind "
     "initialize_into gradient gradient_arrays release_gradients",
     "FlatOptimizer": "() moment_blocks step",
+    "Head": "- is_direct numpy_output numpy_slopes",
     "Network": "heads forward",
-    "PolicyHead": "() action distribution initialize forward loss",
-    "ValueHead": "() forward loss",
+    "PolicyHead": "() action distribution initialize forward",
+    "ValueHead": "() forward",
     **dict.fromkeys((n for n in dir(hive.networks) if n.endswith("Parameters") and n != "FlatParameters"), "()"),
     "run_inline": "(topology virtual seconds)",
 }
@@ -413,7 +414,9 @@ def programs() -> Iterator[tuple[str, str]]:
     """Yield the Python code of the guide, of README and of examples, with where it stands."""
     for path in sorted((ROOT / "examples").rglob("*.py")):
         yield path.name, path.read_text()
-    for path in [ROOT / "README.md", *sorted((ROOT / "examples").rglob("*.md"))]:
+    decisions = ROOT / "examples" / "guide" / "decisions"  # about the inside of hive
+    pages = (path for path in sorted((ROOT / "examples").rglob("*.md")) if decisions not in path.parents)
+    for path in [ROOT / "README.md", *pages]:
         text = path.read_text()
         for block in re.finditer(r"^```(?:py|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             yield f"{path.name}:{text[: block.start()].count(chr(10)) + 1}", block[1]

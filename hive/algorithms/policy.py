@@ -50,7 +50,7 @@ from hive.networks.off_policy_actions import NoisyActions
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import Spaces
 from hive.networks.squashed import SquashedGaussian
-from hive.networks.wrapper import NetworkWrapper
+from hive.networks.wrapper import BoundNetwork
 from hive.paths import SESSION_FILE
 from hive.records import Checkpoint, checkpoint_at, held
 from hive.runtime.process.torch_state import hive_torch
@@ -366,12 +366,6 @@ def _distribution_in(
 def _network(
     observation: ObservationSpec, action: ActionSpec, network: NetworkConfig, heads: Sequence[str | HeadParameters]
 ) -> torch.nn.Module:
-    wrapper = NetworkWrapper(
-        network_parameters(network, heads=heads),
-        has_target=False,
-        has_global=False,
-        name="policy",
-        spaces=Spaces({"observation": observation}, action),
-        generator=torch.Generator().manual_seed(0),  # any seed: the weights are overwritten
-    )
-    return wrapper.online_network.module
+    parameters, spaces = network_parameters(network, heads=heads), Spaces({"observation": observation}, action)
+    any_seed = torch.Generator().manual_seed(0)  # the weights are overwritten
+    return BoundNetwork(parameters, spaces, any_seed).module

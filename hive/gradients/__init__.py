@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from hive.gradients.accumulator import GradAccumulator, MeanGradient, ReductionReport
 from hive.gradients.blocks import (
     CAUSE,
@@ -20,6 +18,7 @@ from hive.gradients.blocks import (
     put_episodes,
 )
 from hive.gradients.codecs import COMPRESSIONS, ERROR, PLAIN, TOP_K, Codec, codec_for
+from hive.lazy import moved_names
 
 __all__ = [
     "CAUSE",
@@ -45,11 +44,6 @@ __all__ = [
     "put_episodes",
 ]
 
-
-MOVED = ("GradientNotFinite", "MapOfTensors")
-
-
-def __getattr__(name: str) -> NoReturn:
-    if name in MOVED:  # no AttributeError, of which `from hive.gradients import ...` would hide the text
-        raise ImportError(f"`hive.gradients.{name}` is now `hive.compat.rlpack.{name}`")
-    raise AttributeError(f"module `hive.gradients` has no attribute `{name}`")
+__getattr__ = moved_names(
+    __name__, {name: f"`hive.compat.rlpack.{name}`" for name in ("GradientNotFinite", "MapOfTensors")}
+)

@@ -28,8 +28,6 @@ from hive.networks.distributions import ActionDistribution, Categorical, Diagona
 from hive.networks.scaled import ScaledActions
 from hive.networks.sequences import Sequences
 
-__all__ = ["EPSILON", "VALUE_FIT", "A2CLoss", "PPOLoss", "acted_log_probs", "acted_rows", "is_native", "value_fit"]
-
 EPSILON = 1e-8
 """Added to the deviation of advantages, so that the normalization of equal ones is finite."""
 
@@ -98,6 +96,19 @@ class A2CLoss:
         return LossSlopes(total, (*means, *self.means, *fit, *self.further), slopes)
 
 
+def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_range: float) -> Tensor:
+    """Return PPO's loss of each sample, [N], for the ratios of probabilities new / old (Schulman et al. 2017)."""
+    return -torch.minimum(ratio * advantages, ratio.clamp(1.0 - clip_range, 1.0 + clip_range) * advantages)
+
+
+def divergences(ratio: Tensor, log_ratio: Tensor) -> Tensor:
+    """Return an estimate of KL(old || new) for each sample, [N]: unbiased, and never negative.
+
+    It is k3 of Schulman, http://joschu.net/blog/kl-approx.html.
+    """
+    return ratio - 1.0 - log_ratio
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class PPOLoss:
     """PPO's clipped surrogate on M samples of equal weight, of a batch of N.
@@ -137,20 +148,17 @@ class PPOLoss:
         log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self._picked(self.actions))
         log_ratio = log_probs - self._picked(self.behaviour_log_probs)
         ratio, limit = log_ratio.exp(), self.clip_range
-        clipped = ratio.clamp(1.0 - limit, 1.0 + limit)
         advantages = self._picked(self.advantages)
         if self.normalizes and len(advantages) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
-        policy_losses = -torch.minimum(ratio * advantages, clipped * advantages)
+        policy_losses = clipped_surrogate(ratio, advantages, limit)
         if self.behaviour_values is not None:
             before = self._picked(self.behaviour_values)
             moved = values - before
             values = before + moved.clamp(-self.value_clip_range, self.value_clip_range)
         value_losses = mse_loss(values, self._picked(self.returns), reduction="none")
         with torch.no_grad():
-            # k3 of Schulman, http://joschu.net/blog/kl-approx.html: unbiased and never negative.
-            change = ratio - 1.0
-            kl, outside = change - log_ratio, (change.abs() > limit).float()
+            kl, outside = divergences(ratio, log_ratio), ((ratio - 1.0).abs() > limit).float()
         terms = policy_losses, value_losses, entropies, kl, outside
         weights = torch.full_like(kl, 1.0 / max(len(kl), 1))
         factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0)

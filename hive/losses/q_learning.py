@@ -1,10 +1,8 @@
 """Losses of algorithms that learn a value for every action, or the distribution of its return, against targets.
 
-    QLoss              values [N, A] (Watkins 1989; Mnih et al. 2015, 2016)
-    CategoricalQLoss   distributions [N, A, atoms] by categories: C51
-    QuantileQLoss      distributions [N, A, atoms] by quantiles: QR-DQN
-
-hive.networks.distributional_heads has the formulas of the last two.
+QLoss              values [N, A] (Watkins 1989; Mnih et al. 2015, 2016)
+CategoricalQLoss   distributions [N, A, atoms] by categories: C51
+QuantileQLoss      distributions [N, A, atoms] by quantiles: QR-DQN
 """
 
 from __future__ import annotations
@@ -19,10 +17,31 @@ from torch.nn.functional import huber_loss, mse_loss
 
 from hive import _native
 from hive.losses.loss import Floats, LossSlopes, LossValue, weighted_mean
-from hive.networks.distributional_heads import cross_entropies, expected_return, quantile_losses, quantile_midpoints
+from hive.networks.distributional_heads import expected_return, quantile_midpoints
 from hive.networks.value_heads import select_actions
 
-__all__ = ["CategoricalQLoss", "QLoss", "QuantileQLoss"]
+
+def cross_entropies(log_probabilities: Tensor, targets: Tensor) -> Tensor:
+    """Return -sum of target * log probability over the atoms, [N] from [N, atoms]; an impossible atom counts 0."""
+    return -(targets * log_probabilities).sum(-1)
+
+
+def quantile_losses(quantiles: Tensor, targets: Tensor, midpoints: Tensor, kappa: float = 1.0) -> Tensor:
+    """Return the loss of quantile regression [N] of quantiles [N, atoms] against targets [N, any] (Dabney et al. 2018).
+
+    It is the sum over the quantiles of the mean over the targets of |tau - [u < 0]| L(u) / kappa, where u is the target
+    minus the quantile and L the Huber loss (equation 10; divided by kappa as in "Implicit Quantile Networks"). With
+    kappa = 0 the terms are |tau - [u < 0]| |u|.
+
+    midpoints: float32 [atoms], those of `quantile_midpoints`. No gradient flows through the side of an error.
+    """
+    errors = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)  # [N, quantiles, targets]
+    sizes = errors.abs()
+    if kappa:
+        inside = 0.5 * errors.square() / kappa
+        sizes = torch.where(sizes <= kappa, inside, sizes - 0.5 * kappa)
+    sides = (midpoints.unsqueeze(-1) - (errors.detach() < 0).to(errors.dtype)).abs()
+    return (sides * sizes).mean(-1).sum(-1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -18,8 +18,8 @@ This package exports the names that users write networks and heads with (`networ
 `hive.compat.coach` has the classes of Coach, for training in a script. All other names belong to the modules that
 define them, and other packages of hive import from the modules:
 
-    spaces, parameters -> embedders, middleware, heads -> network     build a network
-    head_kinds: heads, value_heads, distributional_heads, policy_heads   the heads
+    spaces, parameters -> embedders, heads -> network                 build a network
+    head_kinds: heads, value_heads, distributional_heads             the heads
     recurrent, sequences, inputs, memory                              networks with an LSTM or a GRU, and their rows
     normalization                                                     networks that normalise their observations
     novelty                                                           how new an observation is (RND)
@@ -30,7 +30,7 @@ define them, and other packages of hive import from the modules:
     flat, optimizers                                                  weights in one block, optimizer steps on blocks
     distributions, squashed, gsde, product, projection                actions and values computed from the outputs
     exploration, off_policy_actions                                   actions that explore
-    architecture, torch_architecture, losses, wrapper, worker_group   training in a script
+    wrapper, shared_network, state                                    the copies of the network in a run
     clipping, polyak                                                  gradient clipping, target network updates
     groups                                                            ranges of a block that are stepped separately
 
@@ -41,13 +41,8 @@ from __future__ import annotations
 
 from hive.lazy import lazy_names
 
-OLD = {
-    **dict.fromkeys(("Architecture", "Inputs", "Targets", "TrainingResult"), "architecture"),
-    "GradientClippingMethod": "parameters",
-    "NetworkWrapper": "wrapper",
-    "TorchArchitecture": "torch_architecture",
-    "WorkerGroup": "worker_group",
-}
-"""Names that this package had in the last release -> their modules. `hive.compat.coach` has them now."""
+COACH = ("Architecture", "Inputs", "NetworkWrapper", "Targets", "TorchArchitecture", "TrainingResult", "WorkerGroup")
+OLD = {"GradientClippingMethod": f"{__name__}.parameters", **dict.fromkeys(COACH, "hive.compat.coach")}
+"""Names that this package had in the last release, and where they are now."""
 
-__getattr__, __dir__ = lazy_names(__name__, __file__, {name: f"{__name__}.{home}" for name, home in OLD.items()})
+__getattr__, __dir__ = lazy_names(__name__, __file__, OLD)

@@ -25,14 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive import _native
-from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.flat import FlatParameters
-from hive.networks.heads import Head, PolicyHead, ValueHead
-from hive.networks.policy_heads import DeterministicPolicyHead, PPOHead, SquashedPolicyHead
-from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
-from hive.networks.value_heads import QHead
-
-__all__ = ["Dense", "DensePass"]
+from hive.networks.heads import Head
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -90,7 +84,7 @@ class Dense:
         self._inputs = int(self._layers[0][0]["inputs"])
         self._passes = 0
         self._mask: NDArray[np.uint8] | None = None
-        self._direct = all(_is_direct(head) for own in self.heads for head in own)
+        self._direct = all(head.is_direct for own in self.heads for head in own)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         """Return None: the copy of a module computes by torch."""
@@ -125,7 +119,7 @@ class Dense:
             return None
         head = self.heads[0][0]
         (columns,) = self.columns(rows, 1)
-        return _output(head, columns if len(self.heads[0]) == 1 else columns[:, : head.width])
+        return head.numpy_output(columns if len(self.heads[0]) == 1 else columns[:, : head.width])
 
     def outputs(self, inputs: Any, count: int | None = None) -> tuple[Floats, ...] | None:
         """Return the outputs of all heads of the first `count` networks, float32 [N, ...] each.
@@ -146,11 +140,9 @@ class Dense:
 
     def of_columns(self, columns: Sequence[Floats]) -> tuple[Floats, ...]:
         """Return the outputs of all heads from the columns of their networks."""
-        outputs: list[Floats] = []
-        for each, heads in zip(columns, self.heads, strict=False):  # those of the first networks
-            for head, own in zip(heads, _split(each, heads), strict=True):
-                outputs.append(_output(head, own))
-        return tuple(outputs)
+        pairs = zip(columns, self.heads, strict=False)  # those of the first networks
+        parts = [zip(heads, _split(each, heads), strict=True) for each, heads in pairs]
+        return tuple([head.numpy_output(own) for part in parts for head, own in part])
 
     @property
     def mask(self) -> NDArray[np.uint8]:
@@ -217,10 +209,10 @@ class DensePass:
         slopes: the gradients of the outputs.
         """
         flat = self._dense.flat
-        columns, deviations = self._to_columns(slopes)
-        for head, to_log_std in deviations:
-            place = flat.field_of(head.log_std)  # type: ignore[arg-type]
-            gradient[place.offset // 4 :][: len(to_log_std)] = to_log_std
+        columns, of_heads = self._to_columns(slopes)
+        for parameter, to_parameter in of_heads:
+            place = flat.field_of(parameter)
+            gradient[place.offset // 4 :][: len(to_parameter)] = to_parameter
         self._memory().backward(columns, gradient)
 
     def to_rows(self, slopes: Sequence[Floats]) -> Floats:
@@ -235,20 +227,19 @@ class DensePass:
             self._number = self._kept.number
         return self._kept
 
-    def _to_columns(self, slopes: Sequence[Floats]) -> tuple[list[Floats], list[tuple[Head, Floats]]]:
-        """Return the gradients of each network's columns, and those of deviations that are parameters of a head."""
+    def _to_columns(self, slopes: Sequence[Floats]) -> tuple[list[Floats], list[tuple[nn.Parameter, Floats]]]:
+        """Return the gradients of each network's columns, and those of the heads' parameters."""
         left = list(slopes)
         columns: list[Floats] = []
-        deviations: list[tuple[Head, Floats]] = []
+        of_heads: list[tuple[nn.Parameter, Floats]] = []
         for each, heads in zip(self._columns, self._dense.heads, strict=False):
             own = []
             for head, given in zip(heads, _split(each, heads), strict=True):
-                to_columns, to_log_std = _to_columns(head, left.pop(0), given)
+                to_columns, to_parameters = head.numpy_slopes(left.pop(0), given)
                 own.append(to_columns)
-                if to_log_std is not None:
-                    deviations.append((head, to_log_std))
+                of_heads += to_parameters
             columns.append(own[0] if len(own) == 1 else np.concatenate(own, 1))
-        return columns, deviations
+        return columns, of_heads
 
 
 class _Pass(torch.autograd.Function):
@@ -316,60 +307,8 @@ def _is_norm(layer: nn.LayerNorm) -> bool:
     return layer.elementwise_affine and layer.bias is not None and len(layer.normalized_shape) == 1
 
 
-def _is_direct(head: Head) -> bool:
-    """Whether the gradients of the head's columns follow from those of its output by `_to_columns`."""
-    if type(head) in (SquashedPolicyHead, DeterministicPolicyHead, CategoricalQHead, QuantileQHead):
-        return True
-    if type(head) in (PolicyHead, PPOHead):
-        assert isinstance(head, PolicyHead)
-        as_they_are = head.output_shape == (head.width,) and not head.outputs_log_std  # these are clamped
-        return as_they_are or _has_log_std(head)
-    return type(head) in (ValueHead, QHead)
-
-
-def _has_log_std(head: Head) -> bool:
-    """Whether the output is means, the columns, and a log standard deviation, a parameter."""
-    return isinstance(head, PolicyHead) and head.log_std is not None and head.output_shape == (2 * head.width,)
-
-
 def _split(columns: Floats, heads: Sequence[Head]) -> list[Floats]:
     if len(heads) == 1:
         return [columns]
     ends = np.cumsum([head.width for head in heads])[:-1]
     return [np.ascontiguousarray(own) for own in np.split(columns, ends, axis=1)]
-
-
-def _output(head: Head, columns: Floats) -> Floats:
-    """Return the output of a direct head."""
-    if isinstance(head, ValueHead):
-        return columns.reshape(-1)
-    if isinstance(head, CategoricalQHead | QuantileQHead):
-        with torch.no_grad():
-            output: Floats = head(torch.from_numpy(columns)).numpy()
-        return output
-    if isinstance(head, SquashedPolicyHead):
-        return clamp_log_std(torch.from_numpy(columns)).numpy()
-    if not _has_log_std(head):
-        return columns
-    deviations = head.log_std.detach().numpy()  # type: ignore[operator]
-    return np.concatenate([columns, np.broadcast_to(deviations, columns.shape)], 1)
-
-
-def _to_columns(head: Head, slopes: Floats, columns: Floats) -> tuple[Floats, Floats | None]:
-    """Return the gradients of the columns and of the log standard deviation from those of the output."""
-    if isinstance(head, ValueHead):
-        return np.ascontiguousarray(slopes).reshape(-1, 1), None
-    if isinstance(head, CategoricalQHead):  # the derivative of the logarithm of softmax
-        chances = np.exp(_output(head, columns))
-        return (slopes - chances * slopes.sum(-1, keepdims=True)).reshape(columns.shape), None
-    if isinstance(head, QuantileQHead):
-        return np.ascontiguousarray(slopes).reshape(columns.shape), None
-    if isinstance(head, SquashedPolicyHead):  # a clamped deviation has no gradient
-        least, most = LOG_STD_BOUNDS
-        half = columns.shape[1] // 2
-        slopes = slopes.copy()
-        slopes[:, half:][(columns[:, half:] < least) | (columns[:, half:] > most)] = 0.0
-        return slopes, None
-    if not _has_log_std(head):
-        return slopes, None
-    return np.ascontiguousarray(slopes[:, : head.width]), slopes[:, head.width :].sum(0)

@@ -1,4 +1,6 @@
-"""Input embedders: the layers that turn one named input into a vector, chosen by what the input declares.
+"""Embedders, the layers that turn one named input into a vector; their merger, and the dense layers after it.
+
+What an input declares chooses its embedder:
 
     image                           convolutions, then a dense layer
     numbers of many values, bytes   a row of an embedding table for each, then the configured dense layers
@@ -13,7 +15,7 @@ bounds and dense layers needs no layer at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
 
@@ -32,8 +34,12 @@ from hive.networks.convolutions import (
 )
 from hive.networks.inputs import ACTION_INPUT, InputName, dotted, input_order
 from hive.networks.layers import HIDDEN_GAIN, activation_layer, dense_layers, hidden_layer
-from hive.networks.middleware import Merger
-from hive.networks.parameters import InputEmbedderParameters, NetworkParameters
+from hive.networks.parameters import (
+    EmbeddingMergerType,
+    InputEmbedderParameters,
+    MiddlewareParameters,
+    NetworkParameters,
+)
 from hive.networks.spaces import (
     BoxAction,
     DiscreteAction,
@@ -44,18 +50,6 @@ from hive.networks.spaces import (
     channels_at,
     counts_of,
 )
-
-__all__ = [
-    "NumberTable",
-    "VectorInput",
-    "embedded_inputs",
-    "embedder_layers",
-    "hidden_gain",
-    "is_image",
-    "network_inputs",
-    "table_width",
-    "unseen",
-]
 
 Stack = tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
 
@@ -234,3 +228,44 @@ def _unseen_of(side: int, convolutions: Sequence[tuple[int, int, int, int]]) -> 
     for (_, kernel, stride, padding), before in zip(reversed(convolutions), reversed(sides), strict=True):
         reached = min((reached - 1) * stride + kernel - padding, before)
     return side - reached
+
+
+class Merger(nn.Module):
+    """Embeds each of several named inputs and merges the embeddings, in the order of `names`.
+
+    Takes a mapping from names to tensors [N, ...]; returns float32 [N, width]. Raises NetworkError for a sum of
+    embeddings of different widths.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[InputName],
+        embedders: Sequence[nn.Module],
+        widths: Sequence[int],
+        merger_type: EmbeddingMergerType,
+    ) -> None:
+        super().__init__()
+        if merger_type is EmbeddingMergerType.Sum and len(set(widths)) > 1:
+            sizes = ", ".join(f"`{dotted(name)}` {width}" for name, width in zip(names, widths, strict=True))
+            raise NetworkError(
+                f"embeddings of different widths cannot be added: {sizes}",
+                hint="end every embedder in the same width, or merge by EmbeddingMergerType.Concat",
+            )
+        self.names = tuple(names)
+        self.embedders = nn.ModuleList(embedders)
+        self.adds = merger_type is EmbeddingMergerType.Sum
+        self.width = widths[0] if self.adds else sum(widths)
+
+    def forward(self, observations: Mapping[InputName, Tensor]) -> Tensor:
+        embeddings = [embedder(observations[name]) for name, embedder in zip(self.names, self.embedders, strict=True)]
+        return torch.stack(embeddings).sum(0) if self.adds else torch.cat(embeddings, -1)
+
+
+def middleware_layers(
+    parameters: MiddlewareParameters, width: int, gain: float | None = HIDDEN_GAIN
+) -> tuple[list[nn.Module], int]:
+    """Returns the dense layers for embeddings float32 [N, width], and the width of their output.
+
+    gain: that of `layers.hidden_layer`.
+    """
+    return dense_layers(width, parameters.widths, parameters.activation, gain, layer_norm=parameters.layer_norm)

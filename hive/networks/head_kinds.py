@@ -21,13 +21,10 @@ from hive.networks.head_parameters import (
     QuantileQHeadParameters,
     SquashedPolicyHeadParameters,
 )
-from hive.networks.heads import Head, PolicyHead, ValueHead
+from hive.networks.heads import DeterministicPolicyHead, Head, PolicyHead, PPOHead, SquashedPolicyHead, ValueHead
 from hive.networks.parameters import HeadParameters
-from hive.networks.policy_heads import DeterministicPolicyHead, PPOHead, SquashedPolicyHead
 from hive.networks.spaces import ActionSpec
 from hive.networks.value_heads import DuelingQHead, QHead
-
-__all__ = ["HEADS", "HeadKind", "make_head"]
 
 
 @dataclass(frozen=True)
@@ -35,51 +32,41 @@ class HeadKind:
     """A row of the table of heads.
 
     parameters: the class with all parameters of the head; a description of a policy is read as this class.
-    make: the constructor, called with the parameters, the action, and whether to use the Huber loss.
+    make: the constructor, called with the parameters and the action.
     complete: whether the head refuses plain HeadParameters, which then would leave out what its layers depend on.
     """
 
     parameters: type[HeadParameters]
-    make: Callable[[Any, ActionSpec, bool], Head]
+    make: Callable[[Any, ActionSpec], Head]
     complete: bool = False
 
 
 HEADS = {
-    "policy": HeadKind(PolicyHeadParameters, lambda parameters, action, _: PolicyHead(parameters, action)),
-    "value": HeadKind(HeadParameters, lambda parameters, action, huber: ValueHead(parameters, action, huber=huber)),
-    "q": HeadKind(HeadParameters, lambda parameters, action, huber: QHead(parameters, action, huber=huber)),
-    "dueling_q": HeadKind(
-        DuelingQHeadParameters, lambda parameters, action, huber: DuelingQHead(parameters, action, huber=huber)
-    ),
+    "policy": HeadKind(PolicyHeadParameters, PolicyHead),
+    "value": HeadKind(HeadParameters, ValueHead),
+    "q": HeadKind(HeadParameters, QHead),
+    "dueling_q": HeadKind(DuelingQHeadParameters, DuelingQHead),
     "categorical_q": HeadKind(
         CategoricalQHeadParameters,
-        lambda parameters, action, _: (DuelingCategoricalQHead if parameters.dueling else CategoricalQHead)(
+        lambda parameters, action: (DuelingCategoricalQHead if parameters.dueling else CategoricalQHead)(
             parameters, action
         ),
         complete=True,
     ),
     "quantile_q": HeadKind(
         QuantileQHeadParameters,
-        lambda parameters, action, _: (DuelingQuantileQHead if parameters.dueling else QuantileQHead)(
-            parameters, action
-        ),
+        lambda parameters, action: (DuelingQuantileQHead if parameters.dueling else QuantileQHead)(parameters, action),
         complete=True,
     ),
-    "squashed_policy": HeadKind(
-        SquashedPolicyHeadParameters, lambda parameters, action, _: SquashedPolicyHead(parameters, action)
-    ),
-    "deterministic_policy": HeadKind(
-        HeadParameters, lambda parameters, action, _: DeterministicPolicyHead(parameters, action)
-    ),
-    "ppo": HeadKind(PPOHeadParameters, lambda parameters, action, _: PPOHead(parameters, action), complete=True),
+    "squashed_policy": HeadKind(SquashedPolicyHeadParameters, SquashedPolicyHead),
+    "deterministic_policy": HeadKind(HeadParameters, DeterministicPolicyHead),
+    "ppo": HeadKind(PPOHeadParameters, PPOHead, complete=True),
 }
 """All heads by name."""
 
 
-def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) -> Head:
+def make_head(parameters: HeadParameters, action: ActionSpec) -> Head:
     """Builds the head that `parameters` describe.
-
-    huber: use the Huber loss instead of the squared error, in heads that have one of them.
 
     Raises NetworkError for an unknown name, parameters of another class, or a custom class (`parameters.cls`) that
     returns anything but a head with the same output shape.
@@ -92,7 +79,7 @@ def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) ->
             f"head `{parameters.name}` is described by {type(parameters).__name__}",
             hint=f"use {kind.parameters.__name__}, which has the parameters it needs",
         )
-    head = kind.make(parameters, action, huber)
+    head = kind.make(parameters, action)
     return head if parameters.cls is None else _own_head(parameters, action, head)
 
 

@@ -1,9 +1,8 @@
-"""Heads: the meaning of the last layer's outputs, and the standard loss of each.
+"""Heads: the meaning of the last layer's outputs.
 
 The linear layers of all heads on one trunk are a single matrix, computed at once (see network.py). A head
-owns `width` columns of its result, sets their initial weights, converts them to its output and computes the loss.
-This module has the two heads of an actor-critic; `value_heads`, `distributional_heads` and `policy_heads` have the
-others.
+owns `width` columns of its result, sets their initial weights and converts them to its output.
+This module has the policies and the value of a state; `value_heads` and `distributional_heads` have those of actions.
 """
 
 from __future__ import annotations
@@ -11,39 +10,48 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.distributions import ActionDistribution, GaussianColumns
 from hive.networks.gsde import StateDependentGaussian, noise_products
-from hive.networks.head_parameters import PolicyHeadParameters
+from hive.networks.head_parameters import PolicyHeadParameters, PPOHeadParameters
 from hive.networks.parameters import HeadParameters
 from hive.networks.product import ProductDistribution, distribution_for
 from hive.networks.scaled import ScaledActions
-from hive.networks.spaces import ActionSpec, CompositeAction, DiscreteAction, MultiDiscreteAction, simple_actions
-from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
+from hive.networks.spaces import ActionSpec
+from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std, squashed_distribution_for
+
+Floats = npt.NDArray[np.float32]
+ParameterSlopes: TypeAlias = Sequence[tuple[nn.Parameter, Floats]]
 
 BOXES = (GaussianColumns, StateDependentGaussian, ScaledActions)  # the distributions of box actions
-
-__all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions", "takes_features"]
 
 
 class Head(nn.Module, ABC):
     """The base class of heads. `width` is the number of columns it reads, `gain` that of their orthogonal weights.
 
     `takes_features` heads are called with the outputs of the last layer too, which have `features` columns.
-    `output_shape` and `target_shape` are those of one sample. `extra_inputs` has the dtype and the shape of one
-    sample of each array that the loss needs in addition to the target.
+    `output_shape` is that of one sample.
+
+    A class with `direct=True` also has its output and its gradient in NumPy, for the native pass (hive.networks.dense).
+    Its subclasses do not unless they say so too, because they may compute another output.
     """
 
     width: int
     gain: float
     takes_features: bool = False
     output_shape: tuple[int, ...] = ()
-    target_shape: tuple[int, ...] = ()
-    extra_inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    _direct: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, direct: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._direct = direct
 
     def __init__(self, parameters: HeadParameters) -> None:
         super().__init__()
@@ -64,37 +72,40 @@ class Head(nn.Module, ABC):
     def forward(self, columns: Tensor) -> Tensor:
         """Returns the head's output, float32 [N, *output_shape], from its columns, float32 [N, width]."""
 
-    @abstractmethod
-    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        """Returns the loss of each sample, float32 [N], without the head's `loss_weight`.
+    @property
+    def is_direct(self) -> bool:
+        """Whether `numpy_output` and `numpy_slopes` belong to `forward`."""
+        return self._direct
 
-        target: [N, *target_shape]. extra: an array [N, ...] for each of `extra_inputs`.
-        """
+    def numpy_output(self, columns: Floats) -> Floats:
+        """Return what `forward` does, from columns float32 [N, width], without a graph."""
+        with torch.no_grad():
+            output: Floats = self(torch.from_numpy(columns)).numpy()
+        return output
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        """Return the gradients of the columns, float32 [N, width], and of the head's parameters, from the output's."""
+        return np.ascontiguousarray(slopes).reshape(columns.shape), ()
 
 
-class ValueHead(Head):
-    """A value float32 [N] of states or, if the action is an input, of states and actions. Target: returns [N].
-
-    Loss: the squared error, or the Huber loss with delta 1.
-    """
+class ValueHead(Head, direct=True):
+    """A value float32 [N] of states or, if the action is an input, of states and actions."""
 
     width = 1
     gain = 1.0
 
-    def __init__(self, parameters: HeadParameters, action: ActionSpec | None = None, *, huber: bool = False) -> None:
-        """action: not used; a derived class is called with it, as every custom head is."""
+    def __init__(self, parameters: HeadParameters, action: ActionSpec | None = None) -> None:
+        """action: not used; every head is called with it."""
         super().__init__(parameters)
-        self.huber = huber
 
     def forward(self, columns: Tensor) -> Tensor:
         return columns.squeeze(-1)
 
-    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        loss = nn.functional.huber_loss if self.huber else nn.functional.mse_loss
-        return loss(output, target, reduction="none")
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns.reshape(-1)
 
 
-class PolicyHead(Head):
+class PolicyHead(Head, direct=True):
     """The policy: logits [N, n] or [N, sum(nvec)], or mean and log standard deviation [N, 2 * D], all float32.
 
     With action_distribution = "squashed" a Gaussian is mapped into the bounds by tanh. With "gsde" the outputs are the
@@ -104,8 +115,7 @@ class PolicyHead(Head):
     The log standard deviation of a Gaussian is by default a parameter that does not depend on the observation,
     initially 0 (Schulman et al. 2015; Andrychowicz et al. 2021). As an output of the last layer (as the variance of
     Mnih et al. 2016, section 9) it is clamped to LOG_STD_BOUNDS. The weights of these columns are 0 at first, so that
-    every observation has the initial deviation. Target: advantages [N]; extra input: the actions.
-    Loss: -log_prob(action) * advantage - beta_entropy * entropy (Williams 1992; Mnih et al. 2016).
+    every observation has the initial deviation.
 
     Raises NetworkError for an initial deviation outside of the bounds, and for settings of the deviation where no part
     of the policy is a Gaussian.
@@ -120,8 +130,6 @@ class PolicyHead(Head):
         distribution: ActionDistribution = distribution_for(action, box, features=self.features)
         self.action = action
         self.distribution = distribution
-        self.beta_entropy = given.beta_entropy
-        self.extra_inputs = ((distribution.action_dtype, distribution.action_shape),)
         self.output_shape = (distribution.width,)
         self.initial_log_std = math.log(given.initial_deviation)
         self.outputs_log_std = given.action_deviation == "output"
@@ -168,10 +176,94 @@ class PolicyHead(Head):
                 outputs.append(clamp_log_std(own) if means else own)
         return torch.cat(outputs, -1)
 
-    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        refuse_unknown_actions(extra[0], self.action)
-        loss = -self.distribution.log_prob(output, extra[0]) * target
-        return loss - self.beta_entropy * self.distribution.entropy(output) if self.beta_entropy else loss
+    @property
+    def is_direct(self) -> bool:
+        as_they_are = self.output_shape == (self.width,) and not self.outputs_log_std  # these are clamped
+        return super().is_direct and (as_they_are or self._appends_log_std)
+
+    @property
+    def _appends_log_std(self) -> bool:
+        """Whether the output is means, the columns, and a log standard deviation, a parameter."""
+        return self.log_std is not None and self.output_shape == (2 * self.width,)
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        if not self._appends_log_std:
+            return columns
+        assert self.log_std is not None
+        deviations = self.log_std.detach().numpy()
+        return np.concatenate([columns, np.broadcast_to(deviations, columns.shape)], 1)
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        if not self._appends_log_std:
+            return slopes, ()
+        assert self.log_std is not None
+        return np.ascontiguousarray(slopes[:, : self.width]), [(self.log_std, slopes[:, self.width :].sum(0))]
+
+
+class SquashedPolicyHead(Head, direct=True):
+    """A Gaussian squashed into the action's bounds (Haarnoja et al. 2018): float32 [N, 2 * D].
+
+    The outputs are means and log standard deviations. Both depend on the observation; the latter are clamped to
+    LOG_STD_BOUNDS.
+
+    Raises NetworkError for an action without finite bounds.
+    """
+
+    gain = 0.01
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.distribution = squashed_distribution_for(action)
+        self.width = self.distribution.width
+        self.output_shape = (self.width,)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return clamp_log_std(columns)
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        output: Floats = clamp_log_std(torch.from_numpy(columns)).numpy()
+        return output
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        least, most = LOG_STD_BOUNDS  # a clamped deviation has no gradient
+        half = columns.shape[1] // 2
+        slopes = slopes.copy()
+        slopes[:, half:][(columns[:, half:] < least) | (columns[:, half:] > most)] = 0.0
+        return slopes, ()
+
+
+class DeterministicPolicyHead(Head, direct=True):
+    """A deterministic policy (Silver et al. 2014; Lillicrap et al. 2016): float32 [N, D], before tanh.
+
+    `hive.networks.off_policy_actions.NoisyActions` reads the outputs. Raises NetworkError for an action without finite
+    bounds.
+    """
+
+    gain = 0.01
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.width = squashed_distribution_for(action).width // 2
+        self.output_shape = (self.width,)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        return slopes, ()
+
+
+class PPOHead(PolicyHead, direct=True):
+    """The plain policy and a buffer float32 [], `kl_coefficient`: the factor of the divergence in Coach's loss."""
+
+    kl_coefficient: Tensor
+
+    def __init__(self, parameters: PPOHeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters, action)
+        self.register_buffer("kl_coefficient", torch.tensor(parameters.initial_kl_coefficient, dtype=torch.float32))
 
 
 def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gaussian: bool) -> None:
@@ -209,24 +301,3 @@ def takes_features(heads: Sequence[Head], width: int) -> tuple[bool, ...]:
             hint="set features of PolicyHeadParameters to the width of the last layer before the heads",
         )
     return tuple([head.takes_features for head in heads])
-
-
-def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:
-    """Raises NetworkError unless 0 <= action < number of actions for all discrete `actions` [N, ...]."""
-    if isinstance(action, CompositeAction):
-        parts = simple_actions(action)
-        sizes = [math.prod(getattr(part, "shape", ())) for part in parts]
-        for part, columns in zip(parts, actions.split_with_sizes(sizes, -1), strict=True):
-            refuse_unknown_actions(columns, part)
-        return
-    if isinstance(action, DiscreteAction):
-        limits = torch.tensor(int(action.n), device=actions.device)
-    elif isinstance(action, MultiDiscreteAction):
-        limits = torch.tensor([int(n) for n in action.nvec], device=actions.device)
-    else:
-        return
-    if bool(((actions < 0) | (actions >= limits)).any()):
-        raise NetworkError(
-            f"actions range from {int(actions.min())} to {int(actions.max())}, but there are only {limits.tolist()}",
-            hint="actions are counted from 0",
-        )

@@ -28,14 +28,13 @@ from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
 from hive.networks.convolutions import Convolution, FeatureLayer, check_bfloat16
 from hive.networks.dense import Dense
-from hive.networks.embedders import embedded_inputs, hidden_gain, network_inputs
+from hive.networks.embedders import embedded_inputs, hidden_gain, middleware_layers, network_inputs
 from hive.networks.extractors import ExtractedNetwork, Extractor
 from hive.networks.flat import FlatParameters
 from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head, takes_features
 from hive.networks.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted, state_width_of
 from hive.networks.layers import in_mode, seeded
-from hive.networks.middleware import middleware_layers
 from hive.networks.naming import freeze, set_training
 from hive.networks.noisy import with_noise
 from hive.networks.normalization import NormalizedNetwork
@@ -368,9 +367,7 @@ def _parts(
 
 def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
     with seeded(generator):
-        heads = [
-            make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()
-        ]
+        heads = [make_head(head, spaces.action) for head in parameters.heads()]
         if parameters.module is not None:
             return from_module(parameters.module(spaces), spaces, heads)
         if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters | GRUMiddlewareParameters):
@@ -446,7 +443,7 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
     Raises NetworkError, which names the wrong output.
     """
     if heads is None:
-        heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
+        heads = [make_head(head, spaces.action) for head in NetworkParameters().heads()]
     if not isinstance(module, nn.Module):
         raise NetworkError(
             f"`module` returns a {type(module).__name__}, not a torch.nn.Module",

@@ -6,25 +6,19 @@
 and checkpointed like weights, and an interrupted step leaves version v intact. An output may be the same array as its
 input. The formulas are those of torch.optim; clipping is a factor, `gradient_scale`, applied in the same pass. The
 whole block is one parameter group. Callers restore frozen parameters after a step (hive.networks.flat.keep_frozen).
-
-`LimitedMemoryBFGS` wraps torch's L-BFGS for scripts; its history is in the object, not in blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from hive import _native
 from hive.errors import NetworkError
 from hive.networks.field_rules import Rule
-
-__all__ = ["FlatOptimizer", "LimitedMemoryBFGS", "OptimizerSettings"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -132,46 +126,3 @@ class FlatOptimizer:
             **self._constants,
             **({"step": step} if self._counts_steps else {}),
         )
-
-
-class LimitedMemoryBFGS:
-    """torch.optim.LBFGS with FlatOptimizer's interface: one quasi-Newton iteration per step, no moment arrays.
-
-    The caller passes the gradient of a step, so there is no line search and no second evaluation of the loss. A step
-    with a non-finite result clears the history, because it would make every later step non-finite too.
-    """
-
-    moment_blocks = 0
-
-    def __init__(self, settings: OptimizerSettings) -> None:
-        self.settings = settings
-        self._optimizer: Any = None
-
-    def step(
-        self,
-        parameters_in: Floats,
-        parameters_out: Floats,
-        gradient: Floats,
-        moments_in: Sequence[Floats],
-        moments_out: Sequence[Floats],
-        *,
-        step: int,
-        learning_rate: float,
-        gradient_scale: float = 1.0,
-    ) -> bool:
-        """Does what FlatOptimizer.step does; `step` and the moments are not used."""
-        if self._optimizer is None:  # made late because its import of torch._dynamo takes over a second
-            weights = torch.nn.Parameter(torch.empty(len(parameters_out), dtype=torch.float32, device="cpu"))
-            self._optimizer = torch.optim.LBFGS([weights], lr=learning_rate, max_iter=1)
-        group = self._optimizer.param_groups[0]
-        group["lr"] = learning_rate
-        weights = group["params"][0]
-        weights.data.copy_(torch.from_numpy(parameters_in))
-        with np.errstate(over="ignore"):  # an overflow makes the result non-finite, which is checked below
-            weights.grad = torch.from_numpy(gradient * np.float32(gradient_scale))
-        self._optimizer.step(lambda: torch.zeros((), device="cpu"))
-        np.copyto(parameters_out, weights.detach().numpy())
-        finite = bool(np.isfinite(parameters_out).all())
-        if not finite:
-            self._optimizer = None
-        return finite

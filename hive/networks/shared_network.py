@@ -22,8 +22,6 @@ from hive.networks.groups import GroupUpdate
 from hive.networks.optimizers import FlatOptimizer, OptimizerSettings
 from hive.networks.state import StateLayout
 
-__all__ = ["SharedNetwork", "Version"]
-
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
@@ -68,19 +66,12 @@ class SharedNetwork:
             raise NetworkError("the global network has no block yet", hint="call at(block), which a run does")
         return self._now.block
 
-    def apply(self, gradient: Floats, *, norm: float, step: int, learning_rate: float) -> bool:
-        """Clips the gradient and steps from the current block to the next. Returns whether all results are finite.
+    def apply(self, gradient: Floats, updates: Sequence[GroupUpdate]) -> bool:
+        """Clip the gradient and step from the current block to the next. Return whether all results are finite.
 
-        gradient: float32 [parameter_elements], finite. norm: its norm. step: the number of this update, from 1 on.
-        Buffers, advantage moments and frozen parameters are copied to the next block; `follow` writes the target.
-        Raises NetworkError outside of an update.
-        """
-        return self.apply_groups(gradient, [GroupUpdate(slice(0, len(gradient)), norm, step, learning_rate)])
-
-    def apply_groups(self, gradient: Floats, updates: Sequence[GroupUpdate]) -> bool:
-        """Does what `apply` does for each group, clipped by its own norm; groups of step 0 are copied unchanged.
-
-        updates: of ranges that together are the whole vector.
+        gradient: float32 [parameter_elements], finite. updates: of ranges that together are the whole vector. Each
+        is clipped by its own norm; groups of step 0 are copied unchanged, as are buffers, advantage moments and frozen
+        parameters; `follow` writes the target. Raises NetworkError outside of an update.
         """
         now, following = self._versions()
         layout = self.layout

@@ -1,9 +1,4 @@
-"""Heads of action values, for a discrete action: Q and dueling Q.
-
-Target: [N], the return of the action taken; extra input: those actions, int64 [N]. The other actions do not enter the
-loss. (Coach's targets are [N, actions], a copy of the prediction with one number replaced in each row,
-and its loss is the mean over them, so one sample has weight 1 / actions; here it has weight 1.)
-"""
+"""Heads of action values, for a discrete action: Q and dueling Q."""
 
 from __future__ import annotations
 
@@ -12,38 +7,32 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.head_parameters import DuelingQHeadParameters
-from hive.networks.heads import Head, refuse_unknown_actions
+from hive.networks.heads import Floats, Head, ParameterSlopes
 from hive.networks.layers import HIDDEN_GAIN, orthogonal
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec, DiscreteAction
 
-__all__ = ["DuelingQHead", "QHead", "TwoStreams", "action_count", "select_actions"]
 
-
-class QHead(Head):
-    """A value of every action, float32 [N, actions]. Loss: the squared error, or the Huber loss with delta 1.
-
-    The loss raises NetworkError for unknown actions, the constructor for an action that is not discrete.
-    """
+class QHead(Head, direct=True):
+    """A value of every action, float32 [N, actions]. Raises NetworkError for an action that is not discrete."""
 
     gain = 1.0
 
-    def __init__(self, parameters: HeadParameters, action: ActionSpec, *, huber: bool = False) -> None:
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
         super().__init__(parameters)
         self.actions = action_count(parameters.name, action)
         self.action = action
-        self.huber = huber
         self.width = self.actions
         self.output_shape = (self.actions,)
-        self.extra_inputs = (("int64", ()),)
 
     def forward(self, columns: Tensor) -> Tensor:
         return columns
 
-    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        refuse_unknown_actions(extra[0], self.action)
-        loss = nn.functional.huber_loss if self.huber else nn.functional.mse_loss
-        return loss(select_actions(output, extra[0]), target, reduction="none")
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        return slopes, ()
 
 
 class TwoStreams(Head):
@@ -88,8 +77,8 @@ class TwoStreams(Head):
 class DuelingQHead(TwoStreams, QHead):
     """Action values float32 [N, actions] from two streams. With `hidden` each stream begins with a hidden layer."""
 
-    def __init__(self, parameters: HeadParameters, action: ActionSpec, *, huber: bool = False) -> None:
-        super().__init__(parameters, action, huber=huber)
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters, action)
         self.split_streams(parameters.hidden if isinstance(parameters, DuelingQHeadParameters) else 0, self.actions)
 
     def forward(self, columns: Tensor) -> Tensor:

@@ -236,16 +236,8 @@ class Blueprint:
         """
         if device is not None:
             prepare_device(device, deterministic=not self.config.asynchronous)
-        return NetworkWrapper(
-            self.parameters if device is None else self.trained_parameters,
-            has_target=self.state.has_target,
-            has_global=True,
-            name="main",
-            spaces=self.spaces,
-            worker_device=device,
-            generator=self._generator(),
-            state=self.state,
-        )
+        parameters = self.parameters if device is None else self.trained_parameters
+        return NetworkWrapper(parameters, self.spaces, self.state, self._generator(), device)
 
     def network(self) -> nn.Module:
         """Make a separate network for this process, with the run's initial weights."""

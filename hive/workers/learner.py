@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.algorithms.schedules import scheduled
 from hive.config import AlgorithmConfig, TargetConfig
-from hive.errors import NetworkError, UpdateNotFinite
+from hive.errors import NetworkError
 from hive.gradients import (
     CAUSE,
     CAUSES,
@@ -49,7 +49,7 @@ from hive.networks.flat import FlatLayout
 from hive.networks.groups import GroupUpdate
 from hive.networks.normalization import MOMENTS_OF, merge, replace
 from hive.networks.optimizers import OptimizerSettings
-from hive.networks.shared_network import SharedNetwork, Version
+from hive.networks.shared_network import Version
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import CachedViews, Layout, Status
 
@@ -151,7 +151,6 @@ class Learner:
         status: Status | None = None,
     ) -> None:
         """buffers: returns the network's buffers in a block of weights, for gradients with statistics of a round."""
-        assert isinstance(network.global_network, SharedNetwork)
         self.network = network
         self.shared = network.global_network
         self.reconfigure(config)
@@ -319,14 +318,11 @@ class Learner:
     def _step(self, norm: float, counts: list[int], learning_rate: float, groups: Sequence[GroupUpdate]) -> str:
         """Apply `self.gradient` to the global network. Return "update" if the new weights are not finite, else ""."""
         step = counts[Count.updates] + 1
-        try:
-            self.network.apply_gradients_to_global_network(
-                self.gradient, norm=norm, step=step, learning_rate=learning_rate, groups=groups
-            )
-        except UpdateNotFinite:
-            return "update"
-        counts[Count.applied] += 1
-        return ""
+        finite = self.network.apply_gradients_to_global_network(
+            self.gradient, norm=norm, step=step, learning_rate=learning_rate, groups=groups
+        )
+        counts[Count.applied] += finite
+        return "" if finite else "update"
 
     def _merge_statistics(self, gradients: Sequence[Arrays], weights_out: NDArray[np.uint8]) -> None:
         """Merge the statistics of this turn's rounds into the network's buffers."""

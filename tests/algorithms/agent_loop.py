@@ -15,7 +15,6 @@ from hive.config import load_config
 from hive.gradients import clear, gradient_layout
 from hive.networks import aligned_block
 from hive.networks.agents import AgentNetwork
-from hive.networks.shared_network import SharedNetwork
 from hive.workers import Blueprint
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.learner import LearnerStep
@@ -67,9 +66,7 @@ class AgentLoop:
         return self.learner.views(self.optimizer_states[self.turns % 2])
 
     def bind(self) -> None:
-        assert isinstance(self.networks.global_network, SharedNetwork)
-        self.networks.global_network.at(self.state)
-        self.networks.update_online_network()
+        self.networks.bind(self.state)
         self.slot.rebound()
 
     def make(self, batch: Batch) -> None:

@@ -267,7 +267,7 @@ def wrapper_for(network: nn.Module, *, kind: str = "discrete", has_target: bool 
     parameters = network_parameters(NetworkConfig(module=f"small_algorithms:{of_a_run.__name__}"), heads=heads)
     spaces = Spaces({"observation": ObservationSpec((SIZE,), "float32")}, SPECS[kind])
     state = StateLayout(FlatParameters(build_network(parameters, spaces, torch.Generator())), has_target=has_target)
-    return NetworkWrapper(parameters, has_target, True, "main", spaces, state=state)
+    return NetworkWrapper(parameters, spaces, state, torch.Generator().manual_seed(0))
 
 
 def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **options: Any) -> GWorker:

@@ -36,7 +36,7 @@ from hive.networks.configured import network_parameters
 from hive.networks.distributions import ActionDistribution
 from hive.networks.exploration import epsilon_greedy
 from hive.networks.off_policy_actions import NoisyActions
-from hive.networks.wrapper import NetworkWrapper
+from hive.networks.wrapper import BoundNetwork
 from hive.records import write_checkpoint
 
 onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")
@@ -144,15 +144,8 @@ def saved(
     if isinstance(heads[0], HeadParameters):
         distribution = epsilon_greedy(heads[0], 4, 0.1, 0.1)
     config = NetworkConfig(**{"middleware": (8,), **network})
-    wrapper = NetworkWrapper(
-        network_parameters(config, heads=heads),
-        has_target=False,
-        has_global=False,
-        name="main",
-        spaces=Spaces({"observation": observation}, action),
-        generator=torch.Generator().manual_seed(7),
-    )
-    module = wrapper.online_network.module
+    seen = Spaces({"observation": observation}, action)
+    module = BoundNetwork(network_parameters(config, heads=heads), seen, torch.Generator().manual_seed(7)).module
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in module.parameters():

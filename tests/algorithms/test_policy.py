@@ -38,7 +38,7 @@ from hive.networks import (
 )
 from hive.networks.configured import network_parameters
 from hive.networks.exploration import epsilon_greedy
-from hive.networks.wrapper import NetworkWrapper
+from hive.networks.wrapper import BoundNetwork
 from hive.records import RunDirectory, write_checkpoint
 
 SEEN = ObservationSpec((3,), "float32")
@@ -61,10 +61,7 @@ def trained(
 ) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(7)
     parameters, spaces = network_parameters(network, heads=heads), Spaces({"observation": observation}, action)
-    wrapper = NetworkWrapper(
-        parameters, has_target=False, has_global=False, name="main", spaces=spaces, generator=generator
-    )
-    module = wrapper.online_network.module
+    module = BoundNetwork(parameters, spaces, generator).module
     for layer in module.modules():
         if isinstance(layer, torch.nn.LayerNorm):
             torch.nn.init.normal_(layer.weight)

@@ -14,12 +14,12 @@ import hive.approximation
 import hive.compat.autonomous
 from hive.approximation import ActorCritic, Approximation, GradientReceiver, Part, SharedTarget, SingleOutput, jointly
 from hive.approximation.approximation import evaluating
+from hive.compat.coach import NetworkWrapper
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.losses import LossValue, QLoss
 from hive.networks import HeadParameters, NetworkParameters, Spaces
-from hive.networks.wrapper import NetworkWrapper
 
 ONES = torch.ones(4, 1)
 

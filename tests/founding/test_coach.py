@@ -159,10 +159,8 @@ DIFFERENCES: dict[tuple[str, str, str], tuple[Any, str]] = {
 
 # hive's own parameters, keyword-only, so that what Coach takes by position means the same here.
 ADDED = {
-    ("TorchArchitecture", "__init__"): ["generator", "device"],
-    ("NetworkWrapper", "__init__"): ["generator", "group", "worker", "state"],
-    ("NetworkWrapper", "update_target_network"): ["version"],
-    ("NetworkWrapper", "apply_gradients_to_global_network"): ["norm", "step", "learning_rate", "groups"],
+    ("TorchArchitecture", "__init__"): ["generator"],
+    ("NetworkWrapper", "__init__"): ["generator", "group", "worker"],
 }
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))

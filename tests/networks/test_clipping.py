@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hive.networks.clipping import clip_factor, clip_gradient
+from hive.compat.coach.optimization import clip_gradient
+from hive.networks.clipping import clip_factor
 from hive.networks.parameters import GradientClippingMethod
 
 BY_GLOBAL_NORM, BY_NORM, BY_VALUE = GradientClippingMethod

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.actions import Discrete, MultiDiscrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
@@ -18,7 +20,6 @@ from hive.networks import (
 )
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.projection import point_mass
-from hive.networks.torch_architecture import TorchArchitecture
 
 ACTION = Discrete(2)
 ACTIONS = torch.tensor([1, 0, 1])
@@ -48,7 +49,7 @@ def test_the_categorical_loss_is_the_cross_entropy() -> None:
     output = head(torch.randn(3, head.width))
     target = torch.randn(3, 5).softmax(-1)
     expected = [-float((target[row] * output[row, ACTIONS[row]]).sum()) for row in range(3)]
-    np.testing.assert_allclose(head.loss(output, target, ACTIONS).numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(head_loss(head).loss(output, target, ACTIONS).numpy(), expected, rtol=1e-6)
 
 
 def test_a_target_that_lost_mass_is_refused() -> None:
@@ -56,11 +57,11 @@ def test_a_target_that_lost_mass_is_refused() -> None:
     target = point_mass(torch.zeros(3), head.support)
     target[1] *= 0.4
     with pytest.raises(NetworkError, match=r"the target of sample 1 is not a distribution: its sum is 0.4") as error:
-        head.loss(head(torch.zeros(3, 10)), target, ACTIONS)
+        head_loss(head).loss(head(torch.zeros(3, 10)), target, ACTIONS)
     assert "project_categorical" in error.value.hint
     target[1] = torch.tensor([1.5, -0.5, 0.0, 0.0, 0.0])
     with pytest.raises(NetworkError, match="sample 1"):
-        head.loss(head(torch.zeros(3, 10)), target, ACTIONS)
+        head_loss(head).loss(head(torch.zeros(3, 10)), target, ACTIONS)
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 1.0])
@@ -78,7 +79,7 @@ def test_the_quantile_loss_is_the_papers(kappa: float) -> None:
                 each.append(abs(tau - (u < 0)) * huber)
             total += float(np.mean(each))
         expected.append(total)
-    np.testing.assert_allclose(head.loss(output, target, ACTIONS).numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(head_loss(head).loss(output, target, ACTIONS).numpy(), expected, rtol=1e-5)
 
 
 def test_quantiles_of_every_action_and_their_mean() -> None:
@@ -124,4 +125,4 @@ def test_impossible_heads_are_refused() -> None:
             make()
     head = quantile()
     with pytest.raises(NetworkError, match="but there are only 2"):
-        head.loss(torch.zeros(3, 2, 3), torch.zeros(3, 3), ACTIONS + 1)
+        head_loss(head).loss(torch.zeros(3, 2, 3), torch.zeros(3, 3), ACTIONS + 1)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
@@ -32,7 +33,6 @@ from hive.networks import (
 )
 from hive.networks.field_rules import CheckedFields, Rule, Rules
 from hive.networks.parameters import GradientClippingMethod
-from hive.networks.torch_architecture import TorchArchitecture
 
 KINDS: dict[Any, Any] = {
     NetworkParameters: NetworkParameters,

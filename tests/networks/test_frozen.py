@@ -11,15 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from hive.compat.autonomous import Approximation, PolyakTarget
+from hive.compat.coach.torch_architecture import TorchArchitecture
+from hive.compat.coach.wrapper import NetworkWrapper
 from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, NetworkParameters, Spaces, aligned_block
+from hive.networks.groups import GroupUpdate
 from hive.networks.optimizers import NAMES, FlatOptimizer, OptimizerSettings
 from hive.networks.parameters import OPTIMIZERS
 from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.state import StateLayout
-from hive.networks.torch_architecture import TorchArchitecture
-from hive.networks.wrapper import NetworkWrapper
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 VALUE = 0.1  # in float32, 0.7 * 0.1 + 0.3 * 0.1 is another number
@@ -68,7 +69,7 @@ def test_a_turn_of_a_run_keeps_them(name: str, momentum: float) -> None:
         view[...] = 0.0 if field.name.startswith("base") else 1.0
     for step in (1, 2, 3):
         shared.between(now, following)
-        assert shared.apply(gradient, norm=1.0, step=step, learning_rate=0.01)
+        assert shared.apply(gradient, [GroupUpdate(slice(None), 1.0, step, 0.01)])
         shared.follow(0.3, step + 1)
         now, following = following, now
     blocks = (layout.weights(start), layout.weights(now.block)), (layout.target(start), layout.target(now.block))

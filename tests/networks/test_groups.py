@@ -88,7 +88,7 @@ def test_each_group_is_clipped_counted_and_stepped_for_itself() -> None:
             nn.utils.clip_grad_norm_(networks[number].parameters(), 1.0)
             adams[number].step()
         shared.between(now, following)
-        assert shared.apply_groups(gradient, updates)
+        assert shared.apply(gradient, updates)
         views = layout.flat.arrays(following.block)
         for name, parameter in network.named_parameters():
             np.testing.assert_allclose(views[name], parameter.detach().numpy(), rtol=1e-5, atol=1e-6)

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.actions import Box, Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
@@ -25,7 +27,6 @@ from hive.networks import (
 )
 from hive.networks.head_kinds import HEADS, make_head
 from hive.networks.spaces import ActionSpec
-from hive.networks.torch_architecture import TorchArchitecture
 
 PARAMETERS = {
     "policy": HeadParameters("policy"),
@@ -52,11 +53,12 @@ def test_every_head_predicts_and_trains(name: str, separate: bool) -> None:
     )
     network = TorchArchitecture(parameters, Spaces({"observation": ObservationSpec((4,), "float32")}, action))
     head = network.heads[0]
+    loss = head_loss(head)
     observations = np.random.default_rng(0).standard_normal((5, 4), dtype=np.float32)
     inputs = {"observation": observations}
-    for place, (dtype, shape) in enumerate(head.extra_inputs):
+    for place, (dtype, shape) in enumerate(loss.extra_inputs):
         inputs[f"output_0_{place}"] = np.zeros((5, *shape), dtype)
-    target = np.full((5, *head.target_shape), 1 / max(1, *head.target_shape, 1), np.float32)
+    target = np.full((5, *loss.target_shape), 1 / max(1, *loss.target_shape, 1), np.float32)
     before, _ = network.predict({"observation": observations})
     assert before.shape == (5, *head.output_shape)
     total, losses, *_ = network.train_on_batch(inputs, [target, np.zeros(5, np.float32)])
@@ -71,11 +73,11 @@ def test_the_table_has_every_name() -> None:
 
 def test_unknown_heads_and_parameters_of_another_are_refused() -> None:
     with pytest.raises(NetworkError, match="unknown head `naf`") as error:
-        make_head(HeadParameters("naf"), Discrete(2), huber=False)
+        make_head(HeadParameters("naf"), Discrete(2))
     assert error.value.hint == f"one of: {', '.join(HEADS)}"
     for name in ("categorical_q", "quantile_q", "ppo"):
         with pytest.raises(NetworkError, match=f"head `{name}` is described by HeadParameters") as error:
-            make_head(HeadParameters(name), Discrete(2), huber=False)
+            make_head(HeadParameters(name), Discrete(2))
         assert "HeadParameters, which has the parameters it needs" in error.value.hint
 
 

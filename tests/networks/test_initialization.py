@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.compat.coach.head_losses import head_loss
 from hive.envs.actions import ActionSpec, Box, Discrete, MultiDiscrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
@@ -179,7 +180,7 @@ def test_the_gradient_of_an_output_is_that_of_a_normal_distribution() -> None:
     actions[1, 1] = columns[1, 1]  # a density of exp(20) has a finite slope at its mean only
     advantages = torch.tensor([1.0, -2.0, 0.5, 0.0, 3.0])
     given = columns.clone().requires_grad_()
-    loss = head.loss(head(given), advantages, actions)
+    loss = head_loss(head).loss(head(given), advantages, actions)
     loss.sum().backward()
 
     exact = columns.double().requires_grad_()

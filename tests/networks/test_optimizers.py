@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from hive.compat.coach.optimization import LimitedMemoryBFGS
 from hive.errors import NetworkError
 from hive.networks import FlatOptimizer, OptimizerSettings
-from hive.networks.optimizers import LimitedMemoryBFGS
 
 SIZE, STEPS, RATE = 48, 5, 0.05
 

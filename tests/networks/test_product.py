@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import distributions
 
+from hive.compat.coach.head_losses import head_loss
 from hive.envs import Box, Composite, Discrete, MultiBinary, MultiDiscrete
 from hive.errors import NetworkError
 from hive.networks import (
@@ -107,10 +108,10 @@ def test_the_head_has_the_outputs_of_all_parts(deviation: str) -> None:
 def test_the_loss_refuses_unknown_actions_of_any_part() -> None:
     head = PolicyHead(HeadParameters("policy"), MIXED)
     actions = PRODUCT.mode(OUTPUTS)
-    assert head.loss(OUTPUTS, torch.ones(9), actions).shape == (9,)
+    assert head_loss(head).loss(OUTPUTS, torch.ones(9), actions).shape == (9,)
     actions[3, 4] = 4
     with pytest.raises(NetworkError, match=r"there are only \[2, 4\]"):
-        head.loss(OUTPUTS, torch.ones(9), actions)
+        head_loss(head).loss(OUTPUTS, torch.ones(9), actions)
 
 
 def test_deviations_need_a_gaussian_part() -> None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, OptimizerSettings, aligned_block
+from hive.networks.groups import GroupUpdate
 from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.state import StateLayout
 
@@ -41,7 +42,7 @@ class Run:
 
     def apply(self, gradient: np.ndarray, step: int) -> bool:
         norm = float(np.linalg.norm(gradient))
-        return self.shared.apply(gradient, norm=norm, step=step, learning_rate=RATE)
+        return self.shared.apply(gradient, [GroupUpdate(slice(None), norm, step, RATE)])
 
     def turn(self) -> None:
         self.now, self.following = self.following, self.now
@@ -90,7 +91,7 @@ def test_weights_that_are_not_finite_are_reported_and_version_v_is_left_alone() 
     run = Run()
     before = run.now.block.copy()
     gradient = np.ones(run.layout.flat.parameter_elements, np.float32)
-    assert not run.shared.apply(gradient, norm=1.0, step=1, learning_rate=float("inf"))
+    assert not run.shared.apply(gradient, [GroupUpdate(slice(None), 1.0, 1, float("inf"))])
     assert np.array_equal(run.now.block, before)
     run.shared.keep()
     assert np.array_equal(run.layout.weights(run.following.block), run.layout.weights(before))
@@ -139,7 +140,7 @@ def test_calls_outside_of_an_update_are_refused() -> None:
     assert fresh.block is run.now.block
     gradient = np.ones(run.layout.flat.parameter_elements, np.float32)
     for call in (
-        lambda: fresh.apply(gradient, norm=1.0, step=1, learning_rate=RATE),
+        lambda: fresh.apply(gradient, [GroupUpdate(slice(None), 1.0, 1, RATE)]),
         fresh.keep,
         lambda: fresh.follow(1.0, 1),
     ):

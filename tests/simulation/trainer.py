@@ -309,8 +309,7 @@ class SimulatedBlueprint(Blueprint):
         return _Collector(source)
 
     def wrapper(self, device: Any = None) -> NetworkWrapper:
-        has_target = self.state.has_target
-        return NetworkWrapper(NetworkParameters(), has_target, True, "main", Spaces({}, Discrete(2)), state=self.state)
+        return NetworkWrapper(NetworkParameters(), Spaces({}, Discrete(2)), self.state, torch.Generator())
 
     def replica(self) -> Replica:
         config = self.config

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -75,15 +76,15 @@ class Page:
 def wrapper_of(module: nn.Module, *, has_target: bool = False) -> NetworkWrapper:
     """The networks of a run's process around a module, whatever it returns: the wrapper makes copies of it."""
     flat = FlatParameters(module)
-    wrapper = NetworkWrapper(
-        NetworkParameters(), has_target, True, "main", Spaces({}, None), state=StateLayout(flat, has_target=has_target)
-    )
+    state = StateLayout(flat, has_target=has_target)
+    wrapper = NetworkWrapper(NetworkParameters(), Spaces({}, None), state, torch.Generator())
+    online = iter([module])
 
-    def copy_called(role: str) -> Any:
-        own = copy.deepcopy(module) if role == "target" else module
+    def built() -> Any:
+        own = next(online, None) or copy.deepcopy(module)
         return SimpleNamespace(module=own, flat=FlatParameters(own))
 
-    wrapper._copy_called = copy_called
+    wrapper._built = built
     return wrapper
 
 

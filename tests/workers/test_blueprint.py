@@ -19,7 +19,7 @@ from hive.envs import Box, Discrete, MultiDiscrete
 from hive.errors import ConfigError, EnvironmentMissing, NetworkError, RecordError, TopologyError, UsageError
 from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, ValueHead, aligned_block, build_network
 from hive.networks.configured import load_module
-from hive.networks.network import NetworkPerHead
+from hive.networks.network import NetworkPerHead, heads_of
 from hive.networks.scaled import ScaledActions
 from hive.records import RunDirectory, checkpoint_at, write_checkpoint
 from hive.storage import FINALS, LENGTH, SEQUENCE, Purpose, Rollout, stream_seed
@@ -205,7 +205,7 @@ def test_a_network_of_frozen_parameters_is_refused() -> None:
 
 def test_user_defined_heads() -> None:
     blueprint = Blueprint(config(network__policy_head='"small_environments:Warm"'))
-    policy, value = blueprint.wrapper().online_network.heads
+    policy, value = heads_of(blueprint.network()) or ()
     assert (type(policy), type(value)) == (Warm, ValueHead)
     with pytest.raises(NetworkError) as caught:
         Blueprint(config(network__value_head='"small_environments:Hot"'))

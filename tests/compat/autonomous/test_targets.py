@@ -15,11 +15,11 @@ from hive.compat.autonomous import (
     TargetNetwork,
     TrivialTarget,
 )
+from hive.compat.coach.wrapper import NetworkWrapper
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import NetworkParameters, Spaces
-from hive.networks.wrapper import NetworkWrapper
 
 
 def network(weight: float = 1.0) -> nn.Linear:

@@ -9,10 +9,11 @@ import pytest
 import torch
 from host_settings import SETTINGS
 
+from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs import ActionSpec, Box, Discrete, ObservationSpec
 from hive.networks import HeadParameters, NetworkParameters, Spaces
 from hive.networks.head_kinds import HEADS
-from hive.networks.torch_architecture import TorchArchitecture
 from hive.runtime.process.torch_state import hive_torch
 
 BOX = Box((2,), (-1.0, -1.0), (1.0, 1.0))
@@ -33,12 +34,12 @@ def trained(name: str) -> list[bytes]:
     spaces = Spaces({"observation": ObservationSpec((4,), "float32")}, action)
     torch.manual_seed(1)
     network = TorchArchitecture(NetworkParameters(heads_parameters=heads, **options), spaces)
-    head = network.heads[0]
+    loss = head_loss(network.heads[0])
     observations = {"observation": np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)}
     inputs = observations | {
-        f"output_0_{place}": np.zeros((5, *shape), dtype) for place, (dtype, shape) in enumerate(head.extra_inputs)
+        f"output_0_{place}": np.zeros((5, *shape), dtype) for place, (dtype, shape) in enumerate(loss.extra_inputs)
     }
-    target = np.full((5, *head.target_shape), 1 / max(1, *head.target_shape, 1), np.float32)
+    target = np.full((5, *loss.target_shape), 1 / max(1, *loss.target_shape, 1), np.float32)
     losses = [network.train_on_batch(inputs, [target, np.zeros(5, np.float32)])[0] for _ in range(2)]
     network.set_is_training(False)
     found = [*network.get_weights(), *network.predict(observations), np.array(losses)]

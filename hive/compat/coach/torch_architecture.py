@@ -4,8 +4,7 @@
                                                                                         │
     weights block <── if finite ── spare block <── native optimizer, moments ───────────┘
 
-Scripts train with this class: in one process, in place. In a run the same FlatParameters and FlatOptimizer
-work on blocks in shared memory, and workers call the module directly.
+It trains in one process, in place, with the FlatParameters and FlatOptimizer of a run.
 
 Every method that reads or writes weights holds the network's lock, so a thread that predicts sees all of an update
 or nothing of it. The arrays of `weights_view` are live and not protected by the lock.
@@ -25,9 +24,8 @@ import numpy.typing as npt
 import torch
 
 from hive import _native
-from hive.errors import NetworkError
-from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
-from hive.networks.arrays import (
+from hive.compat.coach.architecture import Architecture, Array, Inputs, Targets, TrainingResult
+from hive.compat.coach.arrays import (
     checked_inputs,
     chosen_outputs,
     first_not_finite,
@@ -35,23 +33,23 @@ from hive.networks.arrays import (
     merged_inputs,
     refuse_misfits,
 )
-from hive.networks.clipping import clip_gradient
-from hive.networks.device import DeviceParameters
+from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import as_array, l2_loss, weighted_losses
+from hive.compat.coach.optimization import LimitedMemoryBFGS, clip_gradient
+from hive.compat.coach.parallel import predict_in_parallel
+from hive.errors import NetworkError
 from hive.networks.embedders import network_inputs
-from hive.networks.flat import FlatParameters, aligned_block, keep_frozen, polyak_frozen
+from hive.networks.flat import aligned_block, keep_frozen, polyak_frozen
 from hive.networks.head_kinds import make_head
 from hive.networks.inputs import dotted
 from hive.networks.layers import seeded
-from hive.networks.losses import as_array, l2_loss, weighted_losses
 from hive.networks.naming import set_training
-from hive.networks.network import Observations, build_network, compute_natively, heads_of
-from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
-from hive.networks.parallel import predict_in_parallel
+from hive.networks.network import Observations, heads_of
+from hive.networks.optimizers import FlatOptimizer
 from hive.networks.polyak import polyak_step
 from hive.networks.spaces import InputSpec, Spaces
+from hive.networks.wrapper import BoundNetwork
 from hive.runtime.process.torch_state import hive_torch
-
-__all__ = ["TorchArchitecture"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -63,7 +61,6 @@ class TorchArchitecture(Architecture):
 
     generator: the source of the initial weights; None: a generator seeded with 0, so that equal parameters
         give equal networks.
-    device: where the module computes, on a copy of its block (hive.networks.device); None: on the CPU, in place.
 
     `updates` counts the steps of this network's optimizer and determines the learning rate. `state_width` is the
     width of a recurrent network's state, else 0. Raises NetworkError for invalid parameters.
@@ -76,15 +73,14 @@ class TorchArchitecture(Architecture):
         name: str = "",
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | None = None,
     ) -> None:
         super().__init__(agent_parameters, spaces, name)
         parameters = self.network_parameters
-        self.module = build_network(parameters, spaces, generator or torch.Generator().manual_seed(0), device)
-        self.flat = FlatParameters(self.module) if device is None else DeviceParameters(self.module, device)
-        if device is None:
-            compute_natively(self.module, self.flat, parameters.backend)
+        network = BoundNetwork(parameters, spaces, generator or torch.Generator().manual_seed(0))
+        self.module, self.flat = network.module, network.flat
         self.heads = heads_of(self.module) or self._heads_for_outputs()
+        huber = parameters.replace_mse_with_huber_loss
+        self._losses = [head_loss(head, huber=huber) for head in self.heads]
         self.inputs = network_inputs(parameters, spaces)
         self.state_width = int(getattr(self.module, "state_width", 0))
         self.lock = threading.RLock()
@@ -94,7 +90,7 @@ class TorchArchitecture(Architecture):
         self._weight = 0.0  # number of accumulated batches, or of samples with gradient_averaging = "samples"
         self.updates = 0
 
-    # The first training allocates these blocks: a network that only acts, or is part of a run, needs none of them.
+    # The first training allocates these blocks: a network that only acts needs none of them.
 
     @functools.cached_property
     def _gradient(self) -> Floats:
@@ -149,7 +145,7 @@ class TorchArchitecture(Architecture):
             observations, samples = self._observations(inputs, training=True)
             outputs = self.module(observations)
             chosen_outputs([fetch for fetch in fetches if is_output_number(fetch)], len(outputs), self.heads, self.name)
-            losses = weighted_losses(self.heads, outputs, inputs, targets, importance_weights)
+            losses = weighted_losses(self._losses, outputs, inputs, targets, importance_weights)
             if self.network_parameters.l2_regularization:
                 losses.append(l2_loss(self.module, self.network_parameters.l2_regularization))
             total = torch.stack(losses).sum()
@@ -287,10 +283,7 @@ class TorchArchitecture(Architecture):
         """Returns heads that compute the losses of a user-defined module; their weights, if any, are not used."""
         parameters = self.network_parameters
         with seeded(torch.Generator()):
-            return [
-                make_head(head, self.spaces.action, huber=parameters.replace_mse_with_huber_loss)
-                for head in parameters.heads()
-            ]
+            return [make_head(head, self.spaces.action) for head in parameters.heads()]
 
     def _refuse_other_layout(self, network: TorchArchitecture) -> None:
         if network.flat.parameters + network.flat.buffers != self.flat.parameters + self.flat.buffers:
@@ -300,7 +293,7 @@ class TorchArchitecture(Architecture):
         """Returns the module's argument and the number of samples; raises NetworkError for inputs that do not fit."""
         given: dict[str, InputSpec] = {dotted(name): spec for name, spec in self.inputs.items()}
         needed = list(self.network_parameters.input_embedders_parameters or given)
-        return checked_inputs(inputs, given, needed, self.heads, self.state_width, self.name, training=training)
+        return checked_inputs(inputs, given, needed, self._losses, self.state_width, self.name, training=training)
 
     def _take(self, gradients: Sequence[Array], frozen: Sequence[slice]) -> None:
         """Copies `gradients` into the gradient block, and zeros for frozen parameters."""

@@ -22,8 +22,6 @@ import numpy.typing as npt
 from hive.networks.parameters import NetworkParameters, network_parameters_of
 from hive.networks.spaces import Spaces
 
-__all__ = ["Architecture", "Array", "Inputs", "Targets", "TrainingResult"]
-
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
 """The arrays [N, ...] of a batch, by the names of the spaces' observations and of further inputs of the heads."""

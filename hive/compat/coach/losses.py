@@ -13,15 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hive.compat.coach.architecture import Array, Inputs, Targets
+from hive.compat.coach.head_losses import HeadLoss
 from hive.errors import NetworkError
-from hive.networks.architecture import Array, Inputs, Targets
-from hive.networks.heads import Head
-
-__all__ = ["as_array", "checked_tensor", "extra_input_names", "l2_loss", "one_for_each", "weighted_losses"]
 
 
 def weighted_losses(
-    heads: Sequence[Head],
+    heads: Sequence[HeadLoss],
     outputs: Sequence[Tensor],
     inputs: Inputs,
     targets: Targets,
@@ -51,7 +49,7 @@ def weighted_losses(
         loss = head.loss(output, wanted, *extra)
         if weights is not None:
             loss = loss * checked_tensor(weights, "float32", batch, f"importance weights of output {index}")
-        losses.append(head.settings.loss_weight * loss.mean())
+        losses.append(head.weight * loss.mean())
     return losses
 
 
@@ -76,7 +74,7 @@ def l2_loss(module: nn.Module, weight: float) -> Tensor:
     return 0.5 * weight * sum(squares, torch.zeros((), dtype=torch.float32, device="cpu"))
 
 
-def extra_input_names(heads: Sequence[Head]) -> list[str]:
+def extra_input_names(heads: Sequence[HeadLoss]) -> list[str]:
     """Returns the names of all extra inputs of the losses: `output_0_0` is the first one of output 0."""
     return [name for index, head in enumerate(heads) for name in _names_of(index, head)]
 
@@ -99,5 +97,5 @@ def as_array(values: Any, what: str) -> Array:
         raise NetworkError(f"{what} is not an array: {error}") from None
 
 
-def _names_of(index: int, head: Head) -> list[str]:
+def _names_of(index: int, head: HeadLoss) -> list[str]:
     return [f"output_{index}_{position}" for position in range(len(head.extra_inputs))]

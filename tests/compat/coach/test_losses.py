@@ -10,10 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from hive.compat.coach.head_losses import HeadLoss, head_loss
+from hive.compat.coach.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
 from hive.envs.actions import Discrete
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, PolicyHead, ValueHead
-from hive.networks.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
 
 VALUES = torch.tensor([1.0, 2.0, 5.0])
 RETURNS = np.float32([1.5, 2.0, 2.0])
@@ -22,12 +23,12 @@ LOGITS = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])
 ACTIONS = np.array([0, 1, 1])
 
 
-def policy(**parameters: Any) -> PolicyHead:
-    return PolicyHead(HeadParameters("policy", **parameters), Discrete(2))
+def policy(**parameters: Any) -> HeadLoss:
+    return head_loss(PolicyHead(HeadParameters("policy", **parameters), Discrete(2)))
 
 
-def value(huber: bool = False, **parameters: Any) -> ValueHead:
-    return ValueHead(HeadParameters("value", **parameters), huber=huber)
+def value(huber: bool = False, **parameters: Any) -> HeadLoss:
+    return head_loss(ValueHead(HeadParameters("value", **parameters)), huber=huber)
 
 
 def test_the_value_loss_is_the_squared_error_or_hubers() -> None:

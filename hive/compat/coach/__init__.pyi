@@ -1,7 +1,10 @@
-from hive.networks.architecture import Architecture as Architecture
-from hive.networks.architecture import Inputs as Inputs
-from hive.networks.architecture import Targets as Targets
-from hive.networks.architecture import TrainingResult as TrainingResult
+from hive.compat.coach.architecture import Architecture as Architecture
+from hive.compat.coach.architecture import Inputs as Inputs
+from hive.compat.coach.architecture import Targets as Targets
+from hive.compat.coach.architecture import TrainingResult as TrainingResult
+from hive.compat.coach.torch_architecture import TorchArchitecture as TorchArchitecture
+from hive.compat.coach.worker_group import WorkerGroup as WorkerGroup
+from hive.compat.coach.wrapper import NetworkWrapper as NetworkWrapper
 from hive.networks.head_parameters import CategoricalQHeadParameters as CategoricalQHeadParameters
 from hive.networks.head_parameters import DuelingQHeadParameters as DuelingQHeadParameters
 from hive.networks.head_parameters import PolicyHeadParameters as PolicyHeadParameters
@@ -18,6 +21,3 @@ from hive.networks.parameters import MiddlewareParameters as MiddlewareParameter
 from hive.networks.parameters import NetworkParameters as NetworkParameters
 from hive.networks.spaces import InputArray as InputArray
 from hive.networks.spaces import Spaces as Spaces
-from hive.networks.torch_architecture import TorchArchitecture as TorchArchitecture
-from hive.networks.worker_group import WorkerGroup as WorkerGroup
-from hive.networks.wrapper import NetworkWrapper as NetworkWrapper

@@ -20,8 +20,6 @@ from typing import Any, Generic, TypeVar
 
 from hive.errors import NetworkError
 
-__all__ = ["WorkerGroup"]
-
 Network = TypeVar("Network")
 
 # Longer than any batch should take, and short enough that the user still watches the terminal.

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from hive.compat.coach.architecture import Architecture, Array, Inputs
 from hive.errors import NetworkError
-from hive.networks.architecture import Architecture, Array, Inputs
-
-__all__ = ["predict_in_parallel"]
 
 
 def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:

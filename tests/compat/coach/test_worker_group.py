@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from hive.compat.coach.worker_group import WorkerGroup
 from hive.errors import NetworkError
-from hive.networks.worker_group import WorkerGroup
 
 PATIENCE_S = 30.0  # limit for a test that would otherwise hang
 

@@ -10,29 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hive.compat.coach.architecture import Array, Inputs, Targets
+from hive.compat.coach.head_losses import HeadLoss
+from hive.compat.coach.losses import as_array, checked_tensor, extra_input_names
 from hive.errors import NetworkError
-from hive.networks.architecture import Array, Inputs, Targets
 from hive.networks.heads import Head
 from hive.networks.inputs import EPISODE_STARTS, RECURRENT_STATE
-from hive.networks.losses import as_array, checked_tensor, extra_input_names
 from hive.networks.spaces import InputSpec
-
-__all__ = [
-    "checked_inputs",
-    "chosen_outputs",
-    "common_rows",
-    "first_not_finite",
-    "is_output_number",
-    "merged_inputs",
-    "refuse_misfits",
-]
 
 
 def checked_inputs(
     inputs: Inputs,
     specs: Mapping[str, InputSpec],
     needed: Sequence[str],
-    heads: Sequence[Head],
+    losses: Sequence[HeadLoss],
     state_width: int,
     network: str,
     *,
@@ -47,7 +38,7 @@ def checked_inputs(
     """
     inputs = merged_inputs(inputs)
     memory = [RECURRENT_STATE, EPISODE_STARTS] if state_width else []
-    known = [*specs, *memory, *extra_input_names(heads)]
+    known = [*specs, *memory, *extra_input_names(losses)]
     for name in inputs:
         if name not in known:
             raise NetworkError(f"network `{network}` has no input `{name}`", hint=f"inputs: {', '.join(known)}")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.compat.coach.parallel import predict_in_parallel
+from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.actions import Discrete
 from hive.envs.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import NetworkParameters, Spaces
-from hive.networks.parallel import predict_in_parallel
-from hive.networks.torch_architecture import TorchArchitecture
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 RNG = np.random.default_rng(0)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hive.compat.coach.arrays import checked_inputs, first_not_finite, refuse_misfits
 from hive.errors import NetworkError
 from hive.networks import InputArray
-from hive.networks.arrays import checked_inputs, first_not_finite, refuse_misfits
 
 SPECS = {"observation": InputArray((2,), "float32"), "goal": InputArray((), "uint8")}
 GIVEN = {"observation": np.zeros((4, 2), np.float32), "goal": np.zeros(4, np.uint8)}
