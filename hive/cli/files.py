@@ -13,16 +13,15 @@ from hive.cli.arguments import add_config_file, add_json, add_overrides
 from hive.cli.tables import print_table
 from hive.config import (
     ALGORITHMS,
-    ATARI,
     DEFAULT_SCHEME,
     SCHEMES,
-    TUNED,
     ActorCriticConfig,
     load_config,
     reasoned,
     render,
     template,
     tuned,
+    tuned_tasks,
 )
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
@@ -125,7 +124,7 @@ def _hint_for_file(name: str) -> str:
 
 
 def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
-    for env_id, schemes in {**TUNED, "ALE/...": ATARI}.items():
+    for env_id, schemes in tuned_tasks().items():
         for scheme, entry in schemes.items():
             yield env_id, scheme, f"{entry.keys['run.steps']:,}", entry.source
 

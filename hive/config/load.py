@@ -23,7 +23,7 @@ from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import WITHOUT_ONE, note_on, note_on_table
+from hive.config.other_names import note_on, note_on_table, other_names
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
 from hive.config.references import beside
 from hive.config.rules import RULES, Rule
@@ -311,8 +311,8 @@ class _Loader:
             return  # the algorithm itself is invalid: the intended one may have this key
         close = closest(name, keys_of(table))
         note = f"`{name}` belongs to {_listed(owners)}" if owners else note_on(name)
-        if owners and name in WITHOUT_ONE:
-            note += f"; {WITHOUT_ONE[name]}"
+        if owners and (advice := other_names("notes").get(name)):
+            note += f"; {advice}"
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
         problem = source.problem((section, name), "unknown key", note=note, at_key=True)
         self._add(f"{section}.{name}", replace(problem, lost=not note))
