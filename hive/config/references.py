@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hive.errors import TopologyError
+from hive.errors import TopologyError, calls_user_code
 from hive.paths import SESSION_FILE, user_path
 
 __all__ = ["absolute", "beside", "load_reference", "module_of", "why_not_found"]
@@ -97,6 +97,7 @@ def module_of(place: str) -> ModuleType:
     return _file(user_path(place)) if place.endswith(".py") else _module(place)
 
 
+@calls_user_code()
 def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
@@ -111,6 +112,7 @@ def _module(name: str) -> ModuleType:
         ) from None
 
 
+@calls_user_code()
 def _file(path: Path) -> ModuleType:
     """Return the module of a file, which is imported once, under the name of the file."""
     path = path.resolve()

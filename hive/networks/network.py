@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.declared import is_within
-from hive.errors import NetworkError
+from hive.errors import NetworkError, calls_user_code
 from hive.networks.agents import AgentNetwork, Critics, Temperature
 from hive.networks.convolutions import Convolution, FeatureLayer, check_bfloat16
 from hive.networks.dense import Dense
@@ -366,6 +366,7 @@ def _parts(
     return {OBSERVATION: next(iter(parts.values()))}
 
 
+@calls_user_code("network.module")
 def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
     with seeded(generator):
         heads = [
@@ -434,6 +435,7 @@ def heads_of(module: nn.Module) -> list[Head] | None:
     return None
 
 
+@calls_user_code("network.module")
 def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None = None) -> nn.Module:
     """Checks that a user-defined module fulfils the contract, and returns it.
 
@@ -519,6 +521,7 @@ def _tensors(outputs: Any) -> list[Tensor]:
     return [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
 
 
+@calls_user_code("network.module")
 def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False, alike: bool = False) -> Any:
     """Calls the module with two observations, in training mode or not, and restores its mode.
 
