@@ -26,10 +26,6 @@ traceback the hint is a note below the error (PEP 678).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import CodeType, FunctionType
-from typing import Any, TypeVar, cast
-
 from hive.printable import printable_lines
 
 __all__ = [
@@ -51,13 +47,7 @@ __all__ = [
     "UsageError",
     "VersionGone",
     "WireError",
-    "calls_user_code",
-    "user_code_keys",
 ]
-
-AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
-
-_CALLERS: dict[CodeType, tuple[str, ...]] = {}
 
 
 class HiveError(Exception):
@@ -183,22 +173,3 @@ class PlatformError(HiveError):
 
 class MemoryShort(PlatformError):
     """The run does not fit the memory that is free here. It is raised before anything large is allocated."""
-
-
-def calls_user_code(*keys: str) -> Callable[[AnyFunction], AnyFunction]:
-    """Mark a function that calls what these keys of the config name, or, without keys, what its caller was given.
-
-    An error whose traceback has no line of the user, as that of a call with wrong arguments, can then name the key's
-    object: hive.runtime.topology.building finds the function in the traceback.
-    """
-
-    def mark(function: AnyFunction) -> AnyFunction:
-        _CALLERS[cast(FunctionType, function).__code__] = keys
-        return function
-
-    return mark
-
-
-def user_code_keys(code: CodeType) -> tuple[str, ...] | None:
-    """Return the keys of a marked function; None if it is not marked."""
-    return _CALLERS.get(code)

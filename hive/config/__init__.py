@@ -43,7 +43,7 @@ from hive.config.custom import ConfigProblems
 from hive.config.keys import AUTO, is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
-from hive.config.references import absolute, beside, load_reference, module_of, why_not_found
+from hive.config.references import absolute, beside, calls_user_code, load_reference, module_of, why_not_found
 from hive.config.render import render, resolved
 from hive.config.schema import (
     BARRIER_STEPS,
@@ -112,6 +112,7 @@ __all__ = [
     "Tuned",
     "absolute",
     "beside",
+    "calls_user_code",
     "is_reference",
     "load_config",
     "load_reference",

@@ -20,8 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hive.config.references import calls_user_code
 from hive.declared import NO_IMAGE, NUMBER_BYTES
-from hive.errors import NetworkError, calls_user_code
+from hive.errors import NetworkError
 from hive.networks.convolutions import scaled, scaling
 from hive.networks.inputs import ACTION_INPUT, OBSERVATION, InputName, dotted, input_order
 from hive.networks.layers import in_mode

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hive.errors import NetworkError, calls_user_code
+from hive.config.references import calls_user_code
+from hive.errors import NetworkError
 from hive.networks.distributional_heads import (
     CategoricalQHead,
     DuelingCategoricalQHead,

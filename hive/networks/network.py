@@ -23,8 +23,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from hive.config.references import calls_user_code
 from hive.declared import is_within
-from hive.errors import NetworkError, calls_user_code
+from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
 from hive.networks.convolutions import Convolution, FeatureLayer, check_bfloat16
 from hive.networks.dense import Dense

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hive.config import SCHEMES, Config, load_reference, module_of, why_not_found
-from hive.errors import MemoryShort, TopologyError, calls_user_code
+from hive.config import SCHEMES, Config, calls_user_code, load_reference, module_of, why_not_found
+from hive.errors import MemoryShort, TopologyError
 from hive.hosts import host_facts
 from hive.records import RunDirectory
 from hive.runtime import Topology

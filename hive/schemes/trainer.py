@@ -194,9 +194,9 @@ def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group
 
 def _check_progress(blueprint: Blueprint) -> None:
     """Raise TopologyError for workers that would wait for each other forever."""
-    collection, gradients, algorithm = blueprint.config.collection, blueprint.config.gradients, blueprint.algorithm()
+    collection, gradients = blueprint.config.collection, blueprint.config.gradients
     workers, rollouts = blueprint.gradient_workers, collection.slots * blueprint.collectors
-    if algorithm.asks_for_moments and gradients.bootstrap_rounds > 1:
+    if blueprint.asks_for_moments and gradients.bootstrap_rounds > 1:
         has_choice = isinstance(blueprint.config.algorithm, PPOConfig)
         other = 'normalize_over = "minibatch"' if has_choice else "normalize_advantages = false"
         raise TopologyError(

@@ -229,8 +229,7 @@ class GradientWorkerActor(Actor):
         self.schedule = blueprint.schedule()
         self.workers = range(blueprint.gradient_workers)
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
-        self.algorithm = blueprint.algorithm()
-        self.per_round = self.algorithm.gradients_per_round
+        self.per_round = blueprint.gradients_per_round
         if blueprint.device is not None:
             begin_device(self, config, blueprint.device)
         self.worker = self.g_worker()
@@ -332,7 +331,7 @@ class GradientWorkerActor(Actor):
 
         Return None unless `sequence` is the gradient that the algorithm asks for them with, the second of a round.
         """
-        if not self.algorithm.asks_for_moments or sequence % self.per_round != 1:
+        if not self.blueprint.asks_for_moments or sequence % self.per_round != 1:
             return None
         if self.replica is not None:
             parts = await self.gradients.peek([(worker, sequence - 1) for worker in self.workers])

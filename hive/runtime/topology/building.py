@@ -17,7 +17,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from hive.config import SCHEMES, Config, load_config
-from hive.errors import HiveError, NetworkError, TopologyError, user_code_keys
+from hive.config.references import user_code_keys
+from hive.errors import HiveError, NetworkError, TopologyError
 from hive.records import RunDirectory, write_crash
 from hive.runtime.actor.error_location import HIVE, describe, is_interrupt, place_of
 from hive.runtime.topology.topology import Topology

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from hive import errors
-from hive.config import Config, load_config, render
+from hive.config import Config, load_config, references, render
 from hive.config.other_names import is_key
 from hive.errors import EnvironmentMissing, HiveError, MemoryShort, NetworkError, RecordError, TopologyError
 from hive.records import RunDirectory
@@ -241,6 +240,6 @@ def test_a_missing_run_directory(tmp_path: Path) -> None:
 
 def test_the_keys_of_marked_functions_exist() -> None:
     blueprint_of(build(config_of(), Path("runs")))  # imports the functions that call networks
-    marked = {key for keys in errors._CALLERS.values() for key in keys}
+    marked = {key for keys in references._CALLERS.values() for key in keys}
     assert marked >= {"run.scheme", "run.topology", "network.module", "network.extractor", "network.policy_head"}
     assert all(map(is_key, marked))
