@@ -24,8 +24,8 @@ from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import note_on, note_on_table, other_names
-from hive.config.problems import FileSource, Override, Problem, Source, config_error
+from hive.config.other_names import RENAMED, note_on, note_on_table, other_names
+from hive.config.problems import FileSource, Override, Problem, Renamed, Source, config_error
 from hive.config.references import beside
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
@@ -127,8 +127,16 @@ class _Loader:
                 self._add(section, source.problem((section,), f"expected a table, got {shown(table)}"))
             else:
                 for name, value in table.items():
-                    self.given[section, name] = _Given(value, source)
-                    self.named.append((section, name, source))
+                    self._take_key(section, name, value, source, table)
+
+    def _take_key(self, section: str, name: str, value: Any, source: Source, table: Mapping[str, Any]) -> None:
+        """Collect a key under its name, which in `table` may be an earlier one."""
+        _, _, new = RENAMED.get(f"{section}.{name}", "").partition(".")
+        if new in table:
+            self._add(f"{section}.{new}", source.problem((section, name), f"is given as `{new}` too", at_key=True))
+        source = Renamed(source, name, new) if new else source
+        self.given[section, new or name] = _Given(value, source)
+        self.named.append((section, new or name, source))
 
     def _take_custom(self, groups: Mapping[str, Any], source: Source) -> None:
         """Collect [custom.<group>]: any values that a config may hold; the code that builds the actors checks them."""

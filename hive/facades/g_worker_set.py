@@ -246,7 +246,7 @@ class GWorkerSet:
             communication="synchronous",
             max_lag=0,
             bootstrap_rounds=1,
-            decentralised=bool(self._distributed),
+            decentralized=bool(self._distributed),
             compression=codec.name,
             top_k=config.gradients.top_k if codec.name == config.gradients.compression else TOP_K,
         )

@@ -84,7 +84,7 @@ class Blueprint:
     ledger_layout, plan_layout and `gradient_layout(collectors)`: the layouts of the messages of these names.
 
     round_steps: environment steps of one round, a full rollout of every collector. rounds: those until the run has
-    made its environment steps. per_version: rollouts per behaviour version. replays: whether the algorithm learns from
+    made its environment steps. per_version: rollouts per behavior version. replays: whether the algorithm learns from
     a replay memory. warmup: with a replay memory, the number of rounds before the first gradient. has_lag: whether a
     policy older than that of a round's first gradient may make its rollouts.
 
@@ -297,7 +297,7 @@ class Blueprint:
         networks = weights * (2 if self.state.has_target else 1)
         coded = 0 if self.codec.in_place else gradient + self.codec.residual(1).nbytes * self.flat.parameter_elements
         replica = 2 * (self.state.bytes + self.optimizer_state_bytes) + gradient
-        return networks + coded + (replica if self.config.gradients.decentralised else 0)
+        return networks + coded + (replica if self.config.gradients.decentralized else 0)
 
     @property
     def best_by(self) -> str | None:
@@ -317,7 +317,7 @@ class Blueprint:
         return self.has_lag and not current
 
     def algorithm(self, *, alone: bool = False) -> Algorithm | ReplayAlgorithm:
-        """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalises advantages alone.
+        """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalizes advantages alone.
 
         Workers of asynchronous gradients never share rounds.
         """
@@ -602,7 +602,7 @@ class Blueprint:
                 if name in stored:
                     after["infos"][:, column] = before["infos"][:, stored.index(name)]
         after["applied"][:] = self.first_gradient  # every worker of the new run begins with this number
-        # The behaviour version is rollouts // per_version. With another per_version, rescale the count of rollouts so
+        # The behavior version is rollouts // per_version. With another per_version, rescale the count of rollouts so
         # that the version does not go back.
         version = int(before["counters"][Count.rollouts]) // int(state.get("per_version", self.per_version))
         if state.get("per_version", self.per_version) != self.per_version:
@@ -658,7 +658,7 @@ class Blueprint:
 
     @property
     def normalized(self) -> dict[str, int]:
-        """The moments that the normalisers need, with their lengths.
+        """The moments that the normalizers need, with their lengths.
 
         A gradient's slot has room for them, or with a replay memory the ledger.
         """

@@ -25,7 +25,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "ppo": {},
     "ppo synchronous": modes("synchronous", "synchronous", 1, 1),
     "ppo pipelined, 2 x 2": modes("pipelined", "pipelined", 2, 2),
-    "ppo decentralised, 2 x 2": {**modes("pipelined", "pipelined", 2, 2), "gradients__decentralised": "true"},
+    "ppo decentralized, 2 x 2": {**modes("pipelined", "pipelined", 2, 2), "gradients__decentralized": "true"},
     "ppo asynchronous, synchronous": modes("asynchronous", "synchronous", 2, 2),
     "dd-ppo": {},
     "rapid": {},
