@@ -32,7 +32,7 @@ REPLAY = ReplaySize(sources=2, envs=2, steps=4, kept=16, rounds_ahead=1, stack=3
 ENV = '[env]\nid = "CartPole-v1"\n'
 VARIANTS = (
     ["evaluation.every={updates=5}"],
-    ["gradients.decentralised=true", "gradients.workers=2"],
+    ["gradients.decentralized=true", "gradients.workers=2"],
     ["collection.communication=asynchronous", "gradients.communication=asynchronous"],
     ["run.scheme=dqn"],
 )

@@ -122,6 +122,7 @@ def install_and_train(folder: Path, file: Path, path: str) -> None:
     ran(programs / "pip", "install", "--quiet", "--constraint", ROOT / ".ci" / "constraints.txt", file, env=env)
     done = ran(programs / "hive", "up", ROOT / "examples" / "cartpole.toml", env=env, cwd=folder)
     assert "finished: mean return" in done
+    assert "CartPole-v1" in ran(programs / "hive", "init", "--list", env=env, cwd=folder)  # a data file of the package
     assert "of no other distribution" in ran(programs / "hive", "doctor", env=env, cwd=folder)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from hive.api.result import Result
 from hive.cli import parser
-from hive.config.other_names import OTHER_NAMES, is_key
+from hive.config.other_names import is_key, other_names
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "examples" / "guide"
@@ -167,5 +167,5 @@ def test_the_index_lists_every_extra() -> None:
 def test_names_of_other_trainers_are_those_of_the_hints() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", TEXTS["examples/guide/from-sb3.md"], re.MULTILINE)
     assert len(rows) >= 20
-    assert [row for row in rows if row[0] in OTHER_NAMES and OTHER_NAMES[row[0]] != row[1]] == []
+    assert [row for row in rows if other_names("keys").get(row[0], row[1]) != row[1]] == []
     assert [row for row in rows if not is_key(row[1])] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from hive.algorithms.a2c import A2C
 from hive.algorithms.algorithm import Algorithm
@@ -44,6 +44,20 @@ MEMBERS = (
     *("distribution", "statistics", "gradients_per_round", "asks_for_moments", "behaviour_log_probs"),
     "connect",
 )
+# Config -> the algorithm, and how many of (workers, round_steps) it takes.
+BUILT_IN: Mapping[type[AlgorithmConfig], tuple[Callable[..., Algorithm | ReplayAlgorithm], int]] = {
+    A2CConfig: (A2C, 1),
+    PPOConfig: (PPO, 1),
+    IMPALAConfig: (IMPALA, 0),
+    NStepQConfig: (NStepQ, 2),
+    PQNConfig: (PQN, 2),
+    DQNConfig: (DQN, 2),
+    C51Config: (C51, 2),
+    QRDQNConfig: (QRDQN, 2),
+    SACConfig: (SAC, 2),
+    TD3Config: (TD3, 2),
+    DDPGConfig: (DDPG, 2),
+}
 HEADS = ("policy", "value")  # heads of the network, unless the algorithm names others
 
 
@@ -67,30 +81,10 @@ def make_algorithm(
                 hint="hive.algorithms.Algorithm documents the interface of an algorithm",
             )
         return algorithm
-    match config:
-        case A2CConfig():
-            return A2C(config, distribution, workers)
-        case PPOConfig():
-            return PPO(config, distribution, workers)
-        case IMPALAConfig():
-            return IMPALA(config, distribution)
-        case NStepQConfig():
-            return NStepQ(config, distribution, workers, round_steps)
-        case PQNConfig():
-            return PQN(config, distribution, workers, round_steps)
-        case DQNConfig():
-            return DQN(config, distribution, workers, round_steps)
-        case C51Config():
-            return C51(config, distribution, workers, round_steps)
-        case QRDQNConfig():
-            return QRDQN(config, distribution, workers, round_steps)
-        case SACConfig():
-            return SAC(config, distribution, workers, round_steps)
-        case TD3Config():
-            return TD3(config, distribution, workers, round_steps)
-        case DDPGConfig():
-            return DDPG(config, distribution, workers, round_steps)
-    raise TypeError(f"no algorithm for {type(config).__name__}")
+    if type(config) not in BUILT_IN:
+        raise TypeError(f"no algorithm for {type(config).__name__}")
+    make_built_in, takes = BUILT_IN[type(config)]
+    return make_built_in(config, distribution, *(workers, round_steps)[:takes])
 
 
 def heads_of_algorithm(algorithm: Algorithm | ReplayAlgorithm) -> tuple[str | HeadParameters, ...]:

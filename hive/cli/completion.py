@@ -156,9 +156,9 @@ def _counts(**_: Any) -> list[str]:
 
 
 def _environments(**_: Any) -> list[str]:
-    from hive.config import TUNED
+    from hive.config import tuned_tasks
 
-    return list(TUNED)
+    return [env_id for env_id in tuned_tasks() if not env_id.startswith("ALE/")]
 
 
 def _schemes(**_: Any) -> list[str]:

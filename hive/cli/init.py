@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from hive.config import (
     ALGORITHMS,
-    ATARI,
     DEFAULT_SCHEME,
     SCHEMES,
-    TUNED,
     ActorCriticConfig,
     load_config,
     reasoned,
     template,
     tuned,
+    tuned_tasks,
 )
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
@@ -106,7 +105,7 @@ def _hint_for_file(name: str) -> str:
 
 
 def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
-    for env_id, schemes in {**TUNED, "ALE/...": ATARI}.items():
+    for env_id, schemes in tuned_tasks().items():
         for scheme, entry in schemes.items():
             yield env_id, scheme, f"{entry.keys['run.steps']:,}", entry.source
 

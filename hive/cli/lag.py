@@ -88,7 +88,7 @@ def _gradient_lag(blueprint: Blueprint) -> Lag:
     else:
         share = blueprint.round_steps // blueprint.gradient_workers
     shares = gradients.bootstrap_rounds * (1 if asynchronous else blueprint.gradient_workers)  # those of an update
-    steps = gradients.max_lag * share * shares // blueprint.algorithm().gradients_per_round
+    steps = gradients.max_lag * share * shares // blueprint.gradients_per_round
     settings = {'gradients.communication = "synchronous"': True}
     return _lag("gradients", gradients.max_lag, gradients.max_lag, "update", steps, asynchronous, settings, config)
 

@@ -24,8 +24,8 @@ from hive.config import (
     absolute,
     load_config,
     resolved,
-    syntax,
 )
+from hive.config.load import ConfigText
 from hive.config.run_names import trained_name
 from hive.config.values import toml_text
 from hive.errors import HiveError, RecordError
@@ -110,14 +110,10 @@ def new_run(
     Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory
     cannot be written, and PlatformError if processes cannot run on this machine.
     """
-    text = None if given is not None else content
-
-    def load(more: list[str]) -> Config:
-        return load_config(given or "run.toml", [*overrides, *more], text=text)
-
-    config = load([])
+    text = ConfigText(given or "run.toml", None if given is not None else content)
+    config = text.config(overrides)
     more = _independent_of_folder(config)
-    config = load(more) if more else config
+    config = text.config([*overrides, *more]) if more else config
     if warning := random_beginning(config):
         report(f"warning: {warning}")
     check_native()
@@ -126,12 +122,12 @@ def new_run(
     if choice is not None:
         report(choice.reasons)
         more += choice.sets
-        config = load(more)
+        config = text.config([*overrides, *more])
     directory: RunDirectory | None = None
     try:
         with deferred_interrupts():  # a directory that is half made could not be found and discarded
             directory = RunDirectory.create(home_folder(), config.run.name)
-        write_bytes(directory.config_file, syntax.read(given, str(given)) if given is not None else content.encode())
+        write_bytes(directory.config_file, text.content)
         if source is not None:
             write_bytes(directory.session_file, source.encode())
             write_bytes(directory.resolved_file, resolved(config))

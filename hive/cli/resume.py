@@ -19,6 +19,7 @@ from hive.cli.select_run import named_run
 from hive.cli.suggest import listed
 from hive.cli.tune import recorded_sets
 from hive.config import Config, load_config, resolved
+from hive.config.load import ConfigText
 from hive.config.values import toml_text
 from hive.errors import RecordError, UsageError
 from hive.native import check_native
@@ -89,15 +90,17 @@ def prepare(
     for folder in finish_set_aside(directory):
         report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
     chosen = _chosen(directory, exact)
-    before = load_config(directory.resolved_file)
+    resolved_text = ConfigText(directory.resolved_file)
+    before = resolved_text.config()
     name = f"run.name={json.dumps(before.run.name)}"
     has = {entry.name for entry in before.entries()}
     kept = {key: before.value(key) for key in KEPT_KEYS if key in has}
-    after = load_config(given or directory.resolved_file, [name, *sets], defaults=kept) if given or sets else before
+    source = ConfigText(given) if given else resolved_text
+    after = source.config([name, *sets], kept) if given or sets else before
     if after.automatic:  # measured once, when the run started
         own = [f"{key}={toml_text(before.value(key))}" for key in after.automatic]
         words = [*recorded_sets(directory), name, *sets, *own]
-        after = load_config(given or directory.resolved_file, words, defaults=kept)
+        after = source.config(words, kept)
     changes, breaking = _change(directory, before, after, exact)
     if chosen is not None and chosen.has_replay:
         _check_replay(directory, chosen, before, after)

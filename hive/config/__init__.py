@@ -7,7 +7,8 @@
     rules.py      rules between keys            render.py      Config -> TOML
     syntax.py     bytes -> document             custom.py      problems found by user code
     references.py "package.module:name"         live.py        changes to a running run
-    tuned.py      settings of known tasks       template.py    the config that `hive init` writes
+    tuned.py      tuned.toml: known tasks       template.py    the config that `hive init` writes
+    other_names.py  other_names.toml: what other trainers call a key
 
 The package does not import torch. It checks form, ranges and rules between keys. Whether an environment, a module or a
 device exists is checked by the code that opens it.
@@ -42,7 +43,7 @@ from hive.config.custom import ConfigProblems
 from hive.config.keys import AUTO, is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
-from hive.config.references import absolute, beside, load_reference, module_of, why_not_found
+from hive.config.references import absolute, beside, calls_user_code, load_reference, module_of, why_not_found
 from hive.config.render import render, resolved
 from hive.config.schema import (
     BARRIER_STEPS,
@@ -62,13 +63,12 @@ from hive.config.schema import (
 )
 from hive.config.schemes import ALGORITHM_DEFAULTS, DEFAULT_SCHEME, SCHEMES, Scheme
 from hive.config.template import Setting, reasoned, template
-from hive.config.tuned import ATARI, TUNED, Tuned, tuned
+from hive.config.tuned import Tuned, tuned, tuned_tasks
 from hive.config.values import shown
 
 __all__ = [
     "ALGORITHMS",
     "ALGORITHM_DEFAULTS",
-    "ATARI",
     "AUTO",
     "BARRIER_STEPS",
     "CUSTOM",
@@ -77,7 +77,6 @@ __all__ = [
     "SCHEDULES",
     "SCHEMES",
     "START_LIMIT_S",
-    "TUNED",
     "A2CConfig",
     "ActorCriticConfig",
     "AgentConfig",
@@ -113,6 +112,7 @@ __all__ = [
     "Tuned",
     "absolute",
     "beside",
+    "calls_user_code",
     "is_reference",
     "load_config",
     "load_reference",
@@ -123,6 +123,7 @@ __all__ = [
     "shown",
     "template",
     "tuned",
+    "tuned_tasks",
     "why_not_found",
     "with_parameter",
 ]

@@ -120,13 +120,9 @@ class AlgorithmConfig:
         choices=("adam", "adamw", "radam", "rmsprop", "sgd"),
         fixed="it determines which moments the learner's optimizer state holds",
     )
-    adam_optimizer_beta1: float = key(0.9, "decay rate of adam's running mean of gradients", minimum=0, below=1)
-    adam_optimizer_beta2: float = key(
-        0.999, "decay rate of adam's running mean of squared gradients", minimum=0, below=1
-    )
-    rms_prop_optimizer_decay: float = key(
-        0.99, "decay rate of rmsprop's running mean of squared gradients", minimum=0, below=1
-    )
+    adam_beta1: float = key(0.9, "decay rate of adam's running mean of gradients", minimum=0, below=1)
+    adam_beta2: float = key(0.999, "decay rate of adam's running mean of squared gradients", minimum=0, below=1)
+    rmsprop_decay: float = key(0.99, "decay rate of rmsprop's running mean of squared gradients", minimum=0, below=1)
     optimizer_epsilon: float = key(1e-5, "added to the root of the mean square, so that no step divides by 0", above=0)
     momentum: float = key(
         0.0,
@@ -146,7 +142,7 @@ class ActorCriticConfig(AlgorithmConfig):
     """[algorithm]: the keys of algorithms with a policy and a value function."""
 
     gae_lambda: float = key(
-        1.0, "lambda of generalised advantage estimation (GAE); 1: n-step returns", minimum=0, maximum=1
+        1.0, "lambda of generalized advantage estimation (GAE); 1: n-step returns", minimum=0, maximum=1
     )
     value_loss_weight: float = key(0.5, "weight of the value loss in the total loss", minimum=0)
     entropy_weight: float = key(0.0, "weight of the policy's entropy in the total loss", minimum=0)
@@ -252,7 +248,7 @@ class A2CConfig(ActorCriticConfig):
     learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
     normalize_advantages: bool = key(
         False,
-        "normalise the advantages of a batch to mean 0 and standard deviation 1",
+        "normalize the advantages of a batch to mean 0 and standard deviation 1",
         fixed=ROUND_FIXED,
     )
     importance_clip: float = key(
@@ -281,7 +277,7 @@ class PPOConfig(ActorCriticConfig):
     )
     normalize_over: str = key(
         "minibatch",
-        'advantages are normalised within each "minibatch", or over the whole "round" of all workers',
+        'advantages are normalized within each "minibatch", or over the whole "round" of all workers',
         choices=("minibatch", "round"),
         fixed=ROUND_FIXED,
     )

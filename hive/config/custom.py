@@ -5,6 +5,7 @@ The code that finds them has a `Config` but not its file, so the file is read on
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from hive.config import syntax
@@ -23,31 +24,34 @@ class ConfigProblems:
 
     def __init__(self, file: Path | None) -> None:
         self.name = "the config" if file is None else file.name
+        self.file = file
         self.problems: list[Problem] = []
-        self.document: object = {}
-        self.source: FileSource | None = None
-        if file is not None:
-            try:
-                self.document, self.source = syntax.parse(syntax.read(file, file.name), file.name)
-            except ConfigError:
-                pass  # the file was changed after the run started: problems are reported without places
+
+    @functools.cached_property
+    def _parsed(self) -> tuple[object, FileSource | None]:
+        """The document and its source, which only a problem needs; without a source if it cannot be read any more."""
+        try:
+            return syntax.parse(syntax.read(self.file, self.name), self.name) if self.file is not None else ({}, None)
+        except ConfigError:
+            return {}, None  # the file was changed after the run started: problems are reported without places
 
     def add(self, path: KeyPath, message: str, note: str = "") -> None:
         """Add a problem with the value at `path`; `note` is shown beside its mark."""
-        if self.source is not None and self._is_in_file(path):
-            self.problems.append(self.source.problem(path, message, note=note))
+        document, source = self._parsed
+        if source is not None and _has(document, path):
+            self.problems.append(source.problem(path, message, note=note))
         else:  # the key was given by `--set`
             self.problems.append(Problem((1, len(self.problems)), dotted(path), message, (), note))
-
-    def _is_in_file(self, path: KeyPath) -> bool:
-        here = self.document
-        for step in path:
-            if not isinstance(here, dict) or step not in here:
-                return False
-            here = here[step]
-        return True
 
     def raise_all(self) -> None:
         """Raise ConfigError if any problem was added."""
         if self.problems:
             raise config_error(self.name, self.problems)
+
+
+def _has(document: object, path: KeyPath) -> bool:
+    for step in path:
+        if not isinstance(document, dict) or step not in document:
+            return False
+        document = document[step]
+    return True

@@ -17,14 +17,15 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any
 
 from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import WITHOUT_ONE, note_on, note_on_table
-from hive.config.problems import FileSource, Override, Problem, Source, config_error
+from hive.config.other_names import RENAMED, note_on, note_on_table, other_names
+from hive.config.problems import FileSource, Override, Problem, Renamed, Source, config_error
 from hive.config.references import beside
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
@@ -34,7 +35,7 @@ from hive.config.values import closest, free_fault, shown
 from hive.paths import SESSION_FILE
 from hive.printable import printable
 
-__all__ = ["RESOLVED_NAME", "load_config"]
+__all__ = ["RESOLVED_NAME", "ConfigText", "load_config"]
 
 RESOLVED_NAME = "resolved.toml"
 """The file with the resolved config in a run's directory."""
@@ -56,22 +57,37 @@ def load_config(
     defaults: full name of a key -> its default, instead of the declared one.
     Raises ConfigError with all problems.
     """
-    name = printable(os.fspath(path))
-    content = syntax.read(path, name) if text is None else text.encode(errors="surrogatepass")
-    if text is None and PurePath(path).name == RESOLVED_NAME and SESSION_FILE.encode() in content:
-        content = beside(content.decode(), Path(path).parent).encode()
-    document, source = syntax.parse(content, name)
-    loader = _Loader(source)
-    loader.defaults |= defaults or {}
-    if PurePath(path).name == RESOLVED_NAME:  # it has all keys, so one without this key is older than the key
-        loader.defaults |= {"env.rules": 1, "algorithm.importance_clip": 0.0}
-    loader.take(document, source)
-    for index, override in enumerate(overrides):
-        loader.take_override(override, index)
-    config = loader.build()
-    if loader.problems:
-        raise config_error(name, loader.problems)
-    return config
+    return ConfigText(path, text).config(overrides, defaults or {})
+
+
+class ConfigText:
+    """The text of a config file, read and parsed once, for configs with several overrides.
+
+    path, text: as for `load_config`. Raises ConfigError for a file that cannot be read, and for text that is not TOML.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], text: str | None = None) -> None:
+        self.name = printable(os.fspath(path))
+        self.content = syntax.read(path, self.name) if text is None else text.encode(errors="surrogatepass")
+        self.is_resolved = PurePath(path).name == RESOLVED_NAME
+        content = self.content
+        if text is None and self.is_resolved and SESSION_FILE.encode() in content:
+            content = beside(content.decode(), Path(path).parent).encode()
+        self._document, self._source = syntax.parse(content, self.name)
+
+    def config(self, overrides: Iterable[str] = (), defaults: Mapping[str, Any] = MappingProxyType({})) -> Config:
+        """Return the config with these overrides and defaults. Raises ConfigError with all problems."""
+        loader = _Loader(self._source)
+        loader.defaults |= defaults
+        if self.is_resolved:  # it has all keys, so one without this key is older than the key
+            loader.defaults |= {"env.rules": 1, "algorithm.importance_clip": 0.0}
+        loader.take(self._document, self._source)
+        for index, override in enumerate(overrides):
+            loader.take_override(override, index)
+        config = loader.build()
+        if loader.problems:
+            raise config_error(self.name, loader.problems)
+        return config
 
 
 @dataclass(frozen=True)
@@ -111,8 +127,16 @@ class _Loader:
                 self._add(section, source.problem((section,), f"expected a table, got {shown(table)}"))
             else:
                 for name, value in table.items():
-                    self.given[section, name] = _Given(value, source)
-                    self.named.append((section, name, source))
+                    self._take_key(section, name, value, source, table)
+
+    def _take_key(self, section: str, name: str, value: Any, source: Source, table: Mapping[str, Any]) -> None:
+        """Collect a key under its name, which in `table` may be an earlier one."""
+        _, _, new = RENAMED.get(f"{section}.{name}", "").partition(".")
+        if new in table:
+            self._add(f"{section}.{new}", source.problem((section, name), f"is given as `{new}` too", at_key=True))
+        source = Renamed(source, name, new) if new else source
+        self.given[section, new or name] = _Given(value, source)
+        self.named.append((section, new or name, source))
 
     def _take_custom(self, groups: Mapping[str, Any], source: Source) -> None:
         """Collect [custom.<group>]: any values that a config may hold; the code that builds the actors checks them."""
@@ -311,8 +335,8 @@ class _Loader:
             return  # the algorithm itself is invalid: the intended one may have this key
         close = closest(name, keys_of(table))
         note = f"`{name}` belongs to {_listed(owners)}" if owners else note_on(name)
-        if owners and name in WITHOUT_ONE:
-            note += f"; {WITHOUT_ONE[name]}"
+        if owners and (advice := other_names("notes").get(name)):
+            note += f"; {advice}"
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
         problem = source.problem((section, name), "unknown key", note=note, at_key=True)
         self._add(f"{section}.{name}", replace(problem, lost=not note))

@@ -24,7 +24,7 @@ from hive.config.values import SHOWN_LENGTH, toml_key
 from hive.errors import ConfigError
 from hive.printable import printable
 
-__all__ = ["FileSource", "Override", "Problem", "Source", "config_error", "dotted"]
+__all__ = ["FileSource", "Override", "Problem", "Renamed", "Source", "config_error", "dotted"]
 
 PROBLEMS_SHOWN = 50  # maximum problems in an error, about two screens; the others are counted
 
@@ -111,6 +111,25 @@ class Override:
 
     def problem(self, path: Path, message: str, *, note: str = "", at_key: bool = False) -> Problem:
         return Problem((1, self.index), f"--set {printable(self.text, SHOWN_LENGTH)}", message, (), note)
+
+
+class Renamed:
+    """A source in which a key has its earlier name `old`; problems note that it is called `new`."""
+
+    def __init__(self, source: Source, old: str, new: str) -> None:
+        self.source = source
+        self.old = old
+        self.new = new
+
+    def origin(self, path: Path) -> str:
+        return self.source.origin((path[0], self.old))
+
+    def spell(self, section: str, name: str) -> str:
+        return self.source.spell(section, name)
+
+    def problem(self, path: Path, message: str, *, note: str = "", at_key: bool = False) -> Problem:
+        notes = "; ".join(filter(None, (note, f"it is now called `{path[0]}.{self.new}`")))
+        return self.source.problem((path[0], self.old, *path[2:]), message, note=notes, at_key=at_key)
 
 
 def dotted(path: Path) -> str:

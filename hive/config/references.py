@@ -13,16 +13,48 @@ import importlib.util
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, TypeVar, cast
 
 from hive.errors import TopologyError
 from hive.paths import SESSION_FILE, user_path
 
-__all__ = ["absolute", "beside", "load_reference", "module_of", "why_not_found"]
+__all__ = [
+    "absolute",
+    "beside",
+    "calls_user_code",
+    "load_reference",
+    "module_of",
+    "user_code_keys",
+    "why_not_found",
+]
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 IN_SESSION = re.compile(r'"[^"\n]*?\bsession\.py:')
+
+_CALLERS: dict[CodeType, tuple[str, ...]] = {}  # code of a function that calls user code -> keys that name it
+
+
+def calls_user_code(*keys: str) -> Callable[[AnyFunction], AnyFunction]:
+    """Mark a function that calls what these keys of the config name, or, without keys, what its caller was given.
+
+    An error whose traceback has no line of the user, as that of a call with wrong arguments, can then name the key's
+    object: hive.runtime.topology.building finds the function in the traceback.
+    """
+
+    def mark(function: AnyFunction) -> AnyFunction:
+        _CALLERS[cast(FunctionType, function).__code__] = keys
+        return function
+
+    return mark
+
+
+def user_code_keys(code: CodeType) -> tuple[str, ...] | None:
+    """Return the keys of a marked function; None if it is not marked."""
+    return _CALLERS.get(code)
 
 
 def why_not_found(reference: str) -> tuple[str, str]:
@@ -97,6 +129,7 @@ def module_of(place: str) -> ModuleType:
     return _file(user_path(place)) if place.endswith(".py") else _module(place)
 
 
+@calls_user_code()
 def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
@@ -111,6 +144,7 @@ def _module(name: str) -> ModuleType:
         ) from None
 
 
+@calls_user_code()
 def _file(path: Path) -> ModuleType:
     """Return the module of a file, which is imported once, under the name of the file."""
     path = path.resolve()

@@ -102,7 +102,7 @@ KEYS = (
         '"asynchronous"',
     ),
     Refusal(
-        "gradients.decentralised",
+        "gradients.decentralized",
         REPLAYING,
         "has a memory that the learner alone writes, with the priorities from all gradients",
         "set gradients.workers, which share each batch",

@@ -87,14 +87,14 @@ def _hosts_breach(hosts: tuple[str, ...], cores: Mapping[str, int], workers: int
     return "{2} cannot end a round early on other hosts" if fraction < 1 else ""
 
 
-def _carrier_breach(carrier: str, decentralised: bool) -> str:
+def _carrier_breach(carrier: str, decentralized: bool) -> str:
     """Require slots where gradient workers read each other's gradients in place."""
-    return "{0} reads the gradients of other workers in place" if carrier == "zmq" and decentralised else ""
+    return "{0} reads the gradients of other workers in place" if carrier == "zmq" and decentralized else ""
 
 
-def _decentralised_breach(decentralised: bool, communication: str) -> str:
+def _decentralized_breach(decentralized: bool, communication: str) -> str:
     """Require a fixed order of gradients: replicas stay equal only if all reduce the same ones in the same order."""
-    return "{0} has no fixed order of gradients" if communication == "asynchronous" and decentralised else ""
+    return "{0} has no fixed order of gradients" if communication == "asynchronous" and decentralized else ""
 
 
 def _top_k_breach(top_k: float, compression: str) -> str:
@@ -213,9 +213,9 @@ RULES = (
     Rule("collection.slots", ("collection.communication", "collection.max_lag"), _slots_breach),
     Rule("collection.ownership", ("collection.workers", "gradients.workers"), _ownership_breach),
     Rule("collection.fraction_workers", ("collection.communication",), _fraction_breach),
-    Rule("run.carrier", ("gradients.decentralised",), _carrier_breach),
+    Rule("run.carrier", ("gradients.decentralized",), _carrier_breach),
     Rule("collection.hosts", ("hosts.cores", "collection.workers", "collection.fraction_workers"), _hosts_breach),
-    Rule("gradients.decentralised", ("gradients.communication",), _decentralised_breach),
+    Rule("gradients.decentralized", ("gradients.communication",), _decentralized_breach),
     Rule("gradients.top_k", ("gradients.compression",), _top_k_breach),
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),
     Rule("env.wrappers", ("env.vector",), _wrappers_breach),

@@ -163,7 +163,7 @@ class EnvConfig:
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
     preset: str = key(
         "none",
-        '"atari": no-op starts, 4 frames a step, 84 x 84 grey, signs of rewards; env.options are its options',
+        '"atari": no-op starts, 4 frames a step, 84 x 84 gray, signs of rewards; env.options are its options',
         choices=("none", "atari"),
     )
     wrappers: tuple[Any, ...] = key(
@@ -302,7 +302,7 @@ class GradientsConfig:
         'asynchronous gradients with more lag than max_lag: "drop", "scale" by 1 / (1 + lag) or "accept" them',
         choices=("drop", "scale", "accept"),
     )
-    decentralised: bool = key(
+    decentralized: bool = key(
         False, "every gradient worker applies all gradients itself instead of waiting for the learner's weights"
     )
     compression: str = key(
@@ -394,7 +394,7 @@ class NetworkConfig:
         choices=("parameter", "output"),
     )
     initial_deviation: float = key(1.0, "initial standard deviation of each element of a box action", above=0)
-    layer_norm: bool = key(False, "normalise the outputs of each dense layer before its activation (LayerNorm)")
+    layer_norm: bool = key(False, "normalize the outputs of each dense layer before its activation (LayerNorm)")
     noisy_deviation: float = key(
         0.0,
         "initial deviation of the noise in the weights of dense layers (NoisyNet; its authors have 0.5); 0: none",
@@ -420,7 +420,7 @@ class NetworkConfig:
         False, "divide rewards by the deviation of their discounted sum, over all steps so far"
     )
     normalize_observations: bool = key(
-        False, "normalise observations to mean 0 and standard deviation 1, over all steps so far; bytes never"
+        False, "normalize observations to mean 0 and standard deviation 1, over all steps so far; bytes never"
     )
     novelty_weight: float = key(
         0.0,

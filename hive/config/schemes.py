@@ -21,7 +21,7 @@ DEFAULT_SCHEME = "ppo"  # the safest first choice for a new environment
 
 DEFINING = (
     *("algorithm.name", "collection.communication", "collection.ownership"),
-    *("gradients.communication", "gradients.decentralised"),
+    *("gradients.communication", "gradients.decentralized"),
 )
 """The keys that make a scheme what it is. A value that one of them excludes is an error, which names the scheme; other
 defaults of a scheme yield to the keys that a user gives (hive.config.formulas)."""
@@ -117,7 +117,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "collection.fraction_samples": 0.25,
             "gradients.workers": 3,
             "gradients.communication": "synchronous",
-            "gradients.decentralised": True,
+            "gradients.decentralized": True,
             "algorithm.name": "ppo",
         },
     ),

@@ -33,7 +33,7 @@ WATCHED = """
 # Reasons for tuned values: what the key does to learning. Keys that are not listed have the text of `hive config`.
 REASONS: Mapping[str, str] = {
     **ALWAYS,
-    "env.preset": "the usual preprocessing: 4 frames a step, 84 x 84 grey pixels, signs of rewards",
+    "env.preset": "the usual preprocessing: 4 frames a step, 84 x 84 gray pixels, signs of rewards",
     "env.frame_stack": "several frames show what moves, and where to",
     "env.scale_actions": "the source's policy acts in the units of the environment",
     "network.separate_networks": "policy and value share the convolutions",

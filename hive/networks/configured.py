@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hive.config import NetworkConfig, module_of, why_not_found
+from hive.config.references import calls_user_code
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.networks.agents import AGENT_PARTS
 from hive.networks.distributions import ActionDistribution
@@ -167,6 +168,7 @@ def _features(network: NetworkConfig) -> int:
     return network.middleware[-1] if network.action_distribution == "gsde" and network.middleware else 0
 
 
+@calls_user_code("network.module")
 def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]:
     """Imports and returns the class or function "package.module:Class" or "file.py:Class" of a [network] key.
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hive.config.references import calls_user_code
 from hive.declared import NO_IMAGE, NUMBER_BYTES
 from hive.errors import NetworkError
 from hive.networks.convolutions import scaled, scaling
@@ -105,6 +106,7 @@ class Extractor(nn.Module):
     def _pairs(self) -> Any:
         return zip(self._keys, self.numbers, strict=True)
 
+    @calls_user_code("network.extractor")
     def _features(self, given: list[Tensor]) -> Any:
         return self.own(given[0] if len(given) == 1 else dict(zip(self._names, given, strict=True)))
 
@@ -179,6 +181,7 @@ def _names(keys: list[InputName]) -> list[str]:
     return names
 
 
+@calls_user_code("network.extractor")
 def _made(make: Callable[[Spaces], nn.Module], seen: Mapping[str, InputSpec], action: ActionSpec) -> nn.Module:
     own: Any = make(Spaces(seen, action))
     if isinstance(own, nn.Module):

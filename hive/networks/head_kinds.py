@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hive.config.references import calls_user_code
 from hive.errors import NetworkError
 from hive.networks.distributional_heads import (
     CategoricalQHead,
@@ -83,6 +84,7 @@ def make_head(parameters: HeadParameters, action: ActionSpec) -> Head:
     return head if parameters.cls is None else _own_head(parameters, action, head)
 
 
+@calls_user_code("network.policy_head", "network.value_head")
 def _own_head(parameters: HeadParameters, action: ActionSpec, usual: Head) -> Head:
     assert parameters.cls is not None
     head = parameters.cls(parameters, action)

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from hive.config.references import calls_user_code
 from hive.declared import is_within
 from hive.errors import NetworkError
 from hive.networks.agents import AgentNetwork, Critics, Temperature
@@ -365,6 +366,7 @@ def _parts(
     return {OBSERVATION: next(iter(parts.values()))}
 
 
+@calls_user_code("network.module")
 def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
     with seeded(generator):
         heads = [make_head(head, spaces.action) for head in parameters.heads()]
@@ -431,6 +433,7 @@ def heads_of(module: nn.Module) -> list[Head] | None:
     return None
 
 
+@calls_user_code("network.module")
 def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None = None) -> nn.Module:
     """Checks that a user-defined module fulfils the contract, and returns it.
 
@@ -516,6 +519,7 @@ def _tensors(outputs: Any) -> list[Tensor]:
     return [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
 
 
+@calls_user_code("network.module")
 def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False, alike: bool = False) -> Any:
     """Calls the module with two observations, in training mode or not, and restores its mode.
 

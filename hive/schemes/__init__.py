@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hive.config import SCHEMES, Config, load_config, load_reference, module_of, why_not_found
+from hive.config import SCHEMES, Config, calls_user_code, load_reference, module_of, why_not_found
 from hive.errors import MemoryShort, TopologyError
 from hive.hosts import host_facts
 from hive.records import RunDirectory
@@ -37,6 +37,7 @@ FUNCTION = "topology"  # name of the function if `run.topology` names only a mod
 _DIRECTORY: contextvars.ContextVar[Path] = contextvars.ContextVar("directory", default=Path("runs") / "unnamed")
 
 
+@calls_user_code("run.scheme")
 def build(config: Config, directory: Path | None = None) -> Topology:
     """Build the topology that `run.scheme` names.
 
@@ -104,6 +105,7 @@ def assemble(
         _DIRECTORY.reset(token)
 
 
+@calls_user_code("run.topology")
 def _call(config: Config, directory: Path, function: Callable[..., Topology] | None) -> Topology:
     """Call `function`, or the function that `run.topology` names, and check that it returns a topology."""
     name = str(config.run.topology)
@@ -119,14 +121,11 @@ def _call(config: Config, directory: Path, function: Callable[..., Topology] | N
     return topology
 
 
-def load(directory: str, function: Callable[..., Topology] | None = None, *, allocated: bool = False) -> Topology:
-    """Build the topology of a run directory from its resolved config. The fork server calls it.
-
-    allocated: as for `hive.runtime.topology.building.load`.
-    """
-    folder = RunDirectory.open(Path(directory))
+def load(
+    folder: RunDirectory, config: Config, function: Callable[..., Topology] | None = None, *, allocated: bool = False
+) -> Topology:
+    """Build the topology of a run directory with this config: see `hive.runtime.topology.building.load`."""
     facts = host_facts(folder.path)
-    config = load_config(folder.resolved_file)
     topology = assemble(config, folder.path, folder.config_file, None if facts else function)
     if facts is not None:
         from hive.hosts import part_of  # here, because it imports torch

@@ -112,7 +112,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
     share = 1 if asynchronous else -(-blueprint.collectors // blueprint.gradient_workers)
     rollouts, gradient = blueprint.rollout_layout, blueprint.gradient_layout(share)
     slots = gradients.bootstrap_rounds + gradients.max_lag + 1
-    if gradients.decentralised:
+    if gradients.decentralized:
         slots = replica_slots(gradients.max_lag, gradients.bootstrap_rounds)
     carrier = Zmq if blueprint.config.run.carrier == "zmq" else Slots
     # The learner of a replay memory takes the rollouts. What it had claimed when it was killed, its successor appends.
@@ -132,7 +132,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
         worker.gradients,
         learner.gradients,
         carrier(
-            gradient, slots=slots, on_death="reoffer", first=blueprint.first_gradient, shared=gradients.decentralised
+            gradient, slots=slots, on_death="reoffer", first=blueprint.first_gradient, shared=gradients.decentralized
         ),
     )
 
@@ -144,7 +144,7 @@ def _connect_state(
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     # The version of the optimizer state commits both boards: weights and moments change together or not at all.
     t.connect(learner.optimizer_state, recorder.optimizer_state, Board(blueprint.optimizer_state_bytes))
-    if gradients.decentralised:
+    if gradients.decentralized:
         t.connect(learner.optimizer_state, worker.optimizer_state)
     t.connect(
         learner.weights,
@@ -194,9 +194,9 @@ def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group
 
 def _check_progress(blueprint: Blueprint) -> None:
     """Raise TopologyError for workers that would wait for each other forever."""
-    collection, gradients, algorithm = blueprint.config.collection, blueprint.config.gradients, blueprint.algorithm()
+    collection, gradients = blueprint.config.collection, blueprint.config.gradients
     workers, rollouts = blueprint.gradient_workers, collection.slots * blueprint.collectors
-    if algorithm.asks_for_moments and gradients.bootstrap_rounds > 1:
+    if blueprint.asks_for_moments and gradients.bootstrap_rounds > 1:
         has_choice = isinstance(blueprint.config.algorithm, PPOConfig)
         other = 'normalize_over = "minibatch"' if has_choice else "normalize_advantages = false"
         raise TopologyError(

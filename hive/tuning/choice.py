@@ -74,8 +74,8 @@ def finalists(config: Config, costs: Costs, rates: Sequence[Rate], *, lossy: boo
     fast[1:] = sorted(fast[1:], key=lambda rate: rate.placement.processes > 1)
     found = [rate.placement for rate in fast][:MOST_TRIED]
     if shared := next((placement for placement in found if placement.gradient_workers > 1), None):
-        if costs.parameters >= WHOLESALE_PARAMETERS and _may_decentralise(config):
-            found.append(dataclasses.replace(shared, decentralised=True))
+        if costs.parameters >= WHOLESALE_PARAMETERS and _may_decentralize(config):
+            found.append(dataclasses.replace(shared, decentralized=True))
         if costs.parameters >= WHOLESALE_PARAMETERS and lossy:
             found.append(dataclasses.replace(shared, compression="bf16"))
     return [default.placement, *found]
@@ -87,8 +87,8 @@ def _has_simpler(rate: Rate, rates: Sequence[Rate]) -> bool:
     return any(other.steps_per_s * (1 + EQUAL) >= rate.steps_per_s for other in fewer)
 
 
-def _may_decentralise(config: Config) -> bool:
-    """Whether the config allows decentralised updates (hive.config.rules, Blueprint)."""
+def _may_decentralize(config: Config) -> bool:
+    """Whether the config allows decentralized updates (hive.config.rules, Blueprint)."""
     asynchronous = config.gradients.communication == "asynchronous"
     return not asynchronous and config.run.carrier == "slots" and not isinstance(config.algorithm, ReplayConfig)
 
@@ -152,7 +152,7 @@ def described(placement: Placement) -> str:
         text = f"{made} that collect{'s' * (workers == 1)} from {each} each"
     else:
         text = f"one process for all parts, {each}"
-    extra = [", decentralised"] * placement.decentralised
+    extra = [", decentralized"] * placement.decentralized
     extra += [f", {placement.compression}"] * (placement.compression != "none")
     extra += [", torch"] * (placement.backend == "torch")
     return text + "".join(extra)
@@ -260,7 +260,7 @@ def _left_out(costs: Costs) -> str:
     if costs.parameters >= WHOLESALE_PARAMETERS:
         return ""
     return (
-        f"Compression and decentralised updates are not considered: with {costs.parameters:,} parameters, fewer than "
+        f"Compression and decentralized updates are not considered: with {costs.parameters:,} parameters, fewer than "
         f"{WHOLESALE_PARAMETERS // 1_000_000} million, both are slower than plain gradients."
     )
 

@@ -139,7 +139,7 @@ def _lasting(environment: Spent, at_hand: float) -> float:
 def _alone(config: Config, envs: int, divisor: int = 1, backend: str | None = None) -> Config:
     """Return the config of one collector with `envs` environments, and of one of `divisor` shares of a batch."""
     collection = dataclasses.replace(config.collection, workers=0, envs=envs)
-    gradients = dataclasses.replace(config.gradients, workers=0, decentralised=False)
+    gradients = dataclasses.replace(config.gradients, workers=0, decentralized=False)
     # Orthogonal weights of wide layers take seconds to make, and cost as much as others when they are used.
     network = dataclasses.replace(config.network, initialization="uniform", backend=backend or config.network.backend)
     algorithm = config.algorithm

@@ -11,7 +11,7 @@ from typing import Any
 
 from hive.config import Config, PPOConfig, ReplayConfig
 
-# Below this size of the network, compressed gradients and decentralised updates were slower than plain ones in all of
+# Below this size of the network, compressed gradients and decentralized updates were slower than plain ones in all of
 # hive's measurements: a codec and a second optimizer cost more than the memory traffic that they save (issue 22).
 WHOLESALE_PARAMETERS = 25_000_000
 COLLECTORS_PER_CORE = 8  # most collectors for each core: more only pays where environments sleep, and each is a process
@@ -24,7 +24,7 @@ class Placement:
     collection_workers: int
     gradient_workers: int
     envs: int
-    decentralised: bool = False
+    decentralized: bool = False
     compression: str = "none"
     backend: str = "auto"
 
@@ -44,7 +44,7 @@ class Placement:
             "collection.workers": self.collection_workers,
             "collection.envs": self.envs,
             "gradients.workers": self.gradient_workers,
-            "gradients.decentralised": self.decentralised,
+            "gradients.decentralized": self.decentralized,
             "gradients.compression": self.compression,
             "network.backend": self.backend,
         }
@@ -58,7 +58,7 @@ def default_placement(config: Config) -> Placement:
         collection.workers,
         gradients.workers,
         collection.envs,
-        gradients.decentralised,
+        gradients.decentralized,
         gradients.compression,
         config.network.backend,
     )
@@ -76,7 +76,7 @@ def placements(config: Config, automatic: tuple[str, ...], cores: int) -> list[P
                 envs, rest = divmod(total, count)
             else:
                 envs, rest = config.collection.envs, 0
-            made = Placement(collectors, workers, envs, default.decentralised, default.compression, default.backend)
+            made = Placement(collectors, workers, envs, default.decentralized, default.compression, default.backend)
             if envs and not rest and made not in found and _is_possible(config, made):
                 found.append(made)
     return found
@@ -102,7 +102,7 @@ def _is_possible(config: Config, made: Placement) -> bool:
     all_together = config.gradients.communication != "asynchronous"  # every update needs a rollout for each worker
     if asynchronous and all_together and collection.slots * made.collectors < workers:
         return False
-    if made.decentralised and not made.gradient_workers:
+    if made.decentralized and not made.gradient_workers:
         return False
     if isinstance(algorithm, ReplayConfig):
         return algorithm.batch_size % workers == 0

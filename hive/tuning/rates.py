@@ -94,7 +94,7 @@ def _training(config: Config, costs: Costs, placement: Placement, cores: int) ->
     made = count * gradient
     applied = updates * (costs.update.at(averaged) + TURN_S) + costs.publish / config.collection.broadcast_interval
     crowded = max(1.0, workers / cores)
-    if placement.decentralised:
+    if placement.decentralized:
         return (made + applied) * crowded + count * WAKE_S, (made + applied) * workers + applied
     if not placement.gradient_workers:
         return made + applied, made + applied

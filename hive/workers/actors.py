@@ -19,7 +19,7 @@ A gradient worker's successor makes every gradient that its predecessor owed: of
 or of zero samples if none is. So the learner waits for every gradient of every worker and needs no other case. The
 learner's successor reads the last committed turn, retires the gradients applied in it, and applies the rest.
 
-In decentralised mode each gradient worker advances a copy of the state to the turn it needs (hive.workers.replica). The
+In decentralized mode each gradient worker advances a copy of the state to the turn it needs (hive.workers.replica). The
 learner's weights then serve the behaviour policy, checkpoints and successors.
 """
 
@@ -229,16 +229,15 @@ class GradientWorkerActor(Actor):
         self.schedule = blueprint.schedule()
         self.workers = range(blueprint.gradient_workers)
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
-        self.algorithm = blueprint.algorithm()
-        self.per_round = self.algorithm.gradients_per_round
+        self.per_round = blueprint.gradients_per_round
         if blueprint.device is not None:
             begin_device(self, config, blueprint.device)
         self.worker = self.g_worker()
-        self.replica = blueprint.replica() if config.gradients.decentralised else None
+        self.replica = blueprint.replica() if config.gradients.decentralized else None
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
-        """Return the bytes of its networks and, if decentralised, of its copy of the learner's state."""
+        """Return the bytes of its networks and, if decentralized, of its copy of the learner's state."""
         return blueprint_in(parameters, lambda blueprint: blueprint.gradient_worker_bytes)
 
     def g_worker(self) -> GWorker:
@@ -332,7 +331,7 @@ class GradientWorkerActor(Actor):
 
         Return None unless `sequence` is the gradient that the algorithm asks for them with, the second of a round.
         """
-        if not self.algorithm.asks_for_moments or sequence % self.per_round != 1:
+        if not self.blueprint.asks_for_moments or sequence % self.per_round != 1:
             return None
         if self.replica is not None:
             parts = await self.gradients.peek([(worker, sequence - 1) for worker in self.workers])

@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import random
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -38,7 +36,7 @@ from hive.envs import (
     seed_globals,
 )
 from hive.envs.meaning import kept_meaning, kept_scale
-from hive.errors import MemoryShort, NetworkError, RecordError, TopologyError
+from hive.errors import MemoryShort, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.convolutions import has_bfloat16_instructions
@@ -46,14 +44,7 @@ from hive.networks.device import prepare_device
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.inputs import state_width_of
-from hive.networks.naming import shown_name
-from hive.networks.network import (
-    buffers_that_training_changes,
-    build_network,
-    check_device,
-    keeps_numbers_elsewhere,
-    mixes_rows,
-)
+from hive.networks.network import build_network, check_device
 from hive.networks.normalization import MOMENTS_OF, observed_elements
 from hive.networks.optimizers import FlatOptimizer
 from hive.networks.parameters import NetworkParameters
@@ -74,6 +65,7 @@ from hive.workers.evaluator import ENDLESS, Evaluator
 from hive.workers.given_weights import GivenWeights
 from hive.workers.global_generators import seed_all_globals
 from hive.workers.learner import Count, Learner, check_codec, optimizer_settings, optimizer_state_layout
+from hive.workers.network_checks import check_custom_network, check_trainable
 from hive.workers.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
 from hive.workers.replica import Replica
 from hive.workers.schedule import Schedule
@@ -81,16 +73,20 @@ from hive.workers.threads import helpers_of, threads_of
 
 __all__ = ["Blueprint", "blueprint_in", "environment_of"]
 
-BUFFERS_SHOWN = 3  # maximum buffers named in an error; one BatchNorm has three
-
 
 class Blueprint:
     """Derives spaces, layouts and factories from the config and its environment.
 
     environment: the spec of the environment; `environment.observation` and `.action` are how both are stored.
-    distribution: of the actions, given the first output of the network. flat: the layout of the parameters in a block.
-    state: the layout of a version of the board `weights`. rollout_layout, memory_layout, ledger_layout, plan_layout
-    and `gradient_layout(collectors)`: the layouts of the messages of these names.
+    distribution: of the actions, given the first output of the network. statistics, gradients_per_round,
+    gradients_per_batch, asks_for_moments and behaviour_log_probs are those of the algorithm. flat: the layout of the
+    parameters in a block. state: the layout of a version of the board `weights`. rollout_layout, memory_layout,
+    ledger_layout, plan_layout and `gradient_layout(collectors)`: the layouts of the messages of these names.
+
+    round_steps: environment steps of one round, a full rollout of every collector. rounds: those until the run has
+    made its environment steps. per_version: rollouts per behavior version. replays: whether the algorithm learns from
+    a replay memory. warmup: with a replay memory, the number of rounds before the first gradient. has_lag: whether a
+    policy older than that of a round's first gradient may make its rollouts.
 
     resume: the checkpoint that the run continues from, if any. Raises what environments and networks raise,
     RecordError if `run.init_from` or a file of `network.weights` does not fit, and NetworkError for a network whose
@@ -120,8 +116,19 @@ class Blueprint:
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
         self.collectors = config.collectors
         self.gradient_workers = max(config.gradients.workers, 1)
+        self.round_steps = self.collectors * collection.envs * collection.rollout
+        self.rounds = config.run.steps / self.round_steps
+        self.per_version = self.collectors * collection.broadcast_interval
+        self.has_lag = collection.max_lag > 0
+        self.replays = isinstance(config.algorithm, ReplayConfig)
+        self.warmup = warmup_rounds(self.replay_config, self.round_steps) if self.replays else None
         algorithm = self.algorithm()
         self.distribution: ActionDistribution = algorithm.distribution
+        self.statistics = algorithm.statistics
+        self.gradients_per_round = algorithm.gradients_per_round
+        self.gradients_per_batch: int = getattr(algorithm, "gradients_per_batch", 1)  # of each worker, of what is drawn
+        self.asks_for_moments = algorithm.asks_for_moments
+        self.behaviour_log_probs = algorithm.behaviour_log_probs
         self.heads = heads_of_algorithm(algorithm)
         self.trained_parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
         check_device(self.trained_parameters, self.device)
@@ -129,7 +136,7 @@ class Blueprint:
         torch.set_num_threads(1)  # a custom network's module may have set another number
         self.sketch = self._sketched()
         torch.set_num_threads(1)  # ... or its constructor
-        self._check_trainable(self.sketch)
+        check_trainable(self.sketch)
         self.state_width = state_width_of(self.sketch)
         self._check_columns()
         self.given = GivenWeights({} if resume is not None else config.network.weights, self.sketch)
@@ -150,8 +157,12 @@ class Blueprint:
         self.optimizer_state_bytes = self.optimizer_state_layout.bytes
         if self.replays:
             self._check_replay()
+        self.rollout_layout = self._rollout_layout()
+
+    def _rollout_layout(self) -> Layout:
+        config, collection = self.config, self.config.collection
         observation, action = self.environment.observation, self.environment.action
-        self.rollout_layout = rollout_layout(
+        return rollout_layout(
             collection.rollout,
             collection.envs,
             (observation.shape, observation.dtype),
@@ -203,9 +214,7 @@ class Blueprint:
         if self.has_custom_network:
             with allocation_limit(self._network_name):
                 network = build_network(self.parameters, self.spaces, self._generator())
-                self._check_buffers(network)
-                self._check_copies(network)
-                self._check_rows(network)
+                check_custom_network(network, self.parameters, self.spaces, self._network_name)
             return network
         with without_memory():
             return build_network(self.parameters, self.spaces, self._generator())
@@ -242,57 +251,6 @@ class Blueprint:
     def network(self) -> nn.Module:
         """Make a separate network for this process, with the run's initial weights."""
         return self.wrapper().online_network.module
-
-    def _check_buffers(self, network: nn.Module) -> None:
-        """Raise NetworkError for a network whose buffers change in training, because only parameters are published."""
-        if changed := buffers_that_training_changes(network, self.spaces):
-            names = [shown_name(name, network) for name in changed]
-            shown = ", ".join(names[:BUFFERS_SHOWN]) + (", ..." if len(names) > BUFFERS_SHOWN else "")
-            layer = re.sub(r"^branches\.\d+", "branches.*", names[0].rpartition(".")[0])
-            raise NetworkError(
-                f"{self._network_name} changes its buffers while it trains: {shown}",
-                hint="collectors would keep the initial values of these buffers; use LayerNorm or GroupNorm instead of "
-                f'BatchNorm; to keep those of a pretrained one, set network.frozen = ["{layer}.*"]',
-            )
-
-    def _check_copies(self, network: nn.Module) -> None:
-        """Raise NetworkError for a network that draws numbers which are neither parameters nor buffers.
-
-        Each process builds its own copy, with the weights of the learner and other such numbers.
-        """
-        if self.parameters.noisy_deviation:  # a pass draws noise
-            return
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-        try:
-            seed_globals(1)
-            copy = build_network(self.parameters, self.spaces, torch.Generator().manual_seed(1))
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002
-        if keeps_numbers_elsewhere(network, copy, self.spaces):
-            raise NetworkError(
-                f"{self._network_name} draws numbers that are neither parameters nor buffers, so that every process, "
-                "and a loaded policy, would compute with other ones",
-                hint="keep them with self.register_buffer(name, tensor) in the constructor",
-            )
-
-    def _check_rows(self, network: nn.Module) -> None:
-        """Raise NetworkError for a network that computes the outputs of an observation from others, too."""
-        if mixes_rows(network, self.spaces):
-            raise NetworkError(
-                f"{self._network_name} computes the outputs of an observation from the others of its batch, too",
-                hint="collectors, gradient workers and a loaded policy call it with different batches; compute each of "
-                "the N rows from itself alone, for example with LayerNorm, and with dim=1 or -1 where it sums",
-            )
-
-    @staticmethod
-    def _check_trainable(network: nn.Module) -> None:
-        """Raise NetworkError for a network that cannot learn, because all of its parameters are frozen."""
-        if not any(parameter.requires_grad for parameter in network.parameters()):
-            raise NetworkError(
-                f"`{type(network).__name__}` has nothing to learn: none of its parameters requires a gradient",
-                hint="leave requires_grad of some of its parameters True",
-            )
 
     def _check_columns(self) -> None:
         """Raise TopologyError for more minibatches than environments in a share: a sequence is not divided."""
@@ -331,7 +289,7 @@ class Blueprint:
         networks = weights * (2 if self.state.has_target else 1)
         coded = 0 if self.codec.in_place else gradient + self.codec.residual(1).nbytes * self.flat.parameter_elements
         replica = 2 * (self.state.bytes + self.optimizer_state_bytes) + gradient
-        return networks + coded + (replica if self.config.gradients.decentralised else 0)
+        return networks + coded + (replica if self.config.gradients.decentralized else 0)
 
     @property
     def best_by(self) -> str | None:
@@ -340,11 +298,6 @@ class Blueprint:
             return "evaluation"
         sendable = self.flat.block_bytes <= MAX_ARRAY_BYTES  # the learner sends the weights to the recorder
         return "training" if self.config.checkpoint.every and sendable else None
-
-    @property
-    def has_lag(self) -> bool:
-        """Whether a policy older than that of a round's first gradient may make its rollouts."""
-        return self.config.collection.max_lag > 0
 
     def is_lagged(self, number: int, version: int) -> bool:
         """Whether policy `version` is older than that of the first gradient of round `number`.
@@ -356,7 +309,7 @@ class Blueprint:
         return self.has_lag and not current
 
     def algorithm(self, *, alone: bool = False) -> Algorithm | ReplayAlgorithm:
-        """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalises advantages alone.
+        """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalizes advantages alone.
 
         Workers of asynchronous gradients never share rounds.
         """
@@ -371,21 +324,10 @@ class Blueprint:
         return SeeksNovelty(cast(Algorithm, algorithm), weight) if weight else algorithm
 
     @property
-    def round_steps(self) -> int:
-        """Environment steps of one round: a full rollout of every collector."""
-        collection = self.config.collection
-        return self.collectors * collection.envs * collection.rollout
-
-    @property
-    def rounds(self) -> float:
-        """Rounds until the run has made its environment steps."""
-        return self.config.run.steps / self.round_steps
-
-    @property
     def round_shape(self) -> list[int]:
         """The settings that relate the number of a round to environment steps and to updates."""
         per_turn = self.config.gradients.bootstrap_rounds
-        return [self.round_steps, self.algorithm().gradients_per_round, per_turn]
+        return [self.round_steps, self.gradients_per_round, per_turn]
 
     @functools.cached_property
     def schedule_start(self) -> float:
@@ -402,32 +344,17 @@ class Blueprint:
         return self.first_round - int(state.get("env_steps", 0)) / self.round_steps
 
     @property
-    def replays(self) -> bool:
-        """Whether the algorithm learns from a replay memory."""
-        return isinstance(self.config.algorithm, ReplayConfig)
-
-    @property
     def replay_config(self) -> ReplayConfig:
         """[algorithm] of an algorithm that learns from a replay memory."""
         assert isinstance(self.config.algorithm, ReplayConfig)
         return self.config.algorithm
-
-    @property
-    def warmup(self) -> int | None:
-        """With a replay memory, the number of rounds before the first gradient."""
-        return warmup_rounds(self.replay_config, self.round_steps) if self.replays else None
-
-    @property
-    def gradients_per_batch(self) -> int:
-        """With a replay memory, the number of gradients that each worker makes of what is drawn at once."""
-        return cast(ReplayAlgorithm, self.algorithm()).gradients_per_batch
 
     @functools.cached_property
     def replay_size(self) -> ReplaySize:
         """The sizes of the replay memory."""
         config, collection = self.replay_config, self.config.collection
         asynchronous = collection.communication == "asynchronous"
-        ahead = -(-self.config.gradients.max_lag // self.algorithm().gradients_per_round) + 1
+        ahead = -(-self.config.gradients.max_lag // self.gradients_per_round) + 1
         # Asynchronously more rounds are appended early, and one collector may have made all of their rollouts.
         rounds_ahead = (ahead + collection.max_lag) * self.collectors if asynchronous else ahead
         return ReplaySize(
@@ -570,7 +497,7 @@ class Blueprint:
             seed=self.config.run.seed,
             source=source,
             incarnation=incarnation,
-            log_probs=self.algorithm().behaviour_log_probs,
+            log_probs=self.behaviour_log_probs,
             discount=self.config.algorithm.discount,
             n_step=self.replay_config.n_step if self.replays else 0,
             status=status,
@@ -667,17 +594,12 @@ class Blueprint:
                 if name in stored:
                     after["infos"][:, column] = before["infos"][:, stored.index(name)]
         after["applied"][:] = self.first_gradient  # every worker of the new run begins with this number
-        # The behaviour version is rollouts // per_version. With another per_version, rescale the count of rollouts so
+        # The behavior version is rollouts // per_version. With another per_version, rescale the count of rollouts so
         # that the version does not go back.
         version = int(before["counters"][Count.rollouts]) // int(state.get("per_version", self.per_version))
         if state.get("per_version", self.per_version) != self.per_version:
             after["counters"][Count.rollouts] = version * self.per_version
         learner.shift_times(optimizer_state)
-
-    @property
-    def per_version(self) -> int:
-        """Rollouts per behaviour version."""
-        return self.collectors * self.config.collection.broadcast_interval
 
     @property
     def first_round(self) -> int:
@@ -687,7 +609,7 @@ class Blueprint:
         if self.replays and self.resume.has_replay:  # which may hold a round that no turn has begun
             return int(self.resume.state["rounds"])
         done = self.resume.update * self.config.gradients.bootstrap_rounds
-        return (self.warmup or 0) - (-done // self.algorithm().gradients_per_round)
+        return (self.warmup or 0) - (-done // self.gradients_per_round)
 
     @property
     def first_gradient(self) -> int:
@@ -703,7 +625,7 @@ class Blueprint:
 
     def schedule(self) -> Schedule:
         """Make the schedule of one actor: the versions, rollouts and gradients that it uses."""
-        per_round = self.algorithm().gradients_per_round
+        per_round = self.gradients_per_round
         sizes = self.collectors, self.gradient_workers
         return Schedule.of(self.config, per_round, *sizes, self.first_round, self.warmup)
 
@@ -728,7 +650,7 @@ class Blueprint:
 
     @property
     def normalized(self) -> dict[str, int]:
-        """The moments that the normalisers need, with their lengths.
+        """The moments that the normalizers need, with their lengths.
 
         A gradient's slot has room for them, or with a replay memory the ledger.
         """
@@ -748,7 +670,7 @@ class Blueprint:
         return gradient_layout(
             self.flat.parameter_elements,
             len(self.flat.parameters),
-            len(self.algorithm().statistics),
+            len(self.statistics),
             most,
             self.codec,
             len(self.config.env.info),

@@ -394,9 +394,9 @@ def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
     """Return the optimizer settings in the keys of [algorithm]."""
     return OptimizerSettings(
         name=config.optimizer,
-        betas=(config.adam_optimizer_beta1, config.adam_optimizer_beta2),
+        betas=(config.adam_beta1, config.adam_beta2),
         epsilon=config.optimizer_epsilon,
-        decay=config.rms_prop_optimizer_decay,
+        decay=config.rmsprop_decay,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
     )

@@ -64,7 +64,6 @@ class LearnerActor(Actor):
         self.config = config
         self.blueprint = blueprint
         self.schedule = blueprint.schedule()
-        self.algorithm = blueprint.algorithm()
         self.learner = blueprint.learner(self.status)
         self.exact = config.exact  # whether a run that is resumed from a scheduled checkpoint is bit-identical
         self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
@@ -73,7 +72,7 @@ class LearnerActor(Actor):
         self.info_counters = {name: self.status.counter(name) for name in info_counters(config.env.info)}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
         self.mean_return, self.averaged = math.nan, 0  # of the latest episodes; episodes when it was computed
-        self.report = TurnMetrics(self.algorithm.statistics, 4 * blueprint.flat.parameter_elements)
+        self.report = TurnMetrics(self.blueprint.statistics, 4 * blueprint.flat.parameter_elements)
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
@@ -179,7 +178,7 @@ class LearnerActor(Actor):
         for slot in claimed:  # in the block, so the commit covers both the weights and which gradients made them
             after["applied"][slot.producer] = slot.sequence + 1
         self._count_time(after["counters"])
-        if self.algorithm.asks_for_moments:
+        if self.blueprint.asks_for_moments:
             parts = [Moments(*slot.arrays["moments"].tolist()) for slot in claimed]
             if any(part.count for part in parts):
                 self.blueprint.state.moments(weights_out)[:] = merged(parts)
@@ -237,7 +236,7 @@ class LearnerActor(Actor):
     def _call_hook(self, hook: UpdateHook, record: StepRecord) -> None:
         """Pass an update to the user's hook, and keep the numbers that it returns for the metrics."""
         totals, flat, step = self.totals, self.blueprint.flat, record.step
-        statistics = dict(zip(self.algorithm.statistics, record.statistics.tolist(), strict=False))
+        statistics = dict(zip(self.blueprint.statistics, record.statistics.tolist(), strict=False))
         weights = flat.arrays(self.weights.board.read(self.turn)[: flat.block_bytes])
         for array in weights.values():
             array.flags.writeable = False

@@ -1,4 +1,4 @@
-"""A replica is a gradient worker's copy of the learner's state (decentralised updates).
+"""A replica is a gradient worker's copy of the learner's state (decentralized updates).
 
     gradients of all workers, read in their slots  ->  the same reduction, the same optimizer  ->  the replica's blocks
 

@@ -444,7 +444,7 @@ def test_an_unknown_key_in_file_and_override_is_two_problems() -> None:
 def test_a_rule_that_the_default_of_a_scheme_breaks_is_told_where_the_other_key_stands() -> None:
     (problem,) = problems(ENV, "run.scheme=dd-ppo", "gradients.communication=asynchronous")
     assert problem.startswith(
-        "--set gradients.communication=asynchronous: gradients.decentralised is true (scheme dd-ppo)"
+        "--set gradients.communication=asynchronous: gradients.decentralized is true (scheme dd-ppo)"
     )
 
 

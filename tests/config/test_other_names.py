@@ -9,11 +9,13 @@ import pytest
 from hive.config import load_config
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
-from hive.config.other_names import OTHER_NAMES, OTHER_TABLES, WITHOUT_ONE, is_key, note_on
+from hive.config.other_names import RENAMED, is_key, note_on, other_names
 from hive.config.schema import SECTIONS
+from hive.config.values import toml_text
 from hive.errors import ConfigError
 
 TABLES = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
+OTHER_NAMES, WITHOUT_ONE, OTHER_TABLES = map(other_names, ("keys", "notes", "tables"))
 KEYS = {f"{section}.{name}" for section, table in TABLES for name in keys_of(table)}
 
 
@@ -30,11 +32,6 @@ def test_none_is_a_key_or_a_table_itself() -> None:
     assert not others & {key.partition(".")[2] for key in KEYS}
     assert not others & SECTIONS.keys()
     assert not OTHER_NAMES.keys() & WITHOUT_ONE.keys()
-
-
-def test_they_are_in_order_and_there_once() -> None:
-    assert list(OTHER_NAMES) == sorted(OTHER_NAMES)
-    assert list(WITHOUT_ONE) == sorted(WITHOUT_ONE)
 
 
 @pytest.mark.parametrize(
@@ -143,3 +140,36 @@ def test_an_example_is_offered_to_whoever_has_not_seen_a_config(text: str, shown
     with pytest.raises(ConfigError) as caught:
         load_config("x.toml", text=text)
     assert ("`hive init CartPole-v1` writes a config that works" in caught.value.hint) is shown
+
+
+ENV = "env.id = 'CartPole-v1'\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "value"),
+    [
+        ("gradients.decentralised", True),
+        ("algorithm.adam_optimizer_beta1", 0.8),
+        ("algorithm.adam_optimizer_beta2", 0.9),
+        ("algorithm.rms_prop_optimizer_decay", 0.7),
+    ],
+)
+def test_an_earlier_name_of_a_key_is_accepted(old: str, value: float) -> None:
+    text, new = f"{ENV}{old} = {toml_text(value)}\ngradients.workers = 2\n", RENAMED[old]
+    for config in (load_config("x.toml", text=text), load_config("x.toml", [f"{old}={toml_text(value)}"], text=text)):
+        assert config.value(new) == value
+    assert load_config("x.toml", text=text).origin(new) == "x.toml:2"
+    assert load_config("x.toml", [f"{new}={toml_text(value)}"], text=text).origin(new) == "--set"
+    assert RENAMED.keys() == {old for old in RENAMED if not is_key(old)}
+
+
+def test_a_problem_with_an_earlier_name_says_the_new_one() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("x.toml", text=f"{ENV}[algorithm]\nadam_optimizer_beta1 = 2\n")
+    assert str(caught.value).endswith(
+        "x.toml:3: algorithm.adam_optimizer_beta1: expected a number >= 0 and < 1, got 2\n"
+        "     3 | adam_optimizer_beta1 = 2\n"
+        "       |                        ^ it is now called `algorithm.adam_beta1`"
+    )
+    with pytest.raises(ConfigError, match="adam_optimizer_beta1: is given as `adam_beta1` too"):
+        load_config("x.toml", text=f"{ENV}[algorithm]\nadam_optimizer_beta1 = 0.9\nadam_beta1 = 0.9\n")

@@ -17,7 +17,7 @@ REFUSED = {
     "network.noisy_deviation": "0.5",
     "network.novelty_weight": "0.5",
     "gradients.communication": "asynchronous",
-    "gradients.decentralised": "true",
+    "gradients.decentralized": "true",
     "gradients.bootstrap_rounds": "2",
     "collection.fraction_workers": "0.5",
 }

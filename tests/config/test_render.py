@@ -69,7 +69,7 @@ RULED = {
     *("network.extractor", "network.extractor_options", "network.value_middleware"),
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
-    *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
+    *("gradients.max_lag", "gradients.decentralized", "algorithm.name"),
     *(row.what for row in KEYS),
     *("network.hidden_gain", "network.policy_gain", "network.value_gain"),  # the uniform weights of ddpg have none
 }

@@ -75,7 +75,7 @@ def test_a3c_is_workers_that_collect_for_themselves() -> None:
 
 def test_dd_ppo_is_in_step_without_a_master_and_cuts_rounds_short() -> None:
     config = load_config("x.toml", ["run.scheme=dd-ppo"], text=ENV)
-    assert (config.collection.workers, config.gradients.workers, config.gradients.decentralised) == (0, 3, True)
+    assert (config.collection.workers, config.gradients.workers, config.gradients.decentralized) == (0, 3, True)
     assert (config.collection.max_lag, config.gradients.max_lag, config.exact) == (0, 0, False)
     assert (config.collection.fraction_workers, config.collection.fraction_samples) == (0.6, 0.25)
 

@@ -35,15 +35,15 @@ MODES = {
         *("network.novelty_weight=0.5", "collection.workers=2", "gradients.workers=2"),
         *("collection.communication=pipelined", "gradients.communication=synchronous"),
     ],
-    "ppo pipelined, 2 x 2, normalised, decentralised, global generators": [
+    "ppo pipelined, 2 x 2, normalised, decentralized, global generators": [
         'env.wrappers=["killing_environment:Drawing"]',
-        *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2", "gradients.decentralised=true"),
+        *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2", "gradients.decentralized=true"),
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
         *("collection.workers=2", "gradients.workers=2"),
     ],
-    "impala synchronous, decentralised, frozen layers": [
+    "impala synchronous, decentralized, frozen layers": [
         'network.frozen=["branches.?.trunk.2.*"]',
-        *("run.scheme=impala", "gradients.decentralised=true"),
+        *("run.scheme=impala", "gradients.decentralized=true"),
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
     ],
     "a2c pipelined, 2 x 2, top-k": [
@@ -82,7 +82,7 @@ STEPS_OF_A_ROUND = 64  # of one collector
 KILLS = 2
 KILLED_AFTER = 35  # rounds, at least, before the first kill: there must be a checkpoint to resume from
 KILLED_BEFORE = 80  # rounds, all incarnations together
-EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralised, global generators"
+EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralized, global generators"
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100", "exact")
 SAME_LINES = ("steps", "episodes", "return/mean_100", "learner/learning_rate", "learner/skipped")
 LEAST_LINES = 10  # a run writes at least so many lines of metrics

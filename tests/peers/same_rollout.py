@@ -71,6 +71,6 @@ def one_round(trainer: Trainer, number: int) -> Arrays:
     collector, rollout = trainer.collectors[0], trainer.rollouts[0]
     collector.bind(trainer.weights[trainer.turns % 2])
     collector.collect(rollout, sequence=number, version=trainer.turns)
-    for _ in range(trainer.blueprint.algorithm().gradients_per_round):
+    for _ in range(trainer.blueprint.gradients_per_round):
         trainer.learn()
     return rollout

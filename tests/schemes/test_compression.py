@@ -49,10 +49,10 @@ def test_placement_changes_no_byte(tmp_path: Path, name: str) -> None:
 
 @every_compression
 @pytest.mark.parametrize("mode", IN_STEP)
-def test_decentralised_replicas_have_the_learners_bytes(tmp_path: Path, name: str, mode: str) -> None:
+def test_decentralized_replicas_have_the_learners_bytes(tmp_path: Path, name: str, mode: str) -> None:
     """A replica that went astray would make other gradients, so the learner's weights would differ."""
     values = {**of(name), **modes(mode, mode, 2, 2), "run__steps": 192}
-    runs = [train(tmp_path, "a2c", **values, gradients__decentralised=word) for word in ("true", "false")]
+    runs = [train(tmp_path, "a2c", **values, gradients__decentralized=word) for word in ("true", "false")]
     check_end(runs[0])
     assert runs[0].outcome.digest == runs[1].outcome.digest
 

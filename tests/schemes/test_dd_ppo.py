@@ -61,8 +61,8 @@ def test_a_learning_rate_near_nothing_learns_nothing(tmp_path: Path) -> None:
     assert run.results["mean_return_100"] < 0.7
 
 
-def test_decentralised_updates_are_those_of_the_learner(tmp_path: Path) -> None:
+def test_decentralized_updates_are_those_of_the_learner(tmp_path: Path) -> None:
     """Byte for byte, where rounds are whole."""
     whole = {"collection__fraction_workers": 1.0, "gradients__workers": 2, **FEW}
-    runs = [train(tmp_path, "dd-ppo", gradients__decentralised=word, **whole) for word in ("true", "false")]
+    runs = [train(tmp_path, "dd-ppo", gradients__decentralized=word, **whole) for word in ("true", "false")]
     assert runs[0].outcome.digest == runs[1].outcome.digest

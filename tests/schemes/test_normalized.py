@@ -89,8 +89,8 @@ def test_the_statistics_are_those_of_the_observations(tmp_path: Path) -> None:
 def test_a_replica_has_the_same_statistics(tmp_path: Path) -> None:
     """Workers that apply all gradients themselves and workers that wait for the learner are bit-identical."""
     ends = [
-        normalised(tmp_path, "a2c", **TWO, gradients__decentralised=decentralised).outcome.digest
-        for decentralised in ("true", "false")
+        normalised(tmp_path, "a2c", **TWO, gradients__decentralized=decentralized).outcome.digest
+        for decentralized in ("true", "false")
     ]
     assert ends[0] == ends[1]
     assert ends[0] != normalised(tmp_path, "a2c", **TWO, run__seed=2).outcome.digest

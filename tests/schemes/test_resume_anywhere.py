@@ -25,7 +25,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "ppo": {},
     "ppo synchronous": modes("synchronous", "synchronous", 1, 1),
     "ppo pipelined, 2 x 2": modes("pipelined", "pipelined", 2, 2),
-    "ppo decentralised, 2 x 2": {**modes("pipelined", "pipelined", 2, 2), "gradients__decentralised": "true"},
+    "ppo decentralized, 2 x 2": {**modes("pipelined", "pipelined", 2, 2), "gradients__decentralized": "true"},
     "ppo asynchronous, synchronous": modes("asynchronous", "synchronous", 2, 2),
     "dd-ppo": {},
     "rapid": {},
@@ -59,7 +59,7 @@ def test_a_resumed_run_continues(tmp_path: Path, name: str) -> None:
         return config_of("small_environments:Drift", run__steps=steps, **options, **few, **SCHEMES[name])
 
     config = config_for(100_000_000)
-    directory, per_round = RunDirectory.create(tmp_path, "test"), Blueprint(config).algorithm().gradients_per_round
+    directory, per_round = RunDirectory.create(tmp_path, "test"), Blueprint(config).gradients_per_round
     assert per_round > 1
     run_inline(
         build(config, directory.path),
@@ -97,5 +97,5 @@ def test_an_overdue_save_leaves_the_run_bit_identical(tmp_path: Path, name: str)
     (plain, once, _), (saved, times, updates) = ends.values()
     assert plain == saved
     assert (once, times > 1) == (1, True)  # the one at the end, and others
-    per_round = Blueprint(config).algorithm().gradients_per_round
+    per_round = Blueprint(config).gradients_per_round
     assert not any(update % per_round for update in updates - {max(updates)})

@@ -1,4 +1,4 @@
-"""Whole runs of PPO with schedules and a KL stop: repeated, resumed, decentralised, and with rounds of another size."""
+"""Whole runs of PPO with schedules and a KL stop: repeated, resumed, decentralized, and with rounds of another size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "synchronous": TWO,
     "synchronous, by round": {**TWO, "algorithm__normalize_over": '"round"'},
     "pipelined": modes("pipelined", "pipelined", 2, 2),
-    "decentralised": {**TWO, "gradients__decentralised": "true"},
+    "decentralized": {**TWO, "gradients__decentralized": "true"},
     "pipelined, deviations are outputs": {**modes("pipelined", "pipelined", 2, 2), **OUTPUTS},
     "pipelined, dictionary of actions": {**modes("pipelined", "pipelined", 2, 2), **PARTS},
 }
@@ -59,9 +59,9 @@ def test_two_workers_stop_by_divergence_and_repeat(tmp_path: Path) -> None:
     assert len(digests | {run.outcome.digest}) == len(without) + 1
 
 
-def test_decentralised_workers_follow_the_same_schedules(tmp_path: Path) -> None:
+def test_decentralized_workers_follow_the_same_schedules(tmp_path: Path) -> None:
     assert (
-        train(tmp_path, "ppo", **PPO, **RUNS["decentralised"]).outcome.digest
+        train(tmp_path, "ppo", **PPO, **RUNS["decentralized"]).outcome.digest
         == train(tmp_path, "ppo", **PPO, **TWO).outcome.digest
     )
 

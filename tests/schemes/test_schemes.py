@@ -14,7 +14,8 @@ from hive.records import RunDirectory
 from hive.runtime import Actor, Topology
 from hive.runtime.memory.status import read_status
 from hive.runtime.supervise.supervisor import Supervisor
-from hive.schemes import blueprint_of, build, load
+from hive.runtime.topology.building import load
+from hive.schemes import blueprint_of, build
 from hive.testing import run_inline
 from hive.workers import Blueprint
 

@@ -101,7 +101,7 @@ def test_all_kinds_of_faults_and_barriers_occur() -> None:
     assert set(counted(lambda planned, _: planned.moments)) == {False, True}
     assert {1, 2, 4} <= set(counted(lambda planned, _: planned.gradients_per_round))
     for key in (
-        *("gradients.bootstrap_rounds", "gradients.decentralised", "gradients.max_lag"),
+        *("gradients.bootstrap_rounds", "gradients.decentralized", "gradients.max_lag"),
         *("collection.broadcast_interval", "collection.fraction_workers", "collection.max_lag", "run.carrier"),
     ):
         present = sum(key in sets for _, sets in configs())
@@ -140,10 +140,10 @@ def small(
     [
         ((), 1, False),
         (("gradients.bootstrap_rounds=2",), 4, False),
-        (("gradients.decentralised=true",), 3, True),
+        (("gradients.decentralized=true",), 3, True),
         (("collection.communication=pipelined", "gradients.communication=pipelined"), 2, False),
     ],
-    ids=["plain", "bootstrap", "decentralised", "pipelined"],
+    ids=["plain", "bootstrap", "decentralized", "pipelined"],
 )
 def test_every_rollout_of_an_exact_run_is_applied_once(
     sets: tuple[str, ...], per_round: int, moments: bool, seed: int
@@ -501,7 +501,7 @@ PIPELINED = ("collection.communication=pipelined", "collection.max_lag=3")
         pytest.param(BOOTSTRAP, 2, False, marks=LONG, id="bootstrap, before"),
         pytest.param(PIPELINED, 1, True, marks=LONG, id="pipelined, after"),
         pytest.param(("gradients.communication=asynchronous",), 1, True, marks=LONG, id="asynchronous, after"),
-        pytest.param(("gradients.decentralised=true",), 2, False, marks=LONG, id="decentralised, before"),
+        pytest.param(("gradients.decentralized=true",), 2, False, marks=LONG, id="decentralized, before"),
     ],
 )
 def test_a_failure_at_any_transition_does_not_stop_the_run(

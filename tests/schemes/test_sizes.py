@@ -24,7 +24,8 @@ from hive.records import RunDirectory, write_bytes
 from hive.runtime import Actor
 from hive.runtime.process import limits
 from hive.runtime.process.free_memory import FreeMemory
-from hive.schemes import assemble, check_memory, load, sizes
+from hive.runtime.topology.building import load
+from hive.schemes import assemble, check_memory, sizes
 from hive.schemes.sizes import check_settings, memory_of
 from hive.workers import Blueprint, Trainer
 

@@ -91,7 +91,7 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
     if modes[0] == "asynchronous" and modes[1] != "asynchronous":  # see hive.schemes.trainer: a rollout for each worker
         sets.append(f"collection.slots={max(2, -(-max(workers, 1) // (collectors or max(workers, 1))))}")
     if modes[1] != "asynchronous" and workers and chance.random() < 0.4:
-        sets.append("gradients.decentralised=true")
+        sets.append("gradients.decentralized=true")
     if modes[0] != "asynchronous" and chance.random() < 0.2:
         sets.append("collection.fraction_workers=0.5")
     every = f"{{updates={chance.randint(1, 3)}}}" if chance.random() < 0.5 else "{}"
@@ -111,7 +111,7 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
         sets += ["algorithm.name=nstep-q", f"algorithm.target_interval={chance.randint(1, 3)}"]
         if chance.random() < 0.5:
             sets.append("algorithm.target_rate=0.25")
-    if "gradients.decentralised=true" not in sets and chance.random() < OVER_ZMQ:
+    if "gradients.decentralized=true" not in sets and chance.random() < OVER_ZMQ:
         sets.append("run.carrier=zmq")
     return Schedule(seed, tuple(sets), per_round, moments, faults)
 

@@ -50,11 +50,11 @@ def test_gradients_travel_otherwise_only_beyond_the_limit() -> None:
         rates = predictions(config(), made, BOTH, 2)
         tried = finalists(config(), made, rates, lossy=True)
         assert tried[0] == DEFAULT
-        assert sum(one.decentralised for one in tried) == expected
+        assert sum(one.decentralized for one in tried) == expected
         assert sum(one.compression == "bf16" for one in tried) == expected
         assert all(one.compression == "none" for one in finalists(config(), made, rates, lossy=False))
         reasons = choose(config(), made, rates, [], 2).reasons
-        assert ("Compression and decentralised updates are not considered" in reasons) == (not expected)
+        assert ("Compression and decentralized updates are not considered" in reasons) == (not expected)
 
 
 def test_nothing_runs_where_the_default_is_far_ahead() -> None:

@@ -99,7 +99,7 @@ def test_layouts_follow_the_config() -> None:
     assert gradient["gradient"][1] == (blueprint.flat.parameter_elements,)
     assert gradient["mask"][1] == (len(blueprint.flat.parameters),)
     assert gradient["episode_returns"][1] == (4 * 5 * 3,)
-    assert gradient["statistics"][1] == (len(blueprint.algorithm().statistics),)
+    assert gradient["statistics"][1] == (len(blueprint.statistics),)
 
 
 def test_every_step_has_room_for_its_finals_and_those_of_a_declared_limit_are_expected() -> None:
@@ -439,7 +439,7 @@ def test_a_run_that_ends_in_its_warmup_is_refused() -> None:
 
 @pytest.mark.parametrize(("ratio", "updates"), [("1/16", 1), ("1/4", 4), ("1", 16), ("20", 320), ("3/8", 6)])
 def test_updates_of_a_round_follow_from_the_ratio(ratio: str, updates: int) -> None:
-    assert replaying(algorithm__updates_per_step=f'"{ratio}"').algorithm().gradients_per_round == updates
+    assert replaying(algorithm__updates_per_step=f'"{ratio}"').gradients_per_round == updates
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def rollouts_of(blueprint: Blueprint) -> list[Arrays]:
         collector = collector_of(
             blueprint,
             source,
-            log_probs=blueprint.algorithm().behaviour_log_probs,
+            log_probs=blueprint.behaviour_log_probs,
             discount=blueprint.config.algorithm.discount,
         )
         arrays = allocate(blueprint.rollout_layout)

@@ -28,7 +28,7 @@ from hive.losses import VALUE_FIT
 from hive.networks import aligned_block
 from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.storage import Rollout
-from hive.workers import Blueprint, GWorker
+from hive.workers import Blueprint, GWorker, network_checks
 
 
 def blueprint_of(**values: Any) -> Blueprint:
@@ -202,7 +202,7 @@ def test_rollouts_and_weights_are_only_read() -> None:
 
 def test_buffers_that_a_forward_pass_writes_stay_private(monkeypatch: pytest.MonkeyPatch) -> None:
     """BatchNorm writes its statistics while it trains; the block is the learner's state. (A run refuses such a one.)"""
-    monkeypatch.setattr(Blueprint, "_check_buffers", lambda *_: None)
+    monkeypatch.setattr(network_checks, "buffers_that_training_changes", lambda *_: [])
     blueprint = blueprint_of(network__module='"small_environments:Running"')
     assert len(blueprint.flat.buffers) == 4
     weights = weights_of(blueprint)
@@ -261,7 +261,7 @@ def compressing(blueprint: Blueprint, name: str = "top-k") -> GWorker:
 
 
 def slot_for(worker: GWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
-    sizes = blueprint.flat.parameter_elements, len(blueprint.flat.parameters), len(blueprint.algorithm().statistics)
+    sizes = blueprint.flat.parameter_elements, len(blueprint.flat.parameters), len(blueprint.statistics)
     out = allocate(gradient_layout(*sizes, 64, worker.codec))
     worker.compute(share, out, sequence=sequence, version=5)
     return out

@@ -142,7 +142,7 @@ def at_constant_rate(**keys: Any) -> A2CConfig:
 
 OPTIMIZERS: dict[str, tuple[A2CConfig, Any]] = {
     "adam": (
-        at_constant_rate(learning_rate=0.01, adam_optimizer_beta1=0.8, adam_optimizer_beta2=0.95),
+        at_constant_rate(learning_rate=0.01, adam_beta1=0.8, adam_beta2=0.95),
         lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.8, 0.95), eps=1e-5),
     ),
     "adamw": (
@@ -154,7 +154,7 @@ OPTIMIZERS: dict[str, tuple[A2CConfig, Any]] = {
         lambda p: torch.optim.RAdam(p, lr=0.01, eps=1e-5),
     ),
     "rmsprop": (
-        at_constant_rate(optimizer="rmsprop", learning_rate=0.01, rms_prop_optimizer_decay=0.9, weight_decay=0.1),
+        at_constant_rate(optimizer="rmsprop", learning_rate=0.01, rmsprop_decay=0.9, weight_decay=0.1),
         lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-5, weight_decay=0.1),
     ),
     "rmsprop with momentum": (

@@ -1,4 +1,4 @@
-"""Decentralised updates: every gradient worker applies all gradients itself, and all come to the same bytes."""
+"""Decentralized updates: every gradient worker applies all gradients itself, and all come to the same bytes."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class WatchedLearner(LearnerActor):
         self.blueprint.__dict__.setdefault("truth", {})[self.turn] = hashlib.sha256(block).hexdigest()
 
 
-def train(folder: Path, decentralised: bool, workers: int = 2, **values: Any) -> tuple[str, WatchedBlueprint]:
+def train(folder: Path, decentralized: bool, workers: int = 2, **values: Any) -> tuple[str, WatchedBlueprint]:
     """Return the digest of the run and the recorded weights."""
     config = config_of(
         ENV,
         **{"run__steps": 384, "collection__workers": workers, "gradients__workers": workers, **values},
-        gradients__decentralised=str(decentralised).lower(),
+        gradients__decentralized=str(decentralized).lower(),
     )
     directory = RunDirectory.create(folder, "run")
     blueprint = WatchedBlueprint(config)

@@ -254,7 +254,7 @@ class CollectorThread(threading.Thread):
             fraction_samples=fraction_samples,
         )
         gradients = dataclasses.replace(
-            config.gradients, workers=1, communication="synchronous", max_lag=0, decentralised=False
+            config.gradients, workers=1, communication="synchronous", max_lag=0, decentralized=False
         )
         checkpoint = dataclasses.replace(config.checkpoint, every={})
         return dataclasses.replace(config, collection=collection, gradients=gradients, checkpoint=checkpoint)

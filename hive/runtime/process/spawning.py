@@ -7,11 +7,11 @@ hive.runtime.process.forked its replacements.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,18 +51,20 @@ MARK = "HIVE_RUN_MARK"  # variable in the environment of a run's processes and o
 # Modules that runs of the built-in trainer import, the last one only in collectors, where each would import it again.
 TRAINER = ("hive.schemes.trainer", "gymnasium", "hive.envs.compiled_vector")
 
+CUSTOM_TOPOLOGY = re.compile(r"""^[^#\n]*\b(topology\s*=|scheme\s*=\s*["'][^"'\n]*:)""", re.MULTILINE)
+
 ForkServer = tuple["subprocess.Popen[bytes]", socket.socket]  # the process, and this end of the connection to it
 
 
 def modules_to_preload(config: Path) -> tuple[str, ...]:
     """Return the modules that a fork server may import before it is told to build the topology of this config.
 
-    A custom topology or scheme may need no torch, so for these, and for a file that cannot be read, there are none.
+    A custom topology or scheme may need no torch, so for these, and for a file that cannot be read, there are none. The
+    text is searched and not parsed: a wrong guess costs time and nothing else.
     """
     try:
-        run = tomllib.loads(config.read_text()).get("run", {})
-        return () if "topology" in run or ":" in run.get("scheme", "") else TRAINER
-    except (OSError, ValueError, TypeError, AttributeError):
+        return () if CUSTOM_TOPOLOGY.search(config.read_text()) else TRAINER
+    except (OSError, ValueError):
         return ()
 
 

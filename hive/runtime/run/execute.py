@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import os
 import secrets
@@ -38,6 +37,7 @@ from hive.runtime.run.live_run import LiveRun
 from hive.runtime.run.outside_loop import outside_any_loop
 from hive.runtime.run.scaling import SCALED, combined_outcome
 from hive.runtime.supervise.outcome import CrashReport, Outcome
+from hive.runtime.topology.building import load
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.sockets import SECRET_BYTES, ZmqTransport
@@ -112,14 +112,13 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
 
 
 async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Outcome:
-    module, _, factory = FACTORY.partition(":")
     run.write_facts()
     control = ControlServer(control_path(run.socket_folder), run)
     await control.start()
     built: list[Topology] = []
 
     async def build() -> Plan:
-        built[:] = [getattr(importlib.import_module(module), factory)(str(run.directory.path), function)]
+        built[:] = [load(str(run.directory.path), function, config=run.config)]
         return built[0].plan()
 
     def log_of(name: str) -> logging.Logger:

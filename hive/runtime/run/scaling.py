@@ -75,7 +75,7 @@ def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str])
 def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
     """Return the config with the changes `sets` ("key=value"), which the run adopts at once, in the same stage.
 
-    Raises UsageError for keys outside [algorithm], for values that are already set, and for decentralised workers;
+    Raises UsageError for keys outside [algorithm], for values that are already set, and for decentralized workers;
     ConfigError for invalid values.
     """
     for text in sets:
@@ -90,9 +90,9 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
         with_parameter(config.algorithm, key, changed.value(key))
     if not differing:
         raise UsageError(f"{directory.name} already has these values: {', '.join(sets)}")
-    if config.gradients.decentralised:
+    if config.gradients.decentralized:
         raise UsageError(
-            "decentralised workers each hold the learner's state, and would not change it at the same turn",
+            "decentralized workers each hold the learner's state, and would not change it at the same turn",
             hint=f"hive down {directory.name}; hive resume {directory.name} "
             + " ".join(f"--set {text}" for text in sets),
         )

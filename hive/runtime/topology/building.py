@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import CodeType, ModuleType
 
-from hive.config import Config, load_config
+from hive.config import SCHEMES, Config, load_config
+from hive.config.references import user_code_keys
 from hive.errors import HiveError, NetworkError, TopologyError
 from hive.records import RunDirectory, write_crash
 from hive.runtime.actor.error_location import HIVE, describe, is_interrupt, place_of
@@ -24,30 +25,30 @@ from hive.runtime.topology.topology import Topology
 
 __all__ = ["build", "check_memory", "load"]
 
-# Functions of hive that call the objects named by `run.scheme`, `run.topology`, `network.module` and the heads' keys.
-SCHEME_CALLERS = ("hive.schemes.build",)
-TOPOLOGY_CALLERS = ("hive.schemes._call", "hive.config.references._file", "hive.config.references._module")
-MODULE_CALLERS = tuple(f"hive.networks.network.{name}" for name in ("_built", "from_module", "_probed"))
-EXTRACTOR_CALLERS = "hive.networks.extractors."  # its functions add what they called with as notes
-HEAD_CALLER = "hive.networks.head_kinds._own_head"
-MODULE_IMPORTER = "hive.networks.configured.load_module"
 
-
-def load(directory: str, function: Callable[..., Topology] | None = None, *, allocated: bool = False) -> Topology:
+def load(
+    directory: str,
+    function: Callable[..., Topology] | None = None,
+    *,
+    config: Config | None = None,
+    allocated: bool = False,
+) -> Topology:
     """Build the topology of a run directory, with `function` if given, else with what the config names.
 
+    The fork server calls it by its name. config: the resolved config, if the caller has parsed it already.
     allocated: the run has its memory already, and is not compared with what is free.
 
     Raises HiveError. An exception raised outside of hive also writes a crash report into the directory.
     """
+    folder = RunDirectory.open(Path(directory))
+    config = config or load_config(folder.resolved_file)
     try:
-        topology: Topology = _schemes().load(directory, function, allocated=allocated)
+        topology: Topology = _schemes().load(folder, config, function, allocated=allocated)
         return topology
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         if is_interrupt(error):
             raise
-        folder = RunDirectory.open(Path(directory))
-        located = _located(error, load_config(folder.resolved_file))
+        located = _located(error, config)
         if located is None:
             raise
         with contextlib.suppress(HiveError):  # a full disk must not hide the original error
@@ -87,38 +88,33 @@ def _located(error: BaseException, config: Config) -> HiveError | None:
         if not isinstance(hidden, ImportError | AttributeError):
             return None
         raised = hidden  # hive's error gives the reason why the import failed, the hidden one has the line
-    frames = list(traceback.walk_tb(raised.__traceback__))
-    ours = [_name(frame) for frame, _ in frames if frame.f_code.co_filename.startswith(HIVE)]
+    ours = [
+        frame.f_code
+        for frame, _ in traceback.walk_tb(raised.__traceback__)
+        if frame.f_code.co_filename.startswith(HIVE)
+    ]
     where = place_of(raised)
-    if not where and raised is error and ours:
-        where = _reference(ours[-1], config)
+    if not where and raised is error and ours and user_code_keys(ours[-1]) is not None:
+        where = _reference(ours, config)
     if not where:
         return None
-    network = MODULE_IMPORTER in ours or any(name.startswith("hive.networks.") for name in ours)
+    called = {key for code in ours for key in user_code_keys(code) or ()}
     kind, text, _ = describe(raised)
     if isinstance(raised, SyntaxError):
         text = raised.msg  # str(raised) would repeat the file name
+    network = any(key.startswith("network.") for key in called)
     what, cls = ("network", NetworkError) if network else ("topology", TopologyError)
-    if any(name.startswith(EXTRACTOR_CALLERS) for name in ours) and config.network.extractor:
+    if "network.extractor" in called and config.network.extractor:
         what = f"extractor `{config.network.extractor}`"
     raises = f"{where} raised {kind}" + (f": {text}" if text != kind else "")
     return cls("; ".join([f"the {what} cannot be built: {raises}", *getattr(raised, "__notes__", ())]))
 
 
-def _reference(caller: str, config: Config) -> str:
-    """Return the object that `caller` calls, as the config names it; "" if the config names none."""
-    if caller in SCHEME_CALLERS and ":" in config.run.scheme:
-        return f"`{config.run.scheme}`"
-    if caller in TOPOLOGY_CALLERS and config.run.topology:
-        return f"`{config.run.topology}`"
-    if caller == HEAD_CALLER:
-        heads = [head for head in (config.network.policy_head, config.network.value_head) if head]
-        return " or ".join(f"`{head}`" for head in heads)
-    return f"`{config.network.module}`" if caller in MODULE_CALLERS and config.network.module else ""
-
-
-def _name(frame: FrameType) -> str:
-    return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}"
+def _reference(ours: Sequence[CodeType], config: Config) -> str:
+    """Return the object that the innermost marked function calls, as the config names it; "" if it names none."""
+    keys = next(filter(None, map(user_code_keys, reversed(ours))), ())
+    named = [str(config.value(key)) for key in keys if config.value(key) not in (None, *SCHEMES)]
+    return " or ".join(f"`{name}`" for name in named)
 
 
 def _schemes() -> ModuleType:

@@ -53,7 +53,7 @@ def test_it_is_the_run_of_the_config_byte_for_byte(
     values = {
         "collection__workers": count,
         "gradients__workers": max(workers, 1),
-        "gradients__decentralised": str(distributed).lower(),
+        "gradients__decentralized": str(distributed).lower(),
         "run__steps": 5 * count * SAMPLES,
         **ALGORITHMS[name],
     }

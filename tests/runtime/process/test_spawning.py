@@ -49,7 +49,7 @@ def test_only_runs_of_the_built_in_trainer_preload_its_modules(tmp_path: Path) -
         ('scheme = "ppo"', True),
         ('scheme = "mine:scheme"', False),
         ('scheme = "ppo"\ntopology = "mine.py"', False),
-        ('scheme = "ppo', False),
+        ('# topology is not set\nscheme = "ppo"  # topology = "mine.py"', True),
     ):
         config.write_text(f"[run]\n{run}\n")
         assert bool(modules_to_preload(config)) == preloads, run

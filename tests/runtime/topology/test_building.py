@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from hive.config import Config, load_config, render
+from hive.config import Config, load_config, references, render
+from hive.config.other_names import is_key
 from hive.errors import EnvironmentMissing, HiveError, MemoryShort, NetworkError, RecordError, TopologyError
 from hive.records import RunDirectory
-from hive.runtime.topology import building
 from hive.runtime.topology.building import build, load
 from hive.runtime.topology.topology import Topology
+from hive.schemes import blueprint_of
 
 NUMBERS = itertools.count()  # for module names: Python imports each name once
 
@@ -237,17 +238,8 @@ def test_a_missing_run_directory(tmp_path: Path) -> None:
         load(str(tmp_path / "nothing"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *building.SCHEME_CALLERS,
-        *building.TOPOLOGY_CALLERS,
-        *building.MODULE_CALLERS,
-        building.HEAD_CALLER,
-        building.MODULE_IMPORTER,
-    ],
-)
-def test_the_functions_that_call_user_code_exist(name: str) -> None:
-    """They are found by name, in a traceback: a renamed one would no longer be recognised."""
-    module_name, _, function = name.rpartition(".")
-    assert callable(getattr(importlib.import_module(module_name), function))
+def test_the_keys_of_marked_functions_exist() -> None:
+    blueprint_of(build(config_of(), Path("runs")))  # imports the functions that call networks
+    marked = {key for keys in references._CALLERS.values() for key in keys}
+    assert marked >= {"run.scheme", "run.topology", "network.module", "network.extractor", "network.policy_head"}
+    assert all(map(is_key, marked))
