@@ -280,7 +280,7 @@ def store_observations(observations: Any, out: NDArray[Any]) -> bool:
     shape, or hold a number that is not finite.
     """
 
-# Priorities (priorities.hpp, priority_tree.hpp). Arrays are [n]; hive.storage describes them.
+# Priorities (priorities.hpp, priority_tree.hpp). Arrays are [n]; hive.experience describes them.
 
 class PriorityTree:
     """A sum tree over leaves uint32 [N] in the caller's memory, N at most 2^32. One thread at a time may use it."""
@@ -483,7 +483,7 @@ class StatusPage:
 # Replay memories (replay.hpp). Arrays are [S, R, B] and, as bytes, uint8 [S, R, B, bytes].
 
 class ReplayRows:
-    """Gathers batches of transitions; the C++ part of `hive.storage.Replay`. It keeps the arrays alive."""
+    """Gathers batches of transitions; the C++ part of `hive.experience.Replay`. It keeps the arrays alive."""
 
     def __init__(
         self,

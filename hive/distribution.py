@@ -18,11 +18,12 @@ __all__ = ["HOME", "NAME", "OWN", "REMEDY", "pip_install", "strangers", "warn_of
 NAME = "hive-trainer"  # of the distribution; the import and the command are `hive`
 HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathlib takes 8 ms
 OWN = {
-    *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "api", "approximation", "cli", "clock.py"),
+    *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "api", "approximation.py", "cli", "clock.py"),
     *("comparison", "compat", "config", "cores.py", "declared.py", "distribution.py", "env.h", "envs"),
-    *("errors.py", "facades.py", "gradients", "gpus.py", "hosts", "lazy.py", "losses", "monitor", "native.py"),
-    *("networks", "paths.py", "printable.py", "py.typed", "records", "runtime", "schemes", "session", "storage"),
-    *("table.py", "testing", "tuning", "web", "workers"),
+    *("errors.py", "experience", "facades.py", "gpus.py", "gradients", "hosts", "lazy.py", "learning"),
+    *("losses.py", "monitor", "native.py", "networks", "paths.py", "policy", "printable.py", "py.typed"),
+    *("records", "runtime", "schemes", "session", "storage.py", "table.py", "testing", "training", "tuning"),
+    *("web", "workers.py"),
 }  # names in this folder
 BUILT = ("__pycache__", "_native.", ".")  # how other names of hive's own begin: compiled, hidden, or of an editor
 REMEDY = f"`pip uninstall` it, then install {NAME} again with `pip install --force-reinstall --no-deps`"

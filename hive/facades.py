@@ -1,3 +1,5 @@
-"""The old place of the classes of PyTorchRL: importing it names the new one."""
+"""The name that hive.compat.pytorchrl had in the last release."""
 
-raise ImportError("hive.facades is now hive.compat.pytorchrl, with the same names")
+from hive.lazy import renamed
+
+__getattr__ = renamed(__name__, "hive.compat.pytorchrl")

@@ -83,3 +83,15 @@ def moved_names(module: str, moved: Mapping[str, str]) -> Callable[[str], NoRetu
         raise AttributeError(f"module `{module}` has no attribute `{name}`", name=name, obj=sys.modules[module])
 
     return get
+
+
+def renamed(module: str, new: str) -> Callable[[str], Any]:
+    """Return `__getattr__` for the old name of a package, `new`: it warns at every name and finds it there."""
+
+    def get(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module `{module}` has no attribute `{name}`")
+        warnings.warn(f"`{module}` is now `{new}`: use `{new}.{name}`", DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(new), name)
+
+    return get

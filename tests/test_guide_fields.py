@@ -12,18 +12,18 @@ import pytest
 
 import hive
 from hive.config import load_config
+from hive.experience.rollouts import HEADER as ROLLOUT_HEADER
+from hive.experience.rollouts import rollout_layout
 from hive.gradients.blocks import HEADER as GRADIENT_HEADER
 from hive.gradients.blocks import NORMALIZED, gradient_layout
 from hive.gradients.codecs import COMPRESSIONS, codec_for
-from hive.networks.state import StateLayout
+from hive.networks.weights.state import StateLayout
 from hive.runtime import Layout, Message
 from hive.runtime.wire.arrays import array_kind, declared_fields
 from hive.schemes.trainer import trainer
-from hive.storage.rollouts import HEADER as ROLLOUT_HEADER
-from hive.storage.rollouts import rollout_layout
-from hive.workers.learner import Count, optimizer_state_layout
-from hive.workers.messages import __all__ as MESSAGES
-from hive.workers.replay_memory import ReplaySize, ledger_layout, memory_layout, plan_layout
+from hive.training.messages import __all__ as MESSAGES
+from hive.training.update.learner import Count, optimizer_state_layout
+from hive.training.update.replay_memory import ReplaySize, ledger_layout, memory_layout, plan_layout
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "examples" / "guide" / "messages.md").read_text()

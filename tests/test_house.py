@@ -20,6 +20,7 @@ ORDER = (
     *(
         "distribution",
         "lazy",
+        *("approximation", "facades", "losses", "storage", "workers"),  # old names of packages
         "printable",
         "table",
         "errors",
@@ -34,14 +35,14 @@ ORDER = (
         "runtime",
         "testing",
     ),
-    *("gradients", "networks", "losses", "approximation", "storage", "envs"),
+    *("gradients", "networks", "learning", "experience", "envs"),
     *(
         "algorithms",
-        "workers",
+        "policy",
+        "training",
         "hosts",
         "tuning",
         "schemes",
-        "facades",
         "compat",
         "monitor",
         "web",
@@ -58,21 +59,21 @@ ROOMS = ("wire", "memory", "carriers", "actor", "topology", "process", "supervis
 
 # Third-party and system modules, and the only paths that may import them.
 PLACES = {
-    "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/", "compat/"),
+    "torch": ("networks/", "learning/", "algorithms/", "policy/", "gradients/", "training/", "compat/"),
     "zmq": ("runtime/wire/sockets.py", "runtime/wire/links.py"),
     "mmap": ("runtime/memory/segments.py",),
     "msgpack": ("runtime/wire/messages.py",),
     "gymnasium": ("envs/",),
-    "imageio_ffmpeg": ("records/videos.py",),
-    "PIL": ("records/videos.py",),
-    "pygame": ("envs/window.py",),
+    "imageio_ffmpeg": ("records/sinks/videos.py",),
+    "PIL": ("records/sinks/videos.py",),
+    "pygame": ("envs/drawing/window.py",),
     "textual": ("monitor/terminal/",),
     "rich": ("monitor/terminal/", "monitor/line.py"),
-    "onnx": ("algorithms/exporting.py",),
-    "onnxruntime": ("algorithms/exporting.py",),
+    "onnx": ("policy/exporting.py",),
+    "onnxruntime": ("policy/exporting.py",),
     "matplotlib": ("comparison/picture.py",),
-    "tensorboardX": ("records/tensorboard_sink.py",),
-    "wandb": ("records/wandb_sink.py",),
+    "tensorboardX": ("records/sinks/tensorboard_sink.py",),
+    "wandb": ("records/sinks/wandb_sink.py",),
     "pynvml": ("gpus.py",),
     "ray": ("hosts/ray_launcher.py",),
     "argcomplete": ("cli/completion.py",),
@@ -215,7 +216,7 @@ def uses_of_compat(path: Path) -> Iterator[Violation]:
             yield path, line, "hive.compat is for scripts only"
     for node in nodes_of(path):
         is_name = isinstance(node, ast.Constant) and re.fullmatch(r"hive\.compat[.\w]*", str(node.value))
-        if is_name and path.name not in ("__init__.py", "lazy.py"):
+        if is_name and path.name not in ("__init__.py", "facades.py", "lazy.py"):
             yield path, node.lineno, "names hive.compat, which is for scripts only"
 
 

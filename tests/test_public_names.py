@@ -129,18 +129,18 @@ all that has no underscore.
 """
 
 RETURNED = {
-    "hive.envs.spec:EnvironmentSpec": "id observation action max_episode_steps frame_skip",
+    "hive.envs.spaces.spec:EnvironmentSpec": "id observation action max_episode_steps frame_skip",
     "hive.gradients.accumulator:MeanGradient": "array",
-    "hive.envs.observation:ObservationPart": "name path shape dtype offset of view",
-    "hive.networks.state:StateLayout": "weights parameters moments target_version target",
+    "hive.envs.spaces.observation:ObservationPart": "name path shape dtype offset of view",
+    "hive.networks.weights.state:StateLayout": "weights parameters moments target_version target",
     "hive.runtime.carriers.boards:BoardWriter": "read latest",
     "hive.runtime.memory.status:Status": "__call__ phase enter count counter add",
     "hive.runtime.topology.groups:Group": "names processes parameters handle",
     "hive.runtime.topology.plan:Plan": "actors channels",
     "hive.runtime.topology.plan:PlanActor": "name group index process",
-    "hive.storage.replay:ReplayBatch": "observations actions returns discounts next_observations",
-    "hive.workers.collector:Collector": "reset bind collect rebuild close",
-    "hive.workers.learner:Learner": "layout",
+    "hive.experience.replay:ReplayBatch": "observations actions returns discounts next_observations",
+    "hive.training.collect.collector:Collector": "reset bind collect rebuild close",
+    "hive.training.update.learner:Learner": "layout",
 }
 """Classes of objects that public names return, and what is public of them. Their modules may change."""
 
@@ -481,7 +481,7 @@ def test_guide_readme_and_examples_use_public_names_only() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from hive.workers import Metrics",
+        "from hive.training import Metrics",
         "import hive.runtime",
         "import hive\nhive.workers.Metrics",
         "import hive\nhive.Layout.as_data",

@@ -7,6 +7,7 @@ from hive.algorithms.c51 import C51 as C51
 from hive.algorithms.ddpg import DDPG as DDPG
 from hive.algorithms.dqn import DQN as DQN
 from hive.algorithms.impala import IMPALA as IMPALA
+from hive.algorithms.losses.q_learning import QLoss as QLoss
 from hive.algorithms.nstep_q import NStepQ as NStepQ
 from hive.algorithms.parameters import Configured as Configured
 from hive.algorithms.ppo import PPO as PPO
@@ -16,10 +17,9 @@ from hive.algorithms.replaying import Batch as Batch
 from hive.algorithms.replaying import ReplayAlgorithm as ReplayAlgorithm
 from hive.algorithms.sac import SAC as SAC
 from hive.algorithms.td3 import TD3 as TD3
-from hive.approximation import ActorCritic as ActorCritic
-from hive.approximation import Approximation as Approximation
-from hive.approximation import TargetNetwork as TargetNetwork
-from hive.approximation import jointly as jointly
-from hive.losses import Loss as Loss
-from hive.losses import LossValue as LossValue
-from hive.losses import QLoss as QLoss
+from hive.learning import ActorCritic as ActorCritic
+from hive.learning import Approximation as Approximation
+from hive.learning import TargetNetwork as TargetNetwork
+from hive.learning import jointly as jointly
+from hive.learning.loss import Loss as Loss
+from hive.learning.loss import LossValue as LossValue

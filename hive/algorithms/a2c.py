@@ -6,7 +6,7 @@ over the valid steps of a share of a round. The advantages A and the lambda-retu
 from the values of the same forward pass that the loss differentiates. One pass over [T+1, B] rows and the last
 observations of truncated episodes gives policies, values and bootstraps. A truncated episode is bootstrapped with the
 value of its true last observation, a terminated one with 0. In rollouts with lag each advantage is multiplied by the
-importance weight of hive.algorithms.lag. `gae_lambda = 1` gives n-step returns to the rollout's end.
+importance weight of hive.algorithms.batches.lag. `gae_lambda = 1` gives n-step returns to the rollout's end.
 """
 
 from __future__ import annotations
@@ -18,16 +18,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from hive.algorithms.advantages import corrected_advantages, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.lag import IMPORTANCE, described, importance_of, is_lagged, proximal
-from hive.algorithms.rows import flat, input_rows, network_input, progress_of, sizes, weights
+from hive.algorithms.batches.advantages import (
+    corrected_advantages,
+    generalised_advantages,
+    merged,
+    moments_of,
+    normalized,
+)
+from hive.algorithms.batches.lag import IMPORTANCE, described, importance_of, is_lagged, proximal
+from hive.algorithms.batches.rows import flat, input_rows, network_input, progress_of, sizes, weights
+from hive.algorithms.losses.actor_critic import VALUE_FIT, A2CLoss, is_native
 from hive.algorithms.schedules import scheduled
-from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import A2CConfig
-from hive.losses import VALUE_FIT, A2CLoss, Floats, is_native
-from hive.networks.distributions import ActionDistribution
-from hive.storage import Rollout
+from hive.experience import Rollout
+from hive.learning import ActorCritic, TargetNetwork
+from hive.learning.loss import Floats
+from hive.networks.act.distributions import ActionDistribution
 
 __all__ = ["A2C"]
 

@@ -5,7 +5,7 @@
     critic_first = true       critic   actor   critic   actor       two per batch; the actor's reads the new critic
 
 With critic_first the order of updates is that of Stable-Baselines3. Which networks a gradient has follows from its
-number. The learner steps only the parameter groups that a gradient has (hive.networks.groups).
+number. The learner steps only the parameter groups that a gradient has (hive.networks.weights.groups).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from hive.algorithms.algorithm import AnyOptimizer
+from hive.algorithms.losses.agents import CriticLoss, DeterministicActorLoss
 from hive.algorithms.replaying import Batch, updates_in_round
-from hive.approximation import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
 from hive.config import AgentConfig
 from hive.config.refusals import BOUNDED_BOX
 from hive.errors import TopologyError
-from hive.losses import CriticLoss, DeterministicActorLoss
-from hive.networks.agents import AgentNetwork
-from hive.networks.distributions import ActionDistribution
-from hive.networks.inputs import ACTION_INPUT
-from hive.networks.off_policy_actions import NoisyActions
-from hive.networks.squashed import BoundedColumns, SquashedGaussian
+from hive.learning import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
+from hive.networks.act.distributions import ActionDistribution
+from hive.networks.act.off_policy_actions import NoisyActions
+from hive.networks.act.squashed import BoundedColumns, SquashedGaussian
+from hive.networks.build.agents import AgentNetwork
+from hive.networks.rows.inputs import ACTION_INPUT
 
 __all__ = ["ActorWithCritics", "DeterministicAgent"]
 

@@ -3,7 +3,7 @@
     algorithm.connect(network, optimizer, target)          once: it makes its approximations
     for gradient in algorithm.gradients(rollouts, noise):  for each share: a fixed number of gradients
 
-An algorithm holds objects of hive.approximation and calls them directly or through `no_grad`, `eval` and `target`.
+An algorithm holds objects of hive.learning and calls them directly or through `no_grad`, `eval` and `target`.
 Each `yield` is one gradient: `yield self.model.reinforce(loss, samples=n)`, or `yield jointly(...)` for several
 networks. A bare `yield` is a gradient of zero samples. Weights may change while the generator is suspended, so a graph
 must not be used after a `yield`; arrays computed before it are constants after it.
@@ -27,9 +27,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from torch import nn
 
-from hive.approximation import GradientReceiver, TargetNetwork
-from hive.networks.distributions import ActionDistribution
-from hive.storage import Rollout
+from hive.experience import Rollout
+from hive.learning import GradientReceiver, TargetNetwork
+from hive.networks.act.distributions import ActionDistribution
 
 __all__ = ["Algorithm", "AnyOptimizer", "Gradients", "Moments"]
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from hive.algorithms.losses.q_learning import CategoricalQLoss
 from hive.algorithms.replaying import Batch
 from hive.algorithms.return_distributions import ReturnDistributions
 from hive.config import C51Config
-from hive.losses import CategoricalQLoss
-from hive.networks.distributions import ActionDistribution
-from hive.networks.head_parameters import CategoricalQHeadParameters
-from hive.networks.parameters import HeadParameters
-from hive.networks.projection import categorical_support, project_categorical
+from hive.networks.act.distributions import ActionDistribution
+from hive.networks.act.projection import categorical_support, project_categorical
+from hive.networks.build.head_parameters import CategoricalQHeadParameters
+from hive.networks.build.parameters import HeadParameters
 
 __all__ = ["C51"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from hive.algorithms.agents import DeterministicAgent
 from hive.algorithms.replaying import warmup_rounds
 from hive.config import DDPGConfig
-from hive.networks.distributions import ActionDistribution
+from hive.networks.act.distributions import ActionDistribution
 
 __all__ = ["DDPG"]
 

@@ -11,12 +11,12 @@ epsilon-greedy, and epsilon decreases with the number of the rollout.
 
 from __future__ import annotations
 
+from hive.algorithms.losses.q_learning import QLoss
 from hive.algorithms.replayed_values import ReplayedValues
 from hive.algorithms.replaying import Batch
 from hive.config import DQNConfig
-from hive.losses import QLoss
-from hive.networks.head_parameters import DuelingQHeadParameters
-from hive.networks.parameters import HeadParameters
+from hive.networks.build.head_parameters import DuelingQHeadParameters
+from hive.networks.build.parameters import HeadParameters
 
 __all__ = ["DQN"]
 

@@ -20,13 +20,14 @@ from torch import nn
 
 from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, network_input, progress_of, sizes, unflat, values_of, weights
+from hive.algorithms.batches.rows import flat, input_rows, network_input, progress_of, sizes, unflat, values_of, weights
+from hive.algorithms.losses.actor_critic import VALUE_FIT, A2CLoss, acted_log_probs, is_native
 from hive.algorithms.schedules import scheduled
-from hive.approximation import ActorCritic, GraphPass, TargetNetwork
 from hive.config import IMPALAConfig
-from hive.losses import VALUE_FIT, A2CLoss, Floats, acted_log_probs, is_native
-from hive.networks.distributions import ActionDistribution
-from hive.storage import Rollout
+from hive.experience import Rollout
+from hive.learning import ActorCritic, GraphPass, TargetNetwork
+from hive.learning.loss import Floats
+from hive.networks.act.distributions import ActionDistribution
 
 __all__ = ["IMPALA"]
 

@@ -35,8 +35,8 @@ from hive.config import (
     load_reference,
 )
 from hive.errors import TopologyError
-from hive.networks.distributions import ActionDistribution
-from hive.networks.parameters import HeadParameters
+from hive.networks.act.distributions import ActionDistribution
+from hive.networks.build.parameters import HeadParameters
 
 __all__ = ["heads_of_algorithm", "make_algorithm"]
 

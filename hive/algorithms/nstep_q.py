@@ -16,13 +16,14 @@ import numpy as np
 import torch
 
 from hive import _native
-from hive.algorithms.advantages import returns_by
 from hive.algorithms.algorithm import Gradients
+from hive.algorithms.batches.advantages import returns_by
+from hive.algorithms.batches.rows import flat, input_rows, sizes, together, weights
+from hive.algorithms.losses.actor_critic import acted_rows
+from hive.algorithms.losses.q_learning import QLoss
 from hive.algorithms.q_learning import QLearning
-from hive.algorithms.rows import flat, input_rows, sizes, together, weights
 from hive.config import NStepQConfig
-from hive.losses import QLoss, acted_rows
-from hive.storage import Rollout
+from hive.experience import Rollout
 
 __all__ = ["NStepQ"]
 

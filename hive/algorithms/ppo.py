@@ -15,9 +15,9 @@ this worker's moments, and receives those of all workers.
 A recurrent policy learns from whole sequences, as in SB3-Contrib's RecurrentPPO: an epoch permutes the environments of
 the share, and a slice has all valid steps of some of them, from the state that the rollout stores.
 
-Rollouts with lag are corrected (hive.algorithms.lag): the proximal policy, that of the round's first gradient, takes
-the place of the acting one in the ratio, and each advantage, normalised, is multiplied by its importance weight. With
-`vtrace` the ratios of later steps correct advantages and returns, too.
+Rollouts with lag are corrected (hive.algorithms.batches.lag): the proximal policy, that of the round's first gradient,
+takes the place of the acting one in the ratio, and each advantage, normalised, is multiplied by its importance weight.
+With `vtrace` the ratios of later steps correct advantages and returns, too.
 
 target_kl: a worker that finds the policy too far from the proximal one on its next slice makes no more gradients in
 this round. The gradients of the other workers still count: each worker judges its own slices.
@@ -32,17 +32,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.algorithms.advantages import corrected_advantages, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.lag import IMPORTANCE, described, importance_of, is_lagged, proximal, weighted
-from hive.algorithms.rows import acted_inputs, batches, evaluated, flat, input_rows, progress_of, sizes
+from hive.algorithms.batches.advantages import (
+    corrected_advantages,
+    generalised_advantages,
+    merged,
+    moments_of,
+    normalized,
+)
+from hive.algorithms.batches.lag import IMPORTANCE, described, importance_of, is_lagged, proximal, weighted
+from hive.algorithms.batches.rows import acted_inputs, batches, evaluated, flat, input_rows, progress_of, sizes
+from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, value_fit
 from hive.algorithms.schedules import scheduled
-from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import PPOConfig
-from hive.losses import VALUE_FIT, PPOLoss, acted_rows, value_fit
-from hive.networks.distributions import ActionDistribution
-from hive.networks.sequences import Sequences
-from hive.storage import Rollout
+from hive.experience import Rollout
+from hive.learning import ActorCritic, TargetNetwork
+from hive.networks.act.distributions import ActionDistribution
+from hive.networks.rows.sequences import Sequences
 
 __all__ = ["PPO"]
 

@@ -6,9 +6,9 @@
 
 The returns R are computed once, with the weights at the beginning of the round. R_t = r_t after a termination, and
 r_t + discount V of the true last observation after a truncation and at the end of the rollout. These are the
-lambda-returns of V, which `hive.algorithms.advantages` computes. As in PPO, each of `epochs` epochs permutes the share
-and divides it into `minibatches` slices, and all workers together make one update from slice m of epoch e of every
-worker.
+lambda-returns of V, which `hive.algorithms.batches.advantages` computes. As in PPO, each of `epochs` epochs permutes
+the share and divides it into `minibatches` slices, and all workers together make one update from slice m of epoch e of
+every worker.
 
 In place of a target network, `network.layer_norm` keeps the values bounded (section 3 of the paper); the scheme `pqn`
 sets it. The policy is epsilon-greedy, and epsilon decreases with the number of the rollout.
@@ -21,14 +21,14 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from hive.algorithms.advantages import generalised_advantages
 from hive.algorithms.algorithm import Gradients
+from hive.algorithms.batches.advantages import generalised_advantages
+from hive.algorithms.batches.rows import acted_inputs, evaluated, flat, input_rows, minibatches, picked, sizes
+from hive.algorithms.losses.q_learning import QLoss
 from hive.algorithms.q_learning import QLearning
-from hive.algorithms.rows import acted_inputs, evaluated, flat, input_rows, minibatches, picked, sizes
 from hive.config import PQNConfig
-from hive.losses import QLoss
-from hive.networks.distributions import ActionDistribution
-from hive.storage import Rollout
+from hive.experience import Rollout
+from hive.networks.act.distributions import ActionDistribution
 
 __all__ = ["PQN"]
 

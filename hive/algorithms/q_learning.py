@@ -11,13 +11,13 @@ from typing import Any
 from torch import nn
 
 from hive.algorithms.algorithm import AnyOptimizer
-from hive.approximation import Approximation, SingleOutput, TargetNetwork
 from hive.config import EpsilonGreedyConfig
 from hive.config.refusals import ONE_DISCRETE
 from hive.errors import TopologyError
-from hive.networks.distributions import ActionDistribution, Categorical
-from hive.networks.exploration import epsilon_greedy
-from hive.networks.parameters import HeadParameters
+from hive.learning import Approximation, SingleOutput, TargetNetwork
+from hive.networks.act.distributions import ActionDistribution, Categorical
+from hive.networks.act.exploration import epsilon_greedy
+from hive.networks.build.parameters import HeadParameters
 
 __all__ = ["QLearning"]
 

@@ -10,12 +10,12 @@ hive.algorithms.dqn.
 
 from __future__ import annotations
 
+from hive.algorithms.losses.q_learning import QuantileQLoss
 from hive.algorithms.replaying import Batch
 from hive.algorithms.return_distributions import ReturnDistributions
 from hive.config import QRDQNConfig
-from hive.losses import QuantileQLoss
-from hive.networks.head_parameters import QuantileQHeadParameters
-from hive.networks.parameters import HeadParameters
+from hive.networks.build.head_parameters import QuantileQHeadParameters
+from hive.networks.build.parameters import HeadParameters
 
 __all__ = ["QRDQN"]
 

@@ -8,8 +8,8 @@ from typing import cast
 from hive.algorithms.q_learning import QLearning
 from hive.algorithms.replaying import updates_in_round, warmup_rounds
 from hive.config import ReplayedValuesConfig
-from hive.networks.distributions import ActionDistribution
-from hive.networks.exploration import EpsilonGreedy
+from hive.networks.act.distributions import ActionDistribution
+from hive.networks.act.exploration import EpsilonGreedy
 
 __all__ = ["ReplayedValues"]
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.algorithms.algorithm import AnyOptimizer
-from hive.approximation import TargetNetwork
 from hive.config import ReplayConfig
 from hive.errors import TopologyError
-from hive.networks.distributions import ActionDistribution
-from hive.storage import ReplayBatch
+from hive.experience import ReplayBatch
+from hive.learning import TargetNetwork
+from hive.networks.act.distributions import ActionDistribution
 
 __all__ = ["Batch", "ReplayAlgorithm", "batch_of", "updates_in_round", "warmup_rounds"]
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.replayed_values import ReplayedValues
 from hive.algorithms.replaying import Batch
-from hive.approximation import Approximation, SingleOutput, TargetNetwork
-from hive.networks.distributional_heads import expected_return
-from hive.networks.value_heads import select_actions
+from hive.learning import Approximation, SingleOutput, TargetNetwork
+from hive.networks.build.distributional_heads import expected_return
+from hive.networks.build.value_heads import select_actions
 
 __all__ = ["ReturnDistributions"]
 

@@ -20,15 +20,15 @@ from torch import Tensor, nn
 
 from hive.algorithms.agents import ActorWithCritics, Losses, Statistics
 from hive.algorithms.algorithm import AnyOptimizer
+from hive.algorithms.losses.agents import SoftActorLoss
 from hive.algorithms.replaying import Batch, warmup_rounds
-from hive.approximation import Approximation, TargetNetwork
 from hive.config import SACConfig
 from hive.config.refusals import BOUNDED_OR_DISCRETE
 from hive.errors import TopologyError
-from hive.losses import SoftActorLoss
-from hive.networks.distributions import ActionDistribution, Categorical
-from hive.networks.off_policy_actions import SoftActions, SoftChoices
-from hive.networks.squashed import SquashedGaussian
+from hive.learning import Approximation, TargetNetwork
+from hive.networks.act.distributions import ActionDistribution, Categorical
+from hive.networks.act.off_policy_actions import SoftActions, SoftChoices
+from hive.networks.act.squashed import SquashedGaussian
 
 __all__ = ["SAC"]
 

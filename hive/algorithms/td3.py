@@ -15,7 +15,7 @@ from torch import Tensor
 from hive.algorithms.agents import DeterministicAgent
 from hive.algorithms.replaying import warmup_rounds
 from hive.config import TD3Config
-from hive.networks.distributions import ActionDistribution
+from hive.networks.act.distributions import ActionDistribution
 
 __all__ = ["TD3"]
 

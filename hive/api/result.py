@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hive.cli.control import print_to_stderr
+from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.select_run import named_run
+from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
 from hive.cli.resume import prepare
-from hive.cli.select_run import named_run
-from hive.cli.starting import began, failed_start, raise_failure, run_quietly
 from hive.cli.up import launch
 from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor.series import RETURN
@@ -26,14 +26,14 @@ from hive.records.return_text import return_text
 from hive.session.given import GivenConfig
 
 if TYPE_CHECKING:
-    from hive.algorithms.policy import Policy
+    from hive.policy.loaded import Policy
     from hive.runtime import Topology
 
 IMPORTERS = (
     ("hive.envs.loading", "import_module"),
     ("hive.config.references", "_module"),
     ("hive.config.references", "_file"),
-    ("hive.networks.configured", "load_module"),
+    ("hive.networks.build.configured", "load_module"),
     ("hive.schemes", "build"),
 )
 """Functions of hive that import modules of users for a run."""
@@ -90,7 +90,7 @@ class Result(Summary):
 
         Raises UsageError without matplotlib, and for a metric that the run does not have.
         """
-        from hive.cli.comparing import draw_run
+        from hive.cli.parts.comparing import draw_run
 
         return draw_run(RunDirectory.open(self.directory), metric, None if path is None else Path(path))
 
@@ -99,7 +99,7 @@ class Result(Summary):
 
         Raises RecordError if the run saved no such policy.
         """
-        from hive.algorithms.policy import load
+        from hive.policy.loaded import load
 
         return load(str(self.directory), which, own_code=True)  # the run imported that code already
 

@@ -23,9 +23,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from hive.api.result import Result, brief_errors, finish, no_report, refuse_while_imported
-from hive.cli.control import print_to_stderr
-from hive.cli.new_run import new_run
-from hive.cli.starting import RETRY_S
+from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.new_run import new_run
+from hive.cli.parts.starting import RETRY_S
 from hive.errors import HiveError
 from hive.records import RunDirectory
 from hive.runtime.run.control import open_run

@@ -83,7 +83,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
-            from hive.cli.suggest import command_meant
+            from hive.cli.parts.suggest import command_meant
 
             raise UsageError(
                 f"no command `{value}`{command_meant(str(value), action.choices)}",
@@ -168,8 +168,8 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
         if folder is None and words[:1] != ["--version"] and (not elsewhere or not words or words[0] in IN_A_FOLDER):
             check_current_folder()
         if words[:1] in (["up"], ["resume"]):
-            from hive.cli import early_start
-            from hive.cli.interrupts import raising_interrupts
+            from hive.cli.parts import early_start
+            from hive.cli.parts.interrupts import raising_interrupts
 
             at_last.enter_context(raising_interrupts())
             at_last.callback(early_start.abandon)  # after an error has been shown
@@ -181,13 +181,13 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
                 from hive.cli.ls import run_without_command
 
                 sys.exit(run_without_command(known))
-            from hive.runtime.process.user_exits import raising_on_exit
+            from hive.runtime.process.user_code.user_exits import raising_on_exit
             from hive.runtime.run.folders import sweep
 
             # `doctor` reports problems with the folder of sockets itself, where `sweep` would raise.
             swept = sweep() if options.command != "doctor" else []
             if swept:
-                from hive.cli.select_run import report_swept
+                from hive.cli.parts.select_run import report_swept
 
                 report_swept(swept)
             with raising_on_exit():

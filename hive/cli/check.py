@@ -22,15 +22,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_config_file, add_json, add_overrides, add_topology
-from hive.cli.check_environment import check_environment, frames_text
-from hive.cli.control import print_to_stderr
-from hive.cli.drawing import lines_of, svg_of
-from hive.cli.json_output import environments_to_stderr
-from hive.cli.lag import Lag, device_line, helper_line, hidden_line, host_lines, lag_data, lag_lines, lags_of
-from hive.cli.new_run import random_beginning
-from hive.cli.sizes import Sizes, size_lines, sizes_of
-from hive.cli.tune import TUNABLE, table_lines, toml_lines, tune
+from hive.cli.parts.arguments import add_config_file, add_json, add_overrides, add_topology
+from hive.cli.parts.check_environment import check_environment, frames_text
+from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.drawing import lines_of, svg_of
+from hive.cli.parts.json_output import environments_to_stderr
+from hive.cli.parts.lag import Lag, device_line, helper_line, hidden_line, host_lines, lag_data, lag_lines, lags_of
+from hive.cli.parts.new_run import random_beginning
+from hive.cli.parts.sizes import Sizes, size_lines, sizes_of
+from hive.cli.parts.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
 from hive.errors import HiveError, UsageError
@@ -43,8 +43,8 @@ from hive.table import table_text
 
 if TYPE_CHECKING:  # imports NumPy and Gymnasium
     from hive.envs import Examination
-from hive.cli.about import exact_lines, meaning_lines, memory_lines, network_lines
-from hive.cli.trial import examine_environment, run_trial, why_not_recorded
+from hive.cli.parts.about import exact_lines, meaning_lines, memory_lines, network_lines
+from hive.cli.parts.trial import examine_environment, run_trial, why_not_recorded
 
 REASON_WIDTH = 100  # characters in a line of the reasons for a placement
 
@@ -187,7 +187,7 @@ def _tune(config: Config, options: argparse.Namespace) -> tuple[int, dict[str, A
 
 def _parameters(topology: Topology, *, as_json: bool) -> tuple[int, dict[str, Any]]:
     """Print the parameters of the network, or return them for JSON. Raises UsageError for a custom topology."""
-    from hive.networks.naming import parameter_rows
+    from hive.networks.build.naming import parameter_rows
     from hive.schemes import blueprint_of
 
     rows = parameter_rows(blueprint_of(topology).sketch)

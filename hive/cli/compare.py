@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_json
+from hive.cli.parts.arguments import add_json
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
 from hive.records.documents import json_text
@@ -15,7 +15,7 @@ from hive.table import markdown_text, table_text
 
 if TYPE_CHECKING:
     from hive.comparison.results import Comparison
-from hive.cli.comparing import (
+from hive.cli.parts.comparing import (
     RUNS,
     XLABELS,
     add_theme,

@@ -94,7 +94,7 @@ def _runs(**_: Any) -> list[str]:
 
 def _actors(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return the actors of the given run, by the names of their logs: the run may have ended."""
-    from hive.cli.select_run import named_run
+    from hive.cli.parts.select_run import named_run
     from hive.errors import HiveError
 
     if parsed_args.run_name is None:
@@ -109,7 +109,7 @@ def _actors(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
 def _checkpoints(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return what `--which` accepts: words, and the updates of the checkpoints of the first given run."""
     given = getattr(parsed_args, "runs", None) or [getattr(parsed_args, "run_name", None)]
-    from hive.cli.select_run import chosen_run
+    from hive.cli.parts.select_run import chosen_run
     from hive.errors import HiveError
 
     words = ["latest", "best", *(["all"] if hasattr(parsed_args, "runs") else [])]  # only `hive eval` takes all

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_config_file, add_json, add_overrides
+from hive.cli.parts.arguments import add_config_file, add_json, add_overrides
 from hive.config import (
     load_config,
     render,

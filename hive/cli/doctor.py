@@ -23,8 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_json, add_run
-from hive.cli.select_run import named_run
+from hive.cli.parts.arguments import add_json, add_run
+from hive.cli.parts.select_run import named_run
 from hive.cores import cores, cpu_quota
 from hive.distribution import HOME, REMEDY, strangers
 from hive.errors import HiveError, PlatformError

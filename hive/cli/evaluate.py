@@ -7,7 +7,7 @@
 initial states, which `--seed` determines; with `--seeds 0..4` they play all episodes with each of these seeds. Runs are
 only read: a live run continues, and may remove the checkpoints that are being measured, because they are read before.
 
-`--video FILE` also records the first episodes (hive.workers.recording).
+`--video FILE` also records the first episodes (hive.training.evaluate.recording).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_json, add_overrides, add_runs, add_which, whole_number
-from hive.cli.control import print_to_stderr
-from hive.cli.json_output import environments_to_stderr
-from hive.cli.select_run import chosen_run
-from hive.cli.suggest import listed
+from hive.cli.parts.arguments import add_json, add_overrides, add_runs, add_which, whole_number
+from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.json_output import environments_to_stderr
+from hive.cli.parts.select_run import chosen_run
+from hive.cli.parts.suggest import listed
 from hive.errors import UsageError
 from hive.paths import user_path
 from hive.printable import obeyed, printable
@@ -36,14 +36,16 @@ from hive.records.return_text import return_text
 from hive.table import table_text
 
 if TYPE_CHECKING:
-    from hive.algorithms.policy import Policy
     from hive.config import Config
-    from hive.workers import Evaluation, Recording
+    from hive.policy.loaded import Policy
+    from hive.training import Evaluation, Recording
 
 EPISODES = 100
 STALLED_S = 10.0  # interval between two lines about episodes that do not end
 VIDEO_EPISODES = 1
-MOST_VIDEO_EPISODES = 100  # more than a viewer watches; a video also has a limit of pictures (hive.records.videos)
+MOST_VIDEO_EPISODES = (
+    100  # more than a viewer watches; a video also has a limit of pictures (hive.records.sinks.videos)
+)
 HEAD = ("RUN", "CHECKPOINT", "STEPS", "EPISODES", "RETURN", "DEVIATION", "MIN", "MAX", "LENGTH")
 
 
@@ -123,7 +125,7 @@ def _seeds(options: argparse.Namespace) -> list[int]:
         return [options.seed or 0]
     if options.seed is not None:
         raise UsageError("--seed and --seeds exclude each other")
-    from hive.cli.seed_sweep import seeds_of
+    from hive.cli.parts.seed_sweep import seeds_of
 
     return list(dict.fromkeys(seeds_of(options.seeds)))  # a repeated seed would count its episodes twice
 
@@ -138,7 +140,7 @@ def _check_video(options: argparse.Namespace, checkpoints: int) -> None:
         raise UsageError(
             f"--video records one checkpoint, and {checkpoints} are selected", hint="name one run, without --which all"
         )
-    from hive.records.videos import check_video_file
+    from hive.records.sinks.videos import check_video_file
 
     check_video_file(options.video)
 
@@ -177,8 +179,8 @@ def _hint_without_checkpoint(run: RunDirectory) -> str:
 def policy_and_config(run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]) -> tuple[Policy, Config]:
     """Return the policy of a checkpoint and the config of its run. It executes the config's user code, as `hive resume`
     does. Raises RecordError and ConfigError."""
-    from hive.algorithms.policy import policy_of
     from hive.config import load_config
+    from hive.policy.loaded import policy_of
 
     return policy_of(checkpoint, own_code=True), load_config(run.resolved_file, overrides)
 
@@ -187,7 +189,7 @@ def _play(
     run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace, seeds: list[int]
 ) -> tuple[Evaluation, list[Evaluation]]:
     """Return the evaluation over all seeds, and that with each seed."""
-    from hive.workers import evaluate, joined
+    from hive.training import evaluate, joined
 
     policy, config = policy_and_config(run, checkpoint, options.set)
     name, played = f"{run.name} {checkpoint_name(run, checkpoint)}", []
@@ -212,8 +214,8 @@ def played_as(options: argparse.Namespace) -> dict[str, Any]:
 def recorded(
     run: RunDirectory, checkpoint: Checkpoint, file: Path, options: argparse.Namespace, *, episodes: int, seed: int
 ) -> Recording:
-    """Record a checkpoint to `file`. Raises what `hive.workers.record` raises."""
-    from hive.workers import record
+    """Record a checkpoint to `file`. Raises what `hive.training.record` raises."""
+    from hive.training import record
 
     policy, config = policy_and_config(run, checkpoint, options.set)
     with _progress_line(f"{run.name} {checkpoint_name(run, checkpoint)}", "pictures recorded") as progress:

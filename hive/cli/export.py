@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import add_json, add_run, add_which
 from hive.cli.evaluate import checkpoints_of
-from hive.cli.select_run import chosen_run
+from hive.cli.parts.arguments import add_json, add_run, add_which
+from hive.cli.parts.select_run import chosen_run
 from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.paths import user_path
@@ -25,8 +25,8 @@ from hive.printable import printable
 from hive.records.export_files import check_export_file
 
 if TYPE_CHECKING:
-    from hive.algorithms.exporting import Exported
-    from hive.algorithms.policy_graph import Port
+    from hive.policy.exporting import Exported
+    from hive.policy.graph import Port
 
 
 def add_export(commands: Any) -> None:
@@ -57,7 +57,7 @@ def run_export(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{run.name}.onnx")
     check_export_file(output)
     (checkpoint,) = checkpoints_of(run, options.which)
-    from hive.algorithms.exporting import export
+    from hive.policy.exporting import export
 
     done = export(checkpoint.path, output, own_code=True)  # executes the config's user code, as `hive resume` does
     if options.json:

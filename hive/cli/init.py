@@ -113,7 +113,7 @@ def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
 def _starting_config(env_id: str, scheme: str | None) -> str:
     """Return the text of a config, with tuned settings if there are some for this environment and scheme."""
     from hive.envs import describe, described, needed_wrappers, preset_for, settings_by_spaces
-    from hive.envs.masks import info_has_mask
+    from hive.envs.spaces.masks import info_has_mask
 
     preset, wrappers = preset_for(env_id), needed_wrappers(env_id)
     spec = describe(env_id, {}, preset=preset, wrappers=wrappers)
@@ -142,7 +142,7 @@ def _may_be_refused(scheme: str) -> bool:
 
 def _may_be_large(spec: EnvironmentSpec) -> bool:
     """Return whether the default settings may need gigabytes for these spaces."""
-    from hive.envs.actions import choices_of
+    from hive.envs.spaces.actions import choices_of
 
     values = [sum(one.counts) for one in spec.observation.inputs] + [sum(choices_of(spec.action) or ())]
     return max(spec.observation.bytes, *(NUMBER_BYTES * count for count in values)) >= LARGE_BYTES

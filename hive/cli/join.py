@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Any
 
-from hive.cli.control import print_to_stderr
+from hive.cli.parts.control import print_to_stderr
 from hive.errors import UsageError
 from hive.paths import user_path
 

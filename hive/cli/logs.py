@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hive.cli.arguments import add_json, add_run
-from hive.cli.select_run import chosen_run, say_default
-from hive.cli.suggest import did_you_mean, listed
+from hive.cli.parts.arguments import add_json, add_run
+from hive.cli.parts.select_run import chosen_run, say_default
+from hive.cli.parts.suggest import did_you_mean, listed
 from hive.errors import UsageError
 from hive.records import (
     RunDirectory,

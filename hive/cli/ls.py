@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from hive.cli.arguments import add_json
-from hive.cli.listing import in_seconds, status_of, trained
-from hive.cli.select_run import live_runs
+from hive.cli.parts.arguments import add_json
+from hive.cli.parts.listing import in_seconds, status_of, trained
+from hive.cli.parts.select_run import live_runs
 from hive.errors import HiveError
 from hive.records import (
     RunDirectory,

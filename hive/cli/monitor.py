@@ -11,8 +11,8 @@ import os
 import sys
 from typing import Any
 
-from hive.cli.arguments import add_json, add_run
-from hive.cli.select_run import chosen_run
+from hive.cli.parts.arguments import add_json, add_run
+from hive.cli.parts.select_run import chosen_run
 from hive.errors import UsageError
 from hive.records.documents import json_text
 

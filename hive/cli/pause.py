@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from hive.cli.arguments import ONLY_LIVE_RUN, add_run
-from hive.cli.control import WaitReporter, connected
-from hive.cli.select_run import live_run
-from hive.cli.suggest import listed
+from hive.cli.parts.arguments import ONLY_LIVE_RUN, add_run
+from hive.cli.parts.control import WaitReporter, connected
+from hive.cli.parts.select_run import live_run
+from hive.cli.parts.suggest import listed
 from hive.errors import UsageError
 
 

@@ -14,7 +14,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from hive.cli.arguments import add_run, add_which, whole_number
 from hive.cli.evaluate import (
     add_player,
     checkpoint_name,
@@ -24,7 +23,8 @@ from hive.cli.evaluate import (
     policy_and_config,
     recorded,
 )
-from hive.cli.select_run import chosen_run, say_default
+from hive.cli.parts.arguments import add_run, add_which, whole_number
+from hive.cli.parts.select_run import chosen_run, say_default
 from hive.errors import UsageError
 from hive.paths import user_path
 from hive.records import Checkpoint, RunDirectory
@@ -55,11 +55,11 @@ def run_play(options: argparse.Namespace) -> int:
     """Run `hive play`; return the exit code."""
     if options.which == "all":
         raise UsageError("hive play shows one checkpoint", hint="use latest, best or the number of an update")
-    from hive.records.videos import check_video_file
+    from hive.records.sinks.videos import check_video_file
 
     if options.output is not None:
         check_video_file(options.output)  # before torch is imported
-    from hive.envs.rendering import has_display
+    from hive.envs.drawing.rendering import has_display
 
     run, seed = chosen_run(options.run_name), options.seed or 0
     say_default(options.run_name, run)
@@ -69,7 +69,7 @@ def run_play(options: argparse.Namespace) -> int:
         video = recorded(run, checkpoint, file, options, episodes=options.episodes or 1, seed=seed)
         print(described(video))
         return 0
-    from hive.workers import Episode, show
+    from hive.training import Episode, show
 
     policy, config = policy_and_config(run, checkpoint, options.set)
     number = 0
@@ -89,7 +89,7 @@ def run_play(options: argparse.Namespace) -> int:
 
 def _default_file(run: RunDirectory, checkpoint: Checkpoint, seed: int) -> Path:
     """Return the file of a video in the run's folder, which is made. Raises RecordError and UsageError."""
-    from hive.records.videos import played_video, video_suffix
+    from hive.records.sinks.videos import played_video, video_suffix
 
     suffix = video_suffix()
     try:

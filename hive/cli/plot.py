@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.arguments import DEFAULT_RUN
+from hive.cli.parts.arguments import DEFAULT_RUN
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
 
 if TYPE_CHECKING:
     pass
-from hive.cli.comparing import RUNS, add_theme, check_picture, chosen_groups, figure_of
+from hive.cli.parts.comparing import RUNS, add_theme, check_picture, chosen_groups, figure_of
 
 
 def add_plot(commands: Any) -> None:

@@ -7,8 +7,8 @@ import math
 import sys
 from typing import Any
 
-from hive.cli.arguments import add_json, add_runs
-from hive.cli.select_run import named_run
+from hive.cli.parts.arguments import add_json, add_runs
+from hive.cli.parts.select_run import named_run
 from hive.errors import RecordError, UsageError
 from hive.records import RunDirectory, find_runs, home_folder, run_state
 from hive.records.documents import json_text

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hive.cli.arguments import add_json, add_run
-from hive.cli.listing import in_seconds, status_of, trained
-from hive.cli.select_run import chosen_run, live_here
+from hive.cli.parts.arguments import add_json, add_run
+from hive.cli.parts.listing import in_seconds, status_of, trained
+from hive.cli.parts.select_run import chosen_run, live_here
 from hive.errors import RecordError
 from hive.gpus import Gpu, gpus_here
 from hive.records import (

@@ -1,9 +1,10 @@
 """Prepares an ended run to be resumed: selects the checkpoint and goes back to it.
 
 A run continues in its own directory, under its own name and in the same curves. Metrics of updates that will be
-repeated are cut. Checkpoints later than the selected one are set aside, never deleted (hive.records.set_aside); with
-`--exact` so are all lines and a best policy after it. A finished run needs a new goal. A run of the built-in trainer
-that has nothing to go back to, because it ended before its first checkpoint, begins again from its seed.
+repeated are cut. Checkpoints later than the selected one are set aside, never deleted
+(hive.records.checkpoints.set_aside); with `--exact` so are all lines and a best policy after it. A finished run needs a
+new goal. A run of the built-in trainer that has nothing to go back to, because it ended before its first checkpoint,
+begins again from its seed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from hive.cli.control import print_to_stderr
-from hive.cli.select_run import named_run
-from hive.cli.suggest import listed
-from hive.cli.tune import recorded_sets
+from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.select_run import named_run
+from hive.cli.parts.suggest import listed
+from hive.cli.parts.tune import recorded_sets
 from hive.config import Config, load_config, resolved
 from hive.config.load import ConfigText
 from hive.config.values import toml_text
@@ -37,8 +38,8 @@ from hive.records import (
     write_bytes,
     write_resume_point,
 )
+from hive.records.checkpoints.set_aside import Origin, finish_set_aside, set_aside
 from hive.records.jsonl import tail_jsonl
-from hive.records.set_aside import Origin, finish_set_aside, set_aside
 from hive.runtime.run.folders import check_socket_paths
 
 # Events after which a run is not bit-identical to an undisturbed one -> why.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hive.cli.arguments import ONLY_LIVE_RUN, add_run
-from hive.cli.control import WaitReporter, connected
-from hive.cli.select_run import live_run
+from hive.cli.parts.arguments import ONLY_LIVE_RUN, add_run
+from hive.cli.parts.control import WaitReporter, connected
+from hive.cli.parts.select_run import live_run
 from hive.errors import UsageError
 from hive.records import (
     run_state,

@@ -6,9 +6,9 @@ import argparse
 import time
 from typing import Any
 
-from hive.cli.arguments import RUN
-from hive.cli.control import POLL_S, connected
-from hive.cli.select_run import live_run
+from hive.cli.parts.arguments import RUN
+from hive.cli.parts.control import POLL_S, connected
+from hive.cli.parts.select_run import live_run
 from hive.errors import UsageError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hive.cli.arguments import RUN
-from hive.cli.control import connected
-from hive.cli.select_run import live_run
+from hive.cli.parts.arguments import RUN
+from hive.cli.parts.control import connected
+from hive.cli.parts.select_run import live_run
 
 
 def add_set(commands: Any) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hive.cli.arguments import ONLY_LIVE_RUN, add_json, add_run
-from hive.cli.control import connected
-from hive.cli.select_run import chosen_actors, live_run, say_default
+from hive.cli.parts.arguments import ONLY_LIVE_RUN, add_json, add_run
+from hive.cli.parts.control import connected
+from hive.cli.parts.select_run import chosen_actors, live_run, say_default
 from hive.records.documents import json_text
 
 

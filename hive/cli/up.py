@@ -26,13 +26,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from hive.cli.control import WaitReporter, connected, kept, late_actors, print_to_stderr, resume_paused
-from hive.cli.event_log import NewEvents
-from hive.cli.interrupts import deferred_interrupts, in_main_thread
-from hive.cli.new_run import new_run
-from hive.cli.resume import prepare
-from hive.cli.select_run import chosen_run, name_from_here
-from hive.cli.starting import (
+from hive.cli.parts.control import WaitReporter, connected, kept, late_actors, print_to_stderr, resume_paused
+from hive.cli.parts.event_log import NewEvents
+from hive.cli.parts.interrupts import deferred_interrupts, in_main_thread
+from hive.cli.parts.new_run import new_run
+from hive.cli.parts.select_run import chosen_run, name_from_here
+from hive.cli.parts.starting import (
     abort_start,
     ask_to_end,
     began,
@@ -43,6 +42,7 @@ from hive.cli.starting import (
     raise_failure,
     start,
 )
+from hive.cli.resume import prepare
 from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor import StatusLine, snapshot_of
 from hive.monitor.drawing import duration
@@ -110,7 +110,7 @@ def run_up(options: argparse.Namespace) -> int:
         overrides.append(f"run.topology={json.dumps(options.topology)}")
     if options.seeds is not None:
         _check_seeds_options(options)
-        from hive.cli.seed_sweep import run_seeds, seeds_of
+        from hive.cli.parts.seed_sweep import run_seeds, seeds_of
 
         return run_seeds(options.config, overrides, seeds_of(options.seeds))
     return launch(new_run(options.config, overrides), options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hive.cli.arguments import add_config_file, add_run, add_start, add_topology
+from hive.cli.parts.arguments import add_config_file, add_run, add_start, add_topology
 
 
 def add_up(commands: Any) -> None:

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hive.cli.arguments import add_runs
 from hive.cli.monitor import NICE
-from hive.cli.select_run import live_elsewhere, named_run
+from hive.cli.parts.arguments import add_runs
+from hive.cli.parts.select_run import live_elsewhere, named_run
 from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records import RunDirectory, find_runs, home_folder

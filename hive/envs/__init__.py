@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from hive.envs.actions import (
+from hive.envs.configured import (
+    can_be_helped,
+    check_evaluation,
+    configured_spec,
+    configured_vector,
+    difference,
+    wrappers_of,
+)
+from hive.envs.examination import Examination, examine, statistics_text
+from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for, takes_native
+from hive.envs.repeatability import unrepeatable
+from hive.envs.spaces.actions import (
     ActionSpec,
     Box,
     Composite,
@@ -13,25 +24,14 @@ from hive.envs.actions import (
     choices_of,
     each_action,
 )
-from hive.envs.by_spaces import described, settings_by_spaces
-from hive.envs.configured import (
-    can_be_helped,
-    check_evaluation,
-    configured_spec,
-    configured_vector,
-    difference,
-    wrappers_of,
-)
-from hive.envs.examination import Examination, examine, statistics_text
-from hive.envs.helped_vector import WORTH_S, HelpedVector, Helping, helped_vector
-from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for, takes_native
-from hive.envs.observation import ArraySpec, ObservationPart, ObservationSpec
-from hive.envs.repeatability import unrepeatable
-from hive.envs.rows import FinalObservations, StepRow
-from hive.envs.seeding import runs_python, seed_globals
-from hive.envs.spec import EnvironmentSpec
+from hive.envs.spaces.by_spaces import described, settings_by_spaces
+from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
+from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.statistics import Watched
-from hive.envs.vector import VectorEnvironment, make_vector
+from hive.envs.vectors.helped_vector import WORTH_S, HelpedVector, Helping, helped_vector
+from hive.envs.vectors.rows import FinalObservations, StepRow
+from hive.envs.vectors.seeding import runs_python, seed_globals
+from hive.envs.vectors.vector import VectorEnvironment, make_vector
 from hive.envs.wrappers import needed_wrappers
 from hive.native import include_folder
 

@@ -6,17 +6,17 @@ from dataclasses import fields
 from functools import partial
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
-from hive.envs.actions import ActionSpec
-from hive.envs.fitted import fitted_spec
 from hive.envs.make import describe, steps_one_by_one
-from hive.envs.meaning import configured_meaning
-from hive.envs.observation import ObservationSpec
-from hive.envs.reading_spaces import described_by_child
-from hive.envs.spec import EnvironmentSpec
-from hive.envs.vector import VectorEnvironment, make_vector
+from hive.envs.spaces.actions import ActionSpec
+from hive.envs.spaces.fitted import fitted_spec
+from hive.envs.spaces.meaning import configured_meaning
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.reading_spaces import described_by_child
+from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors.vector import VectorEnvironment, make_vector
 from hive.envs.wrappers import WrapperConfig
 from hive.errors import ConfigError
-from hive.runtime.process.throwaway import forks
+from hive.runtime.process.user_code.throwaway import forks
 
 __all__ = ["can_be_helped", "check_evaluation", "configured_spec", "configured_vector", "difference", "wrappers_of"]
 
@@ -24,8 +24,8 @@ __all__ = ["can_be_helped", "check_evaluation", "configured_spec", "configured_v
 def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`.
 
-    In a process that forks others later a child does it; see `hive.envs.reading_spaces`. limit_s: of that child if
-    env.start_limit_s is not set.
+    In a process that forks others later a child does it; see `hive.envs.spaces.reading_spaces`. limit_s: of that child
+    if env.start_limit_s is not set.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
     read = partial(described_by_child, limit_s=limit_s) if forks() else describe
@@ -45,7 +45,7 @@ def can_be_helped(env: EnvConfig) -> bool:
 
 def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:
     """Return all wrappers of an environment: those of env.wrappers and, around them, that of env.action_mask."""
-    mask = {"name": "hive.envs.masks:Masked", "source": env.action_mask, "id": env.id}
+    mask = {"name": "hive.envs.spaces.masks:Masked", "source": env.action_mask, "id": env.id}
     return (*env.wrappers, mask) if env.action_mask else env.wrappers
 
 

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.envs.checks import as_array
 from hive.envs.loading import close
 from hive.envs.make import limit_advice, limit_of_class, make_environment, make_native, takes_native
-from hive.envs.native_vector import NativeVector
-from hive.envs.observation import at_path, leaves_of
-from hive.envs.python_vector import PythonVector
 from hive.envs.random_actions import RandomActions
-from hive.envs.rows import StepRow
+from hive.envs.spaces.observation import at_path, leaves_of
 from hive.envs.statistics import KEYS, RunningStatistics, Watched
+from hive.envs.vectors.checks import as_array
+from hive.envs.vectors.native_vector import NativeVector
+from hive.envs.vectors.python_vector import PythonVector
+from hive.envs.vectors.rows import StepRow
 from hive.envs.wrappers import WrapperConfig, limit_of, skip_of, with_names
 from hive.errors import EnvironmentFailed
 

@@ -12,7 +12,7 @@ from hive.config import module_of, why_not_found
 from hive.distribution import pip_install, with_extra
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, TopologyError
 from hive.runtime.actor.error_location import is_interrupt, named
-from hive.runtime.process.torch_state import environment_torch
+from hive.runtime.process.user_code.torch_state import environment_torch
 
 __all__ = ["call", "close", "import_module", "install"]
 

@@ -5,8 +5,9 @@ An id is one of
     package.module:Class    a callable that returns a gymnasium.Env; called with the config's options
     path/file.py:Class      the same in a file
     package.module:Name-v0  a registered id after the colon; the module or file is imported first to register it
-    envpool:Pong-v5         an environment of EnvPool (hive.envs.pool)
-    ./library.so:Name       a constant of a shared library that was compiled with hive/env.h (hive.envs.compiled)
+    envpool:Pong-v5         an environment of EnvPool (hive.envs.vectors.pool)
+    ./library.so:Name       a constant of a shared library that was compiled with hive/env.h
+    (hive.envs.vectors.compiled)
 
 Gymnasium's own environment checker is disabled, because the vectors check every row themselves at a lower cost. Ids
 must include a version, because the newest version would change the meaning of a config over time.
@@ -25,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
 from hive.declared import RULES
-from hive.envs.actions import action_spec
 from hive.envs.loading import call, close, import_module
-from hive.envs.observation import observation_spec
-from hive.envs.spaces import OLD_PACKAGE, is_old, spaces_of
-from hive.envs.spec import EnvironmentSpec
+from hive.envs.spaces.actions import action_spec
+from hive.envs.spaces.declared import OLD_PACKAGE, is_old, spaces_of
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.wrappers import WrapperConfig, import_wrappers, limit_of, skip_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from hive._native import CompiledEnvironment
-    from hive.envs.atari import AtariOptions, Games
-    from hive.envs.compiled_vector import CompiledVector
+    from hive.envs.vectors.atari import AtariOptions, Games
+    from hive.envs.vectors.compiled_vector import CompiledVector
 
 __all__ = [
     "LIBRARY",
@@ -67,7 +68,7 @@ PACKAGES = {
 }
 """First word of an id -> the module that registers its ids, and its function for this; "": its import does."""
 
-POOLS = "envpool"  # the package whose environments hive.envs.pool makes
+POOLS = "envpool"  # the package whose environments hive.envs.vectors.pool makes
 SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
 SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
 LISTED = 5  # ids of a package that are listed where none is similar
@@ -88,7 +89,7 @@ def make_environment(
     """Build one environment with `options` as keyword arguments, inside `wrappers` (hive.envs.wrappers).
 
     render_mode: "rgb_array" or "human" for pictures, as in gymnasium.make; None: without pictures. With the preset
-    "atari", `options` are those of hive.envs.atari. Raises ConfigError for wrong options of a preset,
+    "atari", `options` are those of hive.envs.vectors.atari. Raises ConfigError for wrong options of a preset,
     EnvironmentMissing if the environment, a wrapper or a module that they need is not installed, and EnvironmentFailed
     if a constructor raises or returns something other than a gymnasium.Env.
     """
@@ -97,7 +98,7 @@ def make_environment(
     found = _find(id)
     environment: Any
     if preset == "atari":
-        from hive.envs.atari import AtariGame, AtariOptions
+        from hive.envs.vectors.atari import AtariGame, AtariOptions
 
         environment = AtariGame(id, found, AtariOptions.of(options), render_mode)
         return wrapped(id, environment, wrappers)
@@ -164,9 +165,9 @@ def make_compiled(
 
     "auto" selects the compiled form of Gymnasium's environments if it has their bits. Compiled environments have no
     `info`, so "auto" selects none of these if `info` names values, which would be NaN. Raises ConfigError for other
-    compiled environments with `info`, and the errors of `hive.envs.compiled.load_library`.
+    compiled environments with `info`, and the errors of `hive.envs.vectors.compiled.load_library`.
     """
-    from hive.envs.compiled_vector import CompiledVector
+    from hive.envs.vectors.compiled_vector import CompiledVector
 
     form = _compiled_form(id, options, kind, info)
     if form is None:
@@ -177,7 +178,7 @@ def make_compiled(
 
 def make_games(id: str, options: AtariOptions, count: int) -> Games:
     """Build `count` games of the preset "atari". Raises what `game_of` and `Games` raise."""
-    from hive.envs.atari import Games, game_of
+    from hive.envs.vectors.atari import Games, game_of
 
     return Games(game_of(id, _find(id)), count, options)
 
@@ -214,7 +215,7 @@ def steps_one_by_one(
     preset: str = "none",
     info: Sequence[str] = (),
 ) -> bool:
-    """Whether `hive.envs.vector.make_vector` builds single environments. Raises ConfigError as that does."""
+    """Whether `hive.envs.vectors.vector.make_vector` builds single environments. Raises ConfigError as that does."""
     if takes_native(id, kind, wrappers, preset, options):
         return False
     return bool(wrappers) or preset == "atari" or _compiled_form(id, options, kind, info) is None
@@ -278,7 +279,7 @@ def import_modules(id: str, wrappers: Sequence[WrapperConfig] = ()) -> None:
 def preset_for(id: str) -> str:
     """Return the value of env.preset that suits an environment: "atari" for games of ale_py, otherwise "none"."""
     found = _find(id)
-    from hive.envs.atari import ENTRY_POINT  # its import takes that of gymnasium
+    from hive.envs.vectors.atari import ENTRY_POINT  # its import takes that of gymnasium
 
     return "atari" if getattr(found, "entry_point", None) == ENTRY_POINT else "none"
 
@@ -287,7 +288,7 @@ def _compiled_form(
     id: str, options: Mapping[str, Any], kind: str, info: Sequence[str] = ()
 ) -> tuple[CompiledEnvironment, Mapping[str, Any]] | None:
     """Return the compiled form that `kind` selects, and its options; None without one. Raises as `make_compiled`."""
-    from hive.envs.compiled import bit_equal, classic_control, load_library, with_limit
+    from hive.envs.vectors.compiled import bit_equal, classic_control, load_library, with_limit
 
     if kind == "python":
         return None
@@ -319,13 +320,13 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
     if not id:  # a run with a custom topology may leave it out
         raise EnvironmentMissing("the config names no environment", hint="add --set env.id=CartPole-v1, for example")
     if LIBRARY.search(id):
-        from hive.envs.compiled import library_environment
+        from hive.envs.vectors.compiled import library_environment
 
         return functools.partial(library_environment, id)
     module, _, name = id.rpartition(":")
     imported = import_module("environment", id, module) if module else _register(id)
     if module == POOLS and imported is not None:
-        from hive.envs.pool import pool_spec
+        from hive.envs.vectors.pool import pool_spec
 
         return pool_spec(id, name, imported)
     target = getattr(imported, name, None)

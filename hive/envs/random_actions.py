@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
-from hive.envs.observation import MaskPart
+from hive.envs.spaces.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
+from hive.envs.spaces.observation import MaskPart
 
 __all__ = ["RandomActions"]
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.examination import Examination, vector_of_one
-from hive.envs.native_vector import NativeVector
-from hive.envs.python_vector import PythonVector
 from hive.envs.random_actions import RandomActions
-from hive.envs.rows import StepRow
-from hive.envs.seeding import seed_globals
+from hive.envs.vectors.native_vector import NativeVector
+from hive.envs.vectors.python_vector import PythonVector
+from hive.envs.vectors.rows import StepRow
+from hive.envs.vectors.seeding import seed_globals
 from hive.envs.wrappers import WrapperConfig
 from hive.errors import EnvironmentFailed
 

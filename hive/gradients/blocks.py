@@ -12,7 +12,7 @@
     episode_lengths   [E] int32                      their lengths, in environment steps
     episode_infos     [E, K] float32                 only if K > 0: their chosen values of `info`; NaN where missing
     observed          [1 + 2 n] float64              only if observations are normalised: count, means and sums of
-                                                     squared distances of a round's (hive.networks.normalization)
+                                                     squared distances of a round's (hive.networks.rows.normalization)
     errors            [N] float32                    only with a replay memory: absolute TD errors of the rows of its
                                                      plan, in order; NaN: this gradient computes none
     rewarded, novelty [3] float64                    only if rewards are normalised, or with novelty: those of the

@@ -22,6 +22,7 @@ from hive import __version__
 from hive.clock import Clock, RealClock
 from hive.config import Config, resolved
 from hive.errors import HostLost, UsageError, VersionGone, WireError
+from hive.experience import check_finals, samples_in
 from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
 from hive.hosts.messages import (
     PROTOCOL,
@@ -55,11 +56,10 @@ from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.links import SOCKETS, KeyPair, Links, ServerEnd
 from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
-from hive.storage import check_finals, samples_in
-from hive.workers import Blueprint
-from hive.workers.evaluator_actor import EvaluatingActor
-from hive.workers.messages import Evaluation, EvaluationDue, RolloutReady, Weights
-from hive.workers.schedule import LATEST
+from hive.training import Blueprint
+from hive.training.evaluate.evaluator_actor import EvaluatingActor
+from hive.training.messages import Evaluation, EvaluationDue, RolloutReady, Weights
+from hive.training.schedule import LATEST
 
 __all__ = ["HostActor", "HostLink", "RemoteCollector", "RemoteEvaluator"]
 

@@ -39,8 +39,8 @@ from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.links import SOCKETS, ClientEnd, Links
 from hive.runtime.wire.messages import Message, decode, encode, type_set
-from hive.workers import Blueprint
-from hive.workers.messages import Evaluation, EvaluationDue, RolloutReady, Weights
+from hive.training import Blueprint
+from hive.training.messages import Evaluation, EvaluationDue, RolloutReady, Weights
 
 __all__ = ["PolicyImporter", "RolloutExporter", "RunLink"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hive.hosts.files import HostFacts
 from hive.hosts.host import PolicyImporter, RolloutExporter, RunLink
 from hive.runtime import Board, Slots, Topology
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 __all__ = ["part_of"]
 

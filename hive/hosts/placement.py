@@ -9,7 +9,7 @@ from hive.hosts.launcher import Launcher
 from hive.hosts.ray_launcher import RayCluster
 from hive.runtime import Handle, Topology
 from hive.runtime.run.hosts_status import HOST
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 __all__ = ["connect_hosts"]
 

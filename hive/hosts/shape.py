@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from hive.config import Config
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 __all__ = ["shape_of", "without_hosts"]
 

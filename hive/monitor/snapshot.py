@@ -74,7 +74,9 @@ class Snapshot:
     warnings: tuple[RunWarning, ...] = ()
     info: Mapping[str, float] = field(default_factory=dict)  # means of env.info over the last 100 episodes, if known
     gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
-    replay: Mapping[str, float] = field(default_factory=dict)  # hive.workers.REPLAY_VALUES, of a run with such a memory
+    replay: Mapping[str, float] = field(
+        default_factory=dict
+    )  # hive.training.REPLAY_VALUES, of a run with such a memory
 
     @property
     def active_warnings(self) -> list[RunWarning]:

@@ -11,8 +11,9 @@ nan_dumps            inputs of gradients that were not finite
 resume_point         the checkpoint that a run is resumed from
 summary              the result of a run
 
-`hive.records.weights` and `hive.records.replay_chunks` are not imported here, because they need NumPy and `hive ls`
-must be fast. Checkpoints import them when arrays are written or read, not when checkpoints are listed.
+`hive.records.checkpoints.weights` and `hive.records.checkpoints.replay_chunks` are not imported here, because they need
+NumPy and `hive ls` must be fast. Checkpoints import them when arrays are written or read, not when checkpoints are
+listed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hive.records.atomic import (
     write_bytes,
     write_json,
 )
-from hive.records.checkpoints import (
+from hive.records.checkpoints.folders import (
     Checkpoint,
     best_facts,
     best_of,
@@ -43,13 +44,13 @@ from hive.records.checkpoints import (
     write_checkpoint,
     writing_checkpoint,
 )
+from hive.records.checkpoints.resume_point import earlier_wall_s, read_resume_point, wall_s_so_far, write_resume_point
 from hive.records.crash import write_crash
 from hive.records.directory import RunDirectory, home_folder
 from hive.records.documents import JSON, read_document, read_object
 from hive.records.jsonl import JsonlWriter, read_jsonl, tail_jsonl
 from hive.records.logs import close_log, merge_logs, open_log
 from hive.records.nan_dumps import read_nan_dump, write_nan_dump
-from hive.records.resume_point import earlier_wall_s, read_resume_point, wall_s_so_far, write_resume_point
 from hive.records.runs import (
     RunFacts,
     find_runs,
@@ -61,7 +62,7 @@ from hive.records.runs import (
     run_state,
     write_run_facts,
 )
-from hive.records.sinks import JsonlSink, MetricsRecord, Sink, SinkSet, Video
+from hive.records.sinks.sinks import JsonlSink, MetricsRecord, Sink, SinkSet, Video
 from hive.records.summary import Summary
 
 __all__ = [

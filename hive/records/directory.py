@@ -115,7 +115,9 @@ class RunDirectory:
 
     @property
     def tuning_file(self) -> Path:
-        """The choice for the keys that were "auto" (hive.cli.tune); does not exist for a run without such keys."""
+        """The choice for the keys that were "auto" (hive.cli.parts.tune); does not exist for a run without such
+        keys.
+        """
         return self.path / "tuning.json"
 
     @property
@@ -124,7 +126,7 @@ class RunDirectory:
 
     @property
     def resume_file(self) -> Path:
-        """The checkpoint that the run is resumed from (hive.records.resume_point)."""
+        """The checkpoint that the run is resumed from (hive.records.checkpoints.resume_point)."""
         return self.path / "resume.json"
 
     @property
@@ -142,7 +144,7 @@ class RunDirectory:
 
     @property
     def csv_file(self) -> Path:
-        """Metrics as a table (hive.records.csv_sink); exists with the sink "csv" only."""
+        """Metrics as a table (hive.records.sinks.csv_sink); exists with the sink "csv" only."""
         return self.path / "metrics.csv"
 
     @property

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hive.errors import RecordError
 from hive.records.atomic import remove_folder
-from hive.records.checkpoints import list_checkpoints
+from hive.records.checkpoints.folders import list_checkpoints
 from hive.records.directory import RunDirectory
 from hive.records.jsonl import read_jsonl
 from hive.records.summary import Summary

@@ -5,7 +5,7 @@
     never began   a whole run that failed before its first metrics, without checkpoints, best policy or videos
     video         of an evaluation (evaluation.videos): all but the newest ones
     checkpoint    all but the newest ones, which stay, as does the newest scheduled one, for `hive resume --exact`
-    newer state   that `hive resume --exact` has set aside (hive.records.set_aside)
+    newer state   that `hive resume --exact` has set aside (hive.records.checkpoints.set_aside)
 
 Live runs and best policies are never among them; in a run without a best policy, the checkpoint with the highest mean
 return stays. A file with several names (rows of replay memories, which checkpoints share) frees its space only with
@@ -24,14 +24,14 @@ from pathlib import Path
 
 from hive.errors import RecordError
 from hive.records.atomic import remove_folder, unfinished_in
-from hive.records.checkpoints import best_policy, list_checkpoints, surplus
+from hive.records.checkpoints.folders import best_policy, list_checkpoints, surplus
+from hive.records.checkpoints.set_aside import is_cut, sets_aside
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
-from hive.records.drawing_marks import marks_in
 from hive.records.failed_starts import FAILED_FOLDER
 from hive.records.runs import find_runs, run_state
-from hive.records.set_aside import is_cut, sets_aside
-from hive.records.videos import surplus_videos
+from hive.records.sinks.drawing_marks import marks_in
+from hive.records.sinks.videos import surplus_videos
 
 BLOCK = 512  # bytes of the unit of st_blocks, on every Linux
 LAST_WRITE = ("summary.json", "metrics.jsonl", "events.jsonl", "failure.json", "run.json")

@@ -3,8 +3,8 @@
     {"kind": "warning", "warning": "entropy gone", "cause": ..., "advice": ..., "steps": 120000}    it began to hold
     {"kind": "recovered", "warning": "entropy gone", "steps": 180000}                               it holds no longer
 
-hive.workers.health decides when each is logged; any actor may log its own with `Actor.note`. Views and the summary fold
-these entries into one RunWarning for each name, so they all show the same.
+hive.training.record.health decides when each is logged; any actor may log its own with `Actor.note`. Views and the
+summary fold these entries into one RunWarning for each name, so they all show the same.
 """
 
 from __future__ import annotations

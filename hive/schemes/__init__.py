@@ -28,7 +28,7 @@ from hive.runtime import check_memory as check_plan
 from hive.schemes.custom import apply_custom
 
 if TYPE_CHECKING:
-    from hive.workers import Blueprint
+    from hive.training import Blueprint
 
 __all__ = ["blueprint_of", "build"]
 
@@ -60,7 +60,7 @@ def build(config: Config, directory: Path | None = None) -> Topology:
         topology = scheme(config, directory) if callable(scheme) else None
     except MemoryShort as error:
         from hive.schemes.sizes import explained  # here, because it imports torch
-        from hive.workers import environment_of
+        from hive.training import environment_of
 
         raise explained(error, config, environment_of(config), directory) from None
     if not isinstance(topology, Topology):
@@ -76,7 +76,7 @@ def blueprint_of(topology: Topology) -> Blueprint:
 
     Raises TopologyError for a topology without the actors of the built-in trainer.
     """
-    from hive.workers import Blueprint  # here, because it imports torch, which a custom scheme may not need
+    from hive.training import Blueprint  # here, because it imports torch, which a custom scheme may not need
 
     made = (group.parameters.get("blueprint") for group in topology.groups.values())
     if found := next((blueprint for blueprint in made if isinstance(blueprint, Blueprint)), None):
@@ -139,7 +139,7 @@ def load(
 
 def _make_weights(topology: Topology) -> None:
     """Make the initial weights, once: processes are forked from this one and share them."""
-    if topology.groups and "hive.workers" in sys.modules:
+    if topology.groups and "hive.training" in sys.modules:
         with contextlib.suppress(TopologyError):  # a topology without the trainer
             blueprint_of(topology).flat.made  # noqa: B018
 
@@ -148,7 +148,7 @@ def check_memory(topology: Topology, config: Config, directory: Path) -> None:
     """Raise MemoryShort if the run needs more memory than is free here, with the cause and ways out."""
     if not topology.groups:
         return  # its plan cannot be made, which is another error
-    if "hive.workers" not in sys.modules:  # a topology without the trainer, and without torch, which that imports
+    if "hive.training" not in sys.modules:  # a topology without the trainer, and without torch, which that imports
         check_plan(topology.plan())
         return
     from hive.schemes.sizes import check_run

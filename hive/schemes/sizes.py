@@ -30,7 +30,7 @@ from hive.envs import (
 from hive.errors import HiveError, MemoryShort
 from hive.runtime import Topology, check_memory, free_memory
 from hive.schemes.trainer import assemble
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 __all__ = ["check_run", "check_settings", "explained"]
 

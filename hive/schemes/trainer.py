@@ -15,7 +15,7 @@ from hive.errors import RecordError, TopologyError
 from hive.hosts import connect_hosts, host_facts, resumed_elsewhere
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
 from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq, size_text
-from hive.workers import (
+from hive.training import (
     REPLAY_VALUES,
     RESULTS,
     Blueprint,

@@ -6,8 +6,8 @@
     choice.py     Rates, trials -> Choice, with its reasons as a paragraph
 
 `python -m hive.tuning FOLDER` measures in a process of its own, so that torch and the environments leave no state in
-the caller. `hive.cli.tune` starts it, tries the best placements in short runs, and records the choice. Everything but
-`measure.py` is arithmetic without torch.
+the caller. `hive.cli.parts.tune` starts it, tries the best placements in short runs, and records the choice. Everything
+but `measure.py` is arithmetic without torch.
 """
 
 from __future__ import annotations

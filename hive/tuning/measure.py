@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from hive.config import Config, ReplayConfig
 from hive.envs import StepRow, VectorEnvironment
-from hive.networks.flat import aligned_block
-from hive.storage import LENGTH, Rollout
+from hive.experience import LENGTH, Rollout
+from hive.networks.weights.flat import aligned_block
+from hive.training import Blueprint, Collector, GWorker, ReplayWorker
+from hive.training.update.replay_memory import DrawnRows
+from hive.training.update.replica import Replica
 from hive.tuning.costs import Costs, Line
-from hive.workers import Blueprint, Collector, GWorker, ReplayWorker
-from hive.workers.replay_memory import DrawnRows
-from hive.workers.replica import Replica
 
 Arrays = Mapping[str, NDArray[Any]]
 

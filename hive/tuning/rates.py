@@ -57,7 +57,7 @@ def predict(config: Config, costs: Costs, placement: Placement, cores: int) -> R
 
 def _collection(config: Config, costs: Costs, placement: Placement, cores: int) -> tuple[float, float]:
     """Return the seconds from the first to the last step of a round, and the work of all collectors."""
-    from hive.workers.threads import helpers_of  # its package imports torch
+    from hive.training.gradient.threads import helpers_of  # its package imports torch
 
     steps, envs = config.collection.rollout, placement.envs
     environment, policy = costs.environment.at(envs), _policy(costs, placement)

@@ -129,7 +129,7 @@ void weights_of(const py::object& leaves, std::int64_t least, double beta, const
 }  // namespace
 
 void bind_priority_tree(py::module_& m) {
-  py::class_<BoundTree>(m, "PriorityTree", "A sum tree over leaves uint32 [N]; hive.storage is its face.")
+  py::class_<BoundTree>(m, "PriorityTree", "A sum tree over leaves uint32 [N]; hive.experience is its face.")
       .def(py::init<const py::object&>(), "leaves"_a)
       .def("__len__", &BoundTree::size)
       .def_property_readonly("total", &BoundTree::total, "The sum of all leaves.")

@@ -1,4 +1,4 @@
-// The arrays of one row of B environments (hive.envs.rows), checked once and kept alive.
+// The arrays of one row of B environments (hive.envs.vectors.rows), checked once and kept alive.
 #pragma once
 
 #include "arrays.hpp"

@@ -1,5 +1,5 @@
 // Strata against 128-bit arithmetic at totals that no test can build from leaves; trees against plain sums, with totals
-// beyond the integers of a double; and leaves of priorities by their hash, which is also in tests/storage/
+// beyond the integers of a double; and leaves of priorities by their hash, which is also in tests/experience/
 // test_priorities.py: programs without SIMD and modules with it must agree.
 #include "hive/priority_tree.hpp"
 

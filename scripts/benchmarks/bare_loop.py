@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hive.config import load_config
 from hive.networks import aligned_block
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 WARM_ROLLOUTS = 5  # rollouts not measured: the first calls of torch and of the environments are slower
 

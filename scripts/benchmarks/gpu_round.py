@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from hive.algorithms.rows import acted_inputs, evaluated, input_rows, picked, sizes
+from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, picked, sizes
 from hive.config import load_config
+from hive.experience import Rollout
 from hive.networks import aligned_block
-from hive.networks.device import prepare_device
-from hive.storage import Rollout
-from hive.workers import Blueprint, GWorker
-from hive.workers.devices import pin
+from hive.networks.weights.device import prepare_device
+from hive.training import Blueprint, GWorker
+from hive.training.gradient.devices import pin
 
 REPEATS = 5
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.harness import Bench, Check, Report, aligned, count, number
 from benchmarks.programs import here, importing, run_program
-from hive.storage import ReplayBuffer, replay_layout
+from hive.experience import ReplayBuffer, replay_layout
 
 FRAME, ACTION, STACK = ((84, 84), "uint8"), ((), "int64"), 4
 EPISODE, CUT = 1_000, 27_000

@@ -31,7 +31,7 @@ import numpy as np
 from hive.config import Config
 from hive.runtime import Slot, Topology
 from hive.schemes.trainer import trainer
-from hive.workers import Blueprint, LearnerActor
+from hive.training import Blueprint, LearnerActor
 
 TIMES = "times.bin"
 BORN, SETUP, TURN, CHECKPOINT, PUBLISH, UNIT = range(6)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.tree_rates import ALPHA, BATCH, BETA, EPSILON, ROWS, Way, print_rates
-from hive.storage import PriorityTree, importance_weights, priority_leaves, replay_words
+from hive.experience import PriorityTree, importance_weights, priority_leaves, replay_words
 
 STORED = 2_000  # batches of leaves and words that the tree alone gets
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from hive.algorithms import Batch
 from hive.algorithms.agents import ActorWithCritics
-from hive.approximation import SharedTarget
 from hive.config import load_config
 from hive.gradients import clear, gradient_layout
+from hive.learning import SharedTarget
 from hive.networks import aligned_block
-from hive.networks.agents import AgentNetwork
-from hive.workers import Blueprint
-from hive.workers.gradient_slot import GradientSlot
-from hive.workers.learner import LearnerStep
+from hive.networks.build.agents import AgentNetwork
+from hive.training import Blueprint
+from hive.training.gradient.gradient_slot import GradientSlot
+from hive.training.update.learner import LearnerStep
 
 PENDULUM = "Pendulum-v1"
 

@@ -1,5 +1,5 @@
 """One thread, as in every process of a run; and modules importable, as a user's are: those beside this file, and the
-small trainer of tests/workers."""
+small trainer of tests/training."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from pathlib import Path
 import torch
 
 torch.set_num_threads(1)
-sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 sys.path.insert(0, str(Path(__file__).parent))

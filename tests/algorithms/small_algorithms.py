@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.algorithms import Algorithm, Moments
-from hive.approximation import Part
 from hive.config import NetworkConfig
 from hive.envs import Box, Discrete, MultiDiscrete, ObservationSpec
+from hive.experience import FINALS, LENGTH, VERSION, Rollout, rollout_layout
 from hive.gradients import PLAIN, gradient_layout
+from hive.learning import Part
 from hive.networks import FlatParameters, Spaces, aligned_block, build_network, distribution_for
-from hive.networks.configured import network_parameters
-from hive.networks.state import StateLayout
-from hive.networks.wrapper import NetworkWrapper
-from hive.storage import FINALS, LENGTH, VERSION, Rollout, rollout_layout
-from hive.workers import GWorker
-from hive.workers.threads import ONE_THREAD
+from hive.networks.build.configured import network_parameters
+from hive.networks.weights.state import StateLayout
+from hive.networks.weights.wrapper import NetworkWrapper
+from hive.training import GWorker
+from hive.training.gradient.threads import ONE_THREAD
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -34,10 +34,10 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, Normal
 
 from hive.algorithms import A2C
+from hive.algorithms.losses.actor_critic import VALUE_FIT
 from hive.config import A2CConfig
-from hive.losses import VALUE_FIT
+from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
 from hive.networks import distribution_for
-from hive.storage import FINALS, LENGTH, Rollout, rollout_layout
 
 
 def reference_values(network: Plain, rollout: Rollout, t: int, b: int) -> tuple[Tensor, Tensor, bool]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hive.algorithms import Moments
-from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
-from hive.storage import FINALS, LENGTH, Rollout, rollout_layout
+from hive.algorithms.batches.advantages import generalised_advantages, merged, moments_of, normalized
+from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
 
 numbers = st.lists(st.floats(-1e4, 1e4, width=32), max_size=40)
 

@@ -24,8 +24,8 @@ from hive.algorithms.making import make_algorithm
 from hive.config import DDPGConfig, SACConfig, TD3Config
 from hive.envs import Discrete
 from hive.errors import ConfigError, NetworkError, TopologyError
-from hive.networks.distributions import Categorical, DiagonalGaussian, MultiCategorical
-from hive.networks.off_policy_actions import NoisyActions, SoftActions, SoftChoices
+from hive.networks.act.distributions import Categorical, DiagonalGaussian, MultiCategorical
+from hive.networks.act.off_policy_actions import NoisyActions, SoftActions, SoftChoices
 from hive.records import write_checkpoint
 
 CARTPOLE = "CartPole-v1"

@@ -29,13 +29,13 @@ from torch.optim import SGD
 
 from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, Gradients, Moments, NStepQ
 from hive.algorithms.making import make_algorithm
-from hive.approximation import Approximation, TargetNetwork, jointly
 from hive.compat.autonomous import FixedTarget, OptimizerReceiver
 from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig
 from hive.errors import NetworkError
+from hive.experience import Purpose, Rollout, stream
 from hive.gradients import ENV_STEPS, SAMPLES
+from hive.learning import Approximation, TargetNetwork, jointly
 from hive.networks import ActionDistribution, Categorical, distribution_for
-from hive.storage import Purpose, Rollout, stream
 
 SHARE = [random_arrays("discrete", 1), random_arrays("discrete", 2, steps=5, envs=2)]
 SAMPLES_OF = [Rollout(arrays).samples for arrays in SHARE]

@@ -16,12 +16,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import hive
-from hive.algorithms.exporting import Exported
-from hive.algorithms.policy import describe_policy, load
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, ObservationSpec
-from hive.envs.masks import MaskedSpace
-from hive.envs.observation import observation_spec
+from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.observation import observation_spec
 from hive.errors import NetworkError, RecordError, UsageError
 from hive.networks import (
     CategoricalQHeadParameters,
@@ -32,11 +30,13 @@ from hive.networks import (
     Spaces,
     aligned_block,
 )
-from hive.networks.configured import network_parameters
-from hive.networks.distributions import ActionDistribution
-from hive.networks.exploration import epsilon_greedy
-from hive.networks.off_policy_actions import NoisyActions
-from hive.networks.wrapper import BoundNetwork
+from hive.networks.act.distributions import ActionDistribution
+from hive.networks.act.exploration import epsilon_greedy
+from hive.networks.act.off_policy_actions import NoisyActions
+from hive.networks.build.configured import network_parameters
+from hive.networks.weights.wrapper import BoundNetwork
+from hive.policy.exporting import Exported
+from hive.policy.loaded import describe_policy, load
 from hive.records import write_checkpoint
 
 onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")

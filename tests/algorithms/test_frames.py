@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from hive.algorithms.frames import Frames, stacked_rows
-from hive.algorithms.rows import acted_inputs, evaluated, input_rows, network_input, sizes
+from hive.algorithms.batches.frames import Frames, stacked_rows
+from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, network_input, sizes
 from hive.envs import FinalObservations, ObservationSpec, StepRow
-from hive.storage import FINALS, LENGTH, Rollout, rollout_layout
-from hive.workers.frame_stack import FrameStack
+from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
+from hive.training.collect.frame_stack import FrameStack
 
 STEPS, ENVS, STACK = 7, 3, 4
 SEEN = ObservationSpec((2,), "float32", stack=STACK)
@@ -81,7 +81,7 @@ def test_parts_of_the_stacks_are_those_of_all() -> None:
 
 def test_values_do_not_depend_on_how_many_stacks_are_evaluated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts, saw = collected(np.random.default_rng(2), 2)
-    monkeypatch.setattr("hive.algorithms.rows.STACKS", 4)
+    monkeypatch.setattr("hive.algorithms.batches.rows.STACKS", 4)
     calls = []
 
     def counted(some: torch.Tensor) -> tuple[torch.Tensor]:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from hive.algorithms.given_observations import GivenObservations
-from hive.envs.masks import MaskedSpace
-from hive.envs.observation import BESIDE_MASK, MASK_KEY, ObservationSpec, observation_spec
+from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, ObservationSpec, observation_spec
+from hive.policy.given_observations import GivenObservations
 
 BYTES = spaces.Box(0, 255, (2, 2, 1), np.uint8)
 FLOATS = spaces.Box(-1.0, 1.0, (2,), np.float32)

@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, Normal
 
 from hive.algorithms import A2C, IMPALA
+from hive.algorithms.losses.actor_critic import VALUE_FIT
 from hive.config import A2CConfig, IMPALAConfig
-from hive.losses import VALUE_FIT
+from hive.experience import Rollout
 from hive.networks import distribution_for
-from hive.storage import Rollout
 
 KINDS = ("discrete", "box")
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive.algorithms.initial_errors import n_step_errors
-from hive.networks.normalization import clipped_rewards
+from hive.algorithms.batches.initial_errors import n_step_errors
+from hive.networks.rows.normalization import clipped_rewards
 
 DISCOUNT = 0.9
 

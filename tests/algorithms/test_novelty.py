@@ -11,14 +11,14 @@ import torch
 from small_algorithms import SIZE, SPECS, share_of
 
 from hive.algorithms import A2C, PPO, Algorithm
-from hive.algorithms.novelty import SeeksNovelty
+from hive.algorithms.batches.novelty import SeeksNovelty
 from hive.algorithms.parameters import update_parameter
-from hive.approximation import Part
 from hive.config import A2CConfig, PPOConfig
 from hive.errors import ConfigError, NetworkError
+from hive.learning import Part
 from hive.networks import InputArray, NetworkParameters, Spaces, build_network, distribution_for
-from hive.networks.normalization import NormalizedNetwork
-from hive.networks.novelty import Novelty
+from hive.networks.rows.normalization import NormalizedNetwork
+from hive.networks.rows.novelty import Novelty
 
 SHARE = "three, unequal"
 

@@ -34,9 +34,9 @@ from hive.algorithms import NStepQ
 from hive.compat.autonomous import TrivialTarget
 from hive.config import NStepQConfig
 from hive.errors import TopologyError
+from hive.experience import Rollout
 from hive.networks import EpsilonGreedy, distribution_for
-from hive.storage import Rollout
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 CONFIGS = {
     "five steps": NStepQConfig(discount=0.9, n_step=5),

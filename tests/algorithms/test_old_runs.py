@@ -19,14 +19,14 @@ import pytest
 import torch
 
 import hive
-from hive.algorithms.exporting import export
-from hive.algorithms.policy import Policy
 from hive.config import Config, load_config
 from hive.envs import StepRow, configured_spec, configured_vector
 from hive.errors import HiveError
 from hive.networks import FlatParameters, aligned_block
+from hive.policy.exporting import export
+from hive.policy.loaded import Policy
 from hive.records import checkpoint_at
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 OLD = Path(__file__).parent / "old_runs"
 EXPECTED: dict[str, list[dict[str, Any]]] = json.loads((OLD / "expected.json").read_text())

@@ -16,10 +16,10 @@ from hive.algorithms.parameters import update_parameter
 from hive.config import A2CConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig, with_parameter
 from hive.envs import Discrete
 from hive.errors import ConfigError
+from hive.experience import Rollout
 from hive.gradients import ENV_STEPS, SAMPLES, gradient_layout
 from hive.networks import aligned_block, distribution_for
-from hive.storage import Rollout
-from hive.workers import Learner
+from hive.training import Learner
 
 ACTIONS = distribution_for(Discrete(4))
 

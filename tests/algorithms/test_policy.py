@@ -19,11 +19,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 import hive
-from hive.algorithms.policy import describe_policy
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
-from hive.envs.checks import store
-from hive.envs.observation import observation_spec
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.checks import store
 from hive.errors import RecordError, UsageError
 from hive.networks import (
     CategoricalQHeadParameters,
@@ -36,9 +35,10 @@ from hive.networks import (
     aligned_block,
     distribution_for,
 )
-from hive.networks.configured import network_parameters
-from hive.networks.exploration import epsilon_greedy
-from hive.networks.wrapper import BoundNetwork
+from hive.networks.act.exploration import epsilon_greedy
+from hive.networks.build.configured import network_parameters
+from hive.networks.weights.wrapper import BoundNetwork
+from hive.policy.loaded import describe_policy
 from hive.records import RunDirectory, write_checkpoint
 
 SEEN = ObservationSpec((3,), "float32")
@@ -384,11 +384,11 @@ def test_pictures_stay_bytes(tmp_path: Path) -> None:
 
 
 def test_a_processor_without_bfloat16_plays_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.networks.convolutions.has_bfloat16_instructions", lambda: True)
+    monkeypatch.setattr("hive.networks.build.convolutions.has_bfloat16_instructions", lambda: True)
     network = dataclasses.replace(NETWORK, precision="bfloat16")
     picture = ObservationSpec((36, 36, 1), "uint8")
     place, _ = saved(tmp_path, observation=picture, network=network)
-    for where in ("hive.networks.convolutions", "hive.algorithms.policy"):
+    for where in ("hive.networks.build.convolutions", "hive.policy.loaded"):
         monkeypatch.setattr(f"{where}.has_bfloat16_instructions", lambda: False)
     dtypes = {getattr(layer, "compute_dtype", None) for layer in hive.load(str(place)).network.modules()}
     assert dtypes == {None, torch.float32}
@@ -515,8 +515,8 @@ def test_it_loads_nothing_that_trains(tmp_path: Path) -> None:
         "import sys, hive\n"
         f"policy = hive.load({str(saved(tmp_path)[0])!r})\n"
         "print(policy([0.0, 0.0, 0.0]))\n"
-        "loaded = [n for n in ('gymnasium', 'zmq', 'hive.workers', 'hive.schemes', 'hive.runtime.supervise.supervisor')"
-        " if n in sys.modules]\n"
+        "heavy = ('gymnasium', 'zmq', 'hive.training', 'hive.schemes', 'hive.runtime.supervise.supervisor')\n"
+        "loaded = [n for n in heavy if n in sys.modules]\n"
         "assert not loaded, loaded\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)

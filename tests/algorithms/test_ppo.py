@@ -37,13 +37,13 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, Independent, Normal
 
 from hive.algorithms import A2C, IMPALA, PPO, Algorithm, Moments
-from hive.algorithms.advantages import merged
+from hive.algorithms.batches.advantages import merged
+from hive.algorithms.losses.actor_critic import VALUE_FIT
 from hive.config import A2CConfig, IMPALAConfig, PPOConfig
+from hive.experience import VERSION, Purpose, Rollout, stream
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES
-from hive.losses import VALUE_FIT
 from hive.networks import distribution_for
-from hive.storage import VERSION, Purpose, Rollout, stream
-from hive.workers import GWorker
+from hive.training import GWorker
 
 # --- the algorithm, written out
 

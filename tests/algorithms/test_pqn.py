@@ -32,9 +32,9 @@ from torch import Tensor, nn
 from hive.algorithms import PQN
 from hive.config import PQNConfig
 from hive.errors import TopologyError
+from hive.experience import Purpose, Rollout, stream
 from hive.gradients import SAMPLES
 from hive.networks import EpsilonGreedy, distribution_for
-from hive.storage import Purpose, Rollout, stream
 
 CONFIGS = {
     "lambda 0.65": PQNConfig(discount=0.9, q_lambda=0.65, epochs=2, minibatches=3),

@@ -21,21 +21,21 @@ from torch import Tensor, nn
 
 import hive
 from hive.algorithms.making import heads_of_algorithm, make_algorithm
-from hive.algorithms.policy import describe_policy, load
 from hive.config import AgentConfig, Config, load_config
 from hive.envs import ActionSpec, EnvironmentSpec, ObservationSpec
-from hive.envs.actions import action_spec
-from hive.envs.checks import store
-from hive.envs.meaning import configured_meaning
-from hive.envs.observation import ArraySpec, observation_spec
+from hive.envs.spaces.actions import action_spec
+from hive.envs.spaces.meaning import configured_meaning
+from hive.envs.spaces.observation import ArraySpec, observation_spec
+from hive.envs.vectors.checks import store
 from hive.networks import FlatParameters, Spaces, aligned_block
-from hive.networks.agents import AgentNetwork
-from hive.networks.configured import configured_distribution, network_parameters
-from hive.networks.convolutions import Convolution, ImageInput
-from hive.networks.embedders import InputEmbedderParameters, VectorInput, embedder_layers, unseen
-from hive.networks.inputs import RECURRENT_STATE, state_width_of
-from hive.networks.network import build_network, compute_natively
-from hive.networks.normalization import NormalizedNetwork
+from hive.networks.build.agents import AgentNetwork
+from hive.networks.build.configured import configured_distribution, network_parameters
+from hive.networks.build.convolutions import Convolution, ImageInput
+from hive.networks.build.embedders import InputEmbedderParameters, VectorInput, embedder_layers, unseen
+from hive.networks.build.network import build_network, compute_natively
+from hive.networks.rows.inputs import RECURRENT_STATE, state_width_of
+from hive.networks.rows.normalization import NormalizedNetwork
+from hive.policy.loaded import describe_policy, load
 from hive.records import write_checkpoint
 
 EXAMPLES, ALL_EXAMPLES = 50, 1000

@@ -22,8 +22,8 @@ from hive.config import C51Config, DQNConfig, NetworkConfig, QRDQNConfig
 from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError, TopologyError
 from hive.networks import Categorical, Spaces, build_network
-from hive.networks.configured import network_parameters
-from hive.networks.noisy import NoisyLinear
+from hive.networks.build.configured import network_parameters
+from hive.networks.build.noisy import NoisyLinear
 
 SAMPLES, ACTIONS = 12, 3
 SPACES = Spaces({"observation": ObservationSpec((5,), "float32")}, Discrete(ACTIONS))

@@ -9,9 +9,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from hive.algorithms.rows import flat, input_rows, sizes, unflat, values_of, weights
-from hive.losses import acted_rows
-from hive.storage import FINALS, LENGTH, Rollout, rollout_layout
+from hive.algorithms.batches.rows import flat, input_rows, sizes, unflat, values_of, weights
+from hive.algorithms.losses.actor_critic import acted_rows
+from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
 
 
 def numbered(

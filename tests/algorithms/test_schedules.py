@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from small_algorithms import SPECS, distance, gradients_of, network_for, random_arrays
 
 from hive.algorithms import A2C, IMPALA, PPO
-from hive.algorithms.rows import progress_of
+from hive.algorithms.batches.rows import progress_of
 from hive.algorithms.schedules import SCHEDULES, scheduled
 from hive.config import A2CConfig, IMPALAConfig, PPOConfig
+from hive.experience import SEQUENCE, Rollout
 from hive.networks import distribution_for
-from hive.storage import SEQUENCE, Rollout
 
 FALLING = [name for name in SCHEDULES if name != "constant"]
 shares = st.floats(0.0, 1.0)

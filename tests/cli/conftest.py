@@ -106,7 +106,7 @@ class Place:
     def trained(self, updates: Sequence[int], best: int, **changes: Any) -> RunDirectory:
         """An ended run with checkpoints of these updates and a best policy, all of which have learned nothing."""
         from hive.networks import aligned_block
-        from hive.workers import Blueprint
+        from hive.training import Blueprint
 
         run = self.ended(**changes)
         blueprint = Blueprint(load_config(run.resolved_file))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli import trial
-from hive.cli.about import memory_lines
+from hive.cli.parts import trial
+from hive.cli.parts.about import memory_lines
 from hive.config import load_config
 from hive.envs import examination
 
@@ -262,7 +262,8 @@ def test_a_topology_that_never_ends_is_left_after_a_while(place: Place, monkeypa
 HANGS = """
 import sys, time
 import gymnasium, numpy as np
-from hive.cli import main, trial
+from hive.cli import main
+from hive.cli.parts import trial
 
 class Env(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (3,))
@@ -288,7 +289,7 @@ def test_an_environment_that_does_not_come_back_is_named_and_left(place: Place) 
     done = subprocess.run(command, capture_output=True, text=True, cwd=place.folder, env=env, timeout=120)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(
-        "error: the trial did not stop within 0.3 s; it was in hangs_in_check.py:12\n\nhint: "
+        "error: the trial did not stop within 0.3 s; it was in hangs_in_check.py:13\n\nhint: "
     )
     assert not [*place.folder.glob("hive-check-*")]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli.sizes import NetworkSizes, Sizes, size_lines
+from hive.cli.parts.sizes import NetworkSizes, Sizes, size_lines
 
 if TYPE_CHECKING:
     from conftest import Place

@@ -11,7 +11,7 @@ import pytest
 
 from hive import __version__
 from hive.cli import ls, parser
-from hive.cli.suggest import OTHER_COMMANDS, REMOVING
+from hive.cli.parts.suggest import OTHER_COMMANDS, REMOVING
 from hive.errors import (
     ActorFailed,
     ConfigError,

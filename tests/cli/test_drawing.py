@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import hive.schemes
-from hive.cli.drawing import svg_of
+from hive.cli.parts.drawing import svg_of
 from hive.config import load_config
 from hive.runtime import Actor, Inlet, Message, Outlet, Topology
 from hive.runtime.topology.plan import Plan

@@ -12,7 +12,7 @@ import pytest
 from hive.cli.evaluate import checkpoints_of, held_checkpoints
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory, held, list_checkpoints
-from hive.records.videos import PACKAGES
+from hive.records.sinks.videos import PACKAGES
 from hive.runtime.run.folders import make_socket_folder
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from event_lines import event, said
 
-from hive.cli.event_log import SHOWN, NewEvents
+from hive.cli.parts.event_log import SHOWN, NewEvents
 from hive.monitor import StatusLine
 from hive.records.run_warnings import RunWarning
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hive.schemes
-from hive.cli.lag import Lag, helper_line, lag_lines, lags_of
+from hive.cli.parts.lag import Lag, helper_line, lag_lines, lags_of
 from hive.config import Config, load_config
 from hive.runtime import Actor, Topology
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 if TYPE_CHECKING:
     from conftest import Place

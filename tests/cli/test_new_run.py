@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.cli.new_run import new_run
+from hive.cli.parts.new_run import new_run
 from hive.records import RunDirectory
 
 ENV = '[env]\nid = "CartPole-v1"\n'

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli import seed_sweep
-from hive.cli.seed_sweep import MAX_SEEDS, seeds_of
+from hive.cli.parts import seed_sweep
+from hive.cli.parts.seed_sweep import MAX_SEEDS, seeds_of
 from hive.config import load_config
 from hive.errors import UsageError
 from hive.records import RunDirectory, Summary

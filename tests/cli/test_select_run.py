@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from canned_status import status
 
-from hive.cli.select_run import _age, chosen_run, live_run, live_runs, name_from_here, named_run, report_swept
+from hive.cli.parts.select_run import _age, chosen_run, live_run, live_runs, name_from_here, named_run, report_swept
 from hive.errors import UsageError
 from hive.records import RunDirectory, read_run_facts, run_state, write_checkpoint, write_run_facts
 from hive.runtime.run.control import PROTOCOL

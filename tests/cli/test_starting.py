@@ -13,10 +13,10 @@ from canned_status import starting, status
 from event_lines import event
 from fake_process import FakeProcess, fail, interrupt, nothing
 
-from hive.cli import starting as module
-from hive.cli.interrupts import deferred_interrupts, number_of, raising_interrupts
-from hive.cli.new_run import new_run
-from hive.cli.starting import abort_start, ask_to_end, began, clear_failure, connect, raise_failure
+from hive.cli.parts import starting as module
+from hive.cli.parts.interrupts import deferred_interrupts, number_of, raising_interrupts
+from hive.cli.parts.new_run import new_run
+from hive.cli.parts.starting import abort_start, ask_to_end, began, clear_failure, connect, raise_failure
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import RunDirectory, list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.actor.interrupted import Interrupted
@@ -305,7 +305,7 @@ def test_ctrl_c_inside_exec_leaves_the_exit_code_to_the_command() -> None:
     """Imports run `exec`: dataclasses and named tuples do."""
     program = """
 import signal, sys
-from hive.cli.interrupts import raising_interrupts
+from hive.cli.parts.interrupts import raising_interrupts
 with raising_interrupts():
     try:
         exec("signal.raise_signal(signal.SIGINT)")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hive.cli import new_run as module
-from hive.cli.new_run import new_run
-from hive.cli.tune import Tuning, recorded_sets, table_lines, toml_lines, tune
+from hive.cli.parts import new_run as module
+from hive.cli.parts.new_run import new_run
+from hive.cli.parts.tune import Tuning, recorded_sets, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.errors import ConfigError
 from hive.tuning import Choice, Costs, Line, Placement, Trial, predict

@@ -18,7 +18,7 @@ from event_lines import Out, event, said
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
 from hive.cli import up
-from hive.cli.event_log import NewEvents
+from hive.cli.parts.event_log import NewEvents
 from hive.cli.up import _detached, _Foreground, _keys, _report
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
@@ -253,7 +253,7 @@ def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, nu
 
 
 def test_actors_that_delay_the_end_are_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.cli.control.REPORT_S", 0.0)
+    monkeypatch.setattr("hive.cli.parts.control.REPORT_S", 0.0)
     run = place.never_begun()
 
     def interrupt() -> None:

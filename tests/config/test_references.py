@@ -12,7 +12,7 @@ from hive.config import absolute, load_reference, why_not_found
 from hive.config.keys import is_topology_reference
 from hive.envs import describe
 from hive.errors import EnvironmentMissing, NetworkError, TopologyError
-from hive.networks.configured import load_module
+from hive.networks.build.configured import load_module
 
 SOURCE = """
 from neighbour_of_it import FOUND

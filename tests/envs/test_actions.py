@@ -11,7 +11,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hive.envs.actions import (
+from hive.envs.spaces.actions import (
     ActionSpec,
     Box,
     Composite,

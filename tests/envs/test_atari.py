@@ -115,7 +115,7 @@ class Lives:
 @pytest.mark.parametrize("ends_lives", [True, False])
 def test_each_lost_life_ends_once_and_the_last_with_the_game(ends_lives: bool) -> None:
     """Some games have 0 lives for a few frames before they end; a game may win lives back."""
-    from hive.envs.atari import AtariOptions, AtariVector
+    from hive.envs.vectors.atari import AtariOptions, AtariVector
 
     lives = [3, 3, 2, 2, 3, 1, 0, 0, 3, 3, 2]
     vector: Any = Lives(lives, ends={8})
@@ -132,7 +132,7 @@ def test_each_lost_life_ends_once_and_the_last_with_the_game(ends_lives: bool) -
 
 @pytest.mark.full(reason="builds three games, which load their ROM")
 def test_games_begin_with_fire_and_up_to_30_frames_without_an_action() -> None:
-    from hive.envs.atari import AtariOptions, Games
+    from hive.envs.vectors.atari import AtariOptions, Games
 
     games = Games("breakout", 1, AtariOptions())
     frames = [int(games.reset(seed=seed)[1]["episode_frame_number"][0]) for seed in [1, *[None] * 40]]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hive.config import SCHEMES, load_config, resolved, template
-from hive.envs.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete
-from hive.envs.by_spaces import described, settings_by_spaces
-from hive.envs.observation import ObservationSpec
-from hive.envs.spec import EnvironmentSpec
+from hive.envs.spaces.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete
+from hive.envs.spaces.by_spaces import described, settings_by_spaces
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.spec import EnvironmentSpec
 
 VECTOR = ObservationSpec((8,), "float32")
 IMAGE = ObservationSpec((84, 84, 4), "uint8")

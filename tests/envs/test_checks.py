@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from hive.envs.checks import Checks
-from hive.envs.observation import ObservationSpec
-from hive.envs.rows import FinalObservations
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.vectors.checks import Checks
+from hive.envs.vectors.rows import FinalObservations
 from hive.errors import EnvironmentFailed
 
 VECTORS = ObservationSpec((2,), "float32")

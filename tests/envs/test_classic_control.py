@@ -11,11 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.envs import StepRow, compiled, describe, make_vector
-from hive.envs.compiled import bit_equal, classic_control
-from hive.envs.compiled_vector import CompiledVector
+from hive.envs import StepRow, describe, make_vector
 from hive.envs.make import takes_native
-from hive.envs.python_vector import PythonVector
+from hive.envs.vectors import compiled
+from hive.envs.vectors.compiled import bit_equal, classic_control
+from hive.envs.vectors.compiled_vector import CompiledVector
+from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import ConfigError, EnvironmentFailed
 
 IDS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")

@@ -14,8 +14,8 @@ import pytest
 from fake_environments import Counting
 
 from hive.envs import Box, Discrete, MultiDiscrete, StepRow, describe, include_folder, make_environment, make_vector
-from hive.envs.compiled_vector import CompiledVector
-from hive.envs.python_vector import PythonVector
+from hive.envs.vectors.compiled_vector import CompiledVector
+from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hive.envs.checks import Checks
-from hive.envs.episodes import Episodes
-from hive.envs.observation import ObservationSpec
-from hive.envs.rows import StepRow
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.vectors.checks import Checks
+from hive.envs.vectors.episodes import Episodes
+from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 
 SPEC = ObservationSpec((1,), "float32")

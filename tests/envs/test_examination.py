@@ -13,8 +13,8 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from hive.envs import examination
 from hive.envs.examination import Examination, examine
-from hive.envs.python_vector import PythonVector
-from hive.envs.rows import StepRow
+from hive.envs.vectors.python_vector import PythonVector
+from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 
 

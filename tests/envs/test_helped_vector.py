@@ -21,12 +21,13 @@ from fake_environments import Counting, Walk
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from hive.envs import FinalObservations, HelpedVector, Helping, StepRow, VectorEnvironment, helped_vector
-from hive.envs.actions import action_spec
-from hive.envs.observation import observation_spec
-from hive.envs.python_vector import PythonVector
+from hive.envs import FinalObservations, HelpedVector, Helping, StepRow, VectorEnvironment
+from hive.envs.spaces.actions import action_spec
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.helped_vector import helped_vector
+from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import EnvironmentFailed
-from hive.runtime.process.throwaway import children
+from hive.runtime.process.user_code.throwaway import children
 
 ENVS, STEPS = 7, 40
 Make = Callable[[], gymnasium.Env[Any, Any]]

@@ -12,10 +12,10 @@ import fake_environments
 import gymnasium
 import pytest
 
-from hive.envs.actions import Discrete, MultiDiscrete
 from hive.envs.make import describe, make_environment, make_native, takes_native
-from hive.envs.observation import ObservationSpec
-from hive.envs.spec import EnvironmentSpec
+from hive.envs.spaces.actions import Discrete, MultiDiscrete
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.spec import EnvironmentSpec
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 COUNTING = "fake_environments:Counting"

@@ -14,9 +14,9 @@ from fake_environments import Boxed, Cells, Counting, Images, Walk
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from hive.envs.make import make_native
-from hive.envs.native_vector import NativeVector
-from hive.envs.observation import observation_spec
-from hive.envs.rows import FinalObservations, StepRow
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.native_vector import NativeVector
+from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.errors import ConfigError, EnvironmentFailed
 
 NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from hive.envs.checks import Checks, store
-from hive.envs.observation import ArraySpec, ObservationSpec, observation_spec
+from hive.envs.spaces.observation import ArraySpec, ObservationSpec, observation_spec
+from hive.envs.vectors.checks import Checks, store
 from hive.errors import EnvironmentFailed
 
 NESTED = spaces.Dict(

@@ -13,8 +13,8 @@ from gymnasium.spaces import Box, Discrete
 
 from hive.envs import make_vector
 from hive.envs.make import describe
-from hive.envs.observation import observation_spec
-from hive.envs.rows import StepRow
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentMissing
 
 ID = "envpool:Line-v0"

@@ -14,9 +14,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 from hive.envs.make import make_environment
-from hive.envs.observation import observation_spec
-from hive.envs.python_vector import PythonVector
-from hive.envs.rows import FinalObservations, StepRow
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.python_vector import PythonVector
+from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.errors import EnvironmentFailed
 
 

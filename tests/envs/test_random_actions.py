@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from hive.envs.actions import action_converter, action_spec, each_action
-from hive.envs.observation import MaskPart
 from hive.envs.random_actions import RandomActions
+from hive.envs.spaces.actions import action_converter, action_spec, each_action
+from hive.envs.spaces.observation import MaskPart
 
 
 def drawn(space: Any, mask: MaskPart | None = None, observations: Any = None, count: int = 200) -> list[Any]:

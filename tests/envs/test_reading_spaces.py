@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive.config import EnvConfig, load_config
-from hive.envs import compiled, configured, configured_spec, describe
-from hive.envs.actions import action_spec
-from hive.envs.observation import observation_spec
-from hive.envs.reading_spaces import described_by_child, from_plain, to_plain
-from hive.envs.spec import EnvironmentSpec
+from hive.envs import configured, configured_spec, describe
+from hive.envs.spaces.actions import action_spec
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.spaces.reading_spaces import described_by_child, from_plain, to_plain
+from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors import compiled
 from hive.errors import EnvironmentFailed, EnvironmentMissing
-from hive.workers import environment_of
+from hive.training import environment_of
 
 leaf = st.sampled_from(
     [

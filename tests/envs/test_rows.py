@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hive.envs.observation import ObservationSpec
-from hive.envs.rows import FinalObservations, StepRow
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.vectors.rows import FinalObservations, StepRow
 
 
 def test_finals_are_copied_in_order() -> None:

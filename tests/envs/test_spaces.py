@@ -12,8 +12,8 @@ import pytest
 from gymnasium import spaces
 
 from hive.envs.make import describe
-from hive.envs.python_vector import PythonVector
-from hive.envs.spaces import spaces_of
+from hive.envs.spaces.declared import spaces_of
+from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import EnvironmentFailed
 
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)

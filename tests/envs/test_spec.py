@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from hive.envs.actions import Box, Discrete, MultiDiscrete, action_converter, action_spec
-from hive.envs.observation import ObservationSpec, observation_spec
-from hive.envs.spec import EnvironmentSpec
+from hive.envs.spaces.actions import Box, Discrete, MultiDiscrete, action_converter, action_spec
+from hive.envs.spaces.observation import ObservationSpec, observation_spec
+from hive.envs.spaces.spec import EnvironmentSpec
 from hive.errors import EnvironmentFailed
 
 

@@ -14,11 +14,11 @@ import torch
 from fake_environments import Counting
 
 from hive.envs import StepRow, describe, make_vector
-from hive.envs.compiled_vector import CompiledVector
-from hive.envs.native_vector import NativeVector
-from hive.envs.python_vector import PythonVector
+from hive.envs.vectors.compiled_vector import CompiledVector
+from hive.envs.vectors.native_vector import NativeVector
+from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import ConfigError, EnvironmentMissing
-from hive.runtime.process import torch_state
+from hive.runtime.process.user_code import torch_state
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 import workers
 from test_ddpg import batch
 
-PACKAGES = ("hive/compat/", "hive/approximation/", "hive/networks/", "hive/gradients/", "hive/losses/")
+PACKAGES = ("hive/compat/", "hive/learning/", "hive/networks/", "hive/gradients/", "hive/algorithms/losses/")
 STEPS = dqn.WARM_UP + 101  # includes one target update, which is every 100 updates
 
 EXECUTED: dict[str, tuple[str, ...]] = {

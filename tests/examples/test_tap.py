@@ -11,7 +11,7 @@ from short_runs import CARTPOLE, short_run
 import hive
 from hive.records import read_jsonl
 from hive.testing import run_inline
-from hive.workers import Metrics
+from hive.training import Metrics
 
 
 class Learner(hive.Actor):

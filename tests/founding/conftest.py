@@ -8,5 +8,5 @@ from pathlib import Path
 import torch
 
 torch.set_num_threads(1)
-sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 sys.path.insert(0, str(Path(__file__).parent))

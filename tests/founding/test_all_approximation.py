@@ -2,7 +2,7 @@
 
 `PAGE` is the page as a literal: class -> its constructor's parameters with their defaults, and its methods. A method
 may have more parameters here if they have defaults, so that every documented call is a call. What the classes do, and
-that known faults of the library are absent (DB-C items), is tested in tests/approximation; the tests below exist
+that known faults of the library are absent (DB-C items), is tested in tests/compat/autonomous; the tests below exist
 nowhere else.
 """
 

@@ -33,8 +33,8 @@ from hive.compat.coach import (
     TorchArchitecture,
     WorkerGroup,
 )
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 
 torch.set_num_threads(1)

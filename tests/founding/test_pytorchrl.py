@@ -26,7 +26,7 @@ import hive
 from hive.compat import pytorchrl
 from hive.compat.pytorchrl import CollectorThread, CWorker, CWorkerSet, GWorker, GWorkerSet, Snapshot
 from hive.errors import ConfigError, EnvironmentFailed, HiveError, TopologyError
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 REQUIRED = inspect.Parameter.empty
 

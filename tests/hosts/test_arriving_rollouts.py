@@ -11,9 +11,9 @@ import pytest
 
 from hive.config import load_config
 from hive.errors import WireError
+from hive.experience import FINALS, LENGTH, rollout_layout
 from hive.hosts.head import HostLink, _Incoming
 from hive.hosts.messages import RolloutSent
-from hive.storage import FINALS, LENGTH, rollout_layout
 
 STEPS, ENVS = 4, 2
 LAYOUT = rollout_layout(STEPS, ENVS, ((3,), "float32"), ((), "int64"), 1)

@@ -7,7 +7,7 @@ import dataclasses
 from hive.config import load_config
 from hive.envs import configured_spec
 from hive.hosts.shape import shape_of
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 
 def test_other_bounds_are_a_difference() -> None:

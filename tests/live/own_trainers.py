@@ -11,7 +11,7 @@ import numpy as np
 
 import hive
 from hive.runtime import Slot
-from hive.workers import EvaluatorActor, RolloutReady, Trainer
+from hive.training import EvaluatorActor, RolloutReady, Trainer
 
 EVERY = 10  # a curiosity actor crashes at each tenth rollout that it takes
 RESTARTS = 4  # of workers, after which the tuner ends the run

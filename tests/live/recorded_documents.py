@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import hive
-from hive.approximation import Approximation
 from hive.gradients import GradAccumulator
-from hive.networks.wrapper import NetworkWrapper
+from hive.learning import Approximation
+from hive.networks.weights.wrapper import NetworkWrapper
 
 RECORDED = {
     GradAccumulator: ("adopt", "mean_reduce"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hive
-from hive.workers import RolloutReady
+from hive.training import RolloutReady
 
 PASSED = 3
 

@@ -9,8 +9,8 @@ from typing import Any
 from hive.config import Config
 from hive.runtime import Topology
 from hive.schemes.trainer import trainer
-from hive.workers.learner import LearnerStep
-from hive.workers.learner_actor import LearnerActor
+from hive.training.update.learner import LearnerStep
+from hive.training.update.learner_actor import LearnerActor
 
 SLEEP_S = 0.05
 

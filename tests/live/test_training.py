@@ -12,13 +12,13 @@ import pytest
 import hive
 from hive.config import load_config
 from hive.records import RunDirectory
-from hive.records.weights import load_weights
-from hive.workers import Blueprint
+from hive.records.checkpoints.weights import load_weights
+from hive.training import Blueprint
 
 if TYPE_CHECKING:
     from conftest import House
 
-    from hive.algorithms.policy import Policy
+    from hive.policy.loaded import Policy
 
 from pathlib import Path
 

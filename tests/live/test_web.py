@@ -21,7 +21,7 @@ import pytest
 
 from hive.config import load_config, render
 from hive.records import RunDirectory
-from hive.records.videos import video_writer
+from hive.records.sinks.videos import video_writer
 
 if TYPE_CHECKING:
     from conftest import House

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical as TorchCategorical
 
-from hive.losses import A2CLoss, PPOLoss
+from hive.algorithms.losses.actor_critic import A2CLoss, PPOLoss
 from hive.networks import Categorical
 
 SIZES = [3, 2, 0, 1, 4, 2]  # sizes of three rollouts, the second without an acted row

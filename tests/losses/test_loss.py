@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.algorithms.losses.actor_critic import acted_rows
+from hive.algorithms.losses.q_learning import QLoss
 from hive.compat.autonomous import Approximation
-from hive.losses import LossValue, QLoss, acted_rows, weighted_mean
+from hive.learning.loss import LossValue, weighted_mean
 
 
 def test_a_weighted_mean_is_the_sum_of_its_terms_times_their_factors() -> None:

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hive.losses import A2CLoss, CategoricalQLoss, PPOLoss, QLoss, QuantileQLoss, is_native
+from hive.algorithms.losses.actor_critic import A2CLoss, PPOLoss, is_native
+from hive.algorithms.losses.q_learning import CategoricalQLoss, QLoss, QuantileQLoss
 from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
-from hive.networks.distributions import ActionDistribution
+from hive.networks.act.distributions import ActionDistribution
 
 DISTRIBUTIONS: list[ActionDistribution] = [
     Categorical(1),

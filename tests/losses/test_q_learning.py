@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 
-from hive.losses import QLoss
+from hive.algorithms.losses.q_learning import QLoss
 
 ROWS, ACTIONS = 40, 5
 

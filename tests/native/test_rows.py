@@ -109,7 +109,7 @@ def test_outputs_of_another_layout_are_left(out: NDArray[Any]) -> None:
 
 @pytest.mark.parametrize("rows", [slice(None, None, 2), slice(None, None, -1)])
 def test_rows_of_the_output_may_lie_apart(rows: slice) -> None:
-    """As the parts of longer rows do (hive.envs.observation). Only single observations are written then."""
+    """As the parts of longer rows do (hive.envs.spaces.observation). Only single observations are written then."""
     whole = np.zeros((4, 5), np.float32)
     out = whole[rows, 1:3]
     observations = [np.array([2 * b + 1, 2 * b + 2], np.float32) for b in range(len(out))]

@@ -9,13 +9,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from hive.envs.actions import Box, Discrete, MultiDiscrete
-from hive.envs.checks import store
-from hive.envs.observation import ObservationSpec, observation_spec
+from hive.envs.spaces.actions import Box, Discrete, MultiDiscrete
+from hive.envs.spaces.observation import ObservationSpec, observation_spec
+from hive.envs.vectors.checks import store
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, HeadParameters, MiddlewareParameters, NetworkParameters, Spaces, build_network
-from hive.networks.agents import AgentNetwork
-from hive.networks.parameters import LSTMMiddlewareParameters
+from hive.networks.build.agents import AgentNetwork
+from hive.networks.build.parameters import LSTMMiddlewareParameters
 
 BOX = Box((2,), (-1.0, -3.0), (1.0, 3.0))
 VECTOR = ObservationSpec((3,), "float32")

@@ -13,8 +13,8 @@ from hive.config import NetworkConfig
 from hive.config.keys import keys_of
 from hive.errors import NetworkError, RecordError
 from hive.networks import PolicyHeadParameters
-from hive.networks.configured import copy_arrays, load_module, network_parameters
-from hive.networks.layers import ACTIVATIONS
+from hive.networks.build.configured import copy_arrays, load_module, network_parameters
+from hive.networks.build.layers import ACTIVATIONS
 
 
 def test_network_parameters_are_those_of_coach() -> None:

@@ -15,8 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hive.envs import Discrete
 from hive.errors import NetworkError
-from hive.networks import InputArray, NetworkParameters, Spaces, build_network, convolutions
-from hive.networks.network import Network
+from hive.networks import InputArray, NetworkParameters, Spaces, build_network
+from hive.networks.build import convolutions
+from hive.networks.build.network import Network
 
 needs_bfloat16 = pytest.mark.skipif(
     not convolutions.has_bfloat16_instructions(), reason="this processor has no bfloat16 instructions"

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from hive.envs import Box, Discrete
-from hive.envs.observation import observation_spec
+from hive.envs.spaces.observation import observation_spec
 from hive.errors import NetworkError
 from hive.networks import (
     FlatParameters,
@@ -24,8 +24,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.inputs import RECURRENT_STATE
-from hive.networks.network import compute_natively
+from hive.networks.build.network import compute_natively
+from hive.networks.rows.inputs import RECURRENT_STATE
 
 SEEN = observation_spec(
     "Parts",

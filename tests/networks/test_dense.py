@@ -1,4 +1,4 @@
-"""hive.networks.dense against torch in float64: outputs, gradients, and which networks it computes."""
+"""hive.networks.weights.dense against torch in float64: outputs, gradients, and which networks it computes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.flat import FlatParameters, aligned_block
-from hive.networks.network import compute_natively
+from hive.networks.build.network import compute_natively
+from hive.networks.weights.flat import FlatParameters, aligned_block
 
 CLOSE = 2e-6  # allowed difference as a share of the largest element: about 17 roundings of float32
 ACTIONS: dict[str, Any] = {

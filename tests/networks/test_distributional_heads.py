@@ -8,8 +8,8 @@ import torch
 
 from hive.compat.coach.head_losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
-from hive.envs.actions import Discrete, MultiDiscrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete, MultiDiscrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
     CategoricalQHeadParameters,
@@ -18,8 +18,8 @@ from hive.networks import (
     QuantileQHeadParameters,
     Spaces,
 )
-from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
-from hive.networks.projection import point_mass
+from hive.networks.act.projection import point_mass
+from hive.networks.build.distributional_heads import CategoricalQHead, QuantileQHead
 
 ACTION = Discrete(2)
 ACTIONS = torch.tensor([1, 0, 1])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, distributions
 
-from hive.envs import actions
+from hive.envs.spaces import actions
 from hive.errors import NetworkError
 from hive.networks import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical, distribution_for
 

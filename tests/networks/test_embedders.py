@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from hive.declared import ABSENT, FIRST, LAST
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.observation import ObservationSpec
 from hive.networks import InputEmbedderParameters
-from hive.networks.convolutions import Convolution, ImageInput
-from hive.networks.embedders import VectorInput, embedder_layers
+from hive.networks.build.convolutions import Convolution, ImageInput
+from hive.networks.build.embedders import VectorInput, embedder_layers
 
 
 def embed(

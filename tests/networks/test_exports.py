@@ -7,8 +7,8 @@ import pkgutil
 import re
 
 from hive import networks
-from hive.envs import actions
-from hive.networks.spaces import BoxAction, DiscreteAction, MultiDiscreteAction
+from hive.envs.spaces import actions
+from hive.networks.build.spaces import BoxAction, DiscreteAction, MultiDiscreteAction
 
 MAX_NAMES = 45
 

@@ -14,16 +14,16 @@ from torch import Tensor, nn
 
 from hive.config import NetworkConfig
 from hive.envs import Box, Discrete, ObservationSpec
-from hive.envs.checks import store
-from hive.envs.observation import observation_spec
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.checks import store
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, HeadParameters, Spaces, build_network
-from hive.networks.agents import AgentNetwork
-from hive.networks.configured import network_parameters
-from hive.networks.extractors import ExtractedNetwork, Extractor
-from hive.networks.network import compute_natively
-from hive.networks.noisy import NoisyLinear
-from hive.networks.parameters import NetworkParameters
+from hive.networks.build.agents import AgentNetwork
+from hive.networks.build.configured import network_parameters
+from hive.networks.build.extractors import ExtractedNetwork, Extractor
+from hive.networks.build.network import compute_natively
+from hive.networks.build.noisy import NoisyLinear
+from hive.networks.build.parameters import NetworkParameters
 
 BOX = Box((2,), (-1.0, -3.0), (1.0, 3.0))
 VECTOR = ObservationSpec((3,), "float32")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hive.compat.coach.torch_architecture import TorchArchitecture
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
     CategoricalQHeadParameters,
@@ -31,8 +31,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.field_rules import CheckedFields, Rule, Rules
-from hive.networks.parameters import GradientClippingMethod
+from hive.networks.build.field_rules import CheckedFields, Rule, Rules
+from hive.networks.build.parameters import GradientClippingMethod
 
 KINDS: dict[Any, Any] = {
     NetworkParameters: NetworkParameters,

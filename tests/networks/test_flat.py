@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, aligned_block
-from hive.networks import flat as flat_module
-from hive.networks.flat import ALIGNMENT
+from hive.networks.weights import flat as flat_module
+from hive.networks.weights.flat import ALIGNMENT
 
 
 class Mixed(nn.Module):

@@ -16,11 +16,11 @@ from hive.compat.coach.wrapper import NetworkWrapper
 from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, NetworkParameters, Spaces, aligned_block
-from hive.networks.groups import GroupUpdate
-from hive.networks.optimizers import NAMES, FlatOptimizer, OptimizerSettings
-from hive.networks.parameters import OPTIMIZERS
-from hive.networks.shared_network import SharedNetwork, Version
-from hive.networks.state import StateLayout
+from hive.networks.build.parameters import OPTIMIZERS
+from hive.networks.weights.groups import GroupUpdate
+from hive.networks.weights.optimizers import NAMES, FlatOptimizer, OptimizerSettings
+from hive.networks.weights.shared_network import SharedNetwork, Version
+from hive.networks.weights.state import StateLayout
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 VALUE = 0.1  # in float32, 0.7 * 0.1 + 0.3 * 0.1 is another number

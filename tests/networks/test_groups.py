@@ -9,9 +9,9 @@ from torch import nn
 
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, OptimizerSettings, aligned_block
-from hive.networks.groups import GroupUpdate
-from hive.networks.shared_network import SharedNetwork, Version
-from hive.networks.state import StateLayout
+from hive.networks.weights.groups import GroupUpdate
+from hive.networks.weights.shared_network import SharedNetwork, Version
+from hive.networks.weights.state import StateLayout
 
 RATE = 0.01
 

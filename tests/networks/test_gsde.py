@@ -24,9 +24,9 @@ from hive.networks import (
     build_network,
     distribution_for,
 )
-from hive.networks.configured import configured_distribution, network_parameters
-from hive.networks.gsde import EPSILON, StateDependentGaussian, noise_products
-from hive.networks.inputs import RECURRENT_STATE
+from hive.networks.act.gsde import EPSILON, StateDependentGaussian, noise_products
+from hive.networks.build.configured import configured_distribution, network_parameters
+from hive.networks.rows.inputs import RECURRENT_STATE
 
 BOX = Box((2,), (-1.0, -1.0), (1.0, 1.0))
 GSDE = StateDependentGaussian((2,), 3)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from hive.compat.coach.head_losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
-from hive.envs.actions import Box, Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Box, Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
     CategoricalQHeadParameters,
@@ -25,8 +25,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.head_kinds import HEADS, make_head
-from hive.networks.spaces import ActionSpec
+from hive.networks.build.head_kinds import HEADS, make_head
+from hive.networks.build.spaces import ActionSpec
 
 PARAMETERS = {
     "policy": HeadParameters("policy"),

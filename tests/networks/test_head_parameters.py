@@ -16,7 +16,7 @@ from hive.networks import (
     QuantileQHeadParameters,
     SquashedPolicyHeadParameters,
 )
-from hive.networks.head_kinds import HEADS
+from hive.networks.build.head_kinds import HEADS
 
 DEVIATIONS = {
     "action_distribution": "gaussian",

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from hive.compat.coach.head_losses import head_loss
-from hive.envs.actions import ActionSpec, Box, Discrete, MultiDiscrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import ActionSpec, Box, Discrete, MultiDiscrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
     DuelingQHeadParameters,
@@ -25,8 +25,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.squashed import LOG_STD_BOUNDS
-from hive.networks.value_heads import DuelingQHead
+from hive.networks.act.squashed import LOG_STD_BOUNDS
+from hive.networks.build.value_heads import DuelingQHead
 
 BOX = Box((3,), (-1.0,) * 3, (1.0,) * 3)
 VECTOR = ObservationSpec((20,), "float32")

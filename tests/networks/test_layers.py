@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hive.errors import NetworkError
-from hive.networks.layers import (
+from hive.networks.build.layers import (
     ACTIVATIONS,
     HIDDEN_GAIN,
     activation_layer,

@@ -8,7 +8,7 @@ from torch import nn
 
 from hive.errors import NetworkError
 from hive.networks import EmbeddingMergerType, MiddlewareParameters
-from hive.networks.embedders import Merger, middleware_layers
+from hive.networks.build.embedders import Merger, middleware_layers
 
 OBSERVATIONS = {
     "a": torch.tensor([[1.0, 2.0]]),

@@ -11,7 +11,7 @@ from torch import nn
 from hive.envs import Box, Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, NetworkParameters, Spaces, build_network
-from hive.networks.naming import frozen_text, parameter_rows, set_training, shown_name, shown_tensors
+from hive.networks.build.naming import frozen_text, parameter_rows, set_training, shown_name, shown_tensors
 
 DISCRETE = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 BOX = Spaces({"observation": ObservationSpec((3,), "float32")}, Box((1,), (-1.0,), (1.0,)))

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.envs.actions import ActionSpec, Box, Discrete, MultiDiscrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import ActionSpec, Box, Discrete, MultiDiscrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
     EmbeddingMergerType,
@@ -23,8 +23,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.layers import ACTIVATIONS
-from hive.networks.network import buffers_that_training_changes, from_module
+from hive.networks.build.layers import ACTIVATIONS
+from hive.networks.build.network import buffers_that_training_changes, from_module
 
 VECTOR = ObservationSpec((4,), "float32")
 BOX = Box((2, 3), (-1.0,) * 6, (1.0,) * 6)

@@ -19,8 +19,15 @@ from hive.networks import (
     aligned_block,
     build_network,
 )
-from hive.networks.network import buffers_that_training_changes, heads_of
-from hive.networks.normalization import NormalizedNetwork, Normalizer, merge, moments_of, observed_elements, replace
+from hive.networks.build.network import buffers_that_training_changes, heads_of
+from hive.networks.rows.normalization import (
+    NormalizedNetwork,
+    Normalizer,
+    merge,
+    moments_of,
+    observed_elements,
+    replace,
+)
 
 SEEN = ObservationSpec((3,), "float32")
 SPACES = Spaces({"observation": SEEN}, Discrete(2))

@@ -11,12 +11,12 @@ from gymnasium import spaces
 from torch import Tensor
 
 from hive.envs import Discrete
-from hive.envs.masks import MaskedSpace
-from hive.envs.observation import ObservationSpec, observation_spec
+from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.observation import ObservationSpec, observation_spec
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, InputArray, NetworkParameters, Spaces, build_network
-from hive.networks.normalization import LIMIT, MOMENTS_OF, NormalizedNetwork, merge, moments_of, observed_elements
-from hive.networks.novelty import CLIP, FEATURES, Novelty
+from hive.networks.rows.normalization import LIMIT, MOMENTS_OF, NormalizedNetwork, merge, moments_of, observed_elements
+from hive.networks.rows.novelty import CLIP, FEATURES, Novelty
 
 DISCRETE = Discrete(3)
 VECTOR = spaces.Box(-9, 9, (4,), np.float32)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from hive.errors import NetworkError
-from hive.networks.off_policy_actions import NoisyActions, SoftActions, SoftChoices
-from hive.networks.packed import FORBIDDEN
-from hive.networks.squashed import SquashedGaussian
+from hive.networks.act.off_policy_actions import NoisyActions, SoftActions, SoftChoices
+from hive.networks.act.squashed import SquashedGaussian
+from hive.networks.rows.packed import FORBIDDEN
 
 BOUNDS = (2,), (-1.0, 0.0), (3.0, 0.5)
 LOW, HIGH = (np.array(bound, np.float32) for bound in BOUNDS[1:])

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from torch import Tensor
 
 from hive.envs import Discrete
-from hive.envs.checks import store
-from hive.envs.masks import MaskedSpace
-from hive.envs.observation import ObservationSpec, observation_spec
+from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.observation import ObservationSpec, observation_spec
+from hive.envs.vectors.checks import store
 from hive.networks import (
     Categorical,
     CategoricalQHeadParameters,
@@ -24,10 +24,10 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.exploration import epsilon_greedy
-from hive.networks.network import heads_of
-from hive.networks.normalization import NormalizedNetwork, merge, moments_of, observed_elements
-from hive.networks.packed import FORBIDDEN, PackedNetwork
+from hive.networks.act.exploration import epsilon_greedy
+from hive.networks.build.network import heads_of
+from hive.networks.rows.normalization import NormalizedNetwork, merge, moments_of, observed_elements
+from hive.networks.rows.packed import FORBIDDEN, PackedNetwork
 
 PARTS: dict[str, Any] = {
     "image": spaces.Box(0, 255, (8, 8), np.uint8),

@@ -16,7 +16,7 @@ from hive.networks import (
     NetworkParameters,
     OptimizerSettings,
 )
-from hive.networks.parameters import GradientClippingMethod, network_parameters_of
+from hive.networks.build.parameters import GradientClippingMethod, network_parameters_of
 
 
 def test_enums_have_coachs_numbers() -> None:

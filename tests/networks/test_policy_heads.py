@@ -8,12 +8,12 @@ import torch
 
 from hive.compat.coach.head_losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
-from hive.envs.actions import Box, Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Box, Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, NetworkParameters, PolicyHead, PolicyHeadParameters, PPOHeadParameters, Spaces
-from hive.networks.heads import PPOHead, SquashedPolicyHead
-from hive.networks.squashed import LOG_STD_BOUNDS
+from hive.networks.act.squashed import LOG_STD_BOUNDS
+from hive.networks.build.heads import PPOHead, SquashedPolicyHead
 
 LOGITS = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])
 ACTIONS = torch.tensor([0, 1, 1])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hive.errors import NetworkError
 from hive.networks import aligned_block
-from hive.networks.polyak import polyak_step
+from hive.networks.weights.polyak import polyak_step
 
 
 def tensors(dtype: torch.dtype, seed: int) -> list[Tensor]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hive.errors import NetworkError
-from hive.networks.projection import categorical_support, point_mass, project_categorical
+from hive.networks.act.projection import categorical_support, point_mass, project_categorical
 
 SUPPORTS = [(-2.0, 2.0, 5), (-100.0, 100.0, 51), (-10.0, 10.0, 51), (0.0, 200.0, 50), (3.0, 4.0, 2)]
 

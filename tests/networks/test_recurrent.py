@@ -11,11 +11,11 @@ import torch
 
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.compat.coach.wrapper import NetworkWrapper
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import GRUMiddlewareParameters, HeadParameters, LSTMMiddlewareParameters, NetworkParameters, Spaces
-from hive.networks.recurrent import RecurrentNetwork, recurrent_cell
+from hive.networks.rows.recurrent import RecurrentNetwork, recurrent_cell
 
 STEPS, SEQUENCES, CELLS = 5, 3, 6
 SPACES = Spaces({"observation": ObservationSpec((4,), "float32")}, Discrete(2))

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.networks import (
     GRUMiddlewareParameters,
     LSTMMiddlewareParameters,
@@ -18,8 +18,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.inputs import RECURRENT_STATE, state_width_of
-from hive.networks.sequences import Fragments, Sequences
+from hive.networks.rows.inputs import RECURRENT_STATE, state_width_of
+from hive.networks.rows.sequences import Fragments, Sequences
 
 STEPS, COLUMNS, WIDTH = 7, 4, 3
 RNG = np.random.default_rng(3)

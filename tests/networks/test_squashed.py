@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import distributions
 
-from hive.envs.actions import Box, Discrete
+from hive.envs.spaces.actions import Box, Discrete
 from hive.errors import NetworkError
 from hive.networks import SquashedGaussian, squashed_distribution_for
 

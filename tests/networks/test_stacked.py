@@ -10,13 +10,13 @@ import torch
 from gymnasium import spaces
 
 from hive.envs import Discrete
-from hive.envs.masks import MaskedSpace
-from hive.envs.meaning import earlier_meaning
-from hive.envs.observation import ArraySpec, ObservationSpec, observation_spec
+from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.meaning import earlier_meaning
+from hive.envs.spaces.observation import ArraySpec, ObservationSpec, observation_spec
 from hive.networks import NetworkParameters, Spaces, build_network
-from hive.networks.network import heads_of
-from hive.networks.packed import FORBIDDEN
-from hive.networks.stacked import join_frames, joined
+from hive.networks.build.network import heads_of
+from hive.networks.rows.packed import FORBIDDEN
+from hive.networks.rows.stacked import join_frames, joined
 
 
 @pytest.mark.parametrize(

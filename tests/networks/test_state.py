@@ -10,7 +10,7 @@ from torch import nn
 
 from hive import _native
 from hive.networks import FlatParameters, aligned_block
-from hive.networks.state import StateLayout
+from hive.networks.weights.state import StateLayout
 
 Block = npt.NDArray[np.uint8]
 

@@ -7,10 +7,10 @@ import torch
 from torch.nn import functional
 
 from hive.compat.coach.head_losses import head_loss
-from hive.envs.actions import Box, Discrete
+from hive.envs.spaces.actions import Box, Discrete
 from hive.errors import NetworkError
 from hive.networks import DuelingQHeadParameters, HeadParameters, select_actions
-from hive.networks.value_heads import DuelingQHead, QHead
+from hive.networks.build.value_heads import DuelingQHead, QHead
 
 ACTION = Discrete(3)
 VALUES = torch.tensor([[1.0, 2.0, 5.0], [0.0, -1.0, 4.0]])

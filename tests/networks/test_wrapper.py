@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.networks import NetworkParameters, Spaces, aligned_block
-from hive.networks.shared_network import Version
-from hive.networks.state import StateLayout
-from hive.networks.wrapper import BoundNetwork, NetworkWrapper
+from hive.networks.weights.shared_network import Version
+from hive.networks.weights.state import StateLayout
+from hive.networks.weights.wrapper import BoundNetwork, NetworkWrapper
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 

@@ -21,10 +21,10 @@ from comparison.hive_cell import keys_of
 from comparison.tasks import TASKS, Task
 
 from hive.config import load_config
-from hive.envs.checks import store
-from hive.networks.inputs import RECURRENT_STATE
-from hive.networks.network import build_network
-from hive.workers import Blueprint
+from hive.envs.vectors.checks import store
+from hive.networks.build.network import build_network
+from hive.networks.rows.inputs import RECURRENT_STATE
+from hive.training import Blueprint
 
 pytestmark = pytest.mark.full(reason="needs the extra `peers`")
 pytest.importorskip("sb3_contrib", reason="pip install '.[peers]'")

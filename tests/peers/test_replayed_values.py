@@ -17,15 +17,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "workers")]
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "training")]
 
 from same_rollout import CLOSE
 from small_trainer import allocate, config_of, weights_of
 
 from hive.algorithms import Batch
 from hive.networks import aligned_block
-from hive.workers import Blueprint
-from hive.workers.replay_worker import ReplayWorker
+from hive.training import Blueprint
+from hive.training.gradient.replay_worker import ReplayWorker
 
 pytestmark = pytest.mark.full(reason="needs the extra `peers`")
 stable_baselines3 = pytest.importorskip("stable_baselines3", reason="pip install '.[peers]'")

@@ -19,12 +19,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "workers")]
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "training")]
 
 from same_rollout import CLOSE, ENVS, STEPS, Arrays, Orders, acting, one_round, weights_of
 from small_trainer import Trainer, config_of
 
-from hive.workers.learner import Count
+from hive.training.update.learner import Count
 
 pytestmark = pytest.mark.full(reason="needs the extra `peers`")
 stable_baselines3 = pytest.importorskip("stable_baselines3", reason="pip install '.[peers]'")

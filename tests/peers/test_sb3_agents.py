@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "algorithms"))
 from agent_loop import PENDULUM, AgentLoop, batch_for, blueprint_of, numbered
 
 from hive.algorithms import Batch
-from hive.networks.agents import AgentNetwork
+from hive.networks.build.agents import AgentNetwork
 
 pytestmark = pytest.mark.full(reason="needs the extra `peers`")
 sb3 = pytest.importorskip("stable_baselines3", reason="pip install '.[peers]'")

@@ -21,7 +21,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-sys.path += [str(Path(__file__).parents[up] / name) for up, name in ((0, ""), (1, "workers"), (2, "scripts"))]
+sys.path += [str(Path(__file__).parents[up] / name) for up, name in ((0, ""), (1, "training"), (2, "scripts"))]
 
 from same_rollout import CLOSE, ENVS, STEPS, Arrays, Orders, acting, one_round, weights_of
 from small_trainer import Trainer, config_of

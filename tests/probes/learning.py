@@ -18,7 +18,7 @@ from hive.config.values import toml_text
 from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 LIMIT_S = 30.0  # for a run of a tenth of a second: one that hangs is stopped, and so fails
 

@@ -11,7 +11,7 @@ from environments import COMBINATIONS, Combination
 from learning import POLICIES, in_a_table, learn
 
 import hive
-from hive.networks.gsde import StateDependentGaussian
+from hive.networks.act.gsde import StateDependentGaussian
 from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline

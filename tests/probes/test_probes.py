@@ -26,7 +26,7 @@ from learning import (
     trained,
 )
 
-from hive.workers import evaluate
+from hive.training import evaluate
 
 G = 0.5  # the discount factor, small so that values beyond the end of a rollout converge within a few updates
 

@@ -31,12 +31,12 @@ from hive.records import (
     remove_folder,
     remove_unfinished,
     replace_best,
-    replay_chunks,
     retain,
     write_checkpoint,
 )
-from hive.records.checkpoints import surplus
-from hive.records.replay_chunks import RowsToSave
+from hive.records.checkpoints import replay_chunks
+from hive.records.checkpoints.folders import surplus
+from hive.records.checkpoints.replay_chunks import RowsToSave
 
 FILE_NAMES = ["DONE", "ledger.bin", "state.json", "weights.bin", "weights.safetensors"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hive.errors import RecordError
-from hive.records.csv_sink import CsvSink
 from hive.records.jsonl import read_jsonl
-from hive.records.sinks import JsonlSink, MetricsRecord
+from hive.records.sinks.csv_sink import CsvSink
+from hive.records.sinks.sinks import JsonlSink, MetricsRecord
 
 
 def record(n: int, **values: float) -> MetricsRecord:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hive.errors import RecordError
-from hive.records.drawing_marks import DrawingMarks, Lost, marks_in
+from hive.records.sinks.drawing_marks import DrawingMarks, Lost, marks_in
 
 
 def test_a_finished_recording_leaves_no_mark(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hive.records.new_videos import NewVideos
+from hive.records.sinks.new_videos import NewVideos
 
 
 def make(folder: Path, name: str, age: int) -> Path:

@@ -8,9 +8,9 @@ import pytest
 
 from hive.errors import RecordError
 from hive.records import RunDirectory, RunFacts, process_start_time, write_checkpoint, write_run_facts
-from hive.records.checkpoints import replace_best
+from hive.records.checkpoints.folders import replace_best
+from hive.records.checkpoints.replay_chunks import RowsToSave
 from hive.records.pruning import Item, delete, freed_bytes, prunable
-from hive.records.replay_chunks import RowsToSave
 
 WEIGHTS = {"w": np.zeros(4, np.float32)}
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive.errors import RecordError
+from hive.experience import PriorityTree, ReplayBuffer
 from hive.records import Checkpoint, Files, list_checkpoints, newest_checkpoint, retain, writing_checkpoint
-from hive.records import replay_chunks as module
-from hive.records.replay_chunks import RowsToSave
-from hive.storage import PriorityTree, ReplayBuffer
+from hive.records.checkpoints import replay_chunks as module
+from hive.records.checkpoints.replay_chunks import RowsToSave
 
 Arrays = dict[str, np.ndarray]
 

@@ -15,7 +15,7 @@ import pytest
 
 from hive.errors import RecordError
 from hive.records import Files, JsonlWriter, RunDirectory, list_checkpoints, replace_best, write_checkpoint
-from hive.records.set_aside import Origin, finish_set_aside, is_cut, set_aside, sets_aside
+from hive.records.checkpoints.set_aside import Origin, finish_set_aside, is_cut, set_aside, sets_aside
 
 ORIGIN = Origin(100, 100, 1000)
 NOW = 1.75e9

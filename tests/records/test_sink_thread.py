@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hive.records.sink_thread import SinkThread
-from hive.records.sinks import ConfigTables, MetricsRecord, Sink, Video
+from hive.records.sinks.sink_thread import SinkThread
+from hive.records.sinks.sinks import ConfigTables, MetricsRecord, Sink, Video
 
 LIMIT_S = 20.0
 

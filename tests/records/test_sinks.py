@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hive.errors import RecordError, UsageError
-from hive.records.sinks import ConfigTables, JsonlSink, MetricsRecord, Sink, SinkSet, Video
+from hive.records.sinks.sinks import ConfigTables, JsonlSink, MetricsRecord, Sink, SinkSet, Video
 
 RECORD = MetricsRecord(updates=3, env_steps=1536, seconds=2.25, values={"learner/loss": 0.5, "learner/nan": math.nan})
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hive.errors import UsageError
-from hive.records.sinks import MetricsRecord, Video
-from hive.records.tensorboard_sink import TensorBoardSink
+from hive.records.sinks.sinks import MetricsRecord, Video
+from hive.records.sinks.tensorboard_sink import TensorBoardSink
 
 RECORD = MetricsRecord(updates=3, env_steps=1536, seconds=2.25, values={"learner/loss": 0.5, "learner/nan": math.nan})
 GIF = b"GIF89a" + bytes([4, 0, 2, 0, 0x80, 0, 0])  # the header of 4 x 2 pixels

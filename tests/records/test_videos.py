@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hive.errors import RecordError, UsageError
-from hive.records import videos
-from hive.records.videos import check_video_file, evaluation_video, surplus_videos, video_writer
+from hive.records.sinks import videos
+from hive.records.sinks.videos import check_video_file, evaluation_video, surplus_videos, video_writer
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra video")
 

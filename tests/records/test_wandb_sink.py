@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hive.errors import RecordError, UsageError
-from hive.records.sinks import MetricsRecord, Video
-from hive.records.wandb_sink import WandbSink
+from hive.records.sinks.sinks import MetricsRecord, Video
+from hive.records.sinks.wandb_sink import WandbSink
 
 
 class FakeRun:
@@ -135,8 +135,8 @@ def test_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 REAL = """
 import sys
 from pathlib import Path
-from hive.records.sinks import MetricsRecord, Video
-from hive.records.wandb_sink import WandbSink
+from hive.records.sinks.sinks import MetricsRecord, Video
+from hive.records.sinks.wandb_sink import WandbSink
 run = Path(sys.argv[1])
 (run / "a.gif").write_bytes(b"GIF89a" + bytes(20))
 for n in (1, 2):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hive.errors import RecordError
 from hive.records.atomic import atomic_folder, check_folder
-from hive.records.weights import STATE_FILE, WEIGHTS_FILE, load_weights, save_weights, weights_sha256
+from hive.records.checkpoints.weights import STATE_FILE, WEIGHTS_FILE, load_weights, save_weights, weights_sha256
 
 TENSORS = {
     "policy.weight": np.arange(12, dtype=np.float32).reshape(3, 4),

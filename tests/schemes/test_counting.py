@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from small_runs import Run, train
 
 from hive.config.schemes import SCHEMES
-from hive.networks.exploration import EpsilonGreedy
+from hive.experience import FINALS, LENGTH, Rollout
+from hive.networks.act.exploration import EpsilonGreedy
 from hive.records import read_jsonl
 from hive.runtime import Slot, Topology
-from hive.storage import FINALS, LENGTH, Rollout
-from hive.workers import CollectorActor
+from hive.training import CollectorActor
 
 EVERY_DAY, FULL = 20, 400  # examples
 REPLAYING = ("apex", "c51", "ddpg", "dqn", "qr-dqn", "rainbow", "sac", "td3")

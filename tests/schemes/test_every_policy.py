@@ -17,15 +17,15 @@ from any_environment import ACTIONS, CHOICES, OBSERVATIONS
 from gymnasium import spaces
 
 import hive
-from hive.algorithms.policy import Policy
 from hive.cli.resume import prepare
 from hive.config import Config, load_config
-from hive.envs.checks import at
 from hive.envs.make import make_environment
+from hive.envs.vectors.checks import at
 from hive.errors import HiveError
+from hive.policy.loaded import Policy
 from hive.records import Summary
 from hive.runtime.run.execute import run_inline
-from hive.workers import Blueprint, evaluate
+from hive.training import Blueprint, evaluate
 
 STEPS = 2 * 2 * 8  # of two rounds
 VALUES: dict[str, tuple[Any, ...]] = {

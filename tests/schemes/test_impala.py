@@ -10,12 +10,12 @@ from small_runs import GRID, check_end, check_grid, modes, train
 from small_trainer import config_of
 
 from hive.config import load_config
+from hive.experience import Rollout
 from hive.records import list_checkpoints, read_jsonl
 from hive.runtime import Slot, Topology
 from hive.schemes import build
-from hive.storage import Rollout
-from hive.workers import Blueprint, GradientWorkerActor
-from hive.workers.schedule import Claim
+from hive.training import Blueprint, GradientWorkerActor
+from hive.training.schedule import Claim
 
 FREE = "asynchronous"
 EXACT = pytest.mark.full(reason="modes in which ppo runs every day")

@@ -10,7 +10,7 @@ from small_runs import STEPS, Run, modes, train
 from small_trainer import LIMIT_S, config_of
 
 import hive
-from hive.networks.normalization import NormalizedNetwork
+from hive.networks.rows.normalization import NormalizedNetwork
 from hive.records import RunDirectory, list_checkpoints, read_jsonl, remove_folder, write_json
 from hive.schemes import build
 from hive.testing import run_inline

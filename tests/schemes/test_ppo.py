@@ -14,7 +14,7 @@ from small_trainer import config_of
 from hive.records import read_jsonl
 from hive.runtime import Topology
 from hive.schemes import build
-from hive.workers import Blueprint, LearnerActor
+from hive.training import Blueprint, LearnerActor
 
 FEW = {"algorithm__epochs": 2, "algorithm__minibatches": 2}
 PARALLEL = {"collection__workers": 2, "gradients__workers": 2}

@@ -18,7 +18,7 @@ from hive.runtime.supervise.outcome import Outcome
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.schemes import build
 from hive.testing import run_inline
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 STEPS = 640
 SCHEMES: dict[str, dict[str, Any]] = {

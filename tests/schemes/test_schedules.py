@@ -11,10 +11,10 @@ from small_runs import OUTPUTS, PARTS, check_end, modes, train
 from small_trainer import LIMIT_S, config_of
 
 import hive.algorithms.ppo
-from hive.algorithms.rows import progress_of
+from hive.algorithms.batches.rows import progress_of
+from hive.experience import Rollout
 from hive.records import RunDirectory, list_checkpoints, remove_folder, write_json
 from hive.schemes import build
-from hive.storage import Rollout
 from hive.testing import run_inline
 
 STEPS = 640

@@ -17,7 +17,7 @@ from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.building import load
 from hive.schemes import blueprint_of, build
 from hive.testing import run_inline
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 ENV = "small_environments:OneState"
 

@@ -14,8 +14,8 @@ import pytest
 from simulation import replay, simulate
 from simulation.replay import run, schedule
 
-from hive.workers import ReplayLearnerActor
-from hive.workers.replay_memory import ReplaySize
+from hive.training import ReplayLearnerActor
+from hive.training.update.replay_memory import ReplaySize
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "simulate"

@@ -24,7 +24,7 @@ from simulation.trainer import MOST, Schedule, run, schedule
 from hive import _native
 from hive.config import load_config
 from hive.gradients import EPISODES
-from hive.networks.state import StateLayout
+from hive.networks.weights.state import StateLayout
 from hive.runtime.memory.segments import Bytes, SlabView
 
 ROOT = Path(__file__).parents[2]

@@ -17,8 +17,8 @@ from torch import nn
 
 from hive.config import Config, load_config
 from hive.envs import EnvironmentSpec
-from hive.envs.actions import action_spec
-from hive.envs.observation import observation_spec
+from hive.envs.spaces.actions import action_spec
+from hive.envs.spaces.observation import observation_spec
 from hive.errors import MemoryShort
 from hive.records import RunDirectory, write_bytes
 from hive.runtime import Actor
@@ -27,7 +27,7 @@ from hive.runtime.process.free_memory import FreeMemory
 from hive.runtime.topology.building import load
 from hive.schemes import assemble, check_memory, sizes
 from hive.schemes.sizes import check_settings, memory_of
-from hive.workers import Blueprint, Trainer
+from hive.training import Blueprint, Trainer
 
 GIB = 1 << 30
 ROOM = 1 << 29  # bytes that a refusal may take: far less than any of the runs that are refused

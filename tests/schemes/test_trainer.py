@@ -12,7 +12,7 @@ from hive.errors import EnvironmentMissing, TopologyError
 from hive.runtime import Plan, Slots, Topology
 from hive.runtime.carriers.carrier import PlanChannel, PlanSegment
 from hive.schemes.trainer import trainer
-from hive.workers import RESULTS, Blueprint
+from hive.training import RESULTS, Blueprint
 
 ENV = "small_environments:Drift"
 PIPELINED = '"pipelined"'

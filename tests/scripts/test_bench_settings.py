@@ -12,7 +12,7 @@ from benchmarks.contender import Pythons, contenders_of
 from benchmarks.settings import PLACEMENTS, SETTINGS, Setting, keys_of
 
 from hive.config import Config, load_config
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 EACH = pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.name)
 

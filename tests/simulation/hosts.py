@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from hive.config import Config, load_config
 from hive.errors import HiveError, HostLost
+from hive.experience import SEQUENCE, SOURCE, VERSION
 from hive.hosts.agent import STOP_S, Agent, facts_of
 from hive.hosts.files import HostFacts, JoinFile
 from hive.hosts.head import HostLink
@@ -48,9 +49,8 @@ from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.messages import decode
 from hive.schemes.trainer import assemble
-from hive.storage import SEQUENCE, SOURCE, VERSION
-from hive.workers.messages import Evaluation, EvaluationDue
-from hive.workers.schedule import LATEST
+from hive.training.messages import Evaluation, EvaluationDue
+from hive.training.schedule import LATEST
 from simulation import Faults, Simulation, simulate, trainer
 from simulation.simulated_links import LinkFaults, SimulatedLinks
 from simulation.simulated_process import SimulatedProcess, current_process

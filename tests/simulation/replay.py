@@ -28,20 +28,20 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from hive.algorithms import Batch
-from hive.algorithms.initial_errors import n_step_errors
+from hive.algorithms.batches.initial_errors import n_step_errors
 from hive.config import load_config
 from hive.envs import VectorEnvironment
 from hive.errors import VersionGone
-from hive.networks.normalization import LIMIT, Scales
+from hive.experience import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout
+from hive.networks.rows.normalization import LIMIT, Scales
 from hive.runtime import SharedIn, SharedOut, Status, Subscription
 from hive.runtime.memory.segments import BoardView
 from hive.schemes.trainer import assemble
-from hive.storage import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout
-from hive.workers import Blueprint, ReplayWorkerActor
-from hive.workers.learner import Count
-from hive.workers.messages import CheckpointDue, ReplayFloor, ReplayLedger, ReplayRows
-from hive.workers.pinned_blocks import held_block, next_due
-from hive.workers.replay_memory import DrawnRows, ReplayMemory
+from hive.training import Blueprint, ReplayWorkerActor
+from hive.training.messages import CheckpointDue, ReplayFloor, ReplayLedger, ReplayRows
+from hive.training.record.pinned_blocks import held_block, next_due
+from hive.training.update.learner import Count
+from hive.training.update.replay_memory import DrawnRows, ReplayMemory
 from simulation import Faults, Simulation, simulate
 from simulation.fakes import DyingBoard
 from simulation.trainer import KILLED_AT_THE_END, SilentRecorder

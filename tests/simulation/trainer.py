@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,20 +25,20 @@ from torch import nn
 
 from hive.config import Config, TargetConfig, load_config
 from hive.envs import Discrete, EnvironmentSpec, ObservationSpec
+from hive.experience import LENGTH, Rollout, rollout_layout
+from hive.experience import VERSION as ROLLOUT_VERSION
 from hive.gradients import ENV_STEPS, EPISODES, PLAIN, POLICY, SAMPLES, clear, gradient_layout, put_episodes
 from hive.networks import FlatParameters, NetworkParameters, Spaces
-from hive.networks.flat import InitialWeights
-from hive.networks.state import StateLayout
-from hive.networks.wrapper import NetworkWrapper
+from hive.networks.weights.flat import InitialWeights
+from hive.networks.weights.state import StateLayout
+from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
 from hive.runtime.supervise.ending import LAST_TRIES
 from hive.schemes.trainer import assemble
-from hive.storage import LENGTH, Rollout, rollout_layout
-from hive.storage import VERSION as ROLLOUT_VERSION
-from hive.workers import Blueprint, GradientWorkerActor, Learner, Replica
-from hive.workers.learner import Count, LearnerStep
-from hive.workers.messages import CheckpointDue, Improved, Metrics, OptimizerState, Weights
-from hive.workers.pinned_blocks import held_block
+from hive.training import Blueprint, GradientWorkerActor, Learner, Replica
+from hive.training.messages import CheckpointDue, Improved, Metrics, OptimizerState, Weights
+from hive.training.record.pinned_blocks import held_block
+from hive.training.update.learner import Count, LearnerStep
 from simulation import Faults, Simulation, simulate
 
 KILLED_AT_THE_END = "recorder failed at the end: it was killed before it had finished"
@@ -288,11 +288,11 @@ class SimulatedBlueprint(Blueprint):
         self.world = world
         self.environment = EnvironmentSpec("simulated", ObservationSpec((1,), "float32"), Discrete(2))
         self._algorithm = _Algorithm(per_round, moments)
+        self._count_rounds()
+        self._count_gradients(cast(Any, self._algorithm))
         network = _network()
         self.codec = PLAIN
         self.flat = InitialWeights(network, lambda: FlatParameters(network))
-        self.collectors = config.collection.workers or max(config.gradients.workers, 1)
-        self.gradient_workers = max(config.gradients.workers, 1)
         self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))
         self.optimizer_state_bytes = self.learner().layout.bytes
         self.rollout_layout = rollout_layout(1, 1, ((1,), "float32"), ((), "int64"), 1)

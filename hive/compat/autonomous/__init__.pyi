@@ -1,4 +1,3 @@
-from hive.approximation import TargetNetwork as TargetNetwork
 from hive.compat.autonomous.approximation import Approximation as Approximation
 from hive.compat.autonomous.checkpointers import Checkpointer as Checkpointer
 from hive.compat.autonomous.checkpointers import DummyCheckpointer as DummyCheckpointer
@@ -22,3 +21,4 @@ from hive.compat.autonomous.values import VNetwork as VNetwork
 from hive.compat.autonomous.writers import DummyWriter as DummyWriter
 from hive.compat.autonomous.writers import SinkWriter as SinkWriter
 from hive.compat.autonomous.writers import Writer as Writer
+from hive.learning import TargetNetwork as TargetNetwork

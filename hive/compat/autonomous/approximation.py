@@ -30,10 +30,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from hive.approximation.approximation import Approximation as RunApproximation
-from hive.approximation.approximation import is_typed, scalar, tensors_of
-from hive.approximation.passes import Forward, GraphPass
-from hive.approximation.targets import TargetNetwork
 from hive.compat.autonomous.checkpointers import Checkpointer, DummyCheckpointer, PeriodicCheckpointer
 from hive.compat.autonomous.means import GradientMean
 from hive.compat.autonomous.stepping import (
@@ -47,8 +43,12 @@ from hive.compat.autonomous.stepping import (
 from hive.compat.autonomous.targets import TrivialTarget
 from hive.compat.autonomous.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
-from hive.losses import Loss
-from hive.networks.field_rules import Rule, Rules
+from hive.learning.approximation import Approximation as RunApproximation
+from hive.learning.approximation import is_typed, scalar, tensors_of
+from hive.learning.loss import Loss
+from hive.learning.passes import Forward, GraphPass
+from hive.learning.targets import TargetNetwork
+from hive.networks.build.field_rules import Rule, Rules
 
 __all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
 

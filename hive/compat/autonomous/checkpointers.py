@@ -7,7 +7,7 @@
         DONE                   sizes and checksums, written last
 
 A checkpoint contains the complete state: model, optimizer, scheduler, target network and counters. It is a folder of
-hive.records.checkpoints, which is written atomically. Its content is data (see stored.py), so loading cannot
+hive.records.checkpoints.folders, which is written atomically. Its content is data (see stored.py), so loading cannot
 execute code, and classes may have been renamed since. `load_checkpoint` reads one; `PeriodicCheckpointer.restore`
 continues from the newest.
 
@@ -28,11 +28,11 @@ from torch import nn
 
 from hive.compat.autonomous.stored import from_record, to_record
 from hive.errors import NetworkError, RecordError
-from hive.networks.field_rules import Rule
+from hive.networks.build.field_rules import Rule
 from hive.records.atomic import FILES, Files, check_folder
-from hive.records.checkpoints import list_checkpoints, newest_checkpoint, retain, write_checkpoint
+from hive.records.checkpoints.folders import list_checkpoints, newest_checkpoint, retain, write_checkpoint
+from hive.records.checkpoints.weights import load_weights
 from hive.records.documents import failure
-from hive.records.weights import load_weights
 
 __all__ = ["Checkpointer", "DummyCheckpointer", "PeriodicCheckpointer", "Stateful", "load_checkpoint"]
 

@@ -1,7 +1,7 @@
 """Distributions of returns over a fixed support: C51's QDist.
 
 Source: Bellemare, Dabney and Munos 2017, "A Distributional Perspective on Reinforcement Learning". The support and
-the projection are in hive.networks.projection.
+the projection are in hive.networks.act.projection.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch.optim import Optimizer
 from hive.compat.autonomous.approximation import Approximation
 from hive.compat.autonomous.states import States, action_tensor, leading_shape, masked, over_live_states
 from hive.errors import NetworkError
-from hive.networks.field_rules import Rule
-from hive.networks.projection import categorical_support, point_mass, project_categorical
+from hive.networks.act.projection import categorical_support, point_mass, project_categorical
+from hive.networks.build.field_rules import Rule
 
 __all__ = ["QDist", "QDistModule"]
 

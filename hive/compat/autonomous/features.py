@@ -32,14 +32,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hive.approximation.approximation import scalar
-from hive.approximation.passes import Forward
 from hive.compat.autonomous.approximation import Approximation
 from hive.compat.autonomous.states import States, observation_of, over_live_states, with_observation
 from hive.compat.autonomous.stepping import parameters_with_gradients, refuse_weight
 from hive.errors import NetworkError
-from hive.losses import Loss
-from hive.networks.field_rules import Rule
+from hive.learning.approximation import scalar
+from hive.learning.loss import Loss
+from hive.learning.passes import Forward
+from hive.networks.build.field_rules import Rule
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork", "Identity"]
 

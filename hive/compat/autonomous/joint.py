@@ -28,12 +28,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hive.approximation import AnyPart, NativePart, TargetNetwork
-from hive.approximation.approximation import own_parameters
 from hive.compat.autonomous.approximation import Approximation
 from hive.compat.autonomous.stepping import refuse_weight
 from hive.errors import NetworkError
-from hive.losses import Loss
+from hive.learning import AnyPart, NativePart, TargetNetwork
+from hive.learning.approximation import own_parameters
+from hive.learning.loss import Loss
 
 __all__ = ["OptimizerReceiver", "accumulate_jointly", "jointly", "reinforce_jointly"]
 

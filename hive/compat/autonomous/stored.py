@@ -8,8 +8,9 @@
              {"tuple": [0.9, 0.999]}]]}]]]}]]}
 
 The keys of JSON objects are strings and JSON has no tuples, so a dictionary, a tuple and a Counter are written as an
-object with that one key. Arrays of a dtype that hive.records.weights does not support (bool, bfloat16 ...) are written
-as their bytes. Reading does not trust its input: any other form raises RecordError, and nothing can be executed.
+object with that one key. Arrays of a dtype that hive.records.checkpoints.weights does not support (bool, bfloat16 ...)
+are written as their bytes. Reading does not trust its input: any other form raises RecordError, and nothing can be
+executed.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from hive.records.sinks import MetricsRecord, Sink
+from hive.records.sinks.sinks import MetricsRecord, Sink
 
 __all__ = ["DummyWriter", "SinkWriter", "Writer"]
 

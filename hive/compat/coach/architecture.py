@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hive.networks.parameters import NetworkParameters, network_parameters_of
-from hive.networks.spaces import Spaces
+from hive.networks.build.parameters import NetworkParameters, network_parameters_of
+from hive.networks.build.spaces import Spaces
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
@@ -68,7 +68,7 @@ class Architecture(ABC):
         inputs: name -> array [N, *shape]: the inputs of the spaces, and the extra inputs of the losses. The loss of
             output i (counted over all heads and their copies) may need `output_<i>_0` (a policy or Q head: the
             actions) and `output_<i>_1` (a PPO head: their old log probabilities). A recurrent network also takes
-            `recurrent_state` and `episode_starts`, see `hive.networks.recurrent`; it stores no state itself.
+            `recurrent_state` and `episode_starts`, see `hive.networks.rows.recurrent`; it stores no state itself.
         targets: for each output an array [N], for some heads [N, *target_shape] (a single array if there is one
             output). Or a function from the tuple of outputs to such arrays, called between forward pass and loss.
         additional_fetches: further results, each an output's number (as in `predict`) or a variable's name (as in

@@ -14,9 +14,9 @@ from hive.compat.coach.architecture import Array, Inputs, Targets
 from hive.compat.coach.head_losses import HeadLoss
 from hive.compat.coach.losses import as_array, checked_tensor, extra_input_names
 from hive.errors import NetworkError
-from hive.networks.heads import Head
-from hive.networks.inputs import EPISODE_STARTS, RECURRENT_STATE
-from hive.networks.spaces import InputSpec
+from hive.networks.build.heads import Head
+from hive.networks.build.spaces import InputSpec
+from hive.networks.rows.inputs import EPISODE_STARTS, RECURRENT_STATE
 
 
 def checked_inputs(

@@ -1,7 +1,7 @@
 """The standard loss of each head, as a function of its outputs and the arrays of a batch.
 
 Coach's heads have their losses inside. Those of hive.networks have none, because a run takes its losses from
-hive.losses, which also has the formulas used here.
+hive.algorithms.losses, which also has the formulas used here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hive.algorithms.losses.actor_critic import clipped_surrogate, divergences
+from hive.algorithms.losses.q_learning import cross_entropies, quantile_losses
 from hive.errors import NetworkError
-from hive.losses.actor_critic import clipped_surrogate, divergences
-from hive.losses.q_learning import cross_entropies, quantile_losses
-from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
-from hive.networks.heads import DeterministicPolicyHead, Head, PolicyHead, PPOHead, SquashedPolicyHead, ValueHead
-from hive.networks.spaces import ActionSpec, CompositeAction, DiscreteAction, MultiDiscreteAction, simple_actions
-from hive.networks.value_heads import QHead, select_actions
+from hive.networks.build.distributional_heads import CategoricalQHead, QuantileQHead
+from hive.networks.build.heads import DeterministicPolicyHead, Head, PolicyHead, PPOHead, SquashedPolicyHead, ValueHead
+from hive.networks.build.spaces import ActionSpec, CompositeAction, DiscreteAction, MultiDiscreteAction, simple_actions
+from hive.networks.build.value_heads import QHead, select_actions
 
 ACTIONS_TAKEN = (("int64", ()),)
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 
 from hive import _native
-from hive.networks.clipping import clip_factor
-from hive.networks.optimizers import OptimizerSettings
-from hive.networks.parameters import GradientClippingMethod
+from hive.networks.build.parameters import GradientClippingMethod
+from hive.networks.weights.clipping import clip_factor
+from hive.networks.weights.optimizers import OptimizerSettings
 
 Floats = npt.NDArray[np.float32]
 

@@ -38,18 +38,18 @@ from hive.compat.coach.losses import as_array, l2_loss, weighted_losses
 from hive.compat.coach.optimization import LimitedMemoryBFGS, clip_gradient
 from hive.compat.coach.parallel import predict_in_parallel
 from hive.errors import NetworkError
-from hive.networks.embedders import network_inputs
-from hive.networks.flat import aligned_block, keep_frozen, polyak_frozen
-from hive.networks.head_kinds import make_head
-from hive.networks.inputs import dotted
-from hive.networks.layers import seeded
-from hive.networks.naming import set_training
-from hive.networks.network import Observations, heads_of
-from hive.networks.optimizers import FlatOptimizer
-from hive.networks.polyak import polyak_step
-from hive.networks.spaces import InputSpec, Spaces
-from hive.networks.wrapper import BoundNetwork
-from hive.runtime.process.torch_state import hive_torch
+from hive.networks.build.embedders import network_inputs
+from hive.networks.build.head_kinds import make_head
+from hive.networks.build.layers import seeded
+from hive.networks.build.naming import set_training
+from hive.networks.build.network import Observations, heads_of
+from hive.networks.build.spaces import InputSpec, Spaces
+from hive.networks.rows.inputs import dotted
+from hive.networks.weights.flat import aligned_block, keep_frozen, polyak_frozen
+from hive.networks.weights.optimizers import FlatOptimizer
+from hive.networks.weights.polyak import polyak_step
+from hive.networks.weights.wrapper import BoundNetwork
+from hive.runtime.process.user_code.torch_state import hive_torch
 
 Floats = npt.NDArray[np.float32]
 

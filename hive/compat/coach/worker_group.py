@@ -9,7 +9,7 @@ order of the workers' numbers, so the result does not depend on the order of arr
 `timeout_s`, the others raise an error that names it. Asynchronous workers do not wait; the lock of the
 global network serialises their updates.
 
-This class coordinates threads only: between processes of a run the learner has this role (see `hive.workers`).
+This class coordinates threads only: between processes of a run the learner has this role (see `hive.training`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ global one, whose new weights are then copied back. The target network follows t
 missing copy do nothing, so the same agent code works for all four combinations.
 
 Each copy is a TorchArchitecture with separate memory, and an update copies weights. In a run the class of this name in
-hive.networks.wrapper has the same copies, in blocks.
+hive.networks.weights.wrapper has the same copies, in blocks.
 
 Wrappers of several workers share the global network through a WorkerGroup. Unless `async_training` is set, all workers
 then apply their gradients to it together, and each must do so equally often.
@@ -30,9 +30,9 @@ from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.compat.coach.worker_group import WorkerGroup
 from hive.compat.rlpack import GradAccumulator, MapOfTensors
 from hive.errors import NetworkError
-from hive.networks.inputs import RECURRENT_STATE
-from hive.networks.parameters import network_parameters_of
-from hive.networks.spaces import Spaces
+from hive.networks.build.parameters import network_parameters_of
+from hive.networks.build.spaces import Spaces
+from hive.networks.rows.inputs import RECURRENT_STATE
 
 
 class NetworkWrapper:

@@ -8,8 +8,8 @@ from typing import Any
 from hive.algorithms.parameters import update_parameter
 from hive.compat.pytorchrl.weights import Snapshot, snapshot_of
 from hive.errors import TopologyError
-from hive.networks.flat import aligned_block
-from hive.workers import Blueprint
+from hive.networks.weights.flat import aligned_block
+from hive.training import Blueprint
 
 MAX_WORKERS = 1024  # maximum workers of a set, and stride of collector numbers, so that no two parents share a number
 

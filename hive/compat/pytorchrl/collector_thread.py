@@ -32,11 +32,11 @@ from hive.compat.pytorchrl.collection import MAX_WORKERS, CWorker
 from hive.compat.pytorchrl.weights import Snapshot
 from hive.config import Config
 from hive.errors import TopologyError
-from hive.networks.flat import aligned_block
+from hive.experience import LENGTH, Rollout
+from hive.networks.weights.flat import aligned_block
 from hive.runtime import Actor, Board, Publication, Slot, SlotInlet, Slots, Topology
 from hive.runtime.run.inline_run import InlineRun
-from hive.storage import LENGTH, Rollout
-from hive.workers import Blueprint, CollectorActor, RolloutReady, Weights
+from hive.training import Blueprint, CollectorActor, RolloutReady, Weights
 
 EXECUTIONS = ("Central", "Parallel")
 COMMUNICATIONS = ("synchronous", "asynchronous")
@@ -50,7 +50,7 @@ VERSIONS_KEPT = 4 * MAX_WORKERS  # versions remembered; more than the rollouts i
 class CollectedRollout:
     """One rollout.
 
-    data: its arrays, with the layout in hive.storage.rollouts. version_collected: version of the weights that acted.
+    data: its arrays, with the layout in hive.experience.rollouts. version_collected: version of the weights that acted.
     n_samples: valid steps. worker_id: number of its collector in the run. seq: number of the rollout. episodes: returns
     float32 [E] and lengths int32 [E] of the finished episodes. seconds: its collection time.
     """

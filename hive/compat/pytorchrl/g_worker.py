@@ -2,8 +2,8 @@
 
     collector.queue -> get_data() -> get_grads() -> Gradients -> apply_gradients() -> weights, version + 1
 
-`apply_gradients` makes one turn of the learner on the worker's own blocks (hive.workers.replica). Collectors receive
-weights when the collection broadcasts them, never between two gradients of a round.
+`apply_gradients` makes one turn of the learner on the worker's own blocks (hive.training.update.replica). Collectors
+receive weights when the collection broadcasts them, never between two gradients of a round.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hive.compat.pytorchrl.gradients import Arrays, Gradients, Info, compression
 from hive.compat.pytorchrl.weights import Snapshot, snapshot_of
 from hive.errors import NetworkError, RecordError
 from hive.gradients import PLAIN, SAMPLES, Codec, clear, gradient_layout
-from hive.networks.flat import aligned_block
+from hive.networks.weights.flat import aligned_block
 from hive.records import JSON, write_checkpoint
 from hive.runtime import Layout
-from hive.workers import GWorker as WorkerOfRun
-from hive.workers.learner import Count, LearnerStep, mean_return
+from hive.training import GWorker as WorkerOfRun
+from hive.training.update.learner import Count, LearnerStep, mean_return
 
 
 class RoundStorage:

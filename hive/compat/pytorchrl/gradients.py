@@ -11,7 +11,7 @@ from torch import Tensor
 from hive.algorithms.algorithm import Algorithm
 from hive.errors import TopologyError
 from hive.gradients import ENV_STEPS, EPISODES, SAMPLES, Codec, GradAccumulator, codec_for
-from hive.networks.flat import FlatParameters
+from hive.networks.weights.flat import FlatParameters
 
 DEFAULT_COMPRESSION = "bf16"  # codec of `compress_grads_to_send=True`: half the bytes at a relative error below 1 %
 

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.errors import NetworkError
-from hive.networks.flat import FlatLayout, aligned_block
+from hive.networks.weights.flat import FlatLayout, aligned_block
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Weights of one version. `block`: uint8 [block_bytes], read-only, with the layout in hive.networks.flat."""
+    """Weights of one version. `block`: uint8 [block_bytes], read-only, with the layout in
+    hive.networks.weights.flat.
+    """
 
     version: int
     block: NDArray[np.uint8]

@@ -13,7 +13,7 @@ order the producers received it.
 
 The producers of a channel are peers. Each can query how many peers have committed a message. On a `shared` channel it
 can also read what they committed, without claiming it: message n then lies in slot n mod S until message n + S is
-begun. The producer itself must not begin that one too early (hive.workers.replica explains why it does not).
+begun. The producer itself must not begin that one too early (hive.training.update.replica explains why it does not).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 A forked process inherits classes, parameters and imported modules, so nothing is pickled. It starts in milliseconds and
 shares memory pages. To be safe to fork, the server has no thread, no ZeroMQ context, no event loop, and has run no
 backward pass; its parent sets the number of OMP and BLAS threads to 1 before numpy is imported. It constructs no
-environment: a child that is thrown away does (hive.runtime.process.throwaway). A module that leaves a thread is an
-error that names it (hive.runtime.process.thread_watch).
+environment: a child that is thrown away does (hive.runtime.process.user_code.throwaway). A module that leaves a thread
+is an error that names it (hive.runtime.process.user_code.thread_watch).
 
 The server forks twice, so that the new process is adopted by the supervisor (a child subreaper), which can then wait
 for it and learn its exit status:
@@ -40,14 +40,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from hive.errors import HiveError
-from hive.runtime.process import throwaway
 from hive.runtime.process.output import redirect_output
 from hive.runtime.process.process_main import host
 from hive.runtime.process.spawning import MARK, OUTPUT, is_supervisor
 from hive.runtime.process.stacks import listen_for_stacks
 from hive.runtime.process.stop_signals import do_nothing, forking
-from hive.runtime.process.thread_watch import ThreadWatch
-from hive.runtime.process.user_exits import leave, raise_on_exit
+from hive.runtime.process.user_code import throwaway
+from hive.runtime.process.user_code.thread_watch import ThreadWatch
+from hive.runtime.process.user_code.user_exits import leave, raise_on_exit
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Message, type_set

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from hive.config import START_LIMIT_S
 from hive.errors import ActorFailed, HiveError
-from hive.runtime.process.companion import state_of
 from hive.runtime.process.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked, NotForked
 from hive.runtime.process.processes import Exit, OnExit, StartLost
 from hive.runtime.process.spawning import OUTPUT, ForkServer, is_supervisor, start_fork_server
 from hive.runtime.process.stacks import read_stacks
+from hive.runtime.process.user_code.companion import state_of
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.stream import pack, read

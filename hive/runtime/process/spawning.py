@@ -49,7 +49,7 @@ SUPERVISOR_OUTPUT = "supervisor.out"  # file in the log folder with the supervis
 MARK = "HIVE_RUN_MARK"  # variable in the environment of a run's processes and of those that user code starts there
 
 # Modules that runs of the built-in trainer import, the last one only in collectors, where each would import it again.
-TRAINER = ("hive.schemes.trainer", "gymnasium", "hive.envs.compiled_vector")
+TRAINER = ("hive.schemes.trainer", "gymnasium", "hive.envs.vectors.compiled_vector")
 
 CUSTOM_TOPOLOGY = re.compile(r"""^[^#\n]*\b(topology\s*=|scheme\s*=\s*["'][^"'\n]*:)""", re.MULTILINE)
 

@@ -10,7 +10,7 @@ chain of calls that it waits for. It runs at the interpreter's next step, so a s
 code.)
 
 Both parts are appended to `log/<process>.stacks`, and the sender of the signals reads the new text. Those of its
-companions (hive.runtime.process.companion), such as helpers, are in front of them.
+companions (hive.runtime.process.user_code.companion), such as helpers, are in front of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hive.runtime.process.throwaway import children
+from hive.runtime.process.user_code.throwaway import children
 
 __all__ = ["companions", "listen_for_stacks", "read_stacks"]
 

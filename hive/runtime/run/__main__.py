@@ -4,8 +4,8 @@ It starts the fork server before its own imports, so that both processes import 
 torch takes seconds and dominates the start of a run. However this process exits, its connection to the fork server
 closes, and the fork server exits too (hive.runtime.process.fork_server). hive.runtime.run.execute runs the run itself.
 
-`python -m hive.runtime.run --early [MODULE ...]` starts before the run has a directory (hive.cli.early_start). The fork
-server imports these modules meanwhile, and the two paths follow on stdin, separated by a zero byte.
+`python -m hive.runtime.run --early [MODULE ...]` starts before the run has a directory (hive.cli.parts.early_start).
+The fork server imports these modules meanwhile, and the two paths follow on stdin, separated by a zero byte.
 
 This module imports only the standard library at the top, to start the fork server without delay. Signals that ask the
 run to end are kept from its first line on, until the run can act on them.

@@ -26,11 +26,11 @@ from hive.records.crash import write_failure
 from hive.runtime.actor.error_location import describe
 from hive.runtime.process.fork_server import Build
 from hive.runtime.process.forked import BuildError, ForkedProcesses
-from hive.runtime.process.guest import Guest
 from hive.runtime.process.limits import check_limits
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
 from hive.runtime.process.spawning import ForkServer
 from hive.runtime.process.stop_signals import REASONS
+from hive.runtime.process.user_code.guest import Guest
 from hive.runtime.run.control import control_path
 from hive.runtime.run.control_server import ControlServer
 from hive.runtime.run.live_run import LiveRun

@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from hive.clock import Clock, RealClock
-from hive.runtime.process.guest import Guest
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
+from hive.runtime.process.user_code.guest import Guest
 from hive.runtime.run.outside_loop import outside_any_loop
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import Journal, Outcome

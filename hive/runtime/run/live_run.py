@@ -46,7 +46,7 @@ from hive.records import (
     write_resume_point,
     write_run_facts,
 )
-from hive.records.checkpoints import Checkpoint
+from hive.records.checkpoints.folders import Checkpoint
 from hive.records.crash import write_failure
 from hive.records.documents import parse_object
 from hive.records.regular import read_regular

@@ -3,7 +3,7 @@
 // A step clips or checks the actions, lets the environment write observations, rewards and flags into the row, passes
 // them to Episodes (rows.hpp), and handles the ends: the last observation of a truncated episode goes to the finals, and
 // the environment is reset in the same step, so that the row holds the first observation of the next episode. So the
-// rows are those of hive.envs.python_vector.
+// rows are those of hive.envs.vectors.python_vector.
 #pragma once
 
 #include <cstddef>

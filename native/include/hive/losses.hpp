@@ -2,7 +2,7 @@
 //
 // A policy is described by its `choices`: the sizes of its categorical actions, whose logits lie side by side, or none
 // for a Gaussian with outputs mean and log standard deviation, [rows, 2 D]. hive.losses documents the formulas, and
-// hive.networks.distributions the outputs. Sums of losses are float64, in the order of the rows; outputs and gradients
+// hive.networks.act.distributions the outputs. Sums of losses are float64, in the order of the rows; outputs and gradients
 // float32.
 //
 // Rows may be of several rollouts: each has acted rows, which have actions and all that belongs to them, followed by

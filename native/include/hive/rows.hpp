@@ -6,7 +6,7 @@
 // also truncate episodes at a time limit, which saves a wrapper around each environment.
 //
 //     in the row before finish()   rewards, and terminated and truncated as returned: any value but 0 is true
-//     in the row after             all fields, as in hive/envs/rows.py: never both flags; valid = 0, reward 0 and no
+//     in the row after             all fields, as in hive/envs/vectors/rows.py: never both flags; valid = 0, reward 0 and no
 //                                  flag in a step that only reset; the return and the length of an episode in the step
 //                                  that ends it, else 0; final_index -1
 //

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import Approximation as RunApproximation
-from hive.approximation import NativePart
 from hive.compat.autonomous import (
     FeatureNetwork,
     FixedTarget,
@@ -21,7 +19,9 @@ from hive.compat.autonomous import (
     reinforce_jointly,
 )
 from hive.errors import NetworkError
-from hive.losses import LossValue
+from hive.learning import Approximation as RunApproximation
+from hive.learning import NativePart
+from hive.learning.loss import LossValue
 
 STATES = torch.linspace(-1, 1, 12).reshape(4, 3)
 SCALES = (0.5, 2.0, 0.25)  # loss_scaling of the features and of two heads

@@ -16,8 +16,8 @@ from hive.compat.autonomous import (
     TrivialTarget,
 )
 from hive.compat.coach.wrapper import NetworkWrapper
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import NetworkParameters, Spaces
 

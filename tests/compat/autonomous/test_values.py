@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hive.algorithms.losses.q_learning import QLoss
 from hive.compat.autonomous import (
     FeatureNetwork,
     FixedTarget,
@@ -19,7 +20,6 @@ from hive.compat.autonomous import (
     reinforce_jointly,
 )
 from hive.errors import NetworkError
-from hive.losses import QLoss
 
 MASK = torch.tensor([1.0, 0.0, 1.0])
 STATES = {"observation": torch.arange(6.0).reshape(3, 2) + 1, "mask": MASK}

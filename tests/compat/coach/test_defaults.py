@@ -13,8 +13,8 @@ from hive.compat.coach.head_losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs import ActionSpec, Box, Discrete, ObservationSpec
 from hive.networks import HeadParameters, NetworkParameters, Spaces
-from hive.networks.head_kinds import HEADS
-from hive.runtime.process.torch_state import hive_torch
+from hive.networks.build.head_kinds import HEADS
+from hive.runtime.process.user_code.torch_state import hive_torch
 
 BOX = Box((2,), (-1.0, -1.0), (1.0, 1.0))
 BOXED = ("squashed_policy", "deterministic_policy")

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from hive.compat.coach.parallel import predict_in_parallel
 from hive.compat.coach.torch_architecture import TorchArchitecture
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import NetworkParameters, Spaces
 

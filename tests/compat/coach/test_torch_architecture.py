@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from hive.compat.coach.torch_architecture import TorchArchitecture
-from hive.envs.actions import Box, Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Box, Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import DuelingQHeadParameters, HeadParameters, InputEmbedderParameters, NetworkParameters, Spaces
-from hive.networks.parameters import GradientClippingMethod
+from hive.networks.build.parameters import GradientClippingMethod
 
 SPACES = Spaces({"observation": ObservationSpec((4,), "float32")}, Discrete(2))
 RNG = np.random.default_rng(0)

@@ -13,13 +13,13 @@ import torch
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.compat.coach.worker_group import WorkerGroup
 from hive.compat.coach.wrapper import NetworkWrapper
-from hive.envs.actions import Discrete
-from hive.envs.observation import ObservationSpec
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import NetworkParameters, Spaces, aligned_block
-from hive.networks.shared_network import Version
-from hive.networks.state import StateLayout
-from hive.networks.wrapper import NetworkWrapper as InARun
+from hive.networks.weights.shared_network import Version
+from hive.networks.weights.state import StateLayout
+from hive.networks.weights.wrapper import NetworkWrapper as InARun
 
 PATIENCE_S = 30.0  # limit for a test that would otherwise hang
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))

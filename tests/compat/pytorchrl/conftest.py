@@ -10,4 +10,4 @@ import torch
 HERE = Path(__file__).parent
 
 torch.set_num_threads(1)
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "workers")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "training")]

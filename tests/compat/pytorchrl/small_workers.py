@@ -17,7 +17,7 @@ from hive.records import RunDirectory
 from hive.runtime.supervise.outcome import Outcome
 from hive.schemes.trainer import assemble
 from hive.testing import run_inline
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 SAMPLES = 16  # samples of a rollout: two environments, eight steps
 

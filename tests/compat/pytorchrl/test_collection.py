@@ -15,7 +15,7 @@ from small_workers import MODES, Counted, blueprint_of, in_use
 from hive.compat.pytorchrl import CollectedRollout, CollectorThread, CWorkerSet, Snapshot
 from hive.compat.pytorchrl.collector_thread import QUEUE_STEPS
 from hive.errors import ConfigError, EnvironmentFailed, NetworkError, TopologyError
-from hive.workers import Blueprint
+from hive.training import Blueprint
 
 AHEAD = QUEUE_STEPS + 1 + 2 + 1  # waiting, about to wait, in slots, being collected: rollouts of one collector
 

@@ -36,7 +36,7 @@ inside_the_simulator()
 HELPED = """
 import sys
 from pathlib import Path
-from hive.runtime.process.companion import Companion
+from hive.runtime.process.user_code.companion import Companion
 from hive.runtime.process.stacks import listen_for_stacks
 
 def inside_the_environment():

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hive.errors import TopologyError
-from hive.runtime.process import thread_watch
-from hive.runtime.process.thread_watch import ThreadWatch
+from hive.runtime.process.user_code import thread_watch
+from hive.runtime.process.user_code.thread_watch import ThreadWatch
 
 THREAD = """
 import threading

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hive.errors import EnvironmentFailed, EnvironmentMissing
-from hive.runtime.process import throwaway
-from hive.runtime.process.throwaway import Holdings, children, forks, in_child, keep_safe_to_fork
+from hive.runtime.process.user_code import throwaway
+from hive.runtime.process.user_code.throwaway import Holdings, children, forks, in_child, keep_safe_to_fork
 
 WHAT = "the environment `mine:Env`"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from hive.runtime.process import torch_state
-from hive.runtime.process.torch_state import TorchState, environment_torch, environments_differ, hive_torch
+from hive.runtime.process.user_code import torch_state
+from hive.runtime.process.user_code.torch_state import TorchState, environment_torch, environments_differ, hive_torch
 
 
 @pytest.fixture(autouse=True)

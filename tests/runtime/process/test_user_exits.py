@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hive.runtime.process import user_exits
+from hive.runtime.process.user_code import user_exits
 
 
 def test_os_exit_raises_in_the_main_thread_of_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from hive.runtime import (
     endpoint,
 )
 from hive.schemes import build
-from hive.workers import CollectorActor, Evaluation, EvaluatorActor, LearnerActor, Metrics, Weights
+from hive.training import CollectorActor, Evaluation, EvaluatorActor, LearnerActor, Metrics, Weights
 
 TEXT = """
 run.scheme = "SCHEME"

@@ -1,0 +1,1 @@
+"""Batches of rows that algorithms learn from, made of rollouts."""

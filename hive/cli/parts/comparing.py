@@ -1,0 +1,115 @@
+"""Groups of runs for `hive compare`, `hive plot` and `Result.plot`, and pictures of their curves."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hive.cli.parts.select_run import chosen_run, named_run, say_default
+from hive.cli.parts.suggest import did_you_mean, listed
+from hive.errors import UsageError
+from hive.monitor.series import RETURN
+from hive.records import RunDirectory, find_runs, home_folder
+
+if TYPE_CHECKING:
+    from hive.comparison.picture import Line
+    from hive.comparison.selection import Group
+    from hive.monitor.series import Axis
+
+RUNS = """runs:
+  cartpole-ppo-3        one run: a name, a unique prefix of a name, a path or `latest`
+  cartpole-ppo          all runs cartpole-ppo-<n> in $HIVE_HOME
+  'cartpole-*'          all runs in $HIVE_HOME whose names match
+  slow='cartpole-[45]'  runs as one group named `slow`
+Other runs are grouped by config without seed, and by name without number."""
+
+THEMES = ("light", "dark")  # those of hive.comparison.picture, which `hive --help` must not import
+
+XLABELS = {"steps": "environment steps", "seconds": "seconds of training", "updates": "updates"}
+
+
+def add_theme(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--theme", choices=THEMES, default=THEMES[0], help=f"colours of the picture (default {THEMES[0]})"
+    )
+
+
+def draw_run(directory: RunDirectory, metric: str, path: Path | None = None) -> Any:
+    """Draw a metric of one run over environment steps; return the Figure. path: write it there, too.
+
+    Raises UsageError if the run has no values of the metric.
+    """
+    from hive.comparison import picture
+    from hive.comparison.curves import read_run
+    from hive.comparison.selection import Selected, grouped
+
+    if path is not None:
+        picture.check_file(path)
+    figure = figure_of(grouped([(Selected(directory, ""), read_run(directory, [metric]))]), metric)
+    if path is not None:
+        picture.write_figure(figure, path)
+    return figure
+
+
+def figure_of(
+    groups: Sequence[Group], metric: str, axis: Axis = "steps", smooth: int = 1, theme: str = "light", title: str = ""
+) -> Any:
+    """Draw a metric of groups of runs. Raises UsageError if no run has values of it."""
+    from hive.comparison import picture
+
+    check_metric(groups, metric)
+    colours = picture.THEMES[theme]
+    figure, (axes,) = picture.new_figure(7.0, 4.0, theme=colours)
+    lines = {group.label: lines_of(group, metric, axis, smooth) for group in groups}
+    picture.draw_curves(axes, lines, xlabel=XLABELS[axis], ylabel=ylabel(metric), theme=colours)
+    axes.set_title(title or environments(groups), loc="left")
+    return figure
+
+
+def check_picture(path: Path) -> None:
+    from hive.comparison.picture import check_file
+
+    check_file(path)
+
+
+def chosen_groups(texts: Sequence[str], metrics: Sequence[str]) -> list[Group]:
+    """Return the groups of the runs that texts select; without texts, the live or newest run."""
+    from hive.comparison.curves import read_run
+    from hive.comparison.selection import Selected, grouped, select
+
+    if texts:
+        selected = select(texts, find_runs(home_folder()), named_run)
+    else:
+        run = chosen_run(None)
+        say_default(None, run)
+        selected = [Selected(run, "")]
+    return grouped((one, read_run(one.directory, metrics)) for one in selected)
+
+
+def check_metric(groups: Sequence[Group], metric: str | None) -> None:
+    """Raise UsageError if no run has values of a metric that the user named, with the metrics that runs have."""
+    runs = [run for group in groups for run in group.runs]
+    if metric is None or any(metric in run.curves for run in runs):
+        return
+    known = sorted({name for run in runs for name in run.metrics})
+    hint = f"metrics of these runs: {listed(known)}" if known else "these runs have no metrics yet"
+    raise UsageError(f"no selected run has values of `{metric}`{did_you_mean(metric, known)}", hint=hint)
+
+
+def lines_of(group: Group, metric: str, axis: Axis, smooth: int = 1) -> list[Line]:
+    from hive.comparison.statistics import rolling_mean
+
+    curves = [run.curves[metric] for run in group.runs if metric in run.curves]
+    return [(curve.along(axis), rolling_mean(curve.values, smooth)) for curve in curves]
+
+
+def ylabel(metric: str) -> str:
+    return {RETURN: "mean return of 100 episodes", "evaluation/mean_return": "mean return of evaluations"}.get(
+        metric, metric
+    )
+
+
+def environments(groups: Sequence[Group]) -> str:
+    return listed(dict.fromkeys(run.env for group in groups for run in group.runs if run.env))

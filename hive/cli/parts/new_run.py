@@ -1,0 +1,163 @@
+"""Makes the directory of a new run: its config as given, and as resolved.
+
+Keys that are "auto" are measured first (hive.cli.parts.tune), so `resolved.toml` has their numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.interrupts import deferred_interrupts
+from hive.cli.parts.starting import discard
+from hive.cli.parts.tune import decide, write_choice
+from hive.config import (
+    AUTO,
+    Config,
+    EpsilonGreedyConfig,
+    ReplayConfig,
+    absolute,
+    load_config,
+    resolved,
+)
+from hive.config.load import ConfigText
+from hive.config.run_names import trained_name
+from hive.config.values import toml_text
+from hive.errors import HiveError, RecordError
+from hive.native import check_native
+from hive.paths import SESSION_FILE, user_path
+from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
+from hive.runtime.run.folders import check_socket_paths
+
+
+def random_beginning(config: Config) -> str:
+    """Return a warning if the policy of run.init_from does not act at first, and no key says so; "" otherwise."""
+    if config.run.init_from is None:
+        return ""
+    instead: dict[str, float] = {}  # key -> the value that leaves random actions out
+    if isinstance(config.algorithm, ReplayConfig):
+        instead["algorithm.learning_starts"] = 0
+    if isinstance(config.algorithm, EpsilonGreedyConfig):
+        instead["algorithm.exploration_start"] = config.algorithm.exploration_end
+    defaults = ("default", f"scheme {config.run.scheme}")
+    random = [key for key, value in instead.items() if config.value(key) > value and config.origin(key) in defaults]
+    if not random:
+        return ""
+    what = " and ".join(f"{key} = {config.value(key):,}" for key in random)
+    ways = " ".join(f"-s {key}={instead[key]}" for key in random)
+    return f"the run begins with random actions, not with those of run.init_from: {what}; {ways} leaves them out"
+
+
+REFERENCE_KEYS = (
+    *("run.topology", "run.scheme", "run.update_hook", "env.id", "evaluation.env.id"),
+    *("network.module", "network.extractor", "network.policy_head", "network.value_head", "algorithm.name"),
+)
+LIST_KEYS = ("env.wrappers", "evaluation.env.wrappers", "record.sinks")
+
+
+def _absolute_references(config: Config) -> list[str]:
+    """Return overrides by which references to files do not depend on the current folder; `session.py` is the run's."""
+    sets = []
+    for name in (*REFERENCE_KEYS, *LIST_KEYS):
+        value = config.value(name) if not name.startswith("evaluation.env") else _inner(config, name)
+        now = [*value] if isinstance(value, tuple) else value
+        changed = [_absolute(one) for one in now] if isinstance(now, list) else _absolute(now)
+        if changed != now:
+            sets.append(f"{name}={toml_text(changed)}")
+    return sets
+
+
+def _inner(config: Config, name: str) -> Any:
+    return config.evaluation.env.get(name.removeprefix("evaluation.env."))
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {**value, "name": _absolute(value.get("name"))}
+    place = value.rpartition(":")[0] or value if isinstance(value, str) else ""
+    return absolute(value) if place.endswith(".py") and place != SESSION_FILE else value
+
+
+def _absolute_files(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Return network.weights with absolute paths of the files."""
+
+    def found(file: str) -> str:
+        return str(user_path(file).resolve())
+
+    return {
+        module: {**one, "file": found(one["file"])} if isinstance(one, Mapping) else found(one)
+        for module, one in weights.items()
+    }
+
+
+def new_run(
+    given: Path | None,
+    overrides: list[str],
+    content: str = "",
+    source: str | None = None,
+    report: Callable[[str], object] = print_to_stderr,
+) -> RunDirectory:
+    """Create the directory of a new run, with its config as given and as resolved.
+
+    given: the config file; None to load `content` instead.
+    overrides: `KEY=VALUE`, as for `--set`.
+
+    Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory
+    cannot be written, and PlatformError if processes cannot run on this machine.
+    """
+    text = ConfigText(given or "run.toml", None if given is not None else content)
+    config = text.config(overrides)
+    more = _independent_of_folder(config)
+    config = text.config([*overrides, *more]) if more else config
+    if warning := random_beginning(config):
+        report(f"warning: {warning}")
+    check_native()
+    check_socket_paths()
+    choice = decide(config, report) if config.automatic else None
+    if choice is not None:
+        report(choice.reasons)
+        more += choice.sets
+        config = text.config([*overrides, *more])
+    directory: RunDirectory | None = None
+    try:
+        with deferred_interrupts():  # a directory that is half made could not be found and discarded
+            directory = RunDirectory.create(home_folder(), config.run.name)
+        write_bytes(directory.config_file, text.content)
+        if source is not None:
+            write_bytes(directory.session_file, source.encode())
+            write_bytes(directory.resolved_file, resolved(config))
+            config = dataclasses.replace(load_config(directory.resolved_file), origins=config.origins)
+        if choice is not None:
+            config = dataclasses.replace(config, origins={**config.origins, **dict.fromkeys(choice.values, AUTO)})
+            write_choice(directory, choice)
+        write_bytes(directory.resolved_file, resolved(config))
+    except (HiveError, KeyboardInterrupt) as error:
+        if directory is None:
+            raise  # there is nothing of it
+        discard(directory)
+        if isinstance(error, RecordError):
+            error.hint = "free space there, or set HIVE_HOME to a folder on another disk"
+        raise
+    return directory
+
+
+def _independent_of_folder(config: Config) -> list[str]:
+    """Return the overrides with which a config does not depend on the current folder."""
+    more = _absolute_references(config)
+    if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
+        program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE
+        more.append(f"run.name={json.dumps(trained_name(config.env.id, '', program))}")
+    if config.run.init_from is not None:  # looked up while the new run does not exist, which is no answer
+        path = user_path(config.run.init_from)
+        found = path if path.exists() else resolve_run(home_folder(), config.run.init_from).path
+        more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
+    if config.network.weights:
+        more.append(f"network.weights={toml_text(_absolute_files(config.network.weights))}")
+    if config.run.replay_folder is not None:
+        more.append(f"run.replay_folder={json.dumps(str(user_path(config.run.replay_folder).resolve()))}")
+    return more

@@ -1,0 +1,263 @@
+"""One environment of a config that also gives pictures, for videos and for a window.
+
+It is stepped as a vector of one environment, so policies, wrappers, masks, rewards and returns are those of every other
+vector. With the same seeds it makes the episodes of environment 0 of `configured_vector`: rendering changes no number,
+Gymnasium's classic control has the bits of its compiled form, and the preset "atari" gets the same seeds.
+
+    step()      -> [the picture of the first state, if an episode begins,] the picture after the step
+
+A vector resets an environment in the step that ends its episode, so pictures are taken inside of it, around each step.
+
+Libraries that draw look for a display when they are first used. `prepare_drawing` sets their environment variables
+before that: SDL (classic control, Box2D, MiniGrid) then draws into memory. Without a display MuJoCo gets EGL or OSMesa,
+whichever works on this machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.config import EnvConfig
+from hive.distribution import pip_install
+from hive.envs.configured import configured_spec, wrappers_of
+from hive.envs.make import LIBRARY, make_environment, takes_native
+from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors.native_vector import SEED_BITS
+from hive.envs.vectors.python_vector import PythonVector
+from hive.envs.vectors.vector import VectorEnvironment
+from hive.envs.wrappers import steps_inside, with_names
+from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, UsageError
+from hive.runtime.actor.error_location import is_interrupt, named
+
+__all__ = [
+    "Picture",
+    "RenderedEnvironment",
+    "check_pictures",
+    "choose_renderer",
+    "has_display",
+    "prepare_drawing",
+    "rendered_environment",
+    "rendered_spec",
+]
+
+DEFAULT_FPS = 30.0  # of environments whose metadata has no `render_fps`; Gymnasium's own default
+GL_BACKENDS = ("egl", "osmesa")  # ways in which MuJoCo draws without a display, the faster first
+GL_CHECK_S = 30  # for starting an interpreter and a software renderer on a busy machine
+QUIET_SDL = {"SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # no sound device; no line on stdout
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of an environment after a step, or before the first step of an episode if `first`.
+
+    pixels: uint8 [height, width, 3].
+    """
+
+    pixels: NDArray[np.uint8]
+    first: bool
+
+
+@dataclass(frozen=True)
+class RenderedEnvironment:
+    """A `vector` of one environment. `fps`: steps per second of its real time, for a viewer."""
+
+    vector: VectorEnvironment
+    fps: float
+    _camera: _Camera
+
+    def take(self) -> list[Picture]:
+        """Return the pictures since the last call, oldest first; none if the environment draws its own window."""
+        taken, self._camera.pictures = self._camera.pictures, []
+        return taken
+
+
+def has_display() -> bool:
+    """Whether the environment variables name a display."""
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def prepare_drawing(*, window: bool) -> None:
+    """Set the environment variables of SDL for drawing into a window or into memory. Call it before the first picture.
+
+    Values that the user has set stay.
+    """
+    quiet = QUIET_SDL if window else {**QUIET_SDL, "SDL_VIDEODRIVER": "dummy"}
+    for name, value in quiet.items():
+        os.environ.setdefault(name, value)
+
+
+def choose_renderer() -> None:
+    """Choose the renderer of MuJoCo, if its module is imported, there is no display and the user has not chosen one.
+
+    The first call tries renderers in other interpreters, for a second each or until a timeout. Raises
+    EnvironmentMissing if none works.
+    """
+    if "mujoco" in sys.modules and not has_display() and "MUJOCO_GL" not in os.environ:
+        os.environ["MUJOCO_GL"] = _gl_backend()
+
+
+def check_pictures(env: EnvConfig) -> None:
+    """Build the environment once. Raises UsageError if it has no pictures, and the errors of `make_environment`."""
+    _refuse_compiled(env.id)
+    _render_mode(env, window=False)
+
+
+def rendered_spec(env: EnvConfig) -> EnvironmentSpec:
+    """Describe the environment that `rendered_environment` builds. Raises what `configured_spec` raises."""
+    _refuse_compiled(env.id)
+    return configured_spec(dataclasses.replace(env, vector="python"))
+
+
+def rendered_environment(env: EnvConfig, *, window: bool = False) -> RenderedEnvironment:
+    """Build the environment of a config with pictures.
+
+    window: whether it may draw a window of its own, if it has no pictures. Raises UsageError if it has neither, and the
+    errors of `make_environment`; a step raises EnvironmentFailed if it cannot be drawn.
+    """
+    _refuse_compiled(env.id)
+    wrappers = wrappers_of(env)
+    native = env.preset == "atari" and takes_native(env.id, env.vector, wrappers, env.preset, env.options)
+    mode = _render_mode(env, window)
+    inner = make_environment(env.id, env.options, wrappers, env.preset, mode)
+    choose_renderer()
+    camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
+    vector: VectorEnvironment = PythonVector(with_names(env.id, wrappers), [camera], env.info, env.rules)
+    if env.preset == "atari":
+        from hive.envs.vectors.atari import AtariOptions, AtariVector
+
+        assert isinstance(vector, PythonVector)
+        vector = AtariVector(vector, [camera], AtariOptions.of(env.options))
+    return RenderedEnvironment(vector, _fps(inner.metadata) / steps_inside(inner), camera)
+
+
+def _refuse_compiled(id: str) -> None:
+    if LIBRARY.search(id):
+        raise UsageError(
+            f"`{id}` has no pictures: environments that are compiled with hive/env.h cannot be rendered",
+            hint="play a Python class with the same observations and actions: -s env.id=package.module:Class",
+        )
+
+
+def _render_mode(env: EnvConfig, window: bool) -> str:
+    """Return the mode to build the environment with: it says which it has only when it is built."""
+    environment = make_environment(env.id, env.options, preset=env.preset)
+    modes = environment.metadata.get("render_modes") or []
+    environment.close()
+    for mode in ("rgb_array", *(["human"] if window else [])):
+        if mode in modes:
+            return mode
+    has = ", ".join(map(str, modes)) or "none"
+    raise UsageError(
+        f'`{env.id}` has no pictures: its metadata["render_modes"] has no "rgb_array" (it has {has})',
+        hint='give the class metadata = {"render_modes": ["rgb_array"], "render_fps": 30}, an argument `render_mode`, '
+        "and a method `render` that returns uint8 [height, width, 3]",
+    )
+
+
+def _fps(metadata: Mapping[str, Any]) -> float:
+    try:
+        fps = float(metadata.get("render_fps") or 0)
+    except (TypeError, ValueError):
+        fps = 0.0
+    return fps if 0 < fps < float("inf") else DEFAULT_FPS
+
+
+class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Takes pictures of an environment around its steps. draws: whether `render` returns them.
+
+    seed_bits: the size to which a vectorised class would truncate the seeds.
+    """
+
+    def __init__(self, environment: gymnasium.Env[Any, Any], id: str, *, draws: bool, seed_bits: int) -> None:
+        super().__init__(environment)
+        self.pictures: list[Picture] = []
+        self._id = id
+        self._draws = draws
+        self._seeds = 2**seed_bits
+        self._begins = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; see gymnasium.Env. It is drawn when its first step is made, because none may follow."""
+        self._begins = True
+        return self.env.reset(seed=None if seed is None else seed % self._seeds, options=options)
+
+    def step(self, action: Any) -> Any:
+        """Make one step; see gymnasium.Env."""
+        if self._begins:
+            self._take(first=True)
+        self._begins = False
+        result = self.env.step(action)
+        self._take(first=False)
+        return result
+
+    def _take(self, *, first: bool) -> None:
+        if not self._draws:
+            return
+        pixels = self._drawn()
+        if not (isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape[2:] == (3,)):
+            what = f"{pixels.dtype}{pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+            raise EnvironmentFailed(f"`{self._id}` drew {what}, expected uint8(height, width, 3)", permanent=True)
+        self.pictures.append(Picture(pixels, first))
+
+    def _drawn(self) -> Any:
+        try:
+            return self.env.render()
+        except HiveError:
+            raise
+        except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
+            cause = str(error).partition(",")[0]
+            hint = f"install it with: `{pip_install('video')}`" if "pygame" in cause else ""
+            raise EnvironmentFailed(f"`{self._id}` cannot be drawn: {cause}", hint=hint, permanent=True) from error
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            hint = GL_HINT if "mujoco" in sys.modules else ""
+            raise EnvironmentFailed(
+                f"`{self._id}` cannot be drawn: {named(error)}", hint=hint, permanent=True
+            ) from error
+
+
+GL_HINT = "MUJOCO_GL selects the renderer of MuJoCo: egl, osmesa or, with a display, glfw"
+
+
+@functools.cache
+def _gl_backend() -> str:
+    """Return the first of GL_BACKENDS that works without a display. Raises EnvironmentMissing if none does.
+
+    Each is tried in an interpreter of its own: a failed attempt leaves OpenGL bound to a platform that cannot draw.
+    """
+    causes = []
+    for name in GL_BACKENDS:
+        attempt = f"from mujoco.{name} import GLContext; c = GLContext(64, 64); c.make_current(); c.free()"
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", attempt],
+                env={**os.environ, "MUJOCO_GL": name},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=GL_CHECK_S,
+            )
+        except subprocess.TimeoutExpired:
+            causes.append(f"{name}: no answer in {GL_CHECK_S} s")
+            continue
+        if done.returncode == 0:
+            return name
+        lines = [line for line in done.stderr.splitlines() if line and not line.startswith(" ")]
+        causes.append(f"{name}: {next((one for one in lines if 'Error' in one), 'it failed')}")
+    raise EnvironmentMissing(
+        f"no renderer of MuJoCo works without a display ({'; '.join(causes)})",
+        hint="install a software renderer: `apt-get install libegl1 libgl1-mesa-dri` or `apt-get install libosmesa6`",
+    )

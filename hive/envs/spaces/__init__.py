@@ -1,0 +1,1 @@
+"""What an environment takes and gives, as plain data."""

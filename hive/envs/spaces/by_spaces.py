@@ -1,0 +1,155 @@
+"""Chooses what the spaces of an environment without tuned settings need besides the defaults of the algorithm.
+
+Vectors of numbers whose scale is unknown need nothing, because the defaults are made for them. The values for images
+are those of rl-baselines3-zoo for Atari (hyperparams/ppo.yml).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from hive.config import ALGORITHM_DEFAULTS, BARRIER_STEPS, SCHEMES, CollectionConfig, Setting
+from hive.config.keys import keys_of
+from hive.declared import NO_IMAGE, PIXELS
+from hive.envs.spaces.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
+from hive.envs.spaces.observation import MASK_KEY, ArraySpec, ObservationPart
+from hive.envs.spaces.spec import EnvironmentSpec
+
+__all__ = ["described", "settings_by_spaces"]
+
+MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
+EPISODES = 10  # least episodes of each environment between two checkpoints, if their limit is known
+
+
+def settings_by_spaces(
+    spec: EnvironmentSpec,
+    scheme: str,
+    preset: str = "none",
+    *,
+    wrappers: Sequence[str] = (),
+    info_has_mask: bool = False,
+) -> list[Setting]:
+    """Return settings for this environment and named scheme; none for a custom scheme, which may use keys freely.
+
+    preset, wrappers: the keys of env with which the environment was described. info_has_mask: whether the info of its
+    resets has an action mask.
+    """
+    if scheme not in SCHEMES:
+        return []
+    settings = _mask(spec, info_has_mask)
+    if scheme == "ppo":
+        settings += _image_rounds() if _is_image(spec) else _rare_checkpoints(spec)
+    settings += _network(spec)
+    usual = ALGORITHM_DEFAULTS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
+    if usual.get("network.normalize_observations") and _is_scaled(spec):
+        reason = "these observations have a known scale"
+        settings.append(Setting("network.normalize_observations", False, reason))
+    if preset == "atari":
+        if usual.get("network.normalize_rewards"):
+            settings.append(Setting("network.normalize_rewards", False, "the preset makes signs of the rewards"))
+        if scheme in ("c51", "rainbow"):
+            reason = "signs of rewards give small returns, as in the paper"
+            settings += [Setting("algorithm.v_min", -10.0, reason), Setting("algorithm.v_max", 10.0, reason)]
+        settings.append(Setting("env.preset", preset, "the usual frames, starts and rewards of these games"))
+    if wrappers:
+        settings.append(Setting("env.wrappers", list(wrappers), "hive takes no texts, so they are left out"))
+    return settings
+
+
+def described(spec: EnvironmentSpec) -> str:
+    """Return the spaces in words: "8 numbers observed, one of 4 actions"."""
+    observation, action = spec.observation, spec.action
+    seen = " and ".join(f"{_seen(one)}{_called(one)}" for one in observation.inputs)
+    return f"{seen} observed, {_acted(action)}{', of which a mask forbids some' if observation.mask else ''}"
+
+
+def _acted(action: ActionSpec) -> str:
+    match action:
+        case Discrete():
+            return f"one of {action.n} actions"
+        case MultiDiscrete():
+            return f"{len(action.nvec)} discrete actions"
+        case MultiBinary():
+            return f"{len(action.nvec)} bits"
+        case Box():
+            return f"{prod(action.shape)} continuous actions"
+        case Composite():
+            return " + ".join(map(_acted, action.parts))
+
+
+def _mask(spec: EnvironmentSpec, info_has_mask: bool) -> list[Setting]:
+    """Return where the mask is: a part of the observations of this name that fits the actions, or info."""
+    choices = choices_of(spec.action) or ()
+    masks = [part for part in spec.observation.parts if part.path == (MASK_KEY,) and part.shape == (sum(choices),)]
+    reason = "it says which actions are allowed"
+    if masks and choices:
+        return [Setting("env.action_mask", MASK_KEY, reason)]
+    return [Setting("env.action_mask", "info", f'info["{MASK_KEY}"] says which actions are allowed')] * info_has_mask
+
+
+def _seen(one: ArraySpec) -> str:
+    """Return one input of the network in words."""
+    if len(one.counts) == 1:
+        return f"one of {one.counts[0]} states"
+    if one.counts:
+        return f"{len(one.counts)} discrete values"
+    if _shows_image(one):
+        return f"images of {' x '.join(map(str, one.shape))} bytes"
+    return f"{prod(one.shape)} numbers"
+
+
+def _called(one: ArraySpec) -> str:
+    name = one.name or '""' if isinstance(one, ObservationPart) and one.path else ""
+    return f" (`{name}`)" if name else ""
+
+
+def _shows_image(one: ArraySpec) -> bool:
+    """Whether it is an image of pixels; planes of a board are none."""
+    return one.channels != NO_IMAGE and (one.low, one.high) == PIXELS
+
+
+def _is_image(spec: EnvironmentSpec) -> bool:
+    """Whether a part of the observation is an image."""
+    return any(map(_shows_image, spec.observation.inputs))
+
+
+def _rare_checkpoints(spec: EnvironmentSpec) -> list[Setting]:
+    """Return rarer checkpoints than by default if environments, which begin anew there, would end few episodes."""
+    steps = EPISODES * (spec.max_episode_steps or 0)
+    if steps <= BARRIER_STEPS:
+        return []
+    reason = f"{steps:,} steps of each environment, which begin anew there: {EPISODES} of the longest episodes"
+    return [Setting("checkpoint.every", {"steps": steps * keys_of(CollectionConfig)["envs"].default}, reason)]
+
+
+def _image_rounds() -> list[Setting]:
+    return [
+        Setting("run.steps", 10_000_000, "images take many steps: as rl-baselines3-zoo for Atari"),
+        Setting("collection.envs", 8, "8 x 128 = 1,024 steps a round, as there"),
+        Setting("collection.rollout", 128, "steps of each in a round"),
+        Setting("algorithm.epochs", 4, "as there: each step is learned from four times"),
+        Setting("algorithm.minibatches", 4, "of 256 steps, as there"),
+        Setting("algorithm.entropy_weight", 0.01, "as there: many games need exploration"),
+        Setting("algorithm.learning_rate", 2.5e-4, "as there"),
+        Setting("algorithm.learning_rate_schedule", "linear", "to 0 at run.steps, so that late updates are small"),
+        Setting("algorithm.clip_range", 0.1, "small changes: policy and images' features are learned together"),
+        Setting("algorithm.clip_range_schedule", "linear", "to 0 at run.steps: the policy settles"),
+    ]
+
+
+def _network(spec: EnvironmentSpec) -> list[Setting]:
+    settings = []
+    inputs = spec.observation.inputs
+    if _is_image(spec):
+        settings.append(Setting("env.frame_stack", 4, "several frames show what moves, and where to"))
+        settings.append(Setting("network.separate_networks", False, "policy and value share the convolutions"))
+    elements = sum(prod(one.shape) for one in inputs)
+    if not _is_image(spec) and elements > MANY_ELEMENTS:
+        settings.append(Setting("network.middleware", (256, 256), f"{elements} elements to combine"))
+    return settings
+
+
+def _is_scaled(spec: EnvironmentSpec) -> bool:
+    """Whether all inputs are bytes, one-hot vectors or integers with bounds, whose scale is known."""
+    return not any(one.dtype == "float32" and not one.counts and not one.low for one in spec.observation.inputs)

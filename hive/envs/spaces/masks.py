@@ -1,0 +1,122 @@
+"""Action masks: which actions an environment allows in its current state.
+
+`env.action_mask` names where the environment says it: "info", under the key `action_mask` of the info of `reset` and
+`step`, or a key of its dictionary of observations. Masked puts both into one form: a dictionary with the mask as one
+of its entries, whose space names the entry (MaskedSpace). The mask is then stored with the observation, and the network
+reads it there: see hive.envs.spaces.observation and hive.networks.rows.packed. It has an element for every value of
+every discrete element of the action, in the order in which actions are stored (hive.envs.spaces.actions).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from hive.envs.loading import close
+from hive.envs.make import NO_OPTIONS, make_environment, takes_native
+from hive.envs.spaces.actions import action_spec, choices_of
+from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, Path
+from hive.errors import EnvironmentFailed
+
+__all__ = ["Masked", "MaskedSpace", "info_has_mask"]
+
+
+class MaskedSpace(spaces.Dict):
+    """A Dict of which one part, at `mask_path`, is the action mask. choices: the sizes of all discrete actions."""
+
+    def __init__(self, parts: dict[str, spaces.Space[Any]], mask_path: Path, choices: tuple[int, ...]) -> None:
+        super().__init__(parts)
+        self.mask_path = mask_path
+        self.choices = choices
+
+
+class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Gives observations with the action mask that `source` names: "info" or a key of the observations.
+
+    id: the environment's, for errors. Raises EnvironmentFailed if the actions are not discrete, and for a key that the
+    observations do not have.
+    """
+
+    def __init__(self, environment: gymnasium.Env[Any, Any], source: str, id: str) -> None:
+        super().__init__(environment)
+        self._id = id
+        self._from_info = source == "info"
+        choices = _choices(id, environment.action_space)
+        seen = environment.observation_space
+        if self._from_info:
+            mask = spaces.MultiBinary(sum(choices))
+            self.observation_space = MaskedSpace({BESIDE_MASK: seen, MASK_KEY: mask}, (MASK_KEY,), choices)
+            self._all = np.ones(sum(choices), np.int8)
+            return
+        if not isinstance(seen, spaces.Dict) or source not in seen.spaces:
+            keys = ", ".join(f"`{key}`" for key in seen.spaces) if isinstance(seen, spaces.Dict) else "no dictionary"
+            raise EnvironmentFailed(
+                f"env.action_mask: the observations of `{id}` have no `{source}` (they have {keys})",
+                hint='set env.action_mask to the key of the mask, or to "info" for info["action_mask"]',
+                permanent=True,
+            )
+        shape = seen[source].shape
+        if int(np.prod(shape or ())) != sum(choices) or not shape:
+            raise EnvironmentFailed(
+                f"env.action_mask: `{source}` of `{id}` has the shape {shape}, and there are {sum(choices)} actions to "
+                "allow or forbid",
+                permanent=True,
+            )
+        self.observation_space = MaskedSpace(dict(seen.spaces), (source,), choices)
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; return its first observation, with the mask, and the info."""
+        observation, info = self.env.reset(**options)
+        return self._with_mask(observation, info, ended=False), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step the environment; return its results, the observation with the mask."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        seen = self._with_mask(observation, info, ended=bool(terminated or truncated))
+        return seen, reward, terminated, truncated, info
+
+    def _with_mask(self, observation: Any, info: dict[str, Any], *, ended: bool) -> Any:
+        if not self._from_info:
+            return observation
+        missing = self._all if ended else None  # no action follows the last observation
+        mask = info.get(MASK_KEY, missing) if isinstance(info, dict) else missing
+        if mask is None:
+            raise EnvironmentFailed(
+                f'`{self._id}` returned an info without "{MASK_KEY}", and env.action_mask is "info"',
+                hint="put the mask into the info of reset and step, an array with 1 for every action that is allowed",
+                permanent=True,
+            )
+        return {BESIDE_MASK: observation, MASK_KEY: mask}
+
+
+def info_has_mask(id: str, options: Mapping[str, Any] = NO_OPTIONS) -> bool:
+    """Whether the info of the environment's resets has a mask of its actions, if it has a single form."""
+    if takes_native(id, "auto", options=options):
+        return False
+    environment = make_environment(id, options)
+    try:
+        # What an environment raises, `hive check` and every run report.
+        with contextlib.suppress(Exception):
+            choices = choices_of(action_spec(id, environment.action_space)) or ()
+            mask = environment.reset(seed=0)[1].get(MASK_KEY)
+            return mask is not None and np.size(mask) == sum(choices)
+    finally:
+        close(environment)
+    return False
+
+
+def _choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:
+    """Return the sizes of the discrete actions that a mask allows or forbids."""
+    choices = choices_of(action_spec(id, space))
+    if choices is not None:
+        return choices
+    raise EnvironmentFailed(
+        f"env.action_mask: `{id}` takes {type(space).__name__} actions, and only discrete ones can be masked",
+        hint="leave env.action_mask out",
+        permanent=True,
+    )

@@ -1,0 +1,28 @@
+"""Describes an environment as plain data; `observation` has the form of its observations, `actions` that of actions.
+
+An `EnvironmentSpec` is read once from the Gymnasium spaces. Networks, storage and algorithms use it and never see a
+Gymnasium space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hive.envs.spaces.actions import ActionSpec
+from hive.envs.spaces.observation import ObservationSpec
+
+__all__ = ["EnvironmentSpec"]
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """The description of an environment for the rest of hive. `max_episode_steps` is None if not declared.
+
+    frame_skip: frames of the game per step, for environments that declare it; 1 for all others.
+    """
+
+    id: str
+    observation: ObservationSpec
+    action: ActionSpec
+    max_episode_steps: int | None = None
+    frame_skip: int = 1

@@ -1,0 +1,137 @@
+"""Steps B single environments one after another, in this process.
+
+An environment whose episode ends is reset in the same step. The row gets the first observation of the next episode, and
+a truncated episode's last observation goes to `finals`. So every step is valid.
+
+`step` is the inner loop of collecting. Its loop over the environments only calls them and stores their results;
+everything else works on whole rows. Ends of episodes are rare and have a separate path. Gymnasium's TimeLimit, which
+`gymnasium.make` puts around most environments, is bypassed: `Episodes` counts steps anyway and applies the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from hive import _native
+from hive.declared import RULES
+from hive.envs.loading import close
+from hive.envs.spaces.actions import action_converter, action_spec, each_action
+from hive.envs.spaces.declared import spaces_of
+from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.checks import Checks
+from hive.envs.vectors.episodes import Episodes
+from hive.envs.vectors.infos import Infos
+from hive.envs.vectors.rows import StepRow
+
+if TYPE_CHECKING:
+    import gymnasium
+
+__all__ = ["PythonVector"]
+
+
+class PythonVector:
+    """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id.
+
+    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
+    `hive.envs.spaces.observation.observation_spec`. first: as for `Checks`.
+    """
+
+    environments: Sequence[gymnasium.Env[Any, Any]]
+
+    def __init__(
+        self,
+        id: str,
+        environments: Sequence[gymnasium.Env[Any, Any]],
+        info: Sequence[str] = (),
+        rules: int = RULES,
+        first: int = 0,
+    ) -> None:
+        self.count = len(environments)
+        self.environments = environments
+        limit = _time_limit(environments)
+        stepped: Sequence[Any] = environments
+        self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
+        observations, actions = spaces_of(id, environments[0])
+        self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
+        self._checks = Checks(id, self.observation, first)
+        self._infos = Infos(self._checks, info)
+        self._convert = action_converter(self.action)
+        self._episodes = Episodes(self._checks, self.count, limit=limit)
+
+    def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
+        """Start an episode in every environment, environment b with `seeds[b]`; write `observations` [B, ...]."""
+        self._episodes.begin()
+        first = [self._reset_one(index, int(seed)) for index, seed in enumerate(seeds)]
+        self._checks.observations(first, observations)
+
+    def step(self, actions: NDArray[Any], row: StepRow) -> None:
+        """Step every environment once with stored `actions` [B, ...]; write `row`."""
+        self._checks.steps += 1
+        results = self._step_each(actions)
+        observations, rewards, terminated, truncated = _native.columns(results) or self._columns(results)
+        ended, _ = self._episodes.finish(rewards, terminated, truncated, row)
+        if self._infos.names:
+            self._infos.write({index: results[index][4] for index in ended}, row.infos)
+        following = self._end(observations, ended, row) if ended else observations
+        self._checks.observations(following, row.observations)
+
+    def close(self) -> None:
+        """Close every environment."""
+        for environment in self.environments:
+            close(environment)
+
+    def _step_each(self, actions: NDArray[Any]) -> list[Any]:
+        """Call every `step` and return what they returned."""
+        # Discrete actions stay NumPy integers, as the space samples them: environments that check `action in space`
+        # take 1 us longer for a Python integer (Gymnasium 1.4).
+        converted = each_action(self._convert(actions))
+        results: list[Any] = []
+        keep = results.append
+        try:
+            for step, action in zip(self._steps, converted, strict=True):
+                keep(step(action))
+        except BaseException as error:
+            raise self._checks.raised(error, "step", len(results)) from error
+        return results
+
+    def _columns(self, results: list[Any]) -> tuple[tuple[Any, ...], ...]:
+        """Return the columns of results that `_native.columns` refuses: other iterables of five. Raises for others."""
+        try:
+            observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
+        except (TypeError, ValueError):
+            for index, result in enumerate(results):
+                if not isinstance(result, tuple) or len(result) != 5:
+                    raise self._checks.wrong_result(result, "step", index) from None
+            raise
+        return observations, rewards, terminated, truncated
+
+    def _end(self, observations: Sequence[Any], ended: Sequence[int], row: StepRow) -> Sequence[Any]:
+        """Store the last observations of truncated episodes and reset ended ones; return the next observations."""
+        following = list(observations)
+        for index in ended:
+            if row.truncated[index]:
+                row.final_index[index] = self._checks.final(index, observations[index], row.finals)
+            following[index] = self._reset_one(index, None)
+        return following
+
+    def _reset_one(self, index: int, seed: int | None) -> Any:
+        try:
+            result = self.environments[index].reset(seed=seed)
+        except BaseException as error:
+            raise self._checks.raised(error, "reset", index) from error
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise self._checks.wrong_result(result, "reset", index)
+        return result[0]
+
+
+def _time_limit(environments: Sequence[gymnasium.Env[Any, Any]]) -> int:
+    """Return the limit of Gymnasium's TimeLimit if it is the outermost wrapper of all environments, otherwise 0."""
+    from gymnasium.wrappers import TimeLimit
+
+    if not all(type(environment) is TimeLimit for environment in environments):
+        return 0
+    limits = {environment.spec.max_episode_steps if environment.spec else None for environment in environments}
+    return (limits.pop() or 0) if len(limits) == 1 else 0

@@ -1,0 +1,117 @@
+"""Vectors of B environments, which collectors step.
+
+There are three kinds, which write the same rows (`hive.envs.vectors.rows`). `PythonVector` steps B single environments
+in a loop, `CompiledVector` steps environments in C or C++ by one native call, and `NativeVector` calls an environment's
+own vectorised class. Which of the first and the last is faster depends on the environment. Only `NativeVector` can have
+steps that are not valid.
+
+Environments of a vector do not run in parallel; collectors do, and their helpers (`hive.envs.vectors.helped_vector`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from hive.declared import RULES
+from hive.envs.make import make_compiled, make_environment, make_games, make_native, takes_native
+from hive.envs.vectors.native_vector import NativeVector
+from hive.envs.vectors.python_vector import PythonVector
+from hive.envs.vectors.rows import StepRow
+from hive.envs.vectors.seeding import runs_python
+from hive.envs.wrappers import WrapperConfig, with_names
+from hive.runtime.process.user_code.torch_state import environment_torch, environments_differ
+
+__all__ = ["VectorEnvironment", "make_vector"]
+
+
+class VectorEnvironment(Protocol):
+    """`count` environments that are stepped together; each is reset automatically when its episode ends.
+
+    An environment that raises, violates its spaces or returns NaN causes EnvironmentFailed, with its number and the
+    step. The error is permanent unless the environment raised it. The row is then partly written and must not be used.
+    """
+
+    count: int
+
+    def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
+        """Start an episode in every environment and write the first observations [B, ...].
+
+        Equal `seeds` [B] give equal trajectories for equal actions, if the environment uses only its own random
+        generator. Open episodes are dropped and not counted.
+        """
+
+    def step(self, actions: NDArray[Any], row: StepRow) -> None:
+        """Step every environment with `actions` [B, ...], in the form of the action spec, and write `row`."""
+
+    def close(self) -> None:
+        """Close the environments, which frees their resources."""
+
+
+def make_vector(
+    id: str,
+    options: Mapping[str, Any],
+    count: int,
+    kind: str = "auto",
+    wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
+    info: Sequence[str] = (),
+    rules: int = RULES,
+    first: int = 0,
+) -> VectorEnvironment:
+    """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
+
+    `kind` is "python"; "native": compiled, or the environment's vectorised class; or "auto": compiled if no number
+    depends on it, vectorised only if the environment exists in no other form, and for the preset "atari" without
+    wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is neither form or if
+    there are wrappers, and for wrong options of a preset. rules: env.rules.
+    first: the number of the first one in its collector, for messages.
+    """
+    native = takes_native(id, kind, wrappers, preset, options)
+    if preset == "atari":
+        from hive.envs.vectors.atari import AtariOptions, AtariVector
+
+        settings = AtariOptions.of(options)
+        if native:
+            games = make_games(id, settings, count)
+            return AtariVector(NativeVector(id, games, info), games, settings)
+    elif native:
+        return _with_environment_torch(NativeVector(id, make_native(id, options, count), info, rules))
+    elif not wrappers and (compiled := make_compiled(id, options, count, kind, info)):
+        return compiled
+    environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
+    vector = PythonVector(with_names(id, wrappers), environments, info, rules, first)
+    return AtariVector(vector, environments, settings) if preset == "atari" else _with_environment_torch(vector)
+
+
+def _with_environment_torch(vector: NativeVector | PythonVector) -> VectorEnvironment:
+    """Return `vector` so that it runs with the settings of its environments: `vector` itself if they are hive's."""
+    return _WithEnvironmentTorch(vector) if environments_differ() else vector
+
+
+class _WithEnvironmentTorch:
+    """A `VectorEnvironment`, which documents the methods, that runs with its environments' settings of torch."""
+
+    def __init__(self, vector: NativeVector | PythonVector) -> None:
+        self.count = vector.count
+        self.runs_python = runs_python(vector)
+        self.environments = vector.environments
+        self.observation = vector.observation
+        self._vector = vector
+
+    def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
+        """Start an episode in every environment; write `observations` [B, ...]."""
+        with environment_torch():
+            self._vector.reset(seeds, observations)
+
+    def step(self, actions: NDArray[Any], row: StepRow) -> None:
+        """Step every environment once with stored `actions` [B, ...]; write `row`."""
+        with environment_torch():
+            self._vector.step(actions, row)
+
+    def close(self) -> None:
+        """Close every environment."""
+        with environment_torch():
+            self._vector.close()

@@ -1,0 +1,16 @@
+from hive.learning.approximation import ActorCritic as ActorCritic
+from hive.learning.approximation import Approximation as Approximation
+from hive.learning.approximation import SingleOutput as SingleOutput
+from hive.learning.approximation import jointly as jointly
+from hive.learning.passes import Forward as Forward
+from hive.learning.passes import GraphPass as GraphPass
+from hive.learning.passes import Remote as Remote
+from hive.learning.passes import on_host as on_host
+from hive.learning.receivers import AnyPart as AnyPart
+from hive.learning.receivers import ComputedPart as ComputedPart
+from hive.learning.receivers import GradientReceiver as GradientReceiver
+from hive.learning.receivers import NativePart as NativePart
+from hive.learning.receivers import Part as Part
+from hive.learning.receivers import RemotePart as RemotePart
+from hive.learning.targets import SharedTarget as SharedTarget
+from hive.learning.targets import TargetNetwork as TargetNetwork

@@ -1,0 +1,189 @@
+"""Forward and backward passes of a model in a run: by hive._native, on a device, or by torch.
+
+hive._native computes networks of hive.networks, possibly inside modules that only choose their output or normalize
+their input. On a device everything around the network stays in host memory, so that an algorithm is the same for every
+device, and a loss that hive._native differentiates has the same bits for the same outputs:
+
+    inputs ──> model on the device ──> outputs, host ── loss, native ──> slopes ──> backward pass on the device
+
+A large input that several passes read is moved once, by the algorithm (`hive.algorithms.batches.rows.input_rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hive.learning.loss import Floats
+from hive.networks.build.agents import Critics
+from hive.networks.build.network import Network, NetworkPerHead
+from hive.networks.rows.inputs import ACTION_INPUT
+from hive.networks.rows.normalization import NormalizedNetwork, Normalizer
+from hive.networks.weights.captured import CapturedPasses
+from hive.networks.weights.dense import Dense, DensePass
+from hive.networks.weights.device import to_device, to_host
+
+__all__ = ["Forward", "GraphPass", "NativePasses", "Remote", "RemotePass", "native_passes", "on_host"]
+
+
+class GraphPass:
+    """A forward pass by torch. `tensors`: what the model returned, with their graph."""
+
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = tensors
+
+    @property
+    def outputs(self) -> tuple[Floats, ...]:
+        """The values of a model that returns a tuple, float32 [N, ...] each."""
+        return tuple(tensor.detach().numpy() for tensor in self.tensors)
+
+
+class RemotePass:
+    """A forward pass on a device. `tensors`: what the model returned there. `outputs`: their values in host memory."""
+
+    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
+        self.tensors = tensors
+        self.outputs = tuple(map(on_host, tensors))
+
+
+Forward: TypeAlias = DensePass | RemotePass | GraphPass
+"""A forward pass whose backward pass comes later."""
+
+
+class Remote:
+    """`model` on `device`, with the call of a model in host memory."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self.model = model
+        self.device = device
+        self._captured = CapturedPasses(model)
+
+    def __call__(self, *inputs: Any) -> Any:
+        return to_host(self.outputs(*inputs))
+
+    def outputs(self, *inputs: Any) -> Any:
+        """Return the outputs on the device."""
+        return self.model(*to_device(inputs, self.device))
+
+    def repeated(self, inputs: Any) -> Any:
+        """Return the same of a model that returns a tuple. The next call overwrites these outputs."""
+        return self._captured(to_device(inputs, self.device))
+
+    def climb(
+        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
+    ) -> tuple[Floats, Floats] | None:
+        """Return the values of critics and the gradient of the actions; see
+        hive.algorithms.losses.agents.CriticOfActions.
+        """
+        if not isinstance(self.model, Critics):
+            return None
+        with torch.enable_grad():
+            given = actions.detach().to(self.device).requires_grad_()
+            values = self.outputs(observations, given, count)
+        found = on_host(values)
+        (gradient,) = torch.autograd.grad(values, given, torch.from_numpy(slopes(found)).to(self.device))
+        return found, on_host(gradient)
+
+
+class NativePasses:
+    """The passes of `model` by its `network`, which has a `dense` attribute; None: torch makes them.
+
+    normalizer: maps the observations of the network first. remote: calls the model where it computes on a device.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        network: nn.Module | None,
+        normalizer: Normalizer | None,
+        *,
+        single: bool,
+        remote: Remote | None = None,
+    ) -> None:
+        """single: whether the loss takes the only output of the network, and not a tuple of several."""
+        self._model = remote or model
+        self._remote = remote
+        self._network = network
+        self._normalizer = normalizer
+        self._single = single
+
+    @property
+    def _dense(self) -> Dense | None:
+        return getattr(self._network, "dense", None)
+
+    def _normalized(self, inputs: Any) -> Any:
+        return inputs if self._normalizer is None else self._normalizer(inputs)
+
+    def begin(self, inputs: Any) -> DensePass | None:
+        """Begin a pass for these inputs that is differentiated later; None if torch makes it."""
+        dense = self._dense
+        found = None if dense is None else dense.begin(self._normalized(inputs))
+        return None if found is None or (self._single and len(found.outputs) != 1) else found
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return what the model returns for these inputs, without a graph."""
+        with torch.no_grad():
+            found = self._evaluated(*inputs) if len(inputs) <= 2 else None
+            return self._model(*inputs) if found is None else found
+
+    def _evaluated(self, observations: Any = None, actions: Any = None) -> Any:
+        """Return the same of rows of observations, and of critics also of actions; None if torch makes the pass."""
+        dense = self._dense
+        if dense is None or not isinstance(observations, Tensor):
+            return None
+        critics = isinstance(self._network, Critics)
+        if critics and actions is not None:
+            found = dense.outputs({"observation": observations, ACTION_INPUT: actions})
+        else:
+            found = None if actions is not None else dense.outputs(self._normalized(observations))
+        if found is None or (self._single and len(found) != 1):
+            return None
+        if critics:
+            return torch.from_numpy(np.stack(found))
+        tensors = tuple(map(torch.from_numpy, found))
+        return tensors[0] if self._single else tensors
+
+    def climb(
+        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
+    ) -> tuple[Floats, Floats] | None:
+        """Return the values of critics and the gradient of the actions; see
+        hive.algorithms.losses.agents.CriticOfActions.
+        """
+        if self._remote is not None:
+            return self._remote.climb(observations, actions, count, slopes)
+        dense = self._dense
+        if dense is None or not isinstance(self._network, Critics):
+            return None
+        with torch.enable_grad():
+            given = actions.detach().requires_grad_()
+            rows = dense.rows({"observation": observations, ACTION_INPUT: given})
+        if rows is None or not rows.requires_grad:
+            return None
+        made = DensePass(dense, rows.detach().numpy(), count or len(dense.heads))
+        values = np.stack(made.outputs)
+        to_rows = made.to_rows(tuple(slopes(values)))
+        (gradient,) = torch.autograd.grad(rows, given, torch.from_numpy(to_rows))
+        return values, gradient.numpy()
+
+
+def native_passes(model: nn.Module, device: torch.device | None = None) -> NativePasses:
+    """Return the passes of a model. device: that on which it computes in a run; None: the CPU."""
+    remote = None if device is None else Remote(model, device)
+    network, normalizer, single = model, None, False
+    while True:
+        if isinstance(network, NormalizedNetwork) and type(network.normalizer) in (Normalizer, type(None)):
+            normalizer, network = network.normalizer, network.network
+        elif (inner := getattr(network, "computes_as", None)) is not None:
+            network, single = inner, True
+        else:
+            known = isinstance(network, Network | NetworkPerHead | Critics)
+            return NativePasses(model, network if known else None, normalizer, single=single, remote=remote)
+
+
+def on_host(tensor: Tensor) -> Floats:
+    """Return the values of a tensor as a contiguous array in host memory."""
+    return np.ascontiguousarray(tensor.detach().cpu().numpy())

@@ -1,0 +1,1 @@
+"""Actions and values from the outputs of networks."""

@@ -1,0 +1,1 @@
+"""Networks from parameters: layers, embedders, heads, extractors."""

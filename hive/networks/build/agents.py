@@ -1,0 +1,80 @@
+"""Agents of several networks as one module: an actor, critics, and optionally a temperature.
+
+    observations ─ actor ──> policy outputs                         forward(observations), as of any network
+    observations, actions ─ critics ──> a value [N] of each critic       the action is a box
+    observations ─ critics ──> values of all actions [N, A] of each      the action is discrete
+
+The actor's parameters come first in the flat vector. Actor, critics and temperature are parameter groups
+(hive.networks.weights.groups), so an update may step each of them alone. Collectors, evaluations and loaded policies
+call `forward` and need not know that there are critics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hive.networks.rows.inputs import ACTION_INPUT
+from hive.networks.weights.dense import Dense
+
+__all__ = ["AGENT_PARTS", "AgentNetwork", "Critics", "Temperature"]
+
+AGENT_PARTS = ("critic", "temperature")
+"""Names that an algorithm lists among the heads of its network: "critic" for each critic, and "temperature"."""
+
+
+class Critics(nn.Module):
+    """Separate networks for the same inputs, `branches`. Each returns a tuple whose first element is its value.
+
+    takes_actions: whether an action is an input.
+    """
+
+    def __init__(self, branches: Sequence[nn.Module], *, takes_actions: bool) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+        self.takes_actions = takes_actions
+        self.dense: Dense | None = None  # set by hive.networks.build.network.compute_natively
+
+    def forward(self, observations: Any, actions: Tensor | None = None, count: int | None = None) -> Tensor:
+        """Return the values of the first `count` critics, float32 [count, N] or [count, N, A]; None: of all.
+
+        actions: float32 [N, *shape], scaled to -1 ... 1; None if the action is no input, or among the observations.
+        """
+        inputs = observations
+        if self.takes_actions and actions is not None:
+            inputs = {"observation": observations, ACTION_INPUT: actions}
+        if self.dense is not None and (found := self.dense(inputs, count)) is not None:
+            branches: Any = self.branches
+            pairs = zip(branches, found, strict=False)
+            return torch.stack([branch.from_columns(columns)[0] for branch, columns in pairs])
+        return torch.stack([branch(inputs)[0] for branch in self.branches[:count]])
+
+
+class Temperature(nn.Module):
+    """The factor by which the temperature of a soft actor-critic has changed: exp(log). It is 1 at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.zeros(()))
+
+    def forward(self) -> Tensor:
+        """Return the logarithm, float32 []."""
+        return self.log.view(())
+
+
+class AgentNetwork(nn.Module):
+    """`actor`, `critic` and, if learned, `temperature`. Maps observations to the tuple of the actor's outputs."""
+
+    def __init__(self, actor: nn.Module, critic: Critics, temperature: Temperature | None = None) -> None:
+        super().__init__()
+        self.actor = actor
+        self.critic = critic
+        self.temperature = temperature
+        self.parameter_groups = ("actor", "critic", *(() if temperature is None else ("temperature",)))
+
+    def forward(self, observations: Any) -> tuple[Tensor, ...]:
+        outputs: Any = self.actor(observations)
+        return tuple(outputs)

@@ -1,0 +1,102 @@
+"""Heads of action values, for a discrete action: Q and dueling Q."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from hive.errors import NetworkError
+from hive.networks.build.head_parameters import DuelingQHeadParameters
+from hive.networks.build.heads import Floats, Head, ParameterSlopes
+from hive.networks.build.layers import HIDDEN_GAIN, orthogonal
+from hive.networks.build.parameters import HeadParameters
+from hive.networks.build.spaces import ActionSpec, DiscreteAction
+
+
+class QHead(Head, direct=True):
+    """A value of every action, float32 [N, actions]. Raises NetworkError for an action that is not discrete."""
+
+    gain = 1.0
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.actions = action_count(parameters.name, action)
+        self.action = action
+        self.width = self.actions
+        self.output_shape = (self.actions,)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        return slopes, ()
+
+
+class TwoStreams(Head):
+    """A base of heads with two streams, the value of the state and the advantages of the actions.
+
+    Q(s, a) = V(s) + A(s, a) - mean of A(s, .), as in Wang et al. 2016, "Dueling Network Architectures for Deep
+    Reinforcement Learning", equation 9; with atoms, for each of them (Hessel et al. 2018, "Rainbow"). The paper scales
+    the gradient that enters the layers below by 1/sqrt(2), see `rescale_gradient_from_head_by_factor`.
+    """
+
+    value: nn.Linear | None
+    advantage: nn.Linear | None
+    streams: tuple[int, int]  # outputs of each
+
+    def split_streams(self, hidden: int, actions: int, atoms: int = 1) -> None:
+        """Make the streams, each with a hidden layer of this width; 0: they are columns of the last layer."""
+        self.streams = (atoms, actions * atoms)
+        self.width = 2 * hidden or sum(self.streams)
+        self.value = self.advantage = None
+        if hidden:
+            self.value, self.advantage = (orthogonal(nn.Linear(hidden, width), self.gain) for width in self.streams)
+            self.gain = HIDDEN_GAIN  # gain of the columns, which are the hidden layer
+
+    def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
+        super().initialize(weight, bias, orthogonal=orthogonal)
+        if not orthogonal and self.value is not None and self.advantage is not None:
+            self.value.reset_parameters()
+            self.advantage.reset_parameters()
+
+    def joined(self, columns: Tensor) -> Tensor:
+        """Returns Q of all actions, [N, actions * atoms], from the columns [N, width]."""
+        if self.value is None or self.advantage is None:
+            value, advantage = columns.split_with_sizes(self.streams, -1)
+        else:
+            first, second = torch.relu(columns).chunk(2, -1)
+            value, advantage = self.value(first), self.advantage(second)
+        advantage = advantage.unflatten(-1, (-1, self.streams[0]))
+        values: Tensor = value.unsqueeze(-2) + advantage - advantage.mean(-2, keepdim=True)
+        return values.flatten(-2)
+
+
+class DuelingQHead(TwoStreams, QHead):
+    """Action values float32 [N, actions] from two streams. With `hidden` each stream begins with a hidden layer."""
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters, action)
+        self.split_streams(parameters.hidden if isinstance(parameters, DuelingQHeadParameters) else 0, self.actions)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return self.joined(columns)
+
+
+def action_count(name: str, action: ActionSpec) -> int:
+    """Returns the number of actions. Raises NetworkError if `action` is not discrete, which head `name` needs."""
+    if not isinstance(action, DiscreteAction):
+        raise NetworkError(
+            f"a `{name}` head needs a discrete action, not {action!r}",
+            hint="for other actions use a `value` head and the input `action`",
+        )
+    if action.n < 1:
+        raise NetworkError(f"{action!r} leaves nothing to choose", hint="a discrete action has at least one value")
+    return int(action.n)
+
+
+def select_actions(values: Tensor, actions: Tensor) -> Tensor:
+    """Selects from `values` [N, actions, ...] those of `actions` int64 [N]; returns [N, ...]."""
+    return values[torch.arange(len(actions), device=values.device), actions]

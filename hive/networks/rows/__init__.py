@@ -1,0 +1,1 @@
+"""What lies around a network: parts and masks of rows, stacks, memory, normalization."""

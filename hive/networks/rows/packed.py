@@ -1,0 +1,150 @@
+"""Networks for observations that are stored as rows of bytes (hive.envs.spaces.observation).
+
+    rows uint8 [N, bytes] ─┬ numbers ─ normaliser ─┬ parts by path ─ network ─ outputs
+                           ├ bytes ────────────────┘                           │ first output: forbidden
+                           └ action mask ──────────────────────────────────────┘ actions become FORBIDDEN
+
+The mask works on the first output of the network: the logits of discrete actions, the values of all actions, or the
+distributions of their returns, of which all atoms become FORBIDDEN. What
+reads them (distributions, losses, greedy play, loaded policies) therefore needs no knowledge of masks: a forbidden
+action has the probability 0 and is never the best one. Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking
+in Policy Gradient Algorithms", show that this gives the gradient of the policy over the allowed actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from hive.networks.build.spaces import InputSpec
+from hive.networks.rows.inputs import InputName, observation_of, state_width_of, with_observation
+from hive.networks.rows.stacked import join_frames
+
+__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "Parts", "numbers_and_bytes", "part_key", "views_of"]
+
+FORBIDDEN = -1e8
+"""The output of an action that is not allowed. It is finite, so that 0 * log 0 in the entropy is 0 and not NaN."""
+
+FLOAT_BYTES = 4
+
+
+@runtime_checkable
+class PackedPart(InputSpec, Protocol):
+    """A part of a row: an array of this shape and dtype at byte `offset`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def offset(self) -> int: ...
+
+
+class PackedMask(Protocol):
+    """The action mask of a row: uint8 [sum(choices)] at byte `offset`."""
+
+    @property
+    def choices(self) -> Sequence[int]: ...
+
+    @property
+    def offset(self) -> int: ...
+
+
+@runtime_checkable
+class PackedSpec(InputSpec, Protocol):
+    """An observation that may be stored as a row: of `parts`, or as one array if there are none."""
+
+    @property
+    def parts(self) -> Sequence[PackedPart]: ...
+
+    @property
+    def mask(self) -> PackedMask | None: ...
+
+    @property
+    def floats(self) -> int:
+        """Number of float32 elements with which a row begins."""
+
+    @property
+    def stack(self) -> int:
+        """Number of rows, those of the last observations, that the network sees at once."""
+
+
+def numbers_and_bytes(rows: Tensor, floats: int) -> tuple[Tensor, Tensor]:
+    """Return views of rows uint8 [..., bytes]: their numbers float32 [..., floats], and all their bytes."""
+    return rows[..., : FLOAT_BYTES * floats].view(torch.float32), rows
+
+
+def views_of(rows: Tensor | tuple[Tensor, Tensor], floats: int) -> tuple[Tensor, Tensor]:
+    """Return numbers and bytes of rows as `numbers_and_bytes` does; a pair of both is returned as it is."""
+    return rows if isinstance(rows, tuple) else numbers_and_bytes(rows, floats)
+
+
+class Parts(nn.Module):
+    """Takes rows apart: numbers float32 [N, floats] and bytes uint8 [N, bytes] -> tensors by the paths of the parts.
+
+    A single part has no path. stack: number of rows that the network sees at once; then each part is stacked. named:
+    the keys are the names of the parts, for a custom module.
+    """
+
+    def __init__(self, spec: PackedSpec, stack: int, *, named: bool = False) -> None:
+        super().__init__()
+        self._stack = stack
+        self._parts = tuple((part.name if named else part_key(part), _slice(part), part) for part in spec.parts)
+
+    def forward(self, numbers: Tensor, whole: Tensor) -> Tensor | Mapping[InputName, Tensor]:
+        parts: dict[InputName, Tensor] = {}
+        for name, where, spec in self._parts:
+            columns = (numbers if spec.dtype == "float32" else whole)[..., where]
+            part = columns.reshape(*columns.shape[:-1], *spec.shape)
+            parts[name] = join_frames(part, spec, self._stack) if self._stack > 1 else part
+        return parts if len(parts) > 1 else next(iter(parts.values()))
+
+
+def part_key(part: PackedPart) -> InputName:
+    """Return the path of a part, which addresses it among the inputs of a network."""
+    path: InputName = getattr(part, "path", (part.name,))
+    return path
+
+
+class PackedNetwork(nn.Module):
+    """Takes rows apart, calls `network` with a mapping from the paths of parts to tensors, and applies the mask.
+
+    Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalised. With one part
+    the network gets this part alone, as it does for an observation that is not packed. A recurrent network gets its
+    other inputs beside the parts. Of stacked rows [N, k, bytes] each part is stacked, and the newest mask counts.
+    """
+
+    def __init__(self, spec: PackedSpec, network: nn.Module, *, named: bool = False) -> None:
+        """named: as for `Parts`."""
+        super().__init__()
+        self.network = network
+        self.state_width = state_width_of(network)
+        self._floats = spec.floats
+        self._stack = spec.stack
+        self._parts = Parts(spec, spec.stack, named=named)
+        mask = spec.mask
+        self._mask = None if mask is None else slice(mask.offset, mask.offset + sum(mask.choices))
+
+    def forward(self, inputs: Any) -> tuple[Tensor, ...]:
+        outputs: Any = self.network(with_observation(inputs, self._unpacked))
+        if self._mask is None:
+            return tuple(outputs)
+        _, whole = views_of(observation_of(inputs), self._floats)
+        newest = whole[:, -1] if self._stack > 1 else whole
+        forbidden = newest[:, self._mask] == 0
+        if outputs[0].dim() > 2:  # distributions of returns [N, actions, atoms]
+            forbidden = forbidden.unsqueeze(-1)
+        return (outputs[0].masked_fill(forbidden, FORBIDDEN), *outputs[1:])
+
+    def _unpacked(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[InputName, Tensor]:
+        parts: Tensor | Mapping[InputName, Tensor] = self._parts(*views_of(rows, self._floats))
+        return parts
+
+
+def _slice(part: PackedPart) -> slice:
+    """Return the columns of a part: of the numbers if it is float32, otherwise of the bytes."""
+    first = part.offset // FLOAT_BYTES if part.dtype == "float32" else part.offset
+    return slice(first, first + prod(part.shape))

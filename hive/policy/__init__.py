@@ -1,0 +1,1 @@
+"""Trained policies: loaded, asked for actions, and written for other programs."""

@@ -1,0 +1,371 @@
+"""Trained policies, loaded from a checkpoint, which only act.
+
+    policy = hive.load("runs/cartpole-ppo-1")           # of its newest checkpoint; which="best": the best policy
+    action = policy(observation)                        # the most likely one; [B, ...] observations give B actions
+    action = policy(observation, noise=generator)       # drawn from its distribution, as while it trained
+
+A policy that remembers takes and returns its state, which begins anew with each episode:
+
+    state = policy.initial_state()                      # of another policy: None
+    action, state = policy(observation, state)
+
+A checkpoint describes its policy in state.json (`describe_policy`): the observation, the action and [network]. `load`
+makes a policy of this description and of weights.safetensors, in one process and without environments. The format is
+JSON and bytes, and no code in it is executed. A user-defined network is the exception: its module is imported and its
+class called, so it requires `own_code=True`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hive.config import NetworkConfig, beside
+from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
+from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
+from hive.envs.spaces.meaning import earlier_meaning
+from hive.envs.spaces.observation import MaskPart
+from hive.errors import NetworkError, RecordError
+from hive.networks.act.distributions import ActionDistribution, Categorical
+from hive.networks.act.exploration import EpsilonGreedy, epsilon_greedy
+from hive.networks.act.off_policy_actions import NoisyActions
+from hive.networks.act.squashed import SquashedGaussian
+from hive.networks.build.agents import AGENT_PARTS
+from hive.networks.build.configured import configured_distribution, copy_arrays, load_module, network_parameters
+from hive.networks.build.convolutions import has_bfloat16_instructions
+from hive.networks.build.head_kinds import HEADS
+from hive.networks.build.network import compute_natively
+from hive.networks.build.parameters import HeadParameters
+from hive.networks.build.spaces import Spaces
+from hive.networks.rows.inputs import state_width_of
+from hive.networks.rows.memory import Memory
+from hive.networks.weights.flat import FlatParameters, aligned_block
+from hive.networks.weights.wrapper import BoundNetwork
+from hive.paths import SESSION_FILE
+from hive.policy.acting_state import ActingState
+from hive.policy.described_actions import action_in, described_action, plain
+from hive.policy.given_observations import GivenObservations
+from hive.records import Checkpoint, checkpoint_at, held
+from hive.runtime.process.user_code.torch_state import hive_torch
+
+__all__ = ["Policy", "describe_policy", "described_spaces", "load", "policy_of"]
+
+USUAL_HEADS = ("policy", "value")  # heads if a description names none
+CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
+WIDTHS = ("middleware", "value_middleware")  # keys of [network] that are arrays
+REFERENCES = ("module", "extractor", "policy_head", "value_head")  # keys of [network] that may name user-defined code
+
+
+class Policy:
+    """A trained policy: a function from observations to actions.
+
+    observation, action: their specs; parts that only the critic sees are `hidden` in the first.
+    network: the module, in evaluation mode; it returns (policy outputs, value) or (action values,); a recurrent one
+        also takes and returns a state (hive.networks.rows.recurrent). distribution: maps the first output to actions.
+    updates, env_steps: progress of its run. mean_return: mean of the last 100 training episodes, None before the first;
+        of a best policy, the mean that it was chosen by.
+    """
+
+    def __init__(
+        self,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        network: torch.nn.Module,
+        facts: Mapping[str, Any],
+        distribution: ActionDistribution,
+    ) -> None:
+        self.observation = observation
+        self.action = action
+        self.distribution = distribution
+        self._given = GivenObservations(observation)
+        self._convert = action_converter(action)
+        self.network = network.eval()
+        self._remembers = ActingState(observation, state_width_of(network))
+        self.updates = int(facts.get("updates", 0))
+        self.env_steps = int(facts.get("env_steps", 0))
+        self.mean_return: float | None = facts.get("mean_return")
+
+    def initial_state(self, batch: int | None = None) -> Any:
+        """Return the state of a policy that remembers, at the beginning of an episode; None for any other policy.
+
+        batch: None: the state of one environment; a number B: those of B environments. `hive.policy.acting_state`
+        has the forms of states.
+        """
+        return self._remembers.initial(batch)
+
+    @hive_torch()
+    def __call__(
+        self,
+        observation: Any,
+        state: Any = None,
+        *,
+        action_mask: Any = None,
+        noise: np.random.Generator | None = None,
+    ) -> Any:
+        """Return the action for one observation, as its environment takes it, or actions [B, ...] for a batch [B, ...].
+
+        It is the most likely action, or with `noise` a sampled one. A batch of dictionaries or tuples has arrays
+        [B, ...] in the place of one observation's, and of one action's. action_mask: where env.action_mask is "info",
+        the mask of the state, info["action_mask"].
+
+        A policy that remembers (it is recurrent, or env.frame_stack is more than 1) also takes the state of each
+        environment and returns a pair: the action or actions, and the state for the next call. An empty batch gives no
+        actions. Parts that only the critic sees may be missing. Raises ValueError for what the observation space does
+        not hold (`hive.policy.given_observations`), for a mask that is missing or that the policy does not take,
+        and for such a state.
+        """
+        outputs, after, single = self._outputs(observation, state, action_mask)
+        if noise is None:
+            actions = self.most_likely(outputs)
+        else:
+            drawn = self.distribution.draw_noise(noise, len(outputs))
+            actions = self._convert(self.distribution.sample_numpy(outputs, drawn))
+        action = next(iter(each_action(actions))) if single else actions
+        return (action, after) if self._remembers.kinds else action
+
+    @hive_torch()
+    def outputs(
+        self, observation: Any, state: Any = None, *, action_mask: Any = None
+    ) -> tuple[NDArray[np.float32], Any]:
+        """Return the network's outputs from which actions are chosen, float32 [B, ...], and the state after the call.
+
+        B is 1 for a single observation; the state is None for a policy that does not remember. Arguments and errors are
+        those of a call.
+        """
+        return self._outputs(observation, state, action_mask)[:2]
+
+    @hive_torch()
+    def most_likely(self, outputs: NDArray[np.float32]) -> Any:
+        """Return the most likely actions [B, ...], as the environment takes them, for `outputs` [B, ...]."""
+        return self._convert(self.distribution.mode(torch.from_numpy(outputs)).numpy())
+
+    def _outputs(self, observation: Any, state: Any, action_mask: Any) -> tuple[NDArray[np.float32], Any, bool]:
+        """Return what `outputs` returns, and whether the observation was a single one."""
+        rows, single = self._given(observation, action_mask)
+        count = len(rows)
+        given = self._remembers.arrays(state, count, single=single)
+        if not count:  # no layer has to know what to do without rows: one row is computed, and left out
+            rows, *given = (np.zeros((1, *array.shape[1:]), array.dtype) for array in (rows, *given))
+        memory, states = Memory.of(self.network, len(rows)), []
+        if memory is not None:
+            memory.state = torch.from_numpy(given[-1])
+        if self.observation.stack > 1:
+            rows = np.concatenate([given[0], rows[:, None]], axis=1)
+            states.append(rows[:, 1:])
+        with torch.inference_mode():
+            outputs = (memory or self.network)(torch.from_numpy(rows))[0].numpy()
+        if memory is not None:
+            states.append(memory.state.numpy().copy())
+        return outputs[:count], self._remembers.after([one[:count] for one in states], single=single), single
+
+
+@hive_torch()
+def load(place: str | Path, which: str = "latest", *, own_code: bool = False) -> Policy:
+    """Load the policy of a checkpoint or of a run.
+
+    place: the folder of either, or the name of a run below $HIVE_HOME.
+    which: of a run, "latest": the policy of its newest checkpoint; "best": the policy with the highest mean return in
+        an evaluation or, without [evaluation], over 100 training episodes.
+    own_code: whether to import and call the classes that [network] of the run names.
+
+    Raises RecordError for a checkpoint that is damaged, has no description of a policy or does not fit it, for a run
+    without such a policy, and for user-defined code without `own_code`; UsageError if the run does not exist, for
+    another `which`, and for "best" with the folder of a checkpoint.
+    """
+    (checkpoint,) = held(lambda: [checkpoint_at(str(place), which)])
+    return policy_of(checkpoint, own_code=own_code)
+
+
+@hive_torch()
+def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = False) -> Policy:
+    """Load the policy of an open checkpoint, as `load` does.
+
+    exact: compute in float32 what the run computes in bfloat16. Raises RecordError as `load` does.
+    """
+    try:
+        description = checkpoint.state["policy"]
+        if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
+            description = json.loads(beside(text, checkpoint.path.parents[1]))
+        observation, action, network = _specs_in(description)
+        heads = _heads_in(description)
+        distribution = _distribution_in(description, action, network, heads)
+    except (KeyError, TypeError, ValueError, NetworkError) as error:
+        raise RecordError(
+            f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
+            hint="resume the run and stop it: its last checkpoint then describes the policy",
+        ) from None
+    named = [reference for key in REFERENCES if (reference := getattr(network, key)) is not None]
+    named += filter(None, classes := _classes_in(description))
+    if named and not own_code:
+        raise RecordError(
+            f"the network of {checkpoint.path} uses `{named[0]}`, which would be imported and called",
+            hint="if you trust the checkpoint, call hive.load(..., own_code=True)",
+        )
+    heads = tuple(
+        dataclasses.replace(head, cls=load_module(custom, "head"))
+        if custom and isinstance(head, HeadParameters)
+        else head
+        for head, custom in zip(heads, classes, strict=True)
+    )
+    if exact or not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
+        network = dataclasses.replace(network, precision="float32")
+    module = _network(observation, action, network, heads)
+    flat = FlatParameters(module)
+    compute_natively(module, flat, network.backend)
+    block = aligned_block(flat.block_bytes)
+    copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))
+    flat.bind(block, read_only=True)
+    facts = checkpoint.state | {"mean_return": checkpoint.mean_return}
+    return Policy(observation.without(network.critic_parts), action, module, facts, distribution)
+
+
+def describe_policy(
+    observation: ObservationSpec,
+    action: ActionSpec,
+    network: NetworkConfig,
+    heads: Sequence[str | HeadParameters] = USUAL_HEADS,
+    distribution: ActionDistribution | None = None,
+) -> dict[str, Any]:
+    """Return the description, for JSON, from which `load` rebuilds a policy, apart from its weights.
+
+    heads: the network's heads, names or parameters. distribution: that of the actions; None: the default distribution
+    of the action spec.
+    """
+    exploration = {"epsilon": distribution.epsilon} if isinstance(distribution, EpsilonGreedy) else {}
+    if isinstance(distribution, NoisyActions):
+        exploration = {"exploration_noise": distribution.deviation}
+    return {
+        "observation": plain(dataclasses.asdict(observation)),
+        "action": described_action(action),
+        "network": {name: plain(value) for name, value in dataclasses.asdict(network).items()},
+        "heads": [head if isinstance(head, str) else _described_head(head) for head in heads],
+        **exploration,
+    }
+
+
+def _described_head(head: HeadParameters) -> dict[str, Any]:
+    """Return the name of a head and its values that differ from the defaults, a custom class as "module:Class"."""
+    usual = type(head)(name=head.name)
+    fields = [field.name for field in dataclasses.fields(head)]
+    changed = {name: getattr(head, name) for name in fields if getattr(head, name) != getattr(usual, name)}
+    if head.cls is not None:
+        changed["cls"] = f"{head.cls.__module__}:{head.cls.__qualname__}"
+    return {"name": head.name, **changed}
+
+
+def described_spaces(checkpoint: Checkpoint) -> tuple[ObservationSpec, ActionSpec] | None:
+    """Return the specs of observations and actions that a checkpoint describes; None if it describes no policy."""
+    try:
+        description = checkpoint.state["policy"]
+        if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
+            description = json.loads(beside(text, checkpoint.path.parents[1]))
+        return _observation_in(description["observation"]), action_in(description["action"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec, NetworkConfig]:
+    """Read the specs in a description. Raises KeyError, TypeError or ValueError if it is invalid."""
+    seen, network = (dict(description[part]) for part in ("observation", "network"))
+    observation = _observation_in(seen)
+    network |= {name: tuple(map(int, network[name])) for name in WIDTHS if network.get(name) is not None}
+    for names in ("frozen", "critic_parts"):
+        network[names] = tuple(map(str, network.get(names, ())))
+    return observation, action_in(description["action"]), NetworkConfig(**network)
+
+
+def _observation_in(seen: Mapping[str, Any]) -> ObservationSpec:
+    """Read the description of observations. Raises KeyError, TypeError or ValueError if it is invalid."""
+    parts = tuple(
+        ObservationPart(**_array_in(part), path=_path_in(part["path"]), offset=int(part["offset"]))
+        for part in seen.get("parts", ())
+    )
+    mask = None
+    if (found := seen.get("mask")) is not None:
+        mask = MaskPart(_path_in(found["path"]), tuple(map(int, found["choices"])), int(found["offset"]))
+    stack, only = int(seen.get("stack", 1)), str(seen.get("seen", ""))
+    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask, stack=stack, seen=only)
+    ends = [part.offset + part.bytes for part in parts] + ([mask.offset + sum(mask.choices)] if mask else [])
+    if parts and (observation.dtype != "uint8" or len(observation.shape) != 1 or max(ends) > observation.shape[0]):
+        raise ValueError("a row of bytes that is too short for its parts")
+    return observation if "seen" in seen else earlier_meaning(observation)  # a description of before env.rules
+
+
+def _array_in(seen: Mapping[str, Any]) -> dict[str, Any]:
+    shape, dtype = tuple(map(int, seen["shape"])), str(seen["dtype"])
+    if dtype not in ("float32", "uint8"):
+        raise ValueError(f"observations of dtype {dtype}")
+    first = seen.get("first")  # descriptions before `counts`
+    counts, firsts = (shape, (first,)) if first is not None else (seen.get("counts", ()), seen.get("firsts", ()))
+    env_dtype = np.dtype(str(given)).name if (given := seen.get("env_dtype")) else ""
+    env_shape = None if (sizes := seen.get("env_shape")) is None else tuple(map(int, sizes))
+    bounds = {name: None if (bound := seen.get(name)) is None else tuple(map(float, bound)) for name in ("low", "high")}
+    channels = str(seen.get("channels", ""))
+    if channels not in CHANNELS:
+        raise ValueError(f"channels {channels}")
+    found = {"counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts)), **bounds, "channels": channels}
+    return {"shape": shape, "dtype": dtype, **found, "env_dtype": env_dtype, "env_shape": env_shape}
+
+
+def _path_in(path: Sequence[Any]) -> tuple[str | int, ...]:
+    return tuple(key if isinstance(key, int) else str(key) for key in path)
+
+
+def _heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...]:
+    """Read the heads of the network; USUAL_HEADS for older descriptions, which name none."""
+    heads = description.get("heads", USUAL_HEADS)
+    names = [str(head["name"] if isinstance(head, dict) else head) for head in heads]
+    if unknown := set(names) - {*HEADS, *AGENT_PARTS}:
+        raise ValueError(f"unknown heads {', '.join(sorted(unknown))}")
+    return tuple(_head_in(head) if isinstance(head, dict) else str(head) for head in heads)
+
+
+def _classes_in(description: Mapping[str, Any]) -> list[str]:
+    """Return the custom class "package.module:Class" of each head, "" without one."""
+    heads = description.get("heads", USUAL_HEADS)
+    return [str(head.get("cls") or "") if isinstance(head, dict) else "" for head in heads]
+
+
+def _head_in(described: Mapping[str, Any]) -> HeadParameters:
+    """Return the parameters of a described head. Raises TypeError or NetworkError if they are invalid."""
+    values = {name: value for name, value in described.items() if name != "cls"}  # `policy_of` imports it, on request
+    head = HEADS[described["name"]].parameters(**values)
+    head.check_fields()
+    return head
+
+
+def _distribution_in(
+    description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig, heads: Sequence[str | HeadParameters]
+) -> ActionDistribution:
+    """Return the distribution of the action.
+
+    It is the epsilon-greedy one of the first head if the description has an epsilon, and NoisyActions of a
+    deterministic policy.
+    """
+    distribution = configured_distribution(network, action, squashed="critic" in heads)
+    if "deterministic_policy" in heads:
+        if not isinstance(distribution, SquashedGaussian):
+            raise ValueError("a deterministic policy requires a box action with bounds")
+        bounds = distribution.shape, distribution.low, distribution.high
+        return NoisyActions(*bounds, deviation=float(description["exploration_noise"]))
+    if "epsilon" not in description:
+        return distribution
+    if not isinstance(distribution, Categorical):
+        raise ValueError("epsilon requires a single discrete action")
+    epsilon = float(description["epsilon"])
+    return epsilon_greedy(heads[0], distribution.n, epsilon, epsilon)
+
+
+def _network(
+    observation: ObservationSpec, action: ActionSpec, network: NetworkConfig, heads: Sequence[str | HeadParameters]
+) -> torch.nn.Module:
+    parameters, spaces = network_parameters(network, heads=heads), Spaces({"observation": observation}, action)
+    any_seed = torch.Generator().manual_seed(0)  # the weights are overwritten
+    return BoundNetwork(parameters, spaces, any_seed).module

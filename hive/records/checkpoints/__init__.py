@@ -1,0 +1,1 @@
+"""Checkpoints: their folders, weights and rows, and where a run continues."""

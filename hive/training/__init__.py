@@ -1,0 +1,82 @@
+"""Workers: collector, gradient worker, learner, evaluator and recorder, as plain objects and as actors."""
+
+from hive.training.actors import CollectorActor, GradientWorkerActor
+from hive.training.blueprint import Blueprint, environment_of
+from hive.training.collect.collector import Collector
+from hive.training.evaluate.evaluator import Evaluator
+from hive.training.evaluate.evaluator_actor import EvaluatorActor
+from hive.training.evaluate.playing import evaluate, joined
+from hive.training.evaluate.recording import Episode, Recording, record, show
+from hive.training.gradient.g_worker import GWorker
+from hive.training.gradient.gradient_slot import GradientSlot
+from hive.training.gradient.replay_worker import ReplayWorker, ReplayWorkerActor
+from hive.training.messages import (
+    CheckpointDue,
+    Evaluation,
+    EvaluationDue,
+    Gradient,
+    Improved,
+    Metrics,
+    OptimizerState,
+    ReplayFloor,
+    ReplayLedger,
+    ReplayPlan,
+    ReplayRows,
+    RolloutReady,
+    Weights,
+)
+from hive.training.record.recorder import Recorder
+from hive.training.trainer import Trainer
+from hive.training.update.learner import Learner
+from hive.training.update.learner_actor import RESULTS, LearnerActor, info_counters
+from hive.training.update.replay_learner import ReplayLearnerActor
+from hive.training.update.replay_memory import REPLAY_VALUES
+from hive.training.update.replica import Replica, replica_slots
+from hive.training.update.turn_metrics import Update, UpdateHook
+
+__all__ = [
+    "REPLAY_VALUES",
+    "RESULTS",
+    "Blueprint",
+    "CheckpointDue",
+    "Collector",
+    "CollectorActor",
+    "Episode",
+    "Evaluation",
+    "EvaluationDue",
+    "Evaluator",
+    "EvaluatorActor",
+    "GWorker",
+    "Gradient",
+    "GradientSlot",
+    "GradientWorkerActor",
+    "Improved",
+    "Learner",
+    "LearnerActor",
+    "Metrics",
+    "OptimizerState",
+    "Recorder",
+    "Recording",
+    "ReplayFloor",
+    "ReplayLearnerActor",
+    "ReplayLedger",
+    "ReplayPlan",
+    "ReplayRows",
+    "ReplayWorker",
+    "ReplayWorkerActor",
+    "Replica",
+    "RolloutReady",
+    "Trainer",
+    "Update",
+    "UpdateHook",
+    "Weights",
+    "environment_of",
+    "evaluate",
+    "info_counters",
+    "joined",
+    "record",
+    "replica_slots",
+    "show",
+]
+
+Plan = ReplayPlan  # its name in the last release; the next one removes it

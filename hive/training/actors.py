@@ -1,0 +1,362 @@
+"""The trainer's actors. Each wraps a synchronous worker and awaits its inputs. (The learner's is in learner_actor.)
+
+              rollouts (slabs)                 gradients (slabs)
+    Collector ────────────────> GWorker ───────────────────────> Learner ──metrics──> Recorder
+        ^  behaviour (board, one version a round)                 │ │
+        └─────────────────────────────────────────────────────────┘ └── state (board, one version a turn) -> workers
+
+    collector           reserve a slot for rollout r, pin the behaviour version that r is made with, collect, commit
+    gradient worker     claim its share of a round; for each gradient g of the round: reserve a slot, pin the state
+                        version that g is made on, compute, commit; then retire the share
+    learner             claim the gradients of a turn, reduce them, step the optimizer, commit, retire them, and publish
+                        the behaviour version that is due
+
+Which version, rollouts and gradients these are follows from the mode of communication: hive.training.schedule decides
+it. Rollouts and gradients that are too old are dropped and counted as `stale`.
+
+Every actor can be killed at any instruction. A collector's successor makes the first rollout that was never committed.
+A gradient worker's successor makes every gradient that its predecessor owed: of the rollouts that are left of a round,
+or of zero samples if none is. So the learner waits for every gradient of every worker and needs no other case. The
+learner's successor reads the last committed turn, retires the gradients applied in it, and applies the rest.
+
+In decentralized mode each gradient worker advances a copy of the state to the turn it needs
+(hive.training.update.replica). The learner's weights then serve the behaviour policy, checkpoints and successors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.algorithms.algorithm import Moments
+from hive.algorithms.batches.advantages import merged
+from hive.algorithms.parameters import Configured, update_parameter
+from hive.envs import HelpedVector, VectorEnvironment, Watched, statistics_text
+from hive.errors import EnvironmentFailed, RecordError, VersionGone
+from hive.experience import Purpose, Rollout, samples_in
+from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
+from hive.records import JSON, RunDirectory, write_nan_dump
+from hive.records.run_warnings import GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
+from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
+from hive.training.blueprint import Blueprint, blueprint_in
+from hive.training.collect.collector import occasion_of
+from hive.training.collect.global_generators import seed_all_globals
+from hive.training.gradient.devices import begin_device, pin
+from hive.training.gradient.g_worker import GWorker
+from hive.training.gradient.numerics import Finding
+from hive.training.messages import Gradient, OptimizerState, RolloutReady, Weights
+from hive.training.schedule import Claim
+from hive.training.update.replica import Replica
+
+__all__ = ["CollectorActor", "GradientWorkerActor", "NanDumps"]
+
+
+class CollectorActor(Actor):
+    """Collects one rollout after another, each with the behaviour version that the schedule names.
+
+    A subclass may override `vector`, which makes its environments, and replace them between two rollouts:
+    `self.collector.rebuild(self.vector(), self.reset_round)`. `Topology.replace("collectors", Own)` makes it the class
+    of the collectors.
+    """
+
+    role = "collector"
+    source = True
+    rollouts = SlotOutlet(RolloutReady)
+    behaviour = Subscription(Weights)
+
+    def __init__(self, blueprint: Blueprint, first_source: int = 0) -> None:
+        """`first_source`: the number, within the run, of the first collector of this group."""
+        config = blueprint.config
+        self.blueprint = blueprint
+        self.schedule = blueprint.schedule()
+        # The round of the resume barrier that the environments were last built and reset at.
+        self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
+        self.steps = self.status.counter("env_steps")
+        self.skips_not_finite = config.supervision.non_finite == "skip"
+        self.source_number = first_source + self.index
+        self.helped: HelpedVector | None = None  # its environments, if they have helpers
+        self.warned_of_draws = False
+        self.may_help = True  # whether its environments may have helpers
+        with self.status(START):
+            vector = self._new_vector()
+            self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
+        self.watched = Watched(vector) if self.source_number == 0 else None  # the environments of the others are alike
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its network."""
+        return blueprint_in(parameters, lambda blueprint: blueprint.network_bytes)
+
+    def vector(self) -> VectorEnvironment:
+        """Return new environments, at the start and at every resume barrier. Subclasses may override."""
+        if not (self.forked and self.may_help):
+            return self.blueprint.vector()
+        if self.helped is not None:
+            self.helped.make_environments()
+            return self.helped
+        vector = self.blueprint.helped_vector(self._seed_building)
+        self.helped = vector if isinstance(vector, HelpedVector) else None
+        self.may_help = self.helped is not None
+        return vector
+
+    def _new_vector(self) -> VectorEnvironment:
+        self._seed_building()
+        return self.vector()
+
+    def _seed_building(self) -> None:
+        occasion = occasion_of(self.reset_round, self.incarnation)
+        seed_all_globals(self.blueprint.config.run.seed, Purpose.building, self.source_number, occasion)
+
+    async def setup(self) -> None:
+        """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
+        with self.status(START):
+            self.collector.reset(self.reset_round)
+        if self.helped is not None and self.helped.helpers:
+            pids = [helper.pid for helper in self.helped.helpers]
+            processes = "a helper steps" if len(pids) == 1 else f"{len(pids)} helpers step"
+            self.note("helpers", f"{processes} environments of {self.name}", pids=pids)
+
+    async def run(self) -> None:
+        while True:
+            slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
+            self._reset_at_barrier(slot.sequence)
+            version, weights = await self.behaviour.pin(self.schedule.collection.behaviour_version(slot.sequence))
+            schedule = self.schedule.collection
+            self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
+            self.collector.bind(weights)
+            self._collect(slot, version)
+            self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
+            self.behaviour.unpin()
+            self.status.add(self.steps, samples_in(slot.arrays))
+            self._name_draws()  # before the rollout counts, so that the run's summary has it
+            self.rollouts.commit(slot)
+            self._name_statistics()
+
+    def _name_draws(self) -> None:
+        """Say once that environments draw global random numbers, which helpers would change or have changed."""
+        if not (self.may_help and self.helped is not None and self.helped.drew):
+            return
+        self.may_help = not self.helped.alone
+        cause = "environments draw from the global generators of Python, NumPy or torch"
+        if self.helped.alone:
+            self.note("helpers", f"{cause}, so {self.name} steps them without helpers (collection.helpers = 0)")
+        elif not self.warned_of_draws:
+            self.warned_of_draws = True
+            advice = "set collection.helpers = 0, or have each environment draw from its own generator"
+            cause = f"{cause}, so their numbers depend on collection.helpers"
+            details = {"warning": GLOBAL_DRAWS, "cause": cause, "advice": advice}
+            self.note(WARNING, f"{GLOBAL_DRAWS}: {cause}; {advice}", **details, steps=0)
+
+    def _name_statistics(self) -> None:
+        """Warn of running means in the environments, which have changed in the first rollout."""
+        if self.watched is None:
+            return
+        texts = [statistics_text(found) for found in self.watched.changed()]
+        if texts:
+            cause, advice = map("; ".join, zip(*texts, strict=True))
+            details = {"warning": RUNNING_STATISTICS, "cause": cause, "advice": advice}
+            self.note(WARNING, f"{RUNNING_STATISTICS}: {cause}; {advice}", **details, steps=0)
+        self.watched = None
+
+    def _reset_at_barrier(self, sequence: int) -> None:
+        """Rebuild the environments if a resume barrier lies between the previous rollout and this one."""
+        barrier = self.schedule.barriers.last(sequence)
+        if barrier != self.reset_round:
+            self.reset_round = barrier
+            with self.status(START):
+                self.collector.rebuild(self._new_vector(), barrier)
+
+    def _collect(self, slot: Slot, version: int) -> None:
+        try:
+            enough = self._enough(slot.sequence)
+            self.collector.collect(slot.arrays, sequence=slot.sequence, version=version, enough=enough)
+        except EnvironmentFailed as error:
+            # A value that is not finite is worth a restart where such gradients are skipped: the successor makes new
+            # environments.
+            error.permanent &= not (error.not_finite and self.skips_not_finite)
+            raise
+
+    def _enough(self, sequence: int) -> Callable[[int], bool] | None:
+        """Return a function that ends a rollout early once enough collectors have finished theirs; None: never."""
+        partial = self.schedule.partial
+        if partial is None:
+            return None
+        return lambda steps: partial.over(steps, lambda: self.rollouts.committed(sequence))
+
+    async def teardown(self) -> None:
+        self.collector.close()
+
+
+@dataclass(frozen=True)
+class NanDumps:
+    """Writes the rollouts, inputs and weights of a gradient that is not finite to a dump, and logs its path."""
+
+    actor: Actor
+    directory: Path  # of the run
+
+    def __call__(self, finding: Finding, header: NDArray[np.int64]) -> None:
+        actor = self.actor
+        name = f"{actor.name}-{int(header[SEQUENCE]):06d}"
+        facts: dict[str, JSON] = {"cause": finding.cause, "text": finding.text, "state_version": int(header[VERSION])}
+        try:
+            kept = write_nan_dump(RunDirectory(self.directory).nan_dumps, name, finding.arrays, facts)
+        except RecordError as error:  # the run continues without the dump, e.g. on a full disk
+            actor.log.warning("%s", error)
+            kept = None
+        where = f"; its rollouts, inputs and weights are in {kept}" if kept else ""
+        actor.note("not finite", f"{finding.text}, found by {actor.name}{where}", cause=finding.cause)
+
+
+class GradientWorkerActor(Actor):
+    """Makes the gradients of one round after another, of the rollouts and on the versions that the schedule names."""
+
+    role = "gradient-worker"
+    rollouts = SlotInlet(RolloutReady)
+    state = Subscription(Weights)
+    optimizer_state = Subscription(OptimizerState, optional=True)
+    behaviour = Subscription(Weights, optional=True)
+    gradients = SlotOutlet(Gradient)
+
+    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
+        config = blueprint.config
+        self.blueprint = blueprint
+        self.directory = directory
+        self.schedule = blueprint.schedule()
+        self.workers = range(blueprint.gradient_workers)
+        self.bootstrap_rounds = config.gradients.bootstrap_rounds
+        self.per_round = blueprint.gradients_per_round
+        if blueprint.device is not None:
+            begin_device(self, config, blueprint.device)
+        self.worker = self.g_worker()
+        self.replica = blueprint.replica() if config.gradients.decentralized else None
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its networks and, if decentralized, of its copy of the learner's state."""
+        return blueprint_in(parameters, lambda blueprint: blueprint.gradient_worker_bytes)
+
+    def g_worker(self) -> GWorker:
+        """Make the worker that computes the gradients. Subclasses may override."""
+        worker = GWorker.of_run(self.blueprint, self.index, self.status)
+        worker.slot.on_not_finite = NanDumps(self, self.directory)
+        return worker
+
+    async def run(self) -> None:
+        if not self.schedule.gradients.needs(len(self.rollouts.producers)):
+            self.note("idle", f"{self.name} has no collector in its share, so it makes no gradients")
+            return
+        sequence = self.gradients.produced
+        first = self._first_rollouts(sequence)
+        barriers = self.schedule.barriers
+        barrier = barriers.last(sequence // self.per_round)
+        if sequence % self.per_round:  # the rollouts of a round that a predecessor began are lost
+            sequence = await self._make_gradients(sequence, [])
+        while True:
+            number = sequence // self.per_round
+            if barriers.last(number) != barrier:
+                barrier = barriers.last(number)
+                self.worker.clear_residual()
+            share = [await self._claim(wanted) for wanted in self.schedule.collection.claims(number, first)]
+            self._pin(*(rollout.arrays["observations"] for rollout in share))
+            sequence = await self._make_gradients(sequence, share)
+            for rollout in share:  # only now: all gradients of the round read these rollouts in place
+                self.rollouts.retire(rollout)
+
+    async def _make_gradients(self, sequence: int, share: list[Slot]) -> int:
+        """Make and commit gradient `sequence` and the later ones of its round. Return the first of the next round."""
+        end = (sequence // self.per_round + 1) * self.per_round
+        arrays = [rollout.arrays for rollout in share]
+        for number in range(sequence, end):
+            slot = await self.gradients.reserve()  # before the pin, so no version is held while waiting for a slot
+            moments = await self._moments(number)
+            version, weights = await self._state(number)
+            self.status.show_version(version, self.schedule.gradients.lag(number, version, self.state.latest))
+            self._pin(None if self.replica is not None else weights, slot.arrays.get("gradient"))
+            self.worker.bind(weights)
+            self.worker.compute(arrays, slot.arrays, sequence=number, version=version, moments=moments)
+            self.state.unpin()
+            if number == end - 1:  # the learner counts the rollouts of whole rounds to publish the policy
+                counted = self.schedule.collection.counted(len(share), len(self.rollouts.producers))
+                slot.arrays["header"][ROLLOUTS] = counted
+            self.gradients.commit(slot)
+        return end
+
+    def _pin(self, *arrays: NDArray[Any] | None) -> None:
+        if self.forked:  # else the memory of this run is unmapped before the process ends
+            pin(self.blueprint.config, self.blueprint.device, *arrays)
+
+    @endpoint
+    async def update_algorithm_parameter(self, name: str, value: object) -> None:
+        """Change one hyper-parameter from the next gradient on. Endpoints run between two gradients.
+
+        Raises ConfigError, also for an algorithm that is not Configured.
+        """
+        update_parameter(cast(Configured, self.worker.algo), name, value)
+
+    async def _state(self, sequence: int) -> tuple[int, Bytes]:
+        """Return (version, state) to compute this gradient with: the learner's, pinned, or the replica's."""
+        wanted = self.schedule.gradients.state_version(sequence)
+        if self.replica is None:
+            return await self.state.pin(wanted)
+        if self.replica.turn < 0:
+            await self._copy_state(self.replica)
+        while self.replica.turn < wanted:
+            first = self.replica.turn * self.bootstrap_rounds
+            which = [(w, first + n) for w in self.workers for n in range(self.bootstrap_rounds)]
+            if not self.replica.advance(await self.gradients.peek(which), [number for _, number in which]):
+                await self._copy_state(self.replica)  # a gradient was overwritten: the other replicas are ahead
+        return self.replica.turn, self.replica.weights
+
+    async def _copy_state(self, replica: Replica) -> None:
+        """Copy the learner's newest state, before the first turn and after gradients were overwritten."""
+        while True:
+            turn, optimizer_state = await self.optimizer_state.pin()
+            try:
+                _, weights = await self.state.pin(turn)
+                replica.copy(turn, weights, optimizer_state)
+                return
+            except VersionGone:  # the learner has overwritten these weights meanwhile: retry with its newest turn
+                continue
+            finally:
+                self.state.unpin()
+                self.optimizer_state.unpin()
+
+    async def _moments(self, sequence: int) -> tuple[float, float] | None:
+        """Return mean and standard deviation of this round over all workers, from the turn before, whatever the lag.
+
+        Return None unless `sequence` is the gradient that the algorithm asks for them with, the second of a round.
+        """
+        if not self.blueprint.asks_for_moments or sequence % self.per_round != 1:
+            return None
+        if self.replica is not None:
+            parts = await self.gradients.peek([(worker, sequence - 1) for worker in self.workers])
+            return merged([Moments(*part["moments"].tolist()) for part in parts])
+        _, block = await self.state.pin(sequence // self.bootstrap_rounds)
+        mean, deviation = self.blueprint.state.moments(block)
+        self.state.unpin()
+        return float(mean), float(deviation)
+
+    async def _claim(self, wanted: Claim) -> Slot:
+        """Claim a rollout, after dropping and counting those that are too old."""
+        while True:
+            slot = await self.rollouts.claim(wanted.producer, wanted.sequence)
+            if wanted.max_lag is None or self.behaviour.latest - Rollout(slot.arrays).version <= wanted.max_lag:
+                return slot
+            self.rollouts.retire(slot, "stale")
+
+    def _first_rollouts(self, sequence: int) -> Mapping[int, int]:
+        """Return the first rollout of each producer that no earlier incarnation has claimed.
+
+        Rollouts that an earlier incarnation had claimed are lost. Their round is made of the rollouts that are left; if
+        none is, its gradients have zero samples.
+        """
+        lines = self.rollouts.lines
+        first = {p: lines.first_left(p) for p in lines.producers}
+        if lost := self.schedule.collection.lost(sequence // self.per_round, first):
+            self.note("lost", f"the previous incarnation of {self.name} lost {lost} rollouts", rollouts=lost)
+        return first

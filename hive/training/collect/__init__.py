@@ -1,0 +1,1 @@
+"""Steps environments with a policy, and writes rollouts."""

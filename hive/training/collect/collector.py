@@ -1,0 +1,318 @@
+"""The collector steps B environments with a policy and writes their transitions into a rollout, in place.
+
+    for each step t     outputs = policy(observations[t])      phase "policy"
+                        actions[t] = sample(outputs, noise[t])
+                        step the environments                  phase "env"    writes rows t, observations t + 1
+
+The collector is a synchronous object without ports: the caller provides weights and memory, and takes the rollout. The
+environments write directly into the rollout's rows, so no array is stacked afterwards. Noise comes from a stream of the
+rollout's number, so a rollout that another process repeats is bit-identical if the environments are deterministic. The
+seeds of global generators, from which an environment may draw, follow from it too
+(hive.training.collect.global_generators).
+
+The state of a recurrent policy is carried from step to step and from rollout to rollout, and is zeros where an episode
+begins. The rollout stores the state before its row 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hive.algorithms.batches.initial_errors import n_step_errors
+from hive.envs import (
+    FinalObservations,
+    HelpedVector,
+    ObservationSpec,
+    StepRow,
+    VectorEnvironment,
+    runs_python,
+    seed_globals,
+)
+from hive.experience import Purpose, Rollout, stream, stream_seed, stream_seeds
+from hive.networks.act.distributions import ActionDistribution
+from hive.networks.act.exploration import EpsilonGreedy
+from hive.networks.build.network import acting_alone
+from hive.networks.build.noisy import acting
+from hive.networks.rows.memory import Memory
+from hive.networks.rows.normalization import NormalizedNetwork, Scales
+from hive.networks.weights.dense import Dense
+from hive.networks.weights.wrapper import NetworkWrapper
+from hive.runtime import Status
+from hive.training.collect.frame_stack import FrameStack
+from hive.training.collect.global_generators import seed_all_globals
+
+__all__ = ["Collector", "occasion_of"]
+
+MAX_INCARNATIONS = 1 << 20  # stride between the streams of two rounds; no collector restarts this often
+
+Arrays = Mapping[str, NDArray[Any]]
+
+# Maximum slots whose views are cached: more than a slab has. In library use each rollout may be in new memory, so a
+# full cache is cleared.
+PREPARED_SLOTS = 128
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Cached views of one slot: rows for the environments, tensors for the policy."""
+
+    arrays: Arrays
+    finals: FinalObservations
+    rows: list[StepRow]
+    observations: list[torch.Tensor]
+
+
+def occasion_of(start: int, incarnation: int) -> int:
+    """Return the sequence of the streams that a reset uses: `start` is the round of its resume barrier."""
+    return start * MAX_INCARNATIONS + incarnation
+
+
+class Collector:
+    """Collects rollouts.
+
+    observation: shape and dtype of an observation. network: its online network acts, with the weights of `bind`.
+    distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
+    its process. log_probs: whether to store the log probabilities of the acting policy. discount: discount factor
+    of the sums that normalised rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
+    have room for them. status: the status page that shows its phases; None in library use.
+    """
+
+    def __init__(
+        self,
+        vector: VectorEnvironment,
+        observation: ObservationSpec,
+        network: NetworkWrapper,
+        distribution: ActionDistribution,
+        *,
+        seed: int,
+        source: int,
+        incarnation: int = 0,
+        log_probs: bool = False,
+        discount: float = 1.0,
+        n_step: int = 0,
+        status: Status | None = None,
+    ) -> None:
+        self.vector = vector
+        self.runs_python = runs_python(vector)
+        self.network = network
+        self.policy = acting_alone(acting(network.online_network.module))
+        self.distribution = distribution
+        self.seed = seed
+        self.source = source
+        self.incarnation = incarnation
+        self.log_probs = log_probs
+        self.discount = discount
+        self.n_step = n_step
+        self.status = status
+        self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
+        self.observation = observation
+        self.memory: Memory | None = None  # state of a recurrent policy, set by `reset`
+        self.stack: FrameStack | None = None  # the last observations, for a policy that sees several, set by `reset`
+        self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
+        self.begins = True  # whether the next rollout is the first after a reset
+        self._prepared: dict[int, _Prepared] = {}
+
+    def bind(self, weights: NDArray[np.uint8]) -> None:
+        """Act with these weights from now on: uint8 [block_bytes], read in place."""
+        self.network.bind(weights)
+
+    def reset(self, start: int = 0) -> None:
+        """Start an episode in every environment, before the first rollout and at a resume barrier.
+
+        `start` is the round of the barrier. It determines the environments' seeds and those of the global generators,
+        together with the run's seed, the number of the environment and the incarnation. Raises EnvironmentFailed.
+        """
+        envs = self.vector.count
+        self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
+        self.begins = True
+        self.memory = Memory.of(self.policy, envs)
+        self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
+        occasion = occasion_of(start, self.incarnation)
+        seeds = stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion)
+        if self.runs_python:
+            seed_all_globals(self.seed, Purpose.resetting, self.source, occasion)
+        self.vector.reset(seeds, self.current)
+        self.stack = FrameStack.of(self.observation, self.current)
+        self._start = start
+        if isinstance(self.vector, HelpedVector) and self.vector.drew and self._may_leave_helpers():
+            self._leave_helpers()
+
+    def rebuild(self, vector: VectorEnvironment, start: int) -> None:
+        """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
+        if vector is not self.vector:  # one with helpers has made its environments anew
+            self.vector.close()
+        self.vector, self.runs_python = vector, runs_python(vector)
+        self.reset(start)
+
+    def collect(
+        self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
+    ) -> None:
+        """Fill one rollout (layout: hive.experience.rollouts).
+
+        sequence: number of the rollout. version: behaviour version of the bound weights. enough: called after every
+        step with the number of steps so far; the rollout ends when it returns True.
+
+        Raises EnvironmentFailed, and RuntimeError before the first `reset`.
+        """
+        if not hasattr(self, "current"):
+            raise RuntimeError("no episode has begun: call reset() before the first collect()")
+        began = self.begins
+        self._collect(rollout, sequence, version, enough)
+        if isinstance(self.vector, HelpedVector) and self.vector.look() and began and self._may_leave_helpers():
+            self._leave_helpers()
+            self._collect(rollout, sequence, version, enough)
+
+    def _may_leave_helpers(self) -> bool:
+        """Whether hive chose the helpers: a number that the user has set stays, and costs exactness."""
+        return isinstance(self.vector, HelpedVector) and not self.vector.alone and self.vector.helping.chosen
+
+    def _leave_helpers(self) -> None:
+        """Begin again at the last reset without helpers: their environments drew from the global generators."""
+        assert isinstance(self.vector, HelpedVector)
+        occasion = occasion_of(self._start, self.incarnation)
+        seed_all_globals(self.seed, Purpose.building, self.source, occasion)
+        self.vector.leave_helpers()
+        self.reset(self._start)
+
+    def _collect(self, rollout: Arrays, sequence: int, version: int, enough: Callable[[int], bool] | None) -> None:
+        prepared = self._prepare(rollout)
+        finals = prepared.finals
+        observations, actions = rollout["observations"], rollout["actions"]
+        steps, envs = rollout["rewards"].shape
+        enter, (policy_phase, env_phase) = self._begin(sequence), self.phases
+        distribution = self.distribution.for_rollout(sequence)
+        noise = self._noise(sequence, (steps, envs))
+        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
+        if self.runs_python:
+            seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
+        observations[0] = self.current
+        memory, stack = self.memory, self.stack
+        self._store_remembered(rollout)
+        finals.count, length = 0, steps
+        kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None  # outputs of each step
+        sample, step = distribution.sample_numpy, self.vector.step
+        with torch.inference_mode():
+            for t in range(steps):
+                enter(policy_phase)
+                outputs = self._outputs(prepared, t)
+                actions[t] = sample(outputs, noise[t])
+                if kept is not None:
+                    kept.append(outputs)
+                enter(env_phase)
+                step(actions[t], prepared.rows[t])
+                if memory is not None:
+                    memory.forget(prepared.rows[t].ended)
+                if stack is not None:
+                    stack.push(prepared.rows[t])
+                if enough is not None and enough(t + 1):
+                    length = t + 1
+                    break
+            if kept:
+                enter(policy_phase)
+                self._store_outputs(rollout, distribution, np.stack(kept))
+        if "discounted" in rollout:
+            self._discount(rollout, length)
+        self.current[...] = observations[length]
+        Rollout.write_header(rollout, version, length, finals.count, self.source, sequence, self.begins)
+        self.begins = False
+        if self.status:
+            self.status.enter(self.status.runtime)
+
+    def _begin(self, sequence: int) -> Callable[[int], object]:
+        """Begin a rollout on the status page, and return the function that enters a phase there.
+
+        The phase is that of the policy, because drawing the noise of all steps is part of its time.
+        """
+        if self.status is None:
+            return _no_status
+        self.status.enter(self.phases[0])
+        self.status.begin_rollout(sequence)
+        return self.status.enter
+
+    def _outputs(self, prepared: _Prepared, t: int) -> NDArray[np.float32]:
+        """Return the policy's outputs for row t, float32 [B, ...], of this step alone."""
+        if self.memory is None and self.stack is None:
+            dense: Dense | None = getattr(self.policy, "dense", None)
+            if dense is not None and (outputs := dense.act(prepared.arrays["observations"][t])) is not None:
+                return outputs
+        seen = prepared.observations[t] if self.stack is None else self.stack.seen
+        found: Tensor = (self.memory or self.policy)(seen)[0]
+        return found.numpy()
+
+    def _store_outputs(self, rollout: Arrays, distribution: ActionDistribution, outputs: NDArray[np.float32]) -> None:
+        """Write what follows from the network's outputs [T, B, ...]; one call for all steps is cheaper than T."""
+        length = len(outputs)
+        if self.log_probs:
+            actions = torch.from_numpy(rollout["actions"][:length])
+            rollout["log_probs"][:length] = distribution.log_prob(torch.from_numpy(outputs), actions).numpy()
+        if "errors" in rollout:
+            scales = self.policy.scales() if isinstance(self.policy, NormalizedNetwork) else Scales()
+            if scales is None:  # values of raw observations, which say nothing about those that will be learned
+                rollout["errors"][:length] = np.nan
+                return
+            values = cast(EpsilonGreedy, distribution).values(outputs)
+            errors = n_step_errors(rollout, values, self.n_step, self.discount, scales.reward)
+            rollout["errors"][:length] = errors
+
+    def _store_remembered(self, rollout: Arrays) -> None:
+        """Write what the policy remembers at the beginning of the rollout."""
+        if self.memory is not None:
+            rollout["state"][...] = self.memory.state.numpy()
+        if self.stack is not None:
+            rollout["history"][...] = self.stack.frames[:, :-1].swapaxes(0, 1)
+
+    def _discount(self, rollout: Arrays, length: int) -> None:
+        """Writes the discounted sum of rewards since each episode began. It continues in the next rollout."""
+        sums, ended = self.discounted, (rollout["terminated"] | rollout["truncated"]) > 0
+        for t in range(length):
+            sums *= self.discount
+            sums += rollout["rewards"][t]
+            rollout["discounted"][t] = sums
+            sums[ended[t]] = 0.0
+
+    def _noise(self, sequence: int, shape: tuple[int, int]) -> NDArray[np.float32]:
+        generator = stream(self.seed, Purpose.action, self.source, sequence)
+        return self.distribution.draw_noise(generator, *shape)
+
+    def _prepare(self, rollout: Arrays) -> _Prepared:
+        prepared = self._prepared.get(id(rollout))
+        if prepared is None or prepared.arrays is not rollout:
+            finals = FinalObservations(rollout["final_observations"])
+            names = (
+                "rewards",
+                "terminated",
+                "truncated",
+                "valid",
+                "episode_returns",
+                "episode_lengths",
+                "final_index",
+                "infos",
+            )
+            rows = [
+                StepRow(
+                    observations=rollout["observations"][t + 1],
+                    finals=finals,
+                    **{name: rollout[name][t] for name in names if name in rollout},
+                )
+                for t in range(len(rollout["rewards"]))
+            ]
+            prepared = _Prepared(rollout, finals, rows, [torch.from_numpy(row) for row in rollout["observations"]])
+            if len(self._prepared) >= PREPARED_SLOTS:
+                self._prepared.clear()
+            self._prepared[id(rollout)] = prepared
+        return prepared
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.vector.close()
+
+
+def _no_status(phase: int) -> None:
+    """Ignore the phase: there is no status page."""

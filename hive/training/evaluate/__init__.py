@@ -1,0 +1,1 @@
+"""Plays whole episodes with a policy."""

@@ -1,0 +1,146 @@
+"""Evaluates a trained policy by whole episodes, in a script.
+
+    policy = hive.load("runs/cartpole-ppo-1")
+    played = evaluate(policy, config, episodes=100)         # config: what the environment is, and its options
+    print(played.mean_return, played.interval)
+
+It uses the `Evaluator` of a run in this process. The initial states depend on `seed`, `episodes` and `envs` alone, so
+policies evaluated with the same numbers start from the same states and can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hive.config import Config
+from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, difference
+from hive.envs.spaces.fitted import fitted_spec
+from hive.errors import UsageError
+from hive.experience import Purpose
+from hive.policy.loaded import Policy
+from hive.runtime.process.user_code.guest import Guest
+from hive.training.collect.global_generators import seed_all_globals
+from hive.training.evaluate.evaluator import Evaluator
+from hive.training.messages import Evaluation, EvaluationDue
+
+__all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined", "limit_of"]
+
+ENVS = 16  # default maximum of environments, equal to the default of collection.envs
+
+
+def evaluate(
+    policy: Policy,
+    config: Config,
+    *,
+    episodes: int = 100,
+    envs: int = ENVS,
+    seed: int = 0,
+    sample: bool = False,
+    max_steps: int | None = None,
+    progress: Callable[[int], object] = lambda done: None,
+) -> Evaluation:
+    """Play `episodes` episodes of the environment of `config`, at most `envs` at a time.
+
+    It is the environment of the config's evaluations: [env] with the keys of [evaluation.env].
+
+    sample: whether to sample actions, as in training, instead of taking the most likely ones. max_steps: an episode
+    that does not end within so many steps is cut and counts up to there (`Evaluation.cut`); 0: none is; None: the
+    config's `evaluation.max_steps`. progress: called after every step with the number of finished episodes. Raises
+    UsageError if the policy's observations or actions are not those of the environment, and EnvironmentFailed.
+    """
+    env = config.evaluation_env
+    with Guest():
+        check_spaces(policy, env.id, configured_spec(env))
+        seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
+        vector = configured_vector(env, min(envs, episodes))
+        try:
+            limit = limit_of(config, max_steps)
+            evaluator = evaluator_of(
+                policy, vector, seed=seed, episodes=episodes, sample=sample, max_steps=limit, info=env.info
+            )
+            evaluator.begin(due_of(policy))
+            while (evaluation := evaluator.step()) is None:
+                progress(evaluator.done)
+            return evaluation
+        finally:
+            vector.close()
+
+
+def joined(played: Sequence[Evaluation]) -> Evaluation:
+    """Return the evaluation over all episodes of several evaluations of one policy, such as those of several seeds."""
+    first = played[0]
+    if len(played) == 1:
+        return first
+    counts = [one.episodes for one in played]
+    total = sum(counts)
+    mean = _weighted([one.mean_return for one in played], counts)
+    spread = _weighted([one.deviation**2 + (one.mean_return - mean) ** 2 for one in played], counts)
+    names = dict.fromkeys(name for one in played for name in one.info)
+    having = {name: [one for one in played if name in one.info] for name in names}
+    return replace(
+        first,
+        episodes=total,
+        mean_return=mean,
+        deviation=math.sqrt(spread),
+        min=min(one.min for one in played),
+        max=max(one.max for one in played),
+        mean_length=_weighted([one.mean_length for one in played], counts),
+        wall_s=sum(one.wall_s for one in played),
+        cut=sum(one.cut for one in played),
+        info={
+            name: _weighted([one.info[name] for one in ones], [one.episodes for one in ones])
+            for name, ones in having.items()
+        },
+    )
+
+
+def _weighted(values: Sequence[float], counts: Sequence[int]) -> float:
+    return sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
+
+
+def limit_of(config: Config, max_steps: int | None) -> int:
+    """Return the limit of steps of an episode: `max_steps`, or that of the config."""
+    return config.evaluation.max_steps if max_steps is None else max_steps
+
+
+def evaluator_of(
+    policy: Policy,
+    vector: VectorEnvironment,
+    *,
+    seed: int,
+    episodes: int,
+    sample: bool,
+    max_steps: int,
+    info: Sequence[str] = (),
+) -> Evaluator:
+    """Make an evaluator that plays a loaded policy in `vector`."""
+    return Evaluator(
+        vector,
+        policy.observation,
+        policy.network,
+        policy.distribution,
+        seed=seed,
+        episodes=episodes,
+        sample=sample,
+        info=info,
+        max_steps=max_steps,
+    )
+
+
+def due_of(policy: Policy) -> EvaluationDue:
+    """Return the message that starts an evaluation of a loaded policy: turn 0, whichever its turn was."""
+    return EvaluationDue(0, 0, policy.updates, policy.env_steps, 0.0)
+
+
+def check_spaces(policy: Policy, id: str, found: EnvironmentSpec) -> None:
+    """Raise UsageError if the policy's observations or actions differ from those of the environment `id`."""
+    observation = fitted_spec(policy.observation, found.observation)
+    pairs = (("observations", policy.observation, observation), ("actions", policy.action, found.action))
+    for what, mine, its in pairs:
+        if differs := difference(mine, its):
+            raise UsageError(
+                f"the {what} of the policy and of `{id}` differ in {differs}",
+                hint="set env.id and env.options to those that the policy was trained with",
+            )

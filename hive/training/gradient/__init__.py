@@ -1,0 +1,1 @@
+"""Computes gradients of rollouts or of rows of a replay memory."""

@@ -1,0 +1,165 @@
+"""GWorker computes the gradients of one share of the rounds. The gradient worker's actor wraps it.
+
+    rollouts -> algorithm.gradients -> forward, loss, backward -> one copy into the gradient slot
+
+A GWorker is a synchronous object without ports. Its networks are the online and target copies of a NetworkWrapper,
+which read the learner's state in place (`bind`). An algorithm makes S gradients of a round, each on its own version of
+the weights; gradient g is number g mod S of round g // S. A gradient that cannot be made has zero samples, so no number
+is ever missing: that of a share without samples, or of a round that a killed worker began. A gradient that is not
+finite is marked in its header and never applied; `slot.on_not_finite` is called while its inputs still exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.algorithms.algorithm import Algorithm, Gradients, Moments
+from hive.config.refusals import IN_SCRIPTS
+from hive.errors import TopologyError
+from hive.experience import Purpose, Rollout, stream
+from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
+from hive.learning import SharedTarget
+from hive.networks.rows.normalization import moments_of, observed_elements, scaled_rewards
+from hive.runtime import Status
+from hive.runtime.process.free_memory import size_text
+from hive.training.blueprint import Blueprint
+from hive.training.collect.observed import observe
+from hive.training.gradient.devices import device_errors, seed_forward
+from hive.training.gradient.gradient_slot import GradientSlot
+
+SMALLER = "more algorithm.minibatches, fewer collection.envs, a shorter collection.rollout"
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class GWorker:
+    """Computes gradients of rollouts: `GWorker.of_run(blueprint, 0)`, then `bind` and `compute` for each gradient.
+
+    index_worker: its number, which determines the seeds of its minibatches. status: the status page for its phases.
+    algorithm: default: the blueprint's, which shares its rounds with the run's other workers. codec: default: the
+    config's.
+
+    Raises TopologyError for an algorithm that learns from a replay memory.
+    """
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        index_worker: int,
+        status: Status | None = None,
+        *,
+        algorithm: Algorithm | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        self.blueprint = blueprint
+        self.index_worker = index_worker
+        self.seed = blueprint.config.run.seed
+        self.codec = codec or blueprint.codec
+        self.networks = blueprint.wrapper(blueprint.device)
+        self.actor = self.networks.online_network.module
+        self.flat = self.networks.online_network.flat
+        self.slot = GradientSlot(self.flat, self.codec, blueprint.threads)
+        self.algo: Algorithm = algorithm or cast(Algorithm, blueprint.algorithm())
+        if not hasattr(self.algo, "gradients"):
+            raise TopologyError(f"{blueprint.config.algorithm.name} {IN_SCRIPTS.reason}", hint=IN_SCRIPTS.instead)
+        target = self.networks.target_network
+        shared = SharedTarget(self.actor, target.module, self.slot.device) if target else None
+        self.algo.connect(self.actor, self.slot, shared)
+        self.status = status
+        self._phase = status.phase("gradient") if status else 0
+        self._noise: np.random.Generator | None = None  # random stream of the round in progress
+        self._round: tuple[int, Gradients] | None = None  # round in progress and the gradients left of it
+        self._rollouts: Sequence[Rollout] = ()  # rollouts of the round in progress
+
+    @classmethod
+    def of_run(cls, blueprint: Blueprint, index_worker: int, status: Status | None = None) -> GWorker:
+        """Make gradient worker `index_worker` of a run, which shares its rounds with the other gradient workers."""
+        return GWorker(blueprint, index_worker, status)  # also of a subclass, whose constructor may differ
+
+    def bind(self, state: NDArray[np.uint8]) -> None:
+        """Compute with this block of the learner's state from now on: uint8 [state.bytes], read in place."""
+        self.networks.bind(state)
+        self.slot.rebound()
+
+    def clear_residual(self) -> None:
+        """Discard the codec's residual, at a resume barrier: checkpoints do not contain it."""
+        self.slot.residual[:] = 0.0
+
+    def compute(
+        self,
+        rollouts: Sequence[Arrays],
+        out: Arrays,
+        *,
+        sequence: int,
+        version: int,
+        moments: tuple[float, float] | None = None,
+    ) -> None:
+        """Write gradient `sequence` into the slot `out` (layout: hive.gradients.blocks).
+
+        rollouts: those of its round. version: that of the bound state. moments: mean and standard deviation of the
+        round over all workers, passed with the gradient after the one that yielded Moments.
+        """
+        if self.status:
+            self.status.enter(self._phase)
+        number, step = divmod(sequence, self.algo.gradients_per_round)
+        clear(out, version, sequence)
+        if step == 0:
+            self._begin(number, rollouts, out)
+        if self._round is not None and self._round[0] == number:
+            gradients = self._round[1]
+            seed_forward(self.seed, self.index_worker, sequence, self.slot.device)
+            self.slot.open(out, self._rollouts)
+            try:
+                with device_errors(self.slot.device, self._describe, SMALLER):
+                    # The algorithm runs to its next yield and makes one gradient; one that has finished makes none.
+                    made = next(gradients, None) if moments is None else gradients.send(moments)
+            except StopIteration:
+                made = None
+            finally:
+                self.slot.close()
+            if isinstance(made, Moments):
+                out["moments"][:] = made.count, made.total, made.squares
+            if step == self.algo.gradients_per_round - 1:  # one normalization holds for a round
+                for view in self._rollouts:
+                    observe(view, self.blueprint.environment.observation, out)
+        if self.status:
+            self.status.enter(self.status.runtime)
+
+    def _begin(self, number: int, rollouts: Sequence[Arrays], out: Arrays) -> None:
+        """Begin a round: count its steps and episodes in its first gradient, and let the algorithm make gradients."""
+        rounds, start = self.blueprint.rounds, self.blueprint.schedule_start
+        views = [Rollout(arrays, rounds, start) for arrays in rollouts]
+        put_episodes(out, [view.episodes() for view in views], [view.episode_infos() for view in views])
+        samples = sum(view.samples for view in views)
+        out["header"][ENV_STEPS] = samples
+        out["header"][POLICY] = min((view.version for view in views), default=-1)
+        self._round = None
+        if samples:
+            for view in views:
+                view.lagged = self.blueprint.is_lagged(number, view.version)
+            self._scale_rewards(views)
+            self._noise = stream(self.seed, Purpose.minibatches, self.index_worker, number, self._noise)
+            self._round, self._rollouts = (number, self.algo.gradients(views, self._noise)), views
+
+    def _scale_rewards(self, views: Sequence[Rollout]) -> None:
+        """Normalize the rewards of the round by the statistics of the weights that are bound."""
+        if (normalizer := getattr(self.actor, "reward_normalizer", None)) is None:
+            return
+        own = np.zeros(observed_elements(()))
+        for view in views:
+            assert view.discounted is not None
+            moments_of(view.discounted[view.valid != 0], own)
+        for view in views:
+            view.rewards = scaled_rewards(view.rewards, normalizer.seen.cpu().numpy(), own)
+
+    def _describe(self) -> str:
+        """Describe the work of a gradient and its sizes."""
+        rows = sum(prod(rollout.observations.shape[:2]) for rollout in self._rollouts)
+        each = self._rollouts[0].observations[0, 0].nbytes
+        parameters = size_text(self.flat.parameter_bytes)
+        return f"a gradient of {rows:,} observations of {each:,} bytes by a network of {parameters}"

@@ -1,0 +1,1 @@
+"""Writes metrics, checkpoints, videos and warnings of a run."""

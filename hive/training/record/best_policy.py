@@ -1,0 +1,83 @@
+"""Keeps the best policy of a run on disk: the weights of one turn, replaced by those of a better one.
+
+    [evaluation] every is set      the evaluator has the turn's weights and the mean return of whole episodes
+    otherwise                      the recorder gets the weights of turns with the highest mean return of 100 episodes
+    otherwise, checkpoint.every = {}     no policy is kept
+
+What is on disk determines what is best. So a successor of a killed process, a resumed run and the next stage of a
+scaled run continue with the same best policy, and a kill loses one candidate at most. Training reads nothing of this.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.errors import RecordError
+from hive.records import RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
+from hive.records.return_text import return_text
+from hive.training.blueprint import Blueprint
+
+__all__ = ["BestPolicy"]
+
+
+class BestPolicy:
+    """A writer of `best/`: an evaluator of the run, or its recorder. Only one at a time writes, under a lock.
+
+    blueprint, directory: those of the run. log: reports policies that were kept, and those that could not be written.
+    """
+
+    def __init__(self, blueprint: Blueprint, directory: RunDirectory, log: logging.Logger) -> None:
+        self.blueprint = blueprint
+        self.root = directory.best
+        self.log = log
+        with only_writer(self.root.parent):
+            remove_unfinished(self.root)  # left by an incarnation that was killed
+            self._read()
+
+    def _read(self) -> None:
+        best = best_policy(self.root)
+        self.mean_return = -math.inf if best is None or best.mean_return is None else best.mean_return
+        self.turn = 0 if best is None else best.update
+
+    def offer(
+        self, weights: NDArray[np.uint8], turn: int, *, updates: int, env_steps: int, mean_return: float, episodes: int
+    ) -> None:
+        """Keep the weights if `mean_return` is finite and higher than that of the best policy.
+
+        Of equal ones that of the earliest turn is kept: several evaluators finish in any order.
+
+        weights: uint8 [block_bytes or more], those of `turn`. episodes: number of episodes in `mean_return`.
+
+        An error of writing is logged, and the best policy is then still the previous one.
+        """
+        if not self._is_better(mean_return, turn):
+            return
+        state = {
+            "mean_return": mean_return,
+            "episodes": episodes,
+            "by": self.blueprint.best_by,
+            "env_steps": env_steps,
+            "updates": updates,
+            "env": self.blueprint.config.env.id,
+            "policy": self.blueprint.policy(),
+        }
+        flat = self.blueprint.flat
+        try:
+            with only_writer(self.root.parent):
+                self._read()  # another evaluator may have written a better one since
+                if not self._is_better(mean_return, turn):
+                    return
+                replace_best(self.root, turn, tensors=flat.arrays(weights[: flat.block_bytes]), state=state)
+        except RecordError as error:  # the run continues, e.g. on a full disk
+            self.log.warning("the best policy was not kept: %s", error)
+            return
+        self.mean_return, self.turn = mean_return, turn
+        self.log.info("the best policy is that of update %d: mean return %s", turn, return_text(mean_return))
+
+    def _is_better(self, mean_return: float, turn: int) -> bool:
+        higher = self.mean_return < mean_return < math.inf  # false for NaN
+        return higher or (mean_return == self.mean_return and turn < self.turn)

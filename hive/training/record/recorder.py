@@ -1,0 +1,377 @@
+"""The recorder writes metrics and evaluations as they arrive, checkpoints when they are due, and one at the end.
+
+It also judges each line of metrics (hive.training.record.health) and logs the warnings that begin and end. A recorder
+that is restarted judges the lines that it finds again, and logs what differs from the event log.
+
+The learner pins the blocks of a checkpoint for the recorder, so they do not change while it writes and training
+continues. In runs without an evaluator it also sends weights that may be the best policy. The recorder is stopped after
+all other actors, when all metrics have arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hive.errors import RecordError, VersionGone
+from hive.records import (
+    JSON,
+    JsonlWriter,
+    MetricsRecord,
+    RunDirectory,
+    keep_until_pruned,
+    list_checkpoints,
+    read_jsonl,
+    remove_unfinished,
+    retain,
+    writing_checkpoint,
+)
+from hive.records.checkpoints.replay_chunks import RowsToSave
+from hive.records.run_warnings import (
+    NOT_SAVED,
+    OF_SUPERVISOR,
+    RECOVERED,
+    RUNNING_STATISTICS,
+    SINK_FAILED,
+    WARNING,
+    RunWarning,
+    active,
+    warnings_of,
+)
+from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
+from hive.training.blueprint import Blueprint, blueprint_in
+from hive.training.messages import (
+    CheckpointDue,
+    Evaluation,
+    Improved,
+    Metrics,
+    OptimizerState,
+    ReplayFloor,
+    ReplayLedger,
+    ReplayRows,
+    Weights,
+)
+from hive.training.record.best_policy import BestPolicy
+from hive.training.record.health import Facts, Health
+from hive.training.record.pinned_blocks import held_block, next_due
+from hive.training.record.run_sinks import RunSinks
+from hive.training.update.learner import RETURNS_KEPT, Count, mean_return
+
+__all__ = ["Recorder"]
+
+
+class Recorder(Actor):
+    """Writes metrics to the sinks of [record], `checkpoints/<turn>/`, `evaluations.jsonl` and, if `improved` is
+    connected, `best/<turn>/`.
+
+    directory: that of the run. A sink that fails is dropped with a warning (hive.training.record.run_sinks).
+    """
+
+    role = "recorder"
+    numbered = False
+    metrics = Inlet(Metrics)
+    checkpoints = Inlet(CheckpointDue)
+    evaluations = Inlet(Evaluation, optional=True)
+    improved = Inlet(Improved, optional=True)
+    weights = Subscription(Weights)
+    optimizer_state = Subscription(OptimizerState)
+    memory = SharedIn(ReplayRows, optional=True)
+    ledger = Subscription(ReplayLedger, optional=True)
+    floor = SharedOut(ReplayFloor, optional=True)
+
+    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
+        self.blueprint = blueprint
+        self.directory = RunDirectory.open(directory)
+        remove_unfinished(self.directory.checkpoints)  # left by an incarnation that was killed
+        self.sink_faults: list[str] = []
+        # What failed, with its exception if there was one; also from the threads of the sinks.
+        self.new_sink_faults: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
+        self.sink_error: RecordError | None = None  # the first one, with `supervision.strict`
+        self.sinks = RunSinks(blueprint.config, self.directory, self._sink_failed)
+        self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
+        self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
+        self.judged_steps = 0  # environment steps of the last line of metrics
+        self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
+        self.unsaved = False  # whether the last checkpoint could not be written
+        self.writing = asyncio.Lock()  # one checkpoint at a time: that with a replay memory lets other tasks run
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of the policies that the learner sends."""
+        return blueprint_in(parameters, lambda b: b.flat.block_bytes * (b.best_by == "training"))
+
+    async def setup(self) -> None:
+        """Judge the metrics of earlier incarnations and of the run that is resumed."""
+        for line in read_jsonl(self.directory.metrics_file):
+            if {"steps", "updates", "seconds"} <= line.keys():  # else the line is damaged
+                self.judged_steps = line["steps"]
+                self.health.judge(self.judged_steps, line["updates"], line["seconds"], line)
+        logged = {warning.kind for warning in active(warnings_of(read_jsonl(self.directory.events_file)).values())}
+        self.unsaved = NOT_SAVED in logged
+        logged -= {NOT_SAVED, RUNNING_STATISTICS, *OF_SUPERVISOR}  # not the ones that metrics tell
+        held = self.health.active
+        self._log_warnings(
+            [held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), self.judged_steps
+        )
+        self._log_sink_faults()
+        self._raise_sink_error()
+
+    async def run(self) -> None:
+        await asyncio.gather(
+            self._record(), self._save_what_is_due(), self._record_evaluations(), self._compare_improved()
+        )
+
+    async def _record(self) -> None:
+        async for message in self.metrics:
+            self._write(message)
+
+    async def _record_evaluations(self) -> None:
+        while self.evaluated is not None:
+            self._write_evaluation(await self.evaluations.receive(), self.evaluated)
+
+    async def _save_what_is_due(self) -> None:
+        while True:
+            due = await next_due(self.checkpoints, *self._held())
+            await self._checkpoint(due)
+
+    async def _compare_improved(self) -> None:
+        while self.best is not None:
+            self._compare(self.best, await self.improved.receive())
+
+    def _compare(self, best: BestPolicy, *improved: Improved) -> None:
+        """Offer the best of these turns, and of those that arrived during the last write, as the best policy."""
+        queued = [*improved]
+        while (message := self.improved.receive_nowait()) is not None:
+            queued.append(message)
+        if not queued:
+            return
+        chosen = max(queued, key=lambda message: message.mean_return)
+        best.offer(
+            chosen.weights,
+            chosen.turn,
+            updates=chosen.updates,
+            env_steps=chosen.env_steps,
+            mean_return=chosen.mean_return,
+            episodes=RETURNS_KEPT,
+        )
+
+    def _write(self, message: Metrics) -> None:
+        began, ended = self.health.judge(message.env_steps, message.updates, message.seconds, message.values)
+        self.judged_steps = message.env_steps
+        self._log_warnings(began, [warning.kind for warning in ended], message.env_steps)
+        self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
+        self._log_sink_faults()
+        if self.sink_error is not None:
+            self.end_run("a sink failed")  # `drain` saves the last state and raises the error
+
+    def _sink_failed(self, text: str) -> None:
+        """Take the warning of a sink, which is given while its exception, if there is one, is handled."""
+        self.new_sink_faults.put((text, sys.exception()))
+
+    def _raise_sink_error(self) -> None:
+        if self.sink_error is not None:
+            raise self.sink_error
+
+    def _log_sink_faults(self) -> None:
+        """Log what has failed since the last call, with what failed before: a warning has one text."""
+        known = len(self.sink_faults)
+        while not self.new_sink_faults.empty():
+            text, error = self.new_sink_faults.get_nowait()
+            self.sink_faults.append(text)
+            if self.blueprint.config.supervision.strict and error is not None and self.sink_error is None:
+                self.sink_error = RecordError(text, hint="without supervision.strict the run goes on without this sink")
+                self.sink_error.__cause__, self.sink_error.permanent = error, True
+        if len(self.sink_faults) == known:
+            return
+        for fault in self.sink_faults[known:]:
+            self.log.warning("%s", fault)
+        advice = "metrics.jsonl has all metrics; a resumed run makes the sinks again"
+        self._log_warnings([RunWarning(SINK_FAILED, "; ".join(self.sink_faults), advice, self.judged_steps)], [], 0)
+
+    def _log_warnings(self, began: Iterable[RunWarning], ended: Iterable[str], steps: int) -> None:
+        for kind in ended:
+            self.note(RECOVERED, f"{kind}: no longer so at {steps:,} steps", warning=kind, steps=steps)
+        for warning in began:
+            details = {"warning": warning.kind, "cause": warning.text, "advice": warning.advice}
+            self.note(WARNING, warning.line, **details, steps=warning.first_steps)
+
+    def _write_evaluation(self, message: Evaluation, lines: JsonlWriter) -> None:
+        """Write a line of `evaluations.jsonl`, and the same numbers as metrics `evaluation/...`."""
+        result = {
+            "mean_return": message.mean_return,
+            "deviation": message.deviation,
+            "min": message.min,
+            "max": message.max,
+            "mean_length": message.mean_length,
+            "wall_s": message.wall_s,
+        }
+        infos = {f"info/{name}": value for name, value in message.info.items()}
+        lines.write(
+            {
+                "t": round(time.time(), 3),
+                "turn": message.turn,
+                "steps": message.env_steps,
+                "updates": message.updates,
+                "seconds": round(message.seconds, 3),
+                "episodes": message.episodes,
+                **result,
+                **infos,
+            }
+        )
+        values = {f"evaluation/{name}": value for name, value in {**result, **infos}.items()}
+        self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
+
+    async def drain(self) -> None:
+        """Write the remaining messages and the last checkpoint, then exit. All other actors have stopped before."""
+        while (message := self.metrics.receive_nowait()) is not None:
+            self._write(message)
+        while self.evaluated is not None and (evaluation := self.evaluations.receive_nowait()) is not None:
+            self._write_evaluation(evaluation, self.evaluated)
+        while (due := self.checkpoints.receive_nowait()) is not None:
+            await self._checkpoint(due)
+        if self.best is not None:
+            self._compare(self.best)
+        self._log_warnings(self.health.at_end(self.judged_steps), [], self.judged_steps)
+        await self._save()
+        self._raise_sink_error()
+        await super().drain()
+
+    async def _save(self) -> None:
+        """Save the final state, unless a checkpoint of this turn already exists; it may also be the best policy.
+
+        Raises RecordError if it cannot be saved: the run has then failed, whatever goal it reached.
+        """
+        turn = self.optimizer_state.latest
+        if turn < 0:
+            return
+        async with self.writing:  # a checkpoint that is being written has pinned other blocks
+            _, weights = await self.weights.pin(turn)
+            _, optimizer_state = await self.optimizer_state.pin(turn)
+        views = self.blueprint.learner().views(optimizer_state)
+        updates, env_steps, episodes = (
+            int(views["counters"][count]) for count in (Count.updates, Count.env_steps, Count.episodes)
+        )
+        mean = mean_return(views["returns"], episodes)
+        if self.best is not None and episodes >= RETURNS_KEPT:
+            self.best.offer(
+                weights, turn, updates=updates, env_steps=env_steps, mean_return=mean, episodes=RETURNS_KEPT
+            )
+        if (self.directory.checkpoints / f"{turn:06d}").exists():
+            self._unpin()
+            return
+        ledger = -1
+        if self.ledger.connected:
+            ledger, _ = await self.ledger.pin()
+        if error := await self._checkpoint(CheckpointDue(turn, False, env_steps, mean, ledger), ended=True):
+            raise RecordError(
+                f"the final state, of {env_steps:,} steps, was not saved: {error}",
+                hint="free space on the disk; `hive resume` then continues from the last checkpoint, if there is one",
+            )
+
+    def _held(self) -> list[Subscription[Any]]:
+        """Return the ports whose blocks are pinned for a checkpoint, the weights last.
+
+        The learner looks at the weights' pin before it holds the next turn, and all must be free then.
+        """
+        return [*([self.ledger] if self.ledger.connected else ()), self.optimizer_state, self.weights]
+
+    def _unpin(self) -> None:
+        for port in self._held():
+            port.unpin()
+
+    async def _checkpoint(self, due: CheckpointDue, *, ended: bool = False) -> Exception | None:
+        """Write the blocks of a turn, which are pinned for this actor, and unpin them. Return why it failed.
+
+        ended: whether the learner has stopped, which then does not hold the leaves.
+        """
+        async with self.writing:
+            try:
+                return await self._write_checkpoint(due, ended)
+            finally:
+                self._unpin()
+
+    async def _write_checkpoint(self, due: CheckpointDue, ended: bool) -> Exception | None:
+        blueprint, root, env_steps = self.blueprint, self.directory.checkpoints, due.env_steps
+        name = f"{due.turn:06d}"
+        state: dict[str, JSON] = {
+            "scheduled": due.scheduled,
+            "env_steps": env_steps,
+            "mean_return": due.mean_return,
+            "env": blueprint.config.env.id,
+            "info": list[JSON](blueprint.config.env.info),
+            "gradient_workers": blueprint.gradient_workers,
+            "per_version": blueprint.per_version,
+            "round_shape": list[JSON](blueprint.round_shape),
+            "schedule_start": blueprint.schedule_start,
+            "policy": blueprint.policy(),
+            **({"weight_files": dict[str, JSON](files)} if (files := blueprint.weight_files) else {}),
+        }
+        try:
+            if (root / name).exists():  # the same turn was requested twice
+                if due.by_hand:
+                    keep_until_pruned(root / name)
+                self.note("saved", f"checkpoint {name} already exists", path=str(root / name))
+                return None
+            weights, optimizer_state = held_block(self.weights, due.turn), held_block(self.optimizer_state, due.turn)
+            state["updates"] = int(blueprint.learner().views(optimizer_state)["counters"][Count.updates])
+            tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
+            parts, rows = {"weights": weights, "optimizer_state": optimizer_state}, None
+            if self.ledger.connected and blueprint.config.checkpoint.replay:
+                parts["replay_ledger"] = held_block(self.ledger, due.ledger)
+                state["rounds"] = int(blueprint.ledger_layout.views(parts["replay_ledger"])["rollouts"].max())
+                rows = self._rows(parts["replay_ledger"], ended)
+            writing = writing_checkpoint(root, due.turn, tensors=tensors, parts=parts, state=state, replay=rows)
+            for floor in writing:
+                self.floor.memory.view(np.int64)[:] = (due.ledger, *floor)
+                await asyncio.sleep(0)  # metrics of a busy run do not wait for gigabytes
+            if due.by_hand:
+                keep_until_pruned(root / name)
+            retain(root, blueprint.config.checkpoint.keep, keep_best=0)
+            routine = not (due.by_hand or ended)  # views show no line of it: a fast run makes many
+            self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name), routine=routine)
+            self._log_warnings([], [NOT_SAVED] if self.unsaved else [], env_steps)
+            self.unsaved = False
+        except (RecordError, VersionGone) as error:  # the run continues, e.g. on a full disk
+            self.log.warning("%s", error)
+            self.note("not saved", str(error))
+            self._warn_unsaved(error, env_steps)
+            return error
+        return None
+
+    def _rows(self, ledger: Bytes, ended: bool) -> RowsToSave:
+        """Return the rows of the replay memory that belong to a ledger."""
+        size, arrays = self.blueprint.replay_size, self.blueprint.memory_layout.views(self.memory.memory)
+        held = arrays.pop("held_leaves")
+        if not ended:
+            arrays["leaves"] = held
+        written = self.blueprint.ledger_layout.views(ledger)["written"].tolist()
+        return RowsToSave(arrays, written, size.saved)
+
+    def _warn_unsaved(self, error: Exception, env_steps: int) -> None:
+        """Log the warning that checkpoints cannot be written, once until one is written again."""
+        if self.unsaved or not isinstance(error, RecordError):
+            return
+        self.unsaved = True
+        try:
+            saved = list_checkpoints(self.directory.checkpoints)
+        except RecordError:
+            saved = []  # their folder was removed
+        kept = f"the last good one is of update {saved[-1].update:,}" if saved else "0 checkpoints were written"
+        advice = "free space on the disk of the run directory: the run goes on, and the next checkpoint is tried again"
+        self._log_warnings([RunWarning(NOT_SAVED, f"{error}; {kept}", advice, env_steps)], [], env_steps)
+
+    async def teardown(self) -> None:
+        before = self.sink_error
+        self.sinks.close()
+        self._log_sink_faults()
+        if self.evaluated is not None:
+            self.evaluated.close()
+        if before is None:
+            self._raise_sink_error()

@@ -1,0 +1,1 @@
+"""Applies gradients to the weights, and publishes them."""

@@ -1,0 +1,474 @@
+"""The learner's actor: claims gradients, lets the learner apply them, commits, publishes and retires.
+
+One store commits a turn: the version of the optimizer state, published once weights and optimizer state are written.
+hive.training.schedule decides which gradients a turn takes and which version is due. hive.training.actors explains how
+a turn is recovered when its learner is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.algorithms.algorithm import Moments
+from hive.algorithms.batches.advantages import merged
+from hive.algorithms.parameters import update_parameter
+from hive.config import load_reference
+from hive.errors import NotFinite, TopologyError
+from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
+from hive.records.return_text import return_text
+from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
+from hive.runtime.memory.status import WAIT_IN
+from hive.training.blueprint import Blueprint, blueprint_in
+from hive.training.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
+from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
+from hive.training.update.saving import BestSchedule, SaveSchedule
+from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
+
+Arrays = Mapping[str, NDArray[Any]]
+
+__all__ = ["RESULTS", "LearnerActor", "info_counters"]
+
+SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
+# Seconds between two looks for an evaluator that has released its weights, which nothing announces: short beside any
+# evaluation, and a thousandth of a core.
+EVALUATION_POLL_S = 0.005
+EVALUATION_PHASE = "wait evaluation"
+MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
+
+
+class LearnerActor(Actor):
+    """Makes one turn after another until the run reaches its goal: claim, apply, commit, retire, publish.
+
+    weights: the state of every turn. optimizer_state: counters and moments of every turn; its version is the commit.
+    behaviour: the weights that collectors act with, one version per round or per `broadcast_interval` rounds.
+    """
+
+    role = "learner"
+    gradients = SlotInlet(Gradient)
+    weights = Publication(Weights)
+    optimizer_state = Publication(OptimizerState)
+    behaviour = Publication(Weights)
+    metrics = Outlet(Metrics, pattern="broadcast")
+    checkpoints = Outlet(CheckpointDue, pattern="broadcast")
+    improved = Outlet(Improved, pattern="broadcast", optional=True)
+    evaluations_due = Outlet(EvaluationDue, pattern="broadcast", optional=True)
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        config = blueprint.config
+        self.config = config
+        self.blueprint = blueprint
+        self.schedule = blueprint.schedule()
+        self.learner = blueprint.learner(self.status)
+        self.exact = config.exact  # whether a run that is resumed from a scheduled checkpoint is bit-identical
+        self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
+        self.bests = BestSchedule()
+        self.status_counters = {name: self.status.counter(name) for name in RESULTS}
+        self.info_counters = {name: self.status.counter(name) for name in info_counters(config.env.info)}
+        self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
+        self.mean_return, self.averaged = math.nan, 0  # of the latest episodes; episodes when it was computed
+        self.report = TurnMetrics(self.blueprint.statistics, 4 * blueprint.flat.parameter_elements)
+        self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
+        self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
+        self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
+        self.judged = False  # whether there are enough episodes for a mean return
+        self.skipped = 0  # consecutive turns that were not finite
+        self.last_cause = ""  # `cause` of the last skipped turn
+        self.begun_ns = 0  # time of the first steps, if they are counted as trained; 0: that of the first turn
+        resume = blueprint.resume
+        self.first_turn = resume.update if resume else 0
+        self.first_updates = int(resume.state.get("updates", 0)) if resume else 0
+        hook = config.run.update_hook
+        self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of a gradient, and of the initial weights, which all processes share."""
+        return blueprint_in(parameters, lambda b: b.flat.parameter_bytes + b.flat.block_bytes)
+
+    async def setup(self) -> None:
+        """Publish the first version of every board, or continue from the last committed turn."""
+        optimizer_state, weights = self.optimizer_state.board, self.weights.board
+        if optimizer_state.latest < 0:
+            version = self.blueprint.initialize(weights.begin(), optimizer_state.begin())
+            weights.seal(version)
+            optimizer_state.publish(version)  # after the seal, as in `_turn`
+            weights.notify()
+        self.turn = optimizer_state.latest
+        self._publish_behaviour([])
+        self._update_totals()
+        self.judged = self.totals["episodes"] >= RETURNS_KEPT
+
+    async def run(self) -> None:
+        await self._retire_applied()
+        self._publish_behaviour([])  # the gradients just retired may have been the last of a round
+        claimed: list[Slot] = []
+        stop_reason = self._stop_reason()
+        while stop_reason is None:
+            await self._claim(claimed)
+            if len(claimed) == self.schedule.gradients.turn_size:
+                self._turn(claimed)  # commits
+                for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
+                    self.gradients.retire(slot)
+                claimed.clear()
+                self._check_finite()  # after the retire: an error leaves no slot claimed
+                stop_reason = self._stop_reason()
+                await self._hand_over(force=stop_reason is not None)
+            # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
+            # gradient may have been the last of its round.
+            self._publish_behaviour(claimed)
+        self._check_updates()
+        await self._evaluations_done()
+        self.end_run(stop_reason)
+
+    async def _retire_applied(self) -> None:
+        """Retire the gradients that a learner killed between commit and retire has left.
+
+        They are already applied. Claimed again, they would be applied twice.
+        """
+        lines = self.gradients.lines
+        for worker in lines.producers:
+            for sequence in lines.waiting(worker):
+                if sequence < self._optimizer_state()["applied"][worker]:
+                    lines.retire(await self.gradients.claim(worker, sequence))
+
+    async def _claim(self, claimed: list[Slot]) -> None:
+        """Claim the gradients that are next, and drop those that are too old."""
+        for wanted in self.schedule.gradients.claims(self.turn, len(claimed)):
+            slot = await self.gradients.claim(wanted.producer, wanted.sequence)
+            if wanted.max_lag is not None and self.turn - slot.arrays["header"][VERSION] > wanted.max_lag:
+                self.status.count("stale")
+                self.gradients.retire(slot, "stale")
+            else:
+                claimed.append(slot)
+
+    async def _hand_over(self, *, force: bool) -> None:
+        """Hand the turn to the recorder and the evaluator where it is due, before the next turn can overwrite it."""
+        await self._evaluate()  # before the checkpoint, which a resumed run continues after this turn's evaluation
+        await self._checkpoint()
+        if self.schedule.gradients.may_end(self.turn):
+            await self._offer_best()
+        await self._report(force=force)
+
+    def _turn(self, claimed: list[Slot]) -> None:
+        """Make one turn of the claimed gradients and commit it."""
+        # Sums of floats depend on their order: (worker, sequence) order makes them independent of timing.
+        claimed.sort(key=lambda slot: (slot.producer, slot.sequence))
+        weights, optimizer_state = self.weights.board, self.optimizer_state.board
+        weights_out, optimizer_state_out = weights.begin(), optimizer_state.begin()
+        headers: list[list[int]] = [slot.arrays["header"].tolist() for slot in claimed]
+        lags = [self.turn - header[VERSION] for header in headers]
+        gradients = [slot.arrays for slot in claimed]
+        step = self.learner.turn(
+            gradients,
+            weights.read(self.turn),
+            optimizer_state.read(self.turn),
+            weights_out,
+            optimizer_state_out,
+            [self.schedule.gradients.factor(lag) for lag in lags],
+            self._collected(),
+        )
+        after = self.learner.views(optimizer_state_out)
+        self._learned(claimed, after)
+        for slot in claimed:  # in the block, so the commit covers both the weights and which gradients made them
+            after["applied"][slot.producer] = slot.sequence + 1
+        self._count_time(after["counters"])
+        if self.blueprint.asks_for_moments:
+            parts = [Moments(*slot.arrays["moments"].tolist()) for slot in claimed]
+            if any(part.count for part in parts):
+                self.blueprint.state.moments(weights_out)[:] = merged(parts)
+        self.turn += 1
+        weights.seal(self.turn)  # before the commit, which promises readers that the weights of this turn are complete
+        optimizer_state.publish(self.turn)  # the commit: a learner killed before it leaves the state unchanged
+        weights.notify()  # after the commit: a reader woken earlier would not find the version yet
+        record = self._step_record(step, claimed, headers, lags)  # copies, as the slots are retired next
+        self.report.window.append(record)
+        self._update_totals()
+        if self.hook is not None and step.applied:
+            self._call_hook(self.hook, record)
+        self.skipped = self.skipped + 1 if step.cause else 0
+        if step.cause:
+            self.last_cause = step.cause
+            self.note("skipped", f"turn {self.turn} was not applied: {_fault(step, claimed)}", turn=self.turn)
+
+    def _collected(self) -> Arrays | None:
+        """Return the counters and returns of what collectors have made, where gradients do not carry them."""
+        return None
+
+    def _learned(self, claimed: list[Slot], after: Arrays) -> None:
+        """Use what else these gradients carry, before the turn is committed. after: its optimizer state."""
+
+    def _more_values(self) -> dict[str, float]:
+        """Return further metrics of this moment."""
+        return {}
+
+    def _step_record(
+        self, step: LearnerStep, claimed: list[Slot], headers: list[list[int]], lags: list[int]
+    ) -> StepRecord:
+        """Copy from the slots what the metrics report of a turn."""
+        policy = [header[POLICY] for header in headers if header[POLICY] >= 0]
+        used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
+        if not self.learner.codec.in_place:
+            coded = [slot.arrays["coding"] for slot, header in zip(claimed, headers, strict=True) if header[SAMPLES]]
+            self.report.compression_errors += [float(coding[ERROR]) for coding in coded]
+            self.report.sent_bytes = self.learner.codec.sent_bytes(claimed[0].arrays)
+        parts = [
+            (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(claimed, headers, strict=True)
+        ]
+        policy_lag = self.behaviour.latest - min(policy) if policy else None
+        return StepRecord(step, parts, max(used, default=0), policy_lag)
+
+    def _count_time(self, counters: NDArray[np.int64]) -> None:
+        """Update the times of the beginning and of the last turn; training time excludes the pauses in between."""
+        first, last = counters.item(Count.first_ns), counters.item(Count.last_ns)
+        resumed, now_ns = self.actor_context.resumed_ns, self.clock.now_ns()
+        if 0 < last < resumed:
+            first += resumed - last
+        if not first and not self.begun_ns:
+            counters[Count.first_steps] = counters[Count.env_steps]
+        counters[Count.first_ns], counters[Count.last_ns] = first or self.begun_ns or now_ns, now_ns
+
+    def _call_hook(self, hook: UpdateHook, record: StepRecord) -> None:
+        """Pass an update to the user's hook, and keep the numbers that it returns for the metrics."""
+        totals, flat, step = self.totals, self.blueprint.flat, record.step
+        statistics = dict(zip(self.blueprint.statistics, record.statistics.tolist(), strict=False))
+        weights = flat.arrays(self.weights.board.read(self.turn)[: flat.block_bytes])
+        for array in weights.values():
+            array.flags.writeable = False
+        counts = int(totals["updates"]), int(totals["env_steps"]), totals["mean_return_100"]
+        found = hook(Update(*counts, step.norm, step.learning_rate, statistics, weights))
+        if not isinstance(found, Mapping | None):
+            raise TopologyError(
+                f"run.update_hook returned {found!r}",
+                hint="a hook returns a dictionary of numbers, or None; it cannot end a run (run.stop_at_return can)",
+            )
+        self.report.of_hook.update(found or {})
+
+    def _check_finite(self) -> None:
+        """Raise NotFinite at the first turn that is not finite, or after MOST_SKIPPED in a row, as configured."""
+        stops = self.config.supervision.non_finite == "stop"
+        if self.skipped >= (1 if stops else MOST_SKIPPED):
+            why = '[supervision] non_finite = "stop"' if stops else f"{self.skipped} turns in a row"
+            raise NotFinite(
+                f"the {self.last_cause} of turn {self.turn} was not finite ({why})",
+                hint=self._not_finite_hint(),
+            )
+
+    def _not_finite_hint(self) -> str:
+        return (
+            "lower algorithm.learning_rate, set algorithm.clip_gradients, or set network.normalize_rewards = true for "
+            "large rewards; events.jsonl names the origin, and not-finite/ of the run holds the rollouts, inputs and "
+            "weights"
+        )
+
+    def _check_updates(self) -> None:
+        """Raise NotFinite if all turns of this run were skipped: it has reached its goal without any training."""
+        turns, skipped = self.turn - self.first_turn, self.totals["skipped"]
+        if turns and skipped and self.totals["updates"] == self.first_updates:
+            why = f": the last was skipped because its {self.last_cause} was not finite" if self.last_cause else ""
+            raise NotFinite(f"no update was made in {turns} turns{why}", hint=self._not_finite_hint())
+
+    async def _checkpoint(self) -> None:
+        """Hold this turn's blocks for the recorder if a checkpoint is due, unless it still writes the previous one."""
+        if self.saves.due(self.turn):
+            await self._evaluations_done()
+            if not await self._hold(scheduled=self.exact):
+                self.note("skipped", f"checkpoint {self.turn} was skipped: the previous one is still being written")
+        elif self.saves.overdue(self.turn):
+            await self._hold(scheduled=False)
+
+    async def _hold(self, *, scheduled: bool, by_hand: bool = False) -> bool:
+        """Hold this turn's blocks for the recorder and notify it. Return False while it still writes another turn."""
+        reader = len(self.gradients.producers)  # the recorder is the first reader after the workers
+        # The weights first: their pin is the one that the recorder releases last, so it covers both blocks.
+        if not self.weights.board.hold(reader, self.turn):
+            return False
+        self.saves.saved()
+        self.optimizer_state.board.hold(0, self.turn)
+        ledger = self._hold_more()
+        totals = self.totals
+        counts = int(totals["env_steps"]), float(totals["mean_return_100"])
+        await self.checkpoints.send(CheckpointDue(self.turn, scheduled, *counts, ledger, by_hand))
+        return True
+
+    def _hold_more(self) -> int:
+        """Hold for the recorder what else belongs to a checkpoint; return the version of its ledger, or -1."""
+        return -1
+
+    @endpoint
+    async def update_algorithm_parameter(self, name: str, value: object) -> None:
+        """Change one hyper-parameter from the next turn on. Endpoints run between two turns."""
+        update_parameter(self.learner, name, value)
+
+    @endpoint
+    async def save(self) -> None:
+        """Save a checkpoint of the last committed turn, which is kept, without any effect on training."""
+        while not await self._hold(scheduled=False, by_hand=True):
+            await asyncio.sleep(SAVE_AGAIN_S)
+
+    async def _offer_best(self) -> None:
+        """Send a copy of this turn's weights to the recorder if its training return is the highest so far.
+
+        A copy, because a block that is pinned for the recorder would delay the next checkpoint.
+        """
+        totals = self.totals
+        mean = totals["mean_return_100"]
+        if self.improved.connected and self.bests.improved(self.turn, int(totals["episodes"]), mean):
+            weights = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes].copy()
+            counts = int(totals["updates"]), int(totals["env_steps"])
+            await self.improved.send(Improved(self.turn, *counts, mean, weights))
+
+    async def _evaluate(self) -> None:
+        """Hold this turn's weights for the first free evaluator if an evaluation is due.
+
+        While all of them play, it is skipped, or with `evaluation.wait` awaits one.
+        """
+        if not self.evaluation_interval or self.turn % self.evaluation_interval:
+            return
+        evaluators, board = self._evaluators(), self.weights.board
+        free = next((e for e, reader in enumerate(evaluators) if board.hold(reader, self.turn)), None)
+        if free is None and self.evaluation_wait:
+            with self.status(EVALUATION_PHASE, WAIT_IN):
+                while free is None:
+                    await asyncio.sleep(EVALUATION_POLL_S)
+                    free = next((e for e, reader in enumerate(evaluators) if board.hold(reader, self.turn)), None)
+        if free is not None:
+            self.evaluation_skipped = False
+            updates, env_steps = int(self.totals["updates"]), int(self.totals["env_steps"])
+            await self.evaluations_due.send(EvaluationDue(free, self.turn, updates, env_steps, self.totals["train_s"]))
+            return
+        self.status.count("evaluations_skipped")
+        if not self.evaluation_skipped:  # a slow evaluation may skip many: only the first is logged
+            still = "the previous one is" if len(evaluators) == 1 else f"the previous {len(evaluators)} are"
+            self.note("skipped", f"evaluation {self.turn} was skipped: {still} still running")
+        self.evaluation_skipped = True
+
+    def _evaluators(self) -> range:
+        """Return the evaluators as readers of the weights: the next ones after the recorder."""
+        first = len(self.gradients.producers) + 1
+        return range(first, first + self.blueprint.config.evaluation.workers)
+
+    async def _evaluations_done(self) -> None:
+        """With `evaluation.wait`, wait until no evaluator plays."""
+        if not self.evaluation_wait:
+            return
+        words = self.weights.board.view.words
+        while any(words.pinned(reader) for reader in self._evaluators()):
+            with self.status(EVALUATION_PHASE, WAIT_IN):
+                await asyncio.sleep(EVALUATION_POLL_S)
+
+    def _publish_behaviour(self, claimed: list[Slot]) -> None:
+        """Publish the newest behaviour version that is due, if it is not published yet.
+
+        `claimed`: the gradients that wait for the next turn. Their rollouts are consumed, too.
+        """
+
+        def rollouts() -> int:
+            pending = sum(int(slot.arrays["header"][ROLLOUTS]) for slot in claimed)
+            return int(self._optimizer_state()["counters"][Count.rollouts]) + pending
+
+        board = self.behaviour.board
+        due = self.schedule.collection.version_due(board.latest, self.gradients.lines.first_left, rollouts)
+        if due > board.latest:
+            board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
+            board.publish(due)
+
+    def _optimizer_state(self) -> Mapping[str, NDArray[Any]]:
+        return self.learner.views(self.optimizer_state.board.read(self.turn))
+
+    # --- counters and metrics
+
+    def _counters(self) -> dict[str, float]:
+        views = self._optimizer_state()
+        counters: list[int] = views["counters"].tolist()
+        if counters[Count.episodes] != self.averaged:  # most turns of a replay memory end no episode
+            self.averaged = counters[Count.episodes]
+            self.mean_return = mean_return(views["returns"], self.averaged)
+        return {
+            "updates": counters[Count.updates],
+            "env_steps": counters[Count.env_steps],
+            "frames": counters[Count.env_steps] * self.blueprint.environment.frame_skip,
+            "episodes": counters[Count.episodes],
+            "skipped": counters[Count.skipped],
+            **{which.name: counters[which] for which in PASSED},
+            "first_steps": counters[Count.first_steps],
+            "train_s": (counters[Count.last_ns] - counters[Count.first_ns]) / 1e9,
+            "mean_return_100": self.mean_return,
+        }
+
+    def _update_totals(self) -> None:
+        """Read the counters of the committed turn and copy them to the status page."""
+        self.totals = self._counters()
+        for name, value in self.totals.items():
+            self.status.set(self.status_counters[name], value)
+        if self.info_counters:
+            means = self._info_means()
+            for name, counter in self.info_counters.items():
+                self.status.set(counter, means.get(name.removeprefix(INFO), math.nan))
+        self.status.show_version(self.turn, 0)
+
+    def _info_means(self) -> dict[str, float]:
+        """Return the means of env.info over the latest episodes that have the values."""
+        names, episodes = self.config.env.info, int(self.totals["episodes"])
+        return info_means(names, self._optimizer_state()["infos"][: min(episodes, RETURNS_KEPT)]) if names else {}
+
+    def _stop_reason(self) -> str | None:
+        """Return why the run has reached its goal, or None. It depends on the optimizer state alone.
+
+        A successor within the last round also makes the other turns of this round first.
+        """
+        if not self.schedule.gradients.may_end(self.turn):
+            return None
+        run, totals = self.config.run, self.totals
+        mean_return_100 = totals["mean_return_100"]
+        judged = totals["episodes"] >= 100 and math.isfinite(mean_return_100)
+        if judged and run.stop_at_return is not None and mean_return_100 >= run.stop_at_return:
+            return f"mean return {return_text(mean_return_100)} >= {run.stop_at_return:g}"
+        return f"{run.steps:,} steps" if totals["env_steps"] >= run.steps else None
+
+    async def _report(self, *, force: bool = False) -> None:
+        """Send the metrics of the turns since the last report, every `record.every_s` seconds of training time.
+
+        Also once the first mean return is known: hive.training.record.health compares later ones with it, and a fast
+        run has learned before the first report is due. Nothing that affects training reads this clock.
+        """
+        totals, report = self.totals, self.report
+        judged, self.judged = self.judged, totals["episodes"] >= RETURNS_KEPT
+        if not force and judged == self.judged and totals["train_s"] - report.reported_s < self.config.record.every_s:
+            return
+        if values := report.take(totals, self._optimizer_state()["returns"], self._info_means()):
+            values |= self._more_values()
+            await self.metrics.send(
+                Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values)
+            )
+
+    async def teardown(self) -> None:
+        await self._report(force=True)
+
+
+RESULTS = (
+    *("updates", "env_steps", "frames", "episodes", "skipped", *(which.name for which in PASSED)),
+    *("first_steps", "train_s", "mean_return_100"),
+)
+"""The learner's counters that summarise a run."""
+
+INFO = "info/"  # begins the names of counters and metrics of env.info
+COUNTER_BYTES = 23  # maximum size of the name of a counter (hive.runtime.memory.status)
+
+
+def info_counters(names: Sequence[str]) -> list[str]:
+    """Return the learner's counters of env.info, of which views show the means. Longer names are only in metrics."""
+    return [INFO + name for name in names if len((INFO + name).encode()) <= COUNTER_BYTES]
+
+
+def _fault(step: LearnerStep, claimed: list[Slot]) -> str:
+    """Describe the first value of a turn that was not finite, with its gradient worker."""
+    if step.bad < 0:
+        return f"its {step.cause} is not finite, though every gradient is"
+    slot = claimed[step.bad]
+    return f"the {step.cause} of gradient {slot.sequence} of gradient-worker-{slot.producer} is not finite"

@@ -1,0 +1,146 @@
+"""The turns between two reports, the metrics of them, and hooks: functions of the user that see each update.
+
+The learner records each turn as it commits it, because the slots of its gradients are retired next. A report averages
+the turns since the last one. Nothing that affects training depends on it.
+
+    [run] update_hook = "mine:watch"
+
+    def watch(update: hive.Update) -> dict[str, float]:
+        return {"mine/weight_norm": float(np.linalg.norm(update.weights["policy.weight"]))}
+
+The learner waits for the hook, and its status page shows the time spent. The returned numbers are added to the next
+metrics. An exception in the hook ends the learner. The weights are read-only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.training.update.learner import PASSED, LearnerStep, deviation_of_returns, mean_statistics
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update, as passed to a hook."""
+
+    number: int  # updates so far
+    env_steps: int
+    mean_return_100: float  # mean of the last 100 returns; NaN before the first episode
+    gradient_norm: float  # L2 norm before clipping
+    learning_rate: float
+    statistics: Mapping[str, float]  # the algorithm's statistics, means over the update's samples
+    weights: Mapping[str, NDArray[Any]]  # read-only views by parameter name, valid during the call only
+
+
+UpdateHook: TypeAlias = Callable[[Update], Mapping[str, float] | None]
+
+
+class StepRecord(NamedTuple):
+    """One turn and the quantities that metrics report of it."""
+
+    step: LearnerStep
+    parts: list[tuple[int, NDArray[np.float64]]]  # (samples, statistics) of each gradient, averaged only if reported
+    gradient_lag: int  # largest lag of a gradient with samples, in turns
+    policy_lag: int | None  # largest lag of the rollouts that this turn was the first to use, in behaviour versions
+
+    @property
+    def counts(self) -> bool:
+        """Whether the turn is part of the means: not so if its gradients had zero samples or carried only moments."""
+        return self.step.applied or bool(self.step.cause)
+
+    @property
+    def statistics(self) -> NDArray[np.float64]:
+        """float64 [statistics of the algorithm]: means over the samples of the turn."""
+        return mean_statistics(self.parts)
+
+
+class TurnMetrics:
+    """The turns since the last report.
+
+    names: of the algorithm's statistics. plain_bytes: size of a gradient that is not compressed.
+    """
+
+    def __init__(self, names: Sequence[str], plain_bytes: int) -> None:
+        self.names = names
+        self.plain_bytes = plain_bytes
+        self.window: list[StepRecord] = []
+        self.of_hook: dict[str, float] = {}  # metrics that the update hook returned
+        self.compression_errors: list[float] = []
+        self.sent_bytes = 0  # size of one compressed gradient
+        self.reported_s, self.reported_steps = 0.0, 0.0  # training time and environment steps of the last report
+
+    def take(
+        self, totals: Mapping[str, float], returns: NDArray[np.float32], infos: Mapping[str, float] | None = None
+    ) -> dict[str, float]:
+        """Return the metrics of these turns, and begin the next report; {} without a turn that counts.
+
+        totals: the learner's counters. returns: those of the latest episodes. infos: means of their values of `info`.
+        """
+        window = [record for record in self.window if record.counts]
+        if not window:
+            return {}
+        since = totals["train_s"] - self.reported_s
+        steps = totals["env_steps"] - max(self.reported_steps, totals["first_steps"])
+        values = {
+            "return/mean_100": totals["mean_return_100"],
+            "return/deviation_100": deviation_of_returns(returns, int(totals["episodes"])),
+            "episodes": totals["episodes"],
+            **{f"info/{name}": mean for name, mean in (infos or {}).items()},
+            "learner/gradient_norm": float(np.mean([record.step.norm for record in window])),
+            "learner/learning_rate": window[-1].step.learning_rate,
+            **lag_values("gradient", [record.gradient_lag for record in window]),
+            **lag_values("policy", [record.policy_lag for record in self.window if record.policy_lag is not None]),
+            "learner/skipped": totals["skipped"],
+            **{f"learner/{which.name}": totals[which.name] for which in PASSED},
+            "rate/env_steps_per_s": _per_s(steps, since),
+            "rate/updates_per_s": _per_s(sum(record.step.applied for record in window), since),
+        }
+        means = finite_means([record.statistics for record in window])
+        values |= {f"learner/{name}": mean for name, mean in zip(self.names, means, strict=False)}
+        if self.compression_errors:
+            values["gradients/compression_ratio"] = self.plain_bytes / self.sent_bytes
+            values["gradients/compression_error"] = float(np.mean(self.compression_errors))
+        values |= self.of_hook
+        self.compression_errors, self.of_hook, self.window = [], {}, []
+        self.reported_s, self.reported_steps = totals["train_s"], totals["env_steps"]
+        return values
+
+
+def _per_s(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds > 0 else 0.0
+
+
+def finite_means(rows: Sequence[NDArray[np.float64]]) -> list[float]:
+    """Return the mean of each column over its finite values; NaN for a column without any.
+
+    Statistics of skipped turns may be NaN, and a statistic may be undefined for some turns.
+    """
+    columns = np.stack(rows, axis=1)
+    return [float(known.mean()) if len(known := column[np.isfinite(column)]) else math.nan for column in columns]
+
+
+def info_means(names: Sequence[str], infos: NDArray[np.float32]) -> dict[str, float]:
+    """Return the mean of each value of `info` over the episodes that have it, without names that no episode has.
+
+    infos: [N, K], K values of N episodes; NaN where missing.
+    """
+    means = finite_means([*infos.astype(np.float64)]) if names and len(infos) else []
+    return {name: mean for name, mean in zip(names, means, strict=False) if math.isfinite(mean)}
+
+
+LAGS_SHOWN = 8  # largest lag with a bucket of its own; the last bucket also counts all larger lags
+
+
+def lag_values(name: str, lags: list[int]) -> dict[str, float]:
+    """Return a histogram of lags as metrics: the shares lag/policy_0 ... lag/policy_8, their mean and maximum."""
+    if not lags:
+        return {}
+    counts = np.bincount(np.minimum(lags, LAGS_SHOWN), minlength=1) / len(lags)
+    shares = {f"lag/{name}_{lag}": float(share) for lag, share in enumerate(counts) if share}
+    return {f"lag/{name}_mean": float(np.mean(lags)), f"lag/{name}_max": float(max(lags)), **shares}

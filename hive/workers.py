@@ -1,0 +1,5 @@
+"""The name that hive.training had in the last release."""
+
+from hive.lazy import renamed
+
+__getattr__ = renamed(__name__, "hive.training")

@@ -1,0 +1,214 @@
+"""The best policy of a run: which turn it is of, what a kill or a failed write leaves, and that training ignores it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_trainer import LIMIT_S, config_of, weights_of
+
+import hive
+from hive.algorithms.parameters import update_parameter
+from hive.records import RunDirectory, best_facts, best_policy, list_checkpoints, read_jsonl, replace_best
+from hive.runtime.supervise.supervisor import Outcome
+from hive.schemes import build
+from hive.testing import run_inline
+from hive.training import Blueprint, LearnerActor, Recorder, blueprint
+from hive.training.messages import Improved
+from hive.training.record.best_policy import BestPolicy
+
+# 32 episodes a turn; a return of 1.0 after some 30 turns.
+BANDIT: dict[str, Any] = {
+    "collection__envs": 4,
+    "algorithm__learning_rate": 0.05,
+    "algorithm__learning_rate_schedule": '"constant"',
+    "algorithm__entropy_weight": 0.01,
+    "run__steps": 3200,
+}
+EVALUATED = {"evaluation__every": "{updates=5}", "evaluation__episodes": 20, "evaluation__envs": 4}
+COLLAPSE = 60  # the turn from which on the learning rate ruins the policy
+
+
+class Collapsing(LearnerActor):
+    """Ruins the policy in the middle of the run, as `hive set RUN algorithm.learning_rate=50` does."""
+
+    async def _evaluate(self) -> None:
+        if self.turn == COLLAPSE:
+            update_parameter(self.learner, "learning_rate", 50.0)
+        await super()._evaluate()
+        while self.evaluation_interval and self.weights.board.view.words.pinned(len(self.gradients.producers) + 1):
+            await asyncio.sleep(0)  # so that no evaluation is skipped
+
+
+def train(
+    folder: Path, cls: type[LearnerActor] = LearnerActor, recorder: type[Recorder] = Recorder, **values: Any
+) -> tuple[Outcome, RunDirectory]:
+    directory = RunDirectory.create(folder, "test")
+    topology = build(config_of("small_environments:Bandit", **{**BANDIT, **values}), directory.path)
+    topology["learner"].cls, topology["recorder"].cls = cls, recorder
+    if recorder is not Recorder:
+        topology["recorder"].processes = topology["learner"].processes
+    return run_inline(topology, seconds=LIMIT_S), directory
+
+
+def share_right(policy: hive.Policy) -> float:
+    """The share of the bandit's two contexts in which the policy takes the right action."""
+    return float(np.mean(policy(np.eye(2, dtype=np.float32)) == [0, 1]))
+
+
+@pytest.mark.parametrize(("by", "values"), [("training", {}), ("evaluation", EVALUATED)])
+def test_a_policy_that_was_good_before_a_collapse_is_kept(tmp_path: Path, by: str, values: dict[str, Any]) -> None:
+    outcome, directory = train(tmp_path, Collapsing, **values)
+    assert outcome.results["mean_return_100"] < 0.8
+    latest, best = hive.load(str(directory.path)), hive.load(str(directory.path), which="best")
+    assert (share_right(latest), share_right(best)) == (0.5, 1.0)
+    assert best.mean_return == 1.0
+    facts = best_facts(directory)
+    assert facts is not None
+    assert (facts["by"], facts["mean_return"], facts["steps"]) == (by, 1.0, 32 * facts["updates"])
+    assert facts["updates"] <= COLLAPSE
+    if by == "evaluation":
+        lines = list(read_jsonl(directory.evaluations_file))
+        first = max(lines, key=lambda line: line["mean_return"])  # `max` returns the first of equal ones
+        assert (facts["updates"], facts["mean_return"]) == (first["turn"], first["mean_return"])
+        assert best_policy(directory.best).state["episodes"] == 20  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("values", [{}, EVALUATED])
+def test_its_weights_are_those_of_its_turn(tmp_path: Path, values: dict[str, Any]) -> None:
+    every_turn = {"checkpoint__every": "{updates=1}", "checkpoint__keep": 999, "run__steps": 640}
+    _, directory = train(tmp_path, Collapsing, **every_turn, **values)
+    best = best_policy(directory.best)
+    assert best is not None
+    saved = {checkpoint.update: checkpoint for checkpoint in list_checkpoints(directory.checkpoints)}[best.update]
+    expected = saved.tensors()
+    assert best.tensors().keys() == expected.keys()
+    assert all((best.tensors()[name] == expected[name]).all() for name in expected)
+    assert best.state["policy"] == saved.state["policy"]
+
+
+def test_the_weights_that_are_sent_do_not_change_afterwards(tmp_path: Path) -> None:
+    """A recorder in the learner's process receives the object itself, and the learner overwrites its blocks."""
+    sent: list[Improved] = []
+
+    class Keeping(Recorder):
+        def _compare(self, best: BestPolicy, *improved: Improved) -> None:
+            sent.extend(improved)
+
+    train(tmp_path, recorder=Keeping, run__steps=1280)
+    assert len({message.weights.tobytes() for message in sent}) == len(sent) > 5
+
+
+def test_training_ends_with_the_same_bytes_as_without(tmp_path: Path) -> None:
+    outcome, directory = train(tmp_path, run__steps=640)
+    without, empty = train(tmp_path, run__steps=640, checkpoint__every="{}")
+    assert (best_facts(directory) is None, best_facts(empty)) == (False, None)
+    assert (outcome.digest, outcome.exact) == (without.digest, True)
+    assert outcome.channels["improved"]["produced"] > 1
+    assert "improved" not in without.channels
+
+
+# --- the writer
+
+
+class Fixture:
+    """A run directory and writers of its best policy."""
+
+    def __init__(self, folder: Path) -> None:
+        self.directory = RunDirectory.create(folder, "test")
+        self.blueprint = Blueprint(config_of("small_environments:OneState"))
+        self.weights = weights_of(self.blueprint)
+
+    def writer(self) -> BestPolicy:
+        return BestPolicy(self.blueprint, self.directory, logging.getLogger("test"))
+
+    def offer(self, writer: BestPolicy, turn: int, mean_return: float) -> tuple[int, float | None] | None:
+        """Offer a turn; return the update and the mean return of the best policy then."""
+        writer.offer(self.weights, turn, updates=turn, env_steps=16 * turn, mean_return=mean_return, episodes=100)
+        best = best_policy(self.directory.best)
+        return None if best is None else (best.update, best.mean_return)
+
+
+def test_the_highest_finite_return_wins_and_of_equal_ones_the_first(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path)
+    writer = fixture.writer()
+    assert [fixture.offer(writer, turn, mean) for turn, mean in enumerate((math.nan, math.inf, -math.inf))] == [
+        None
+    ] * 3
+    returns = [-3.0, -4.0, -3.0, math.nan, -1.0, math.inf, -1.0, 2.0]
+    assert [fixture.offer(writer, turn, mean) for turn, mean in enumerate(returns)] == [
+        *[(0, -3.0)] * 4,
+        *[(4, -1.0)] * 3,
+        (7, 2.0),
+    ]
+
+
+def test_of_several_evaluators_the_better_policy_is_kept(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path)
+    one, other = fixture.writer(), fixture.writer()
+    assert fixture.offer(one, 8, 5.0) == (8, 5.0)
+    assert fixture.offer(other, 4, 4.0) == (8, 5.0)  # though it has not seen the first one
+    assert fixture.offer(other, 12, 6.0) == (12, 6.0)
+    assert fixture.offer(one, 16, 5.5) == (12, 6.0)
+
+
+def test_a_successor_and_a_resumed_run_keep_the_best_policy_unless_it_is_beaten(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path)
+    fixture.offer(fixture.writer(), 9, 5.0)
+    (fixture.directory.best / ".000012.hive-tmp").mkdir()  # the predecessor was killed while it wrote another
+    successor = fixture.writer()
+    assert [path.name for path in fixture.directory.best.iterdir()] == ["000009"]
+    assert fixture.offer(successor, 3, 4.5) == (9, 5.0)
+    assert fixture.offer(successor, 4, 5.5) == (4, 5.5)
+
+
+def test_a_predecessor_killed_between_writing_and_removing_leaves_the_better_one(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path)
+    fixture.offer(fixture.writer(), 9, 5.0)
+    (fixture.directory.best / "000009").rename(fixture.directory.path / "older")
+    replace_best(fixture.directory.best, 12, tensors={}, state={"mean_return": 6.0})
+    (fixture.directory.path / "older").rename(fixture.directory.best / "000009")
+    assert fixture.writer().mean_return == 6.0
+    assert fixture.offer(fixture.writer(), 15, 7.0) == (15, 7.0)
+    assert [path.name for path in fixture.directory.best.iterdir()] == ["000015"]
+
+
+def test_a_write_that_fails_is_logged_and_the_next_better_one_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fixture = Fixture(tmp_path)
+    writer = fixture.writer()
+    fixture.directory.best.write_text("")  # in the place of the folder
+    assert fixture.offer(writer, 1, 1.0) is None
+    assert caplog.messages[0].startswith("the best policy was not kept: cannot write `")
+    fixture.directory.best.unlink()
+    assert fixture.offer(writer, 2, 1.0) == (2, 1.0)
+
+
+def test_no_policy_is_kept_by_training_return_where_no_checkpoint_is_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def best_by(**values: Any) -> str | None:
+        return Blueprint(config_of("small_environments:OneState", **values)).best_by
+
+    never = {"checkpoint__every": "{}"}
+    assert [best_by(), best_by(**never)] == ["training", None]
+    assert [best_by(**EVALUATED), best_by(**EVALUATED, **never)] == ["evaluation"] * 2
+    monkeypatch.setattr(blueprint, "MAX_ARRAY_BYTES", 100)  # more than one message can hold
+    assert best_by() is None
+
+
+def test_of_equal_returns_the_earliest_turn_is_kept_in_whatever_order_they_arrive(tmp_path: Path) -> None:
+    made = Blueprint(config_of("small_environments:Bandit"))
+    weights, log = weights_of(made), logging.getLogger("test")
+    for order in ((5, 9), (9, 5)):
+        directory = RunDirectory.create(tmp_path, "test")
+        writers = [BestPolicy(made, directory, log) for _ in order]  # each evaluator has its own
+        for writer, turn in zip(writers, order, strict=True):
+            writer.offer(weights, turn, updates=turn, env_steps=turn, mean_return=3.0, episodes=4)
+        kept = best_policy(directory.best)
+        assert kept is not None
+        assert kept.update == 5

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from small_trainer import config_of
+
+from hive.records import MetricsRecord, RunDirectory, Video, read_jsonl
+from hive.records.sinks.sinks import ConfigTables
+from hive.training.record.run_sinks import RunSinks, config_tables
+
+RECORD = MetricsRecord(3, 30, 0.75, {"return/mean_100": 5.0})
+
+
+class Collecting:
+    """A user-defined sink that stores everything, by the folder of its run."""
+
+    made: ClassVar[dict[Path, Collecting]] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self.made[folder] = self
+        self.got: list[object] = []
+        self.thread = threading.current_thread()
+
+    def write(self, record: MetricsRecord) -> None:
+        self.got.append(record)
+
+    def write_config(self, config: ConfigTables) -> None:
+        self.got.append(config)
+
+    def write_video(self, video: Video) -> None:
+        self.got.append(video)
+
+    def close(self) -> None:
+        self.got.append("closed")
+
+
+class Raising(Collecting):
+    def __init__(self, folder: Path) -> None:
+        raise SystemExit("not today")
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    return RunDirectory.create(tmp_path, "test")
+
+
+def sinks_of(directory: RunDirectory, warnings: list[str], *names: str) -> RunSinks:
+    config = config_of("small_environments:OneState", record__sinks=["jsonl", *names])
+    return RunSinks(config, directory, warnings.append)
+
+
+def test_a_user_defined_sink_gets_config_metrics_and_videos(directory: RunDirectory) -> None:
+    from test_run_sinks import Collecting as Imported  # the module that the run imports
+
+    warnings: list[str] = []
+    directory.videos.mkdir()
+    (directory.videos / "a.gif").touch()
+    sinks = sinks_of(directory, warnings, "test_run_sinks:Collecting")
+    sinks.write(RECORD)
+    sinks.write(RECORD)
+    sinks.close()
+    made = Imported.made[directory.path]
+    config, *others = made.got
+    assert isinstance(config, dict)
+    assert config["env"]["id"] == "small_environments:OneState"
+    video = Video(directory.videos / "a.gif", 3, 30)
+    assert others == [RECORD, video, RECORD, "closed"]
+    assert made.thread is not threading.current_thread()
+    assert not warnings
+
+
+def test_sinks_that_fail_cost_a_line_each(directory: RunDirectory) -> None:
+    warnings: list[str] = []
+    directory.csv_file.mkdir()
+    sinks = sinks_of(directory, warnings, "csv", "test_run_sinks:Raising", "no_such_module:Sink")
+    sinks.write(RECORD)
+    sinks.close()
+    assert sorted(warning.split(" is dropped: ")[0] for warning in warnings) == [
+        "the CSV sink",
+        "the sink `no_such_module:Sink`",
+        "the sink `test_run_sinks:Raising`",
+    ]
+    assert [line["updates"] for line in read_jsonl(directory.metrics_file)] == [3]
+
+
+def test_a_folder_of_videos_that_cannot_be_read_costs_a_line(directory: RunDirectory) -> None:
+    warnings: list[str] = []
+    directory.videos.mkdir()
+    (directory.videos / "a.gif").touch()
+    (directory.videos / ".passed").mkdir()
+    sinks = sinks_of(directory, warnings)
+    sinks.write(RECORD)
+    sinks.write(RECORD)
+    sinks.close()
+    (warning,) = warnings
+    assert warning.startswith("videos no longer reach the sinks: ")
+
+
+def test_a_restarted_recorder_continues_the_table(directory: RunDirectory) -> None:
+    for _ in range(2):
+        sinks = sinks_of(directory, [], "csv")
+        sinks.write(RECORD)
+        sinks.close()
+    assert (
+        directory.csv_file.read_text().splitlines() == ["steps,updates,seconds,return/mean_100"] + ["30,3,0.75,5.0"] * 2
+    )
+
+
+def test_the_config_as_tables() -> None:
+    tables = config_tables(config_of("small_environments:OneState"))
+    assert tables["record"]["sinks"] == ["jsonl"]
+    assert {"run", "env", "algorithm", "network"} <= tables.keys()
