@@ -5,7 +5,7 @@
     pytorchrl     `scheme.gradients` of PyTorchRL: workers that drive a run's actors in the calling thread
     rlpack        `GradAccumulator` of RLPack: sums and means of gradients
 
-Runs do not import these modules. ARCHITECTURE.md lists the differences from the documents.
+Runs do not import these modules. examples/guide/decisions/documents.md lists the differences from the documents.
 """
 
 from hive.lazy import lazy_names
