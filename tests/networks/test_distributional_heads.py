@@ -19,7 +19,7 @@ from hive.networks import (
     Spaces,
 )
 from hive.networks.act.projection import point_mass
-from hive.networks.build.distributional_heads import CategoricalQHead, QuantileQHead
+from hive.networks.build.value_heads import CategoricalQHead, QuantileQHead
 
 ACTION = Discrete(2)
 ACTIONS = torch.tensor([1, 0, 1])

@@ -16,8 +16,8 @@ MAX_NAMES = 45
 def test_the_package_exports_what_users_write_with() -> None:
     """Its docstring, which is for users, explains each name. Every other name stays with its module."""
     public = set()
-    for module in pkgutil.iter_modules(networks.__path__):
-        public.update(vars(importlib.import_module(f"hive.networks.{module.name}")))
+    for module in pkgutil.walk_packages(networks.__path__, "hive.networks."):
+        public.update(vars(importlib.import_module(module.name)))
     assert set(networks.__all__) <= public
     assert len(networks.__all__) <= MAX_NAMES
     text = networks.__doc__ or ""

@@ -25,7 +25,7 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.act.squashed import LOG_STD_BOUNDS
+from hive.networks.act.bounded import LOG_STD_BOUNDS
 from hive.networks.build.value_heads import DuelingQHead
 
 BOX = Box((3,), (-1.0,) * 3, (1.0,) * 3)

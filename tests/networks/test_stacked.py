@@ -15,8 +15,7 @@ from hive.envs.spaces.meaning import earlier_meaning
 from hive.envs.spaces.observation import ArraySpec, ObservationSpec, observation_spec
 from hive.networks import NetworkParameters, Spaces, build_network
 from hive.networks.build.network import heads_of
-from hive.networks.rows.packed import FORBIDDEN
-from hive.networks.rows.stacked import join_frames, joined
+from hive.networks.rows.packed import FORBIDDEN, join_frames, joined
 
 
 @pytest.mark.parametrize(

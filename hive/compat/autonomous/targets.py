@@ -25,11 +25,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from hive.compat.autonomous.polyak import polyak_step
 from hive.errors import NetworkError
 from hive.learning import TargetNetwork
 from hive.learning.approximation import evaluating
 from hive.networks.build.field_rules import Rule
-from hive.networks.weights.polyak import polyak_step
 
 __all__ = ["FixedTarget", "PolyakTarget", "TrivialTarget"]
 

@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from hive.algorithms.losses.actor_critic import clipped_surrogate, divergences
 from hive.algorithms.losses.q_learning import cross_entropies, quantile_losses
 from hive.errors import NetworkError
-from hive.networks.build.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.build.heads import DeterministicPolicyHead, Head, PolicyHead, PPOHead, SquashedPolicyHead, ValueHead
 from hive.networks.build.spaces import ActionSpec, CompositeAction, DiscreteAction, MultiDiscreteAction, simple_actions
-from hive.networks.build.value_heads import QHead, select_actions
+from hive.networks.build.value_heads import CategoricalQHead, QHead, QuantileQHead, select_actions
 
 ACTIONS_TAKEN = (("int64", ()),)
 

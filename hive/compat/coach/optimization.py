@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from hive import _native
 from hive.networks.build.parameters import GradientClippingMethod
-from hive.networks.weights.clipping import clip_factor
-from hive.networks.weights.optimizers import OptimizerSettings
-
-Floats = npt.NDArray[np.float32]
+from hive.networks.weights.flat import Floats
+from hive.networks.weights.optimizers import OptimizerSettings, clip_factor
 
 
 def clip_gradient(

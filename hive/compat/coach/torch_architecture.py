@@ -45,13 +45,10 @@ from hive.networks.build.naming import set_training
 from hive.networks.build.network import Observations, heads_of
 from hive.networks.build.spaces import InputSpec, Spaces
 from hive.networks.rows.inputs import dotted
-from hive.networks.weights.flat import aligned_block, keep_frozen, polyak_frozen
+from hive.networks.weights.flat import Floats, aligned_block, keep_frozen, polyak
 from hive.networks.weights.optimizers import FlatOptimizer
-from hive.networks.weights.polyak import polyak_step
 from hive.networks.weights.wrapper import BoundNetwork
 from hive.runtime.process.user_code.torch_state import hive_torch
-
-Floats = npt.NDArray[np.float32]
 
 _numbers = itertools.count()  # numbers of networks; two locks are taken in this order, which prevents deadlocks
 
@@ -344,13 +341,13 @@ class TorchArchitecture(Architecture):
         return float(norm)
 
     def _blend(self, source: npt.NDArray[np.uint8], rate: float) -> None:
+        if not 0.0 <= rate <= 1.0:
+            raise NetworkError(f"the rate of a weight update must be from 0 to 1, got {rate}")
         end = self.flat.parameter_bytes
         with self.lock:
             weights, given = self._parameter_block(), source[:end].view(np.float32)
-            frozen = self.flat.frozen() if 0.0 < rate < 1.0 else ()
-            before = weights.copy() if frozen else weights
-            polyak_step([weights], [given], rate)
-            polyak_frozen(frozen, before, given, weights)
+            if rate:
+                polyak(weights, given, weights, rate, self.flat.frozen())
             np.copyto(self.flat.block[end : self.flat.block_bytes], source[end : self.flat.block_bytes])
 
     def _named(self, name: Any) -> Any:

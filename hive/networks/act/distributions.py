@@ -25,9 +25,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["ActionDistribution", "Categorical", "DiagonalGaussian", "MultiCategorical"]
+from hive.networks.weights.flat import Floats
 
-Floats = npt.NDArray[np.float32]
+__all__ = ["ActionDistribution", "Categorical", "DiagonalGaussian", "MultiCategorical"]
 
 # Uniform noise may be exactly 0, whose logarithm is infinite, so it is raised to the smallest normal number.
 TINY = float(np.finfo(np.float32).tiny)

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, Floats
+from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution
+from hive.networks.weights.flat import Floats
 
 __all__ = ["StateDependentGaussian", "noise_products"]
 

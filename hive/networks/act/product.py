@@ -22,10 +22,9 @@ import torch
 from torch import Tensor
 
 from hive.errors import NetworkError
-from hive.networks.act.distributions import ActionDistribution, Categorical, DiagonalGaussian, Floats, MultiCategorical
+from hive.networks.act.bounded import scaled_actions, squashed_distribution_for
+from hive.networks.act.distributions import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical
 from hive.networks.act.gsde import StateDependentGaussian
-from hive.networks.act.scaled import scaled_actions
-from hive.networks.act.squashed import squashed_distribution_for
 from hive.networks.build.spaces import (
     ActionSpec,
     BoundedAction,
@@ -35,6 +34,7 @@ from hive.networks.build.spaces import (
     MultiDiscreteAction,
     simple_actions,
 )
+from hive.networks.weights.flat import Floats
 
 __all__ = ["ProductDistribution", "distribution_for"]
 
@@ -136,7 +136,7 @@ def distribution_for(
     """Returns the distribution of an action.
 
     box: the distribution of box actions: "gaussian", "squashed" into their bounds by tanh, or "gsde". The first and the
-    last act in the scale of the bounds if the action has `scaled` set (hive.networks.act.scaled). features,
+    last act in the scale of the bounds if the action has `scaled` set (hive.networks.act.bounded). features,
     noise_steps: those of a StateDependentGaussian, for "gsde". Raises NetworkError for an action of no known kind, and
     for bounds that "squashed" cannot use.
     """

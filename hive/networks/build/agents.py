@@ -5,7 +5,7 @@
     observations ─ critics ──> values of all actions [N, A] of each      the action is discrete
 
 The actor's parameters come first in the flat vector. Actor, critics and temperature are parameter groups
-(hive.networks.weights.groups), so an update may step each of them alone. Collectors, evaluations and loaded policies
+(hive.networks.weights.flat), so an update may step each of them alone. Collectors, evaluations and loaded policies
 call `forward` and need not know that there are critics.
 """
 

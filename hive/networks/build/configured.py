@@ -20,7 +20,6 @@ from hive.errors import NetworkError, RecordError, TopologyError
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.product import distribution_for
 from hive.networks.build.agents import AGENT_PARTS
-from hive.networks.build.head_parameters import PolicyHeadParameters
 from hive.networks.build.parameters import (
     GRUMiddlewareParameters,
     HeadParameters,
@@ -28,6 +27,7 @@ from hive.networks.build.parameters import (
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
+    PolicyHeadParameters,
 )
 from hive.networks.build.spaces import ActionSpec
 

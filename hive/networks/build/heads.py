@@ -13,21 +13,18 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.act.bounded import LOG_STD_BOUNDS, ScaledActions, clamp_log_std, squashed_distribution_for
 from hive.networks.act.distributions import ActionDistribution, GaussianColumns
 from hive.networks.act.gsde import StateDependentGaussian, noise_products
 from hive.networks.act.product import ProductDistribution, distribution_for
-from hive.networks.act.scaled import ScaledActions
-from hive.networks.act.squashed import LOG_STD_BOUNDS, clamp_log_std, squashed_distribution_for
-from hive.networks.build.head_parameters import PolicyHeadParameters, PPOHeadParameters
-from hive.networks.build.parameters import HeadParameters
+from hive.networks.build.parameters import HeadParameters, PolicyHeadParameters, PPOHeadParameters
 from hive.networks.build.spaces import ActionSpec
+from hive.networks.weights.flat import Floats
 
-Floats = npt.NDArray[np.float32]
 ParameterSlopes: TypeAlias = Sequence[tuple[nn.Parameter, Floats]]
 
 BOXES = (GaussianColumns, StateDependentGaussian, ScaledActions)  # the distributions of box actions
@@ -236,7 +233,7 @@ class SquashedPolicyHead(Head, direct=True):
 class DeterministicPolicyHead(Head, direct=True):
     """A deterministic policy (Silver et al. 2014; Lillicrap et al. 2016): float32 [N, D], before tanh.
 
-    `hive.networks.act.off_policy_actions.NoisyActions` reads the outputs. Raises NetworkError for an action without
+    `hive.networks.act.exploration.NoisyActions` reads the outputs. Raises NetworkError for an action without
     finite bounds.
     """
 

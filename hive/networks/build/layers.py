@@ -12,27 +12,19 @@ network does not change the random numbers of the program.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import linear
+from torch.overrides import TorchFunctionMode
 
-from hive.errors import NetworkError
-
-__all__ = [
-    "ACTIVATIONS",
-    "HIDDEN_GAIN",
-    "activation_layer",
-    "dense_layers",
-    "hidden_layer",
-    "in_mode",
-    "orthogonal",
-    "placeholder_weights",
-    "seeded",
-]
+from hive.errors import MemoryShort, NetworkError
+from hive.runtime.process.user_code.torch_state import DEVICE
 
 HIDDEN_GAIN = 2.0**0.5
 
@@ -132,3 +124,82 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
         # Not torch.manual_seed: it also keeps a stack trace for CUDA, which takes 3 to 8 ms in a new process.
         torch.default_generator.manual_seed(seed)
         yield
+
+
+class NoisyLinear(nn.Module):
+    """The linear layer `mean` with noise in its weights and biases.
+
+    deviation: the initial deviation of a weight, times the square root of the number of inputs; the paper has 0.5.
+    """
+
+    def __init__(self, mean: nn.Linear, deviation: float) -> None:
+        super().__init__()
+        self.mean = mean
+        initial = deviation / math.sqrt(mean.in_features)
+        self.weight_deviation = nn.Parameter(torch.full((mean.out_features, mean.in_features), initial))
+        self.bias_deviation = nn.Parameter(torch.full((mean.out_features,), initial))
+
+    def forward(self, input: Tensor) -> Tensor:
+        output: Tensor = self.mean(input)
+        if not self.training:
+            return output
+        like = self.mean.weight
+        drawn = torch.randn(self.mean.in_features + self.mean.out_features, dtype=like.dtype, device=like.device)
+        noise = drawn.sign() * drawn.abs().sqrt()
+        inputs, outputs = noise.split_with_sizes((self.mean.in_features, self.mean.out_features))
+        return output + outputs * linear(input * inputs, self.weight_deviation, self.bias_deviation)
+
+
+def with_noise(module: nn.Module, deviation: float) -> nn.Module:
+    """Replaces every linear layer in `module` by a NoisyLinear with its weights as means, and returns the result."""
+    if isinstance(module, nn.Linear):
+        return NoisyLinear(module, deviation)
+    for name, child in module.named_children():
+        setattr(module, name, with_noise(child, deviation))
+    return module
+
+
+def acting(module: nn.Module) -> nn.Module:
+    """Puts `module` into evaluation mode, except for the noise of NoisyLinear layers, and returns it.
+
+    This is the mode of collectors and of target networks: dropout is off, and the noise explores.
+    """
+    module.eval()
+    for child in module.modules():
+        if isinstance(child, NoisyLinear):
+            child.training = True
+    return module
+
+
+# Initial values, which a sketch has none of. On "meta" torch would import 800 modules for these, which takes seconds.
+DRAWS = frozenset({"normal_", "uniform_", "trunc_normal_"})
+
+
+class _NoDraws(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        if getattr(func, "__name__", "") in DRAWS:
+            tensor = args[0] if args else named["tensor"]
+            if tensor.is_meta:
+                return tensor
+        return func(*args, **named)
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Build the networks of the block without memory for their parameters and buffers.
+
+    Raises MemoryShort for a network whose bytes are no 64-bit number.
+    """
+    before = DEVICE.set("meta")
+    try:
+        with _NoDraws(), placeholder_weights():
+            yield
+    except (RuntimeError, OverflowError, TypeError) as error:
+        if "overflow" not in str(error).lower():
+            raise
+        raise MemoryShort("the network has more parameters than any machine has room for") from None
+    finally:
+        DEVICE.reset(before)

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.rows.normalization import NormalizedNetwork
-from hive.networks.rows.packed import PackedNetwork
-from hive.networks.rows.stacked import StackedNetwork
+from hive.networks.rows.packed import PackedNetwork, StackedNetwork
 
 __all__ = [
     "freeze",

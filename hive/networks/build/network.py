@@ -32,9 +32,8 @@ from hive.networks.build.embedders import embedded_inputs, hidden_gain, middlewa
 from hive.networks.build.extractors import ExtractedNetwork, Extractor
 from hive.networks.build.head_kinds import make_head
 from hive.networks.build.heads import Head, takes_features
-from hive.networks.build.layers import in_mode, seeded
+from hive.networks.build.layers import in_mode, seeded, with_noise
 from hive.networks.build.naming import freeze, set_training
-from hive.networks.build.noisy import with_noise
 from hive.networks.build.parameters import (
     GRUMiddlewareParameters,
     HeadParameters,
@@ -47,13 +46,12 @@ from hive.networks.build.spaces import BoundedAction, DiscreteAction, InputSpec,
 from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted, state_width_of
 from hive.networks.rows.normalization import NormalizedNetwork
 from hive.networks.rows.novelty import Novelty, novelty_inputs
-from hive.networks.rows.packed import PackedNetwork, PackedSpec, part_key
+from hive.networks.rows.packed import PackedNetwork, PackedSpec, StackedNetwork, joined, part_key, seen_shape
 from hive.networks.rows.recurrent import (
     RecurrentNetwork,
     RecurrentNetworkPerHead,
     recurrent_cell,
 )
-from hive.networks.rows.stacked import StackedNetwork, joined, seen_shape
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.flat import FlatParameters
 from hive.runtime.process.user_code.torch_state import hive_torch
@@ -129,7 +127,7 @@ class Network(nn.Module):
     ) -> None:
         """orthogonal: the heads' linear layer has orthogonal weights at first; False: those of torch.nn.Linear.
 
-        noisy_deviation: that of hive.networks.build.noisy for all linear layers; 0: no noise.
+        noisy_deviation: that of hive.networks.build.layers for all linear layers; 0: no noise.
         """
         super().__init__()
         self.trunk = nn.Sequential(*layers, OutputLayer(width, heads, orthogonal=orthogonal))

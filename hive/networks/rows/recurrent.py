@@ -40,8 +40,7 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.build.heads import Head, takes_features
 from hive.networks.build.parameters import GRUMiddlewareParameters, LSTMMiddlewareParameters
-from hive.networks.rows.inputs import EPISODE_STARTS, RECURRENT_STATE
-from hive.networks.rows.sequences import Fragments, Sequences
+from hive.networks.rows.inputs import EPISODE_STARTS, RECURRENT_STATE, Fragments, Sequences
 
 __all__ = ["RecurrentNetwork", "RecurrentNetworkPerHead", "recurrent_cell"]
 

@@ -26,9 +26,7 @@ from torch import Tensor, nn
 
 from hive import _native
 from hive.networks.build.heads import Head
-from hive.networks.weights.flat import FlatParameters
-
-Floats: TypeAlias = NDArray[np.float32]
+from hive.networks.weights.flat import FlatParameters, Floats
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own
 

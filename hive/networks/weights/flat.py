@@ -11,6 +11,11 @@ addresses.
 
 Do not call `bind` between a forward pass and its backward pass: the backward pass would read the new
 weights. The caller owns the memory; this module neither maps, locks nor versions it. Only host memory is supported.
+
+An agent of several networks is one module, so that its weights are one block. A module names the contiguous ranges that
+an update may step separately in the attribute `parameter_groups`: a group is named like the child of the module that
+holds its parameters, or by the path of a child further down: "network.actor" is the group "actor". The groups follow
+each other in the order of the parameters and contain all of them. A module without this attribute has one group.
 """
 
 from __future__ import annotations
@@ -20,26 +25,15 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from hive import _native
 from hive.errors import NetworkError
-from hive.networks.weights.groups import parameter_groups
-
-__all__ = [
-    "ALIGNMENT",
-    "FlatField",
-    "FlatLayout",
-    "FlatParameters",
-    "InitialWeights",
-    "aligned_block",
-    "keep_frozen",
-    "polyak_frozen",
-]
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -61,6 +55,9 @@ NUMPY_OF_BUFFER = {
 }
 
 
+WHOLE = "network"  # name of the only group of a module that names none
+
+
 @dataclass(frozen=True, slots=True)
 class FlatField:
     """The place of one parameter or buffer in a block: `offset` and `nbytes` in bytes, `dtype` as NumPy names it."""
@@ -70,6 +67,31 @@ class FlatField:
     dtype: str
     offset: int
     nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterGroup:
+    """`parameters`: the numbers of its parameters. `elements`: its range in a flat vector, padding included."""
+
+    name: str
+    parameters: slice
+    elements: slice
+
+    def has_gradient(self, mask: npt.NDArray[np.uint8]) -> bool:
+        """Whether a gradient with this mask, uint8 [parameters], contains one of the group's parameters."""
+        return bool(mask[self.parameters].any())
+
+
+class GroupUpdate(NamedTuple):
+    """The update of one group. step: its number among the updates of the group, from 1 on; 0 keeps the group.
+
+    norm: of the group's gradient before clipping; not read without clipping.
+    """
+
+    elements: slice
+    norm: float
+    step: int
+    learning_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +111,7 @@ class FlatLayout:
     `parameters` and `buffers` are the fields of the block in the module's order; a tied parameter is one
     field. `names`, `shapes` and `offsets` (bytes) are those of the parameters. `parameter_bytes` is a
     multiple of 64, `parameter_elements` a quarter of it (padding included), `block_bytes` includes the
-    buffers. `groups` are the parameter groups (hive.networks.weights.groups).
+    buffers. `groups` are the parameter groups (hive.networks.weights.flat).
 
     Raises NetworkError for parameters that are not dense float32 in host memory, and for buffers of a dtype
     other than float32, float64, int64, uint8 or bool, and for parameter groups that do not fit the parameters.
@@ -324,6 +346,36 @@ class FlatParameters(FlatLayout):
         return views
 
 
+def parameter_groups(
+    prefixes: Sequence[str], names: Sequence[str], starts: Sequence[int], elements: int
+) -> tuple[ParameterGroup, ...]:
+    """Return the groups of a flat vector.
+
+    prefixes: the names of the groups; () for a single one. names, starts: name and first element of each parameter, in
+        the order of the vector. elements: the length of the vector.
+
+    Raises NetworkError unless each parameter belongs to a group, and the groups follow each other and are not empty.
+    """
+    if not prefixes:
+        return (ParameterGroup(WHOLE, slice(0, len(names)), slice(0, elements)),)
+    owners = [
+        next((prefix for prefix in prefixes if name.startswith(f"{prefix}.")), name.partition(".")[0]) for name in names
+    ]
+    firsts = [owners.index(prefix) if prefix in owners else -1 for prefix in prefixes]
+    ends = [*firsts[1:], len(owners)]
+    expected = [prefix for prefix, first, end in zip(prefixes, firsts, ends, strict=True) for _ in range(first, end)]
+    if owners != expected or len(set(prefixes)) != len(prefixes) or -1 in firsts:
+        raise NetworkError(
+            f"the parameters {', '.join(dict.fromkeys(owners))} do not form the groups {', '.join(prefixes)}",
+            hint="`parameter_groups` names children of the module, in their order, that hold all parameters",
+        )
+    edges = [starts[first] for first in firsts] + [elements]
+    return tuple(
+        ParameterGroup(prefix.rpartition(".")[2], slice(first, end), slice(edges[number], edges[number + 1]))
+        for number, (prefix, first, end) in enumerate(zip(prefixes, firsts, ends, strict=True))
+    )
+
+
 def keep_frozen(ranges: Sequence[slice], before: Sequence[Floats], after: Sequence[Floats]) -> None:
     """Copies the frozen ranges of each array of `before` to the array of `after` at its position.
 
@@ -334,14 +386,16 @@ def keep_frozen(ranges: Sequence[slice], before: Sequence[Floats], after: Sequen
             new[elements] = old[elements]
 
 
-def polyak_frozen(ranges: Sequence[slice], target: Floats, source: Floats, out: Floats) -> None:
-    """Copies the frozen ranges of `target` that equal those of `source` to `out`, after a Polyak step.
+def polyak(target: Floats, source: Floats, out: Floats, rate: float, frozen: Sequence[slice] = ()) -> None:
+    """Write (1 - rate) * target + rate * source to `out`, which may be `target`: the Polyak step of target networks.
 
-    The mean of two equal numbers may differ from them in the last bit.
+    frozen: ranges of parameters without a gradient. Where they are equal in both they stay so, because the mean of two
+    equal numbers may differ from them in the last bit. (Polyak and Juditsky 1992; Lillicrap et al. 2016.)
     """
-    for elements in ranges:
-        if np.array_equal(target[elements].view(np.uint32), source[elements].view(np.uint32)):
-            out[elements] = source[elements]
+    equal = [e for e in frozen if np.array_equal(target[e].view(np.uint32), source[e].view(np.uint32))]
+    _native.polyak(target, source, out, rate)
+    for elements in equal:
+        out[elements] = source[elements]
 
 
 def aligned_block(nbytes: int) -> Bytes:

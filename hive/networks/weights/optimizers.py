@@ -14,17 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from hive import _native
 from hive.errors import NetworkError
 from hive.networks.build.field_rules import Rule
-
-Floats = npt.NDArray[np.float32]
+from hive.networks.weights.flat import Floats
 
 NAMES = ("adam", "adamw", "radam", "rmsprop", "sgd", "lbfgs")
 ADAMS = ("adam", "adamw", "radam")  # those that count steps and average the gradient and its square
+
+MARGIN = 1e-6  # added to the norm as torch.nn.utils.clip_grad_norm_ does, which avoids a division by 0
 
 BETA = MOMENTUM = Rule.number(0, below=1)
 EPSILON = Rule.number(above=0)  # with 0, an element whose gradient is always 0, such as padding, would become 0 / 0
@@ -127,3 +125,12 @@ class FlatOptimizer:
             **self._constants,
             **({"step": step} if self._counts_steps else {}),
         )
+
+
+def clip_factor(norm: float, limit: float | None) -> float:
+    """Returns min(1, limit / (norm + 1e-6)), the factor of torch's clip_grad_norm_ (Pascanu et al. 2013).
+
+    limit: the greatest norm; None or 0: no clipping. Up to a norm of `limit - 1e-6` the factor is exactly 1, so the
+        gradient stays bit-identical.
+    """
+    return min(1.0, limit / (norm + MARGIN)) if limit else 1.0

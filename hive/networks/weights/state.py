@@ -14,19 +14,23 @@ its value afterwards, so a block whose writer was killed never counts as one wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from hive import _native
-from hive.networks.weights.flat import ALIGNMENT, FlatParameters, InitialWeights, polyak_frozen
-
-__all__ = ["StateLayout"]
-
-Bytes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
+from hive.networks.weights.flat import ALIGNMENT, Bytes, FlatParameters, Floats, InitialWeights, polyak
 
 # The greatest number of blocks whose views are cached. A board has fewer; scripts may always use new blocks.
 VIEWED_BLOCKS = 128
+
+
+class Version(NamedTuple):
+    """A block of the state, uint8 [bytes], and its optimizer moments, each float32 [parameter_elements]."""
+
+    block: Bytes
+    moments: Sequence[Floats] = ()
 
 
 class StateLayout:
@@ -92,8 +96,7 @@ class StateLayout:
         old, new = self.target(before), self.target(after)
         self.target_version(after)[0] = 0
         target, moved = (block[:size].view(np.float32) for block in (old, new))
-        _native.polyak(target, self.parameters(after), moved, rate)
-        polyak_frozen(self.frozen, target, self.parameters(after), moved)
+        polyak(target, self.parameters(after), moved, rate, self.frozen)
         new[size:] = self.weights(after)[size:]
         self.target_version(after)[0] = version
 
