@@ -21,7 +21,7 @@ define them, and other packages of hive import from the modules:
     spaces, parameters -> embedders, heads -> network                 build a network
     head_kinds: heads, value_heads, distributional_heads             the heads
     recurrent, sequences, inputs, memory                              networks with an LSTM or a GRU, and their rows
-    normalization                                                     networks that normalise their observations
+    normalization                                                     networks that normalize their observations
     novelty                                                           how new an observation is (RND)
     agents                                                            an actor and its critics as one network
     configured                                                        networks from a config file

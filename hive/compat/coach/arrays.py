@@ -29,7 +29,7 @@ def checked_inputs(
     *,
     training: bool = False,
 ) -> tuple[Tensor | Mapping[str, Tensor], int]:
-    """Returns the argument for the module (a tensor, or a mapping from names to tensors), and the number of samples.
+    """Return the argument for the module (a tensor, or a mapping from names to tensors), and the number of samples.
 
     specs: all inputs of the network; needed: the names of the required ones. state_width: that of a recurrent
         network's state, else 0.
@@ -61,7 +61,7 @@ def checked_inputs(
 
 
 def merged_inputs(inputs: Any, more: Any = None) -> Inputs:
-    """Returns both mappings as one, `more` taking precedence. Raises NetworkError for anything but mappings."""
+    """Return both mappings as one, `more` taking precedence. Raises NetworkError for anything but mappings."""
     for part in (inputs, {} if more is None else more):
         if not isinstance(part, Mapping):
             hint = 'for example {"observation": array}'
@@ -72,7 +72,7 @@ def merged_inputs(inputs: Any, more: Any = None) -> Inputs:
 def first_not_finite(
     inputs: Inputs, targets: Targets | None, importance_weights: Array | Sequence[Array] | None
 ) -> str:
-    """Returns the name of the first array of a batch that holds NaN or infinity, such as `target 1`; "" if none does.
+    """Return the name of the first array of a batch that holds NaN or infinity, such as `target 1`; "" if none does.
 
     Targets given as a function are not checked.
     """
@@ -90,7 +90,7 @@ def first_not_finite(
 
 
 def common_rows(*groups: Iterable[Array]) -> int:
-    """Returns the number of rows of all arrays. Raises NetworkError if there are none or their rows differ."""
+    """Return the number of rows of all arrays. Raises NetworkError if there are none or their rows differ."""
     shapes = [as_array(array, "an array of a batch").shape for group in groups for array in group]
     rows = {shape[:1] for shape in shapes}
     if len(rows) != 1 or rows == {()}:
@@ -99,7 +99,7 @@ def common_rows(*groups: Iterable[Array]) -> int:
 
 
 def chosen_outputs(outputs: Any, count: int, heads: Sequence[Head], network: str) -> list[int]:
-    """Returns the numbers of the requested outputs (None: all). Raises NetworkError for invalid numbers."""
+    """Return the numbers of the requested outputs (None: all). Raises NetworkError for invalid numbers."""
     if outputs is None:
         return list(range(count))
     names = [head.settings.name for head in heads] + [""] * (count - len(heads))
@@ -113,12 +113,12 @@ def chosen_outputs(outputs: Any, count: int, heads: Sequence[Head], network: str
 
 
 def is_output_number(output: Any) -> bool:
-    """Returns whether `output` is a whole number of Python or NumPy; booleans are not."""
+    """Return whether `output` is a whole number of Python or NumPy; booleans are not."""
     return isinstance(output, numbers.Integral) and not isinstance(output, bool)
 
 
 def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) -> None:
-    """Raises NetworkError unless `given` have the shapes of `views` and can be converted to their dtypes.
+    """Raise NetworkError unless `given` have the shapes of `views` and can be converted to their dtypes.
 
     what: names the arrays in the message.
     """
@@ -136,7 +136,7 @@ def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) ->
 
 
 def _memory(inputs: Inputs, count: int, width: int) -> dict[str, Tensor]:
-    """Returns the checked `recurrent_state` and, if given, `episode_starts`."""
+    """Return the checked `recurrent_state` and, if given, `episode_starts`."""
     state = np.asarray(inputs[RECURRENT_STATE])
     sequences = len(state) if state.ndim == 2 else 0
     if not sequences or count % sequences:

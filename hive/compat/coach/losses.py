@@ -1,4 +1,4 @@
-"""The losses of a batch: every head's standard loss, weighted, and the L2 regularisation.
+"""The losses of a batch: every head's standard loss, weighted, and the L2 regularization.
 
 The arrays of the caller are checked here, because a target [N, 1] and an output [N] would broadcast to
 [N, N] and train on nonsense without an error.
@@ -25,7 +25,7 @@ def weighted_losses(
     targets: Targets,
     importance_weights: Array | Sequence[Array] | None = None,
 ) -> list[Tensor]:
-    """Returns the mean loss of every output times its head's weight, scalars with a graph.
+    """Return the mean loss of every output times its head's weight, scalars with a graph.
 
     Arguments and errors are those of `Architecture.accumulate_gradients`.
     """
@@ -54,7 +54,7 @@ def weighted_losses(
 
 
 def one_for_each(arrays: Any, outputs: int, what: str) -> Sequence[Array]:
-    """Returns a list of one array for each output. Raises NetworkError for anything but such a list or a single array.
+    """Return a list of one array for each output. Raises NetworkError for anything but such a list or a single array.
 
     what: names the arrays in the message.
     """
@@ -69,18 +69,18 @@ def one_for_each(arrays: Any, outputs: int, what: str) -> Sequence[Array]:
 
 
 def l2_loss(module: nn.Module, weight: float) -> Tensor:
-    """Returns `weight` times half the sum of squares of the trainable matrices and kernels, without biases."""
+    """Return `weight` times half the sum of squares of the trainable matrices and kernels, without biases."""
     squares = [p.square().sum() for p in module.parameters() if p.requires_grad and p.dim() > 1]
     return 0.5 * weight * sum(squares, torch.zeros((), dtype=torch.float32, device="cpu"))
 
 
 def extra_input_names(heads: Sequence[HeadLoss]) -> list[str]:
-    """Returns the names of all extra inputs of the losses: `output_0_0` is the first one of output 0."""
+    """Return the names of all extra inputs of the losses: `output_0_0` is the first one of output 0."""
     return [name for index, head in enumerate(heads) for name in _names_of(index, head)]
 
 
 def checked_tensor(array: Array | None, dtype: str, shape: tuple[int, ...], what: str) -> Tensor:
-    """Returns `array` as a tensor of that dtype and `shape`; raises NetworkError if it is None or does not fit."""
+    """Return `array` as a tensor of that dtype and `shape`; raises NetworkError if it is None or does not fit."""
     if array is None:
         raise NetworkError(f"{what} is missing", hint=f"expected {dtype} {list(shape)}")
     values = as_array(array, what)
@@ -90,7 +90,7 @@ def checked_tensor(array: Array | None, dtype: str, shape: tuple[int, ...], what
 
 
 def as_array(values: Any, what: str) -> Array:
-    """Returns `values` as an array. Raises NetworkError if that fails, for example for rows of unequal lengths."""
+    """Return `values` as an array. Raises NetworkError if that fails, for example for rows of unequal lengths."""
     try:
         return np.asarray(values.detach() if isinstance(values, Tensor) else values)
     except (TypeError, ValueError) as error:

@@ -181,22 +181,22 @@ class SquashedGaussian(BoundedColumns):
         return self._log_density(outputs, squashed.atanh())
 
     def sample_and_log_prob(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns actions [..., *shape] and their log densities [...], exact up to the bounds.
+        """Return actions [..., *shape] and their log densities [...], exact up to the bounds.
 
-        Gradients flow through both (the reparametrisation trick, Kingma and Welling 2014).
+        Gradients flow through both (the reparametrization trick, Kingma and Welling 2014).
         """
         variables = self._variables(outputs, noise)
         return self.unscaled(variables.tanh()), self._log_density(outputs, variables)
 
     def scaled_sample(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Does what `sample_and_log_prob` does, with actions scaled to -1 ... 1 and the densities of these."""
+        """Do what `sample_and_log_prob` does, with actions scaled to -1 ... 1 and the densities of these."""
         mean, log_std = self._split(outputs)
         variables = mean + log_std.exp() * noise
         elements = _log_slope(variables) + log_std + (0.5 * noise.square() + HALF_LOG_TWO_PI)
         return variables.tanh(), -elements.reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def scaled_sample_numpy(self, outputs: Floats, noise: Floats) -> tuple[Floats, Floats]:
-        """Does what `scaled_sample` does, for arrays: a fourth of the time for the batches of SAC."""
+        """Do what `scaled_sample` does, for arrays: a fourth of the time for the batches of SAC."""
         mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, -1).swapaxes(0, -2)
         given = noise.reshape(mean.shape)
         variables = mean + np.exp(log_std) * given
@@ -207,7 +207,7 @@ class SquashedGaussian(BoundedColumns):
         return actions, -elements.sum(-1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """Returns the entropy float32 [...] in nats, with gradients for means and deviations."""
+        """Return the entropy float32 [...] in nats, with gradients for means and deviations."""
         mean, log_std = self._split(outputs)
         nodes = mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * NODES
         slope = (_log_slope(nodes) * NODE_WEIGHTS).sum(-1)
@@ -215,7 +215,7 @@ class SquashedGaussian(BoundedColumns):
         return elements.reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """Returns the squashed mean, which is the median of each element: the action without exploration."""
+        """Return the squashed mean, which is the median of each element: the action without exploration."""
         return self.unscaled(self._split(outputs)[0].tanh())
 
     def _variables(self, outputs: Tensor, noise: Tensor) -> Tensor:
@@ -229,18 +229,18 @@ class SquashedGaussian(BoundedColumns):
         return (normal - _log_slope(variables) - self._bounds()[1].log()).reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns mean and log standard deviation, each [..., *shape]."""
+        """Return mean and log standard deviation, each [..., *shape]."""
         mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
         return mean, log_std
 
 
 def _log_slope(variables: Tensor) -> Tensor:
-    """Returns log(1 - tanh(u)^2)."""
+    """Return log(1 - tanh(u)^2)."""
     return 2.0 * (math.log(2.0) - variables - torch.nn.functional.softplus(-2.0 * variables))
 
 
 def clamp_log_std(outputs: Tensor) -> Tensor:
-    """Returns outputs [..., 2 * D], means and log standard deviations, with the latter inside LOG_STD_BOUNDS.
+    """Return outputs [..., 2 * D], means and log standard deviations, with the latter inside LOG_STD_BOUNDS.
 
     A log standard deviation outside has gradient 0.
     """
@@ -252,7 +252,7 @@ def clamp_log_std(outputs: Tensor) -> Tensor:
 
 
 def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
-    """Returns the squashed Gaussian of an action with finite bounds; raises NetworkError for any other action."""
+    """Return the squashed Gaussian of an action with finite bounds; raises NetworkError for any other action."""
     if not isinstance(action, BoundedAction):
         raise NetworkError(
             f"a squashed Gaussian needs a box action with bounds, not {action!r}",
@@ -270,6 +270,6 @@ def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
 
 
 def _flat(action: BoundedAction, shape: tuple[int, ...]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Returns low and high, each [*shape] or one number."""
+    """Return low and high, each [*shape] or one number."""
     low, high = np.asarray(action.low, np.float32), np.asarray(action.high, np.float32)
     return tuple(bound.reshape(shape) if bound.size == math.prod(shape) else bound for bound in (low, high))  # type: ignore[return-value]

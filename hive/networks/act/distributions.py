@@ -27,8 +27,6 @@ from torch import Tensor
 
 from hive.networks.weights.flat import Floats
 
-__all__ = ["ActionDistribution", "Categorical", "DiagonalGaussian", "MultiCategorical"]
-
 # Uniform noise may be exactly 0, whose logarithm is infinite, so it is raised to the smallest normal number.
 TINY = float(np.finfo(np.float32).tiny)
 
@@ -58,16 +56,16 @@ class ActionDistribution(ABC):
 
     @abstractmethod
     def prepare_noise(self, noise: Floats) -> Floats:
-        """Converts noise float32 [..., *noise_shape] to the argument of `sample`, of the same shape."""
+        """Convert noise float32 [..., *noise_shape] to the argument of `sample`, of the same shape."""
 
     def draw_noise(self, generator: np.random.Generator, *shape: int) -> Floats:
-        """Returns prepared noise float32 [*shape, *noise_shape], from the next numbers of `generator`."""
+        """Return prepared noise float32 [*shape, *noise_shape], from the next numbers of `generator`."""
         draw = generator.random if self.noise == "uniform" else generator.standard_normal
         return self.prepare_noise(draw((*shape, *self.noise_shape), np.float32))
 
     @abstractmethod
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """Returns actions [..., *action_shape] computed from `outputs` and prepared noise."""
+        """Return actions [..., *action_shape] computed from `outputs` and prepared noise."""
 
     @abstractmethod
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
@@ -75,29 +73,29 @@ class ActionDistribution(ABC):
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        """Returns the log probabilities (log densities) float32 [...] of `actions`."""
+        """Return the log probabilities (log densities) float32 [...] of `actions`."""
 
     @abstractmethod
     def entropy(self, outputs: Tensor) -> Tensor:
-        """Returns the entropy float32 [...] in nats."""
+        """Return the entropy float32 [...] in nats."""
 
     def log_prob_and_entropy(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns `log_prob` and `entropy`, each [...]; subclasses compute common terms once."""
+        """Return `log_prob` and `entropy`, each [...]; subclasses compute common terms once."""
         return self.log_prob(outputs, actions), self.entropy(outputs)
 
     @abstractmethod
     def mode(self, outputs: Tensor) -> Tensor:
-        """Returns the most likely actions [..., *action_shape]."""
+        """Return the most likely actions [..., *action_shape]."""
 
     def for_collector(self, first: int, count: int, of: int) -> ActionDistribution:
-        """Returns the distribution for `count` of the run's `of` environments, from number `first` on.
+        """Return the distribution for `count` of the run's `of` environments, from number `first` on.
 
         This one, unless environments explore differently.
         """
         return self
 
     def for_rollout(self, number: int) -> ActionDistribution:
-        """Returns the distribution for a collector's rollout `number`: this one, unless exploration has a schedule."""
+        """Return the distribution for a collector's rollout `number`: this one, unless exploration has a schedule."""
         return self
 
 
@@ -258,7 +256,7 @@ class DiagonalGaussian(GaussianColumns):
 
 
 def _gumbel(noise: Floats) -> Floats:
-    """Converts uniform noise to Gumbel noise: the argmax of logits plus Gumbel noise is a sample of the softmax."""
+    """Convert uniform noise to Gumbel noise: the argmax of logits plus Gumbel noise is a sample of the softmax."""
     gumbel = np.maximum(noise, TINY)
     for _ in range(2):
         np.negative(np.log(gumbel, out=gumbel), out=gumbel)

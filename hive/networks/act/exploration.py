@@ -136,11 +136,11 @@ class EpsilonGreedy(ActionDistribution):
         return outputs.argmax(-1)
 
     def action_values(self, outputs: Tensor) -> Tensor:
-        """Returns the action values [..., n] in outputs of the network."""
+        """Return the action values [..., n] in outputs of the network."""
         return outputs
 
     def values(self, outputs: Floats) -> Floats:
-        """Does what `action_values` does, for arrays."""
+        """Do what `action_values` does, for arrays."""
         return outputs
 
 
@@ -181,7 +181,7 @@ class ExpectedGreedy(EpsilonGreedy):
 
 
 def epsilon_greedy(head: str | HeadParameters, n: int, start: float, end: float, rollouts: int = 1) -> EpsilonGreedy:
-    """Returns the epsilon-greedy distribution for the outputs of this head: values, or distributions of returns."""
+    """Return the epsilon-greedy distribution for the outputs of this head: values, or distributions of returns."""
     if isinstance(head, CategoricalQHeadParameters):
         support = categorical_support(head.v_min, head.v_max, head.atoms)
         return ExpectedGreedy(n, start, end, rollouts, support=tuple(support.tolist()))

@@ -36,8 +36,6 @@ from hive.networks.build.spaces import (
 )
 from hive.networks.weights.flat import Floats
 
-__all__ = ["ProductDistribution", "distribution_for"]
-
 
 @dataclass(frozen=True)
 class ProductDistribution(ActionDistribution):
@@ -133,7 +131,7 @@ class ProductDistribution(ActionDistribution):
 def distribution_for(
     action: ActionSpec, box: str = "gaussian", *, features: int = 0, noise_steps: int = 0
 ) -> ActionDistribution:
-    """Returns the distribution of an action.
+    """Return the distribution of an action.
 
     box: the distribution of box actions: "gaussian", "squashed" into their bounds by tanh, or "gsde". The first and the
     last act in the scale of the bounds if the action has `scaled` set (hive.networks.act.bounded). features,
@@ -171,5 +169,5 @@ def _shaped(columns: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _split(array: npt.NDArray[Any], sizes: list[int]) -> list[npt.NDArray[Any]]:
-    """Returns views of the columns, [..., size] of each."""
+    """Return views of the columns, [..., size] of each."""
     return [array[..., start:end] for start, end in pairwise(accumulate(sizes, initial=0))]

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from hive.networks.rows.inputs import ACTION_INPUT
 from hive.networks.weights.dense import Dense
 
-__all__ = ["AGENT_PARTS", "AgentNetwork", "Critics", "Temperature"]
-
 AGENT_PARTS = ("critic", "temperature")
 """Names that an algorithm lists among the heads of its network: "critic" for each critic, and "temperature"."""
 

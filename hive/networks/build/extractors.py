@@ -28,15 +28,13 @@ from hive.networks.build.layers import in_mode
 from hive.networks.build.spaces import ActionSpec, InputArray, InputSpec, Spaces, bounds_of, channels_at, counts_of
 from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, InputName, dotted, input_order
 
-__all__ = ["ExtractedNetwork", "Extractor"]
-
 MOST_PROBED = 2  # observations of the probe; fewer, one, are another case: a collector with one environment has one
 
 
 class Numbers(nn.Module):
     """Converts an input [N, *shape] to float32 of `seen.shape`, in the scale of its declared bounds.
 
-    normalized: whether its numbers are normalised already, which replaces this scale.
+    normalized: whether its numbers are normalized already, which replaces this scale.
     """
 
     def __init__(self, spec: InputSpec, *, normalized: bool) -> None:
@@ -161,7 +159,7 @@ class ExtractedNetwork(nn.Module):
 
 @contextmanager
 def _called_with(seen: Mapping[str, InputSpec]) -> Iterator[None]:
-    """Adds what an extractor takes to an error that its code raises."""
+    """Add what an extractor takes to an error that its code raises."""
     try:
         yield
     except Exception as error:

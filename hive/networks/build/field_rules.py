@@ -24,8 +24,6 @@ import numpy as np
 
 from hive.errors import NetworkError
 
-__all__ = ["CheckedFields", "Rule", "Rules"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -40,21 +38,21 @@ class Rule:
     convert: Callable[[Any], Any] = lambda value: value
 
     def checked(self, owner: str, name: str, value: Any) -> Any:
-        """Returns the value to store. Raises NetworkError, which names the field, the value and the valid ones."""
+        """Return the value to store. Raises NetworkError, which names the field, the value and the valid ones."""
         if not self.accepts(value):
             hint = f"it is a field of {owner}"
             raise NetworkError(f"{name} = {reprlib.repr(value)} is not {self.expected()}", hint=hint)
         return self.convert(value)
 
     def or_none(self) -> Rule:
-        """Returns a rule that accepts None too."""
+        """Return a rule that accepts None too."""
         return Rule(
             lambda: f"{self.expected()} or None", lambda value: value is None or self.accepts(value), self.convert
         )
 
     @staticmethod
     def number(minimum: float = -math.inf, *, above: float = -math.inf, below: float = math.inf) -> Rule:
-        """Accepts a finite number of Python or NumPy with minimum <= value, above < value < below; no booleans."""
+        """Accept a finite number of Python or NumPy with minimum <= value, above < value < below; no booleans."""
         bounds = {f" >= {minimum:g}": minimum, f" > {above:g}": above, f" < {below:g}": below}
         limits = " and".join(limit for limit, bound in bounds.items() if math.isfinite(bound))
 
@@ -66,12 +64,12 @@ class Rule:
 
     @staticmethod
     def whole(minimum: int) -> Rule:
-        """Accepts a whole number of Python or NumPy of at least `minimum`; no booleans."""
+        """Accept a whole number of Python or NumPy of at least `minimum`; no booleans."""
         return Rule(lambda: f"a whole number >= {minimum}", lambda value: _is_whole(value, minimum))
 
     @staticmethod
     def widths() -> Rule:
-        """Accepts a sequence of layer widths, whole numbers of at least 1."""
+        """Accept a sequence of layer widths, whole numbers of at least 1."""
 
         def accepts(value: Any) -> bool:
             is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
@@ -89,7 +87,7 @@ class Rule:
 
     @staticmethod
     def names() -> Rule:
-        """Accepts a list of names."""
+        """Accept a list of names."""
         return Rule(
             lambda: "a list of names",
             lambda value: isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value),
@@ -97,7 +95,7 @@ class Rule:
 
     @staticmethod
     def choice(names: Collection[str], *, any_case: bool = False) -> Rule:
-        """Accepts one of `names`, a live collection: names added later are valid. any_case: ignore upper case."""
+        """Accept one of `names`, a live collection: names added later are valid. any_case: ignore upper case."""
 
         def accepts(value: Any) -> bool:
             known = [name.lower() for name in names] if any_case else names
@@ -107,7 +105,7 @@ class Rule:
 
     @staticmethod
     def member(kind: type[Enum]) -> Rule:
-        """Accepts a member of an enumeration, or its name, which is converted to the member."""
+        """Accept a member of an enumeration, or its name, which is converted to the member."""
         return Rule(
             lambda: f"one of {', '.join(kind.__members__)}",
             lambda value: isinstance(value, kind) or (isinstance(value, str) and value in kind.__members__),
@@ -163,7 +161,7 @@ class CheckedFields:
             object.__setattr__(self, name, value if rule is None else rule.checked(type(self).__name__, name, value))
 
     def check_fields(self) -> None:
-        """Checks every field again. Raises NetworkError for the first invalid value."""
+        """Check every field again. Raises NetworkError for the first invalid value."""
         for name in self.RULES:
             setattr(self, name, getattr(self, name))
 

@@ -68,7 +68,7 @@ HEADS = {
 
 
 def make_head(parameters: HeadParameters, action: ActionSpec) -> Head:
-    """Builds the head that `parameters` describe.
+    """Build the head that `parameters` describe.
 
     Raises NetworkError for an unknown name, parameters of another class, or a custom class (`parameters.cls`) that
     returns anything but a head with the same output shape.

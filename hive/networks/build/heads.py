@@ -58,7 +58,7 @@ class Head(nn.Module, ABC):
             self.gain = parameters.gain
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
-        """Sets the initial values of the last layer's rows for this head, weight [width, F] and bias [width], in place.
+        """Set the initial values of the last layer's rows for this head, weight [width, F] and bias [width], in place.
 
         orthogonal: False keeps their values, which are the initial ones of torch.nn.Linear.
         """
@@ -68,7 +68,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, columns: Tensor) -> Tensor:
-        """Returns the head's output, float32 [N, *output_shape], from its columns, float32 [N, width]."""
+        """Return the head's output, float32 [N, *output_shape], from its columns, float32 [N, width]."""
 
     @property
     def is_direct(self) -> bool:
@@ -163,7 +163,7 @@ class PolicyHead(Head, direct=True):
         return clamp_log_std(columns) if self.outputs_log_std else columns
 
     def _forward_parts(self, columns: Tensor, features: Tensor | None) -> Tensor:
-        """Returns the outputs of each part, side by side."""
+        """Return the outputs of each part, side by side."""
         outputs, first = [], 0
         for means, own in zip(self._means, columns.split_with_sizes(self._widths, -1), strict=True):
             if means and self.log_std is not None:
@@ -288,7 +288,7 @@ def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gauss
 
 
 def takes_features(heads: Sequence[Head], width: int) -> tuple[bool, ...]:
-    """Returns whether each head takes the features, of which the last layer has `width`.
+    """Return whether each head takes the features, of which the last layer has `width`.
 
     Raises NetworkError if a head expects another width.
     """

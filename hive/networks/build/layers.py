@@ -1,4 +1,4 @@
-"""Layers and their initialisation: orthogonal weights and zero biases, or the initial values of torch.
+"""Layers and their initialization: orthogonal weights and zero biases, or the initial values of torch.
 
 By default hidden layers have gain sqrt(2), a policy's outputs 0.01 and a value's 1, as in OpenAI's baselines and
 Stable-Baselines3. Small policy outputs make the first policy nearly uniform, which matters more than most choices
@@ -43,14 +43,14 @@ Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 def activation_layer(name: str) -> nn.Module:
-    """Returns the activation of that name as a module. Raises NetworkError, which lists all names, for other names."""
+    """Return the activation of that name as a module. Raises NetworkError, which lists all names, for other names."""
     if name not in ACTIVATIONS:
         raise NetworkError(f"unknown activation `{name}`", hint=f"one of: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()
 
 
 def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
-    """Initialises `layer` with orthogonal weights (Saxe et al. 2013) of that gain and zero biases, and returns it."""
+    """Initialize `layer` with orthogonal weights (Saxe et al. 2013) of that gain and zero biases, and return it."""
     if _PLACEHOLDER.get():
         layer.weight.new_empty(layer.weight.shape).normal_()  # later draws are then the same
     else:
@@ -61,7 +61,7 @@ def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
 
 
 def hidden_layer(layer: Layer, gain: float | None) -> Layer:
-    """Initialises `layer` with orthogonal weights of that gain, None: not at all, and returns it."""
+    """Initialize `layer` with orthogonal weights of that gain, None: not at all, and return it."""
     return layer if gain is None else orthogonal(layer, gain)
 
 
@@ -74,7 +74,7 @@ def dense_layers(
     layer_norm: bool = False,
     first: type[nn.Linear] = nn.Linear,
 ) -> tuple[list[nn.Module], int]:
-    """Returns a linear layer and an activation for each of `widths`, and the width of their output.
+    """Return a linear layer and an activation for each of `widths`, and the width of their output.
 
     inputs: the width of their input, float32 [N, inputs]. gain: that of `hidden_layer`. layer_norm: put a LayerNorm
         between the two (Ba et al. 2016), with trainable scales, initially 1, and shifts, initially 0. first: the class
@@ -93,7 +93,7 @@ def dense_layers(
 
 @contextmanager
 def in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
-    """Runs the block with all of `module` in training or evaluation mode, and restores the mode of each child."""
+    """Run the block with all of `module` in training or evaluation mode, and restore the mode of each child."""
     modes = {child: child.training for child in module.modules()}
     module.train(training)
     try:
@@ -105,7 +105,7 @@ def in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
 
 @contextmanager
 def placeholder_weights() -> Iterator[None]:
-    """Builds networks in the block without making weights orthogonal; the caller copies the initial weights.
+    """Build networks in the block without making weights orthogonal; the caller copies the initial weights.
 
     For a layer of 4096 x 4096 that takes seven seconds, in every process of a run.
     """
@@ -118,7 +118,7 @@ def placeholder_weights() -> Iterator[None]:
 
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
-    """Runs the block with torch's global generator seeded from `generator`, and restores it afterwards."""
+    """Run the block with torch's global generator seeded from `generator`, and restore it afterwards."""
     seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed: it also keeps a stack trace for CUDA, which takes 3 to 8 ms in a new process.
@@ -151,7 +151,7 @@ class NoisyLinear(nn.Module):
 
 
 def with_noise(module: nn.Module, deviation: float) -> nn.Module:
-    """Replaces every linear layer in `module` by a NoisyLinear with its weights as means, and returns the result."""
+    """Replace every linear layer in `module` by a NoisyLinear with its weights as means, and return the result."""
     if isinstance(module, nn.Linear):
         return NoisyLinear(module, deviation)
     for name, child in module.named_children():
@@ -160,7 +160,7 @@ def with_noise(module: nn.Module, deviation: float) -> nn.Module:
 
 
 def acting(module: nn.Module) -> nn.Module:
-    """Puts `module` into evaluation mode, except for the noise of NoisyLinear layers, and returns it.
+    """Put `module` into evaluation mode, except for the noise of NoisyLinear layers, and return it.
 
     This is the mode of collectors and of target networks: dropout is off, and the noise explores.
     """

@@ -3,9 +3,9 @@
     network.encoder.0.weight     in the flat block and in a checkpoint: with the modules that hive puts around a network
     encoder.0.weight             as `hive check --parameters` prints it, and in network.frozen and network.weights
 
-So a key of the config keeps its meaning when observations become a dictionary, are stacked or are normalised.
+So a key of the config keeps its meaning when observations become a dictionary, are stacked or are normalized.
 
-A module whose parameters are all frozen stays in evaluation mode: a pretrained BatchNorm normalises by its statistics
+A module whose parameters are all frozen stays in evaluation mode: a pretrained BatchNorm normalizes by its statistics
 and does not change them, and dropout is off.
 """
 
@@ -19,17 +19,6 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.rows.normalization import NormalizedNetwork
 from hive.networks.rows.packed import PackedNetwork, StackedNetwork
-
-__all__ = [
-    "freeze",
-    "frozen_text",
-    "names_text",
-    "parameter_rows",
-    "set_training",
-    "shown_name",
-    "shown_tensors",
-    "statistics_of",
-]
 
 WRAPPERS = (NormalizedNetwork, PackedNetwork, StackedNetwork)
 NAMES_SHOWN = 12  # maximum names in an error: those of a small network
@@ -56,7 +45,7 @@ def shown_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def statistics_of(module: nn.Module) -> list[Tensor]:
-    """Return the parameters and buffers of what hive puts beside a network: normalisers, and the networks of RND."""
+    """Return the parameters and buffers of what hive puts beside a network: normalizers, and the networks of RND."""
     beside = [
         child
         for wrapper in module.modules()

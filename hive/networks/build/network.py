@@ -56,21 +56,6 @@ from hive.networks.weights.dense import Dense
 from hive.networks.weights.flat import FlatParameters
 from hive.runtime.process.user_code.torch_state import hive_torch
 
-__all__ = [
-    "Network",
-    "NetworkPerHead",
-    "Observations",
-    "acting_alone",
-    "buffers_that_training_changes",
-    "build_network",
-    "check_device",
-    "compute_natively",
-    "from_module",
-    "heads_of",
-    "keeps_numbers_elsewhere",
-    "mixes_rows",
-]
-
 Observations = Tensor | Mapping[str, Tensor]
 """A batch [N, ...] of the only observation, or of each by name: float32 or uint8."""
 
@@ -84,7 +69,7 @@ IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.ReLU: torch.re
 
 
 class OutputLayer(nn.Linear):
-    """The linear layers of all `heads` as one; each head initialises its rows.
+    """The linear layers of all `heads` as one; each head initializes its rows.
 
     A head's rescaling r, a constant, affects only the gradient to the layers below: with x the input,
     y = r * layer(x) + (1 - r) * layer(x without gradient).
@@ -186,7 +171,7 @@ class NetworkPerHead(nn.Module):
 def build_network(
     parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator, device: torch.device | None = None
 ) -> nn.Module:
-    """Builds the network that `parameters` describe, with initial weights drawn from `generator`, on the CPU.
+    """Build the network that `parameters` describe, with initial weights drawn from `generator`, on the CPU.
 
     The same generator state gives the same weights. device: where it will compute; None: on the CPU. Raises
     NetworkError for invalid parameters and for parameters that do not fit the spaces or the device.
@@ -207,7 +192,7 @@ def build_network(
 
 
 def check_device(parameters: NetworkParameters, device: torch.device | None) -> None:
-    """Raises NetworkError for a precision or backend that the device, or None for the CPU in place, does not have."""
+    """Raise NetworkError for a precision or backend that the device, or None for the CPU in place, does not have."""
     if parameters.precision == "bfloat16" and (device is None or device.type == "cpu"):
         check_bfloat16()
     if parameters.backend == "native" and device is not None:
@@ -217,7 +202,7 @@ def check_device(parameters: NetworkParameters, device: torch.device | None) -> 
 
 
 def _normalized(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds a network, and around it the normaliser and the networks of RND if there are any."""
+    """Build a network, and around it the normalizer and the networks of RND if there are any."""
     network = (_agent if parameters.critics else _for_stored)(parameters, spaces, generator)
     observations, rewards = parameters.normalize_observations, parameters.normalize_rewards
     if not (observations or rewards or parameters.novelty):
@@ -230,7 +215,7 @@ def _normalized(parameters: NetworkParameters, spaces: Spaces, generator: torch.
 
 
 def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "auto") -> None:
-    """Lets the networks in `module` that are made of dense layers compute by hive._native, see
+    """Let the networks in `module` that are made of dense layers compute by hive._native, see
     hive.networks.weights.dense.
 
     flat: binds the parameters of `module`. backend: that of NetworkParameters. Raises NetworkError for "native" if
@@ -249,7 +234,7 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
 
 
 def acting_alone(module: nn.Module) -> nn.Module:
-    """Lets the networks in `module` compute the policy, their first output, without separate other networks."""
+    """Let the networks in `module` compute the policy, their first output, without separate other networks."""
     for network in module.modules():
         if isinstance(network, NetworkPerHead):
             network.used = 1
@@ -257,7 +242,7 @@ def acting_alone(module: nn.Module) -> nn.Module:
 
 
 def _nets_in(module: nn.Module) -> list[tuple[Any, list[Network]]]:
-    """Returns the modules that compute one or several Networks of the same input, and these."""
+    """Return the modules that compute one or several Networks of the same input, and these."""
     found: list[tuple[Any, list[Network]]] = []
     within: set[nn.Module] = set()
     for network in module.modules():
@@ -272,7 +257,7 @@ def _nets_in(module: nn.Module) -> list[tuple[Any, list[Network]]]:
 
 
 def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds the actor, whose heads are those of the parameters, and critics with the same kind of layers."""
+    """Build the actor, whose heads are those of the parameters, and critics with the same kind of layers."""
     action, discrete = spaces.action, isinstance(spaces.action, DiscreteAction)
     if len(spaces.observations) != 1:
         raise NetworkError("critics need a single observation", hint="a dictionary of parts is one observation")
@@ -301,7 +286,7 @@ def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 
 def _novelty(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> Novelty:
-    """Builds the networks of RND, whose embedders are those of the policy, in float32."""
+    """Build the networks of RND, whose embedders are those of the policy, in float32."""
     parameters = dataclasses.replace(parameters, precision="float32")  # novelty is a small difference of two outputs
     (observation,) = spaces.observations.values()
     if isinstance(observation, PackedSpec) and observation.parts:
@@ -311,7 +296,7 @@ def _novelty(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gen
 
 
 def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds the network for observations as they are stored: in rows of parts, stacked, or as they are."""
+    """Build the network for observations as they are stored: in rows of parts, stacked, or as they are."""
     only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
     stack = int(getattr(only, "stack", 1))
     if isinstance(only, PackedSpec) and only.parts:
@@ -326,7 +311,7 @@ def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.
 
 
 def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkParameters:
-    """Returns parameters with the embedder of each part that the network sees.
+    """Return parameters with the embedder of each part that the network sees.
 
     An embedder called "observation", or otherwise than the parts, is that of all parts, or of the one part of `seen`.
     """
@@ -346,7 +331,7 @@ def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkPara
 def _parts(
     parameters: NetworkParameters, packed: PackedSpec, stack: int, *, named: bool = False
 ) -> dict[InputName, InputSpec]:
-    """Returns the inputs of the network of a packed observation: its parts by path, joined if `stack` are seen at once.
+    """Return the inputs of the network of a packed observation: its parts by path, joined if `stack` are seen at once.
 
     Beside an action a single part is the observation, because a PackedNetwork does not name it. named: by name, for a
     custom module. Raises NetworkError if two names are equal then.
@@ -381,7 +366,7 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 
 def _seen_by(heads: Sequence[Head], parameters: NetworkParameters) -> NetworkParameters:
-    """Returns parameters with the embedders of the parts that a network with these heads sees."""
+    """Return parameters with the embedders of the parts that a network with these heads sees."""
     if not _hides_parts(heads, parameters):
         return parameters
     chosen = parameters.input_embedders_parameters
@@ -390,7 +375,7 @@ def _seen_by(heads: Sequence[Head], parameters: NetworkParameters) -> NetworkPar
 
 
 def _check_critic_parts(parameters: NetworkParameters, spaces: Spaces) -> None:
-    """Raises NetworkError if not every one of `critic_parts` can be hidden from the policy."""
+    """Raise NetworkError if not every one of `critic_parts` can be hidden from the policy."""
     names = parameters.critic_parts
     if not names:
         return
@@ -420,7 +405,7 @@ def _check_critic_parts(parameters: NetworkParameters, spaces: Spaces) -> None:
 
 
 def heads_of(module: nn.Module) -> list[Head] | None:
-    """Returns the heads of a network that `build_network` made of layers, one per output; None for other modules."""
+    """Return the heads of a network that `build_network` made of layers, one per output; None for other modules."""
     if isinstance(module, AgentNetwork):
         return heads_of(module.actor)
     if isinstance(module, NormalizedNetwork | PackedNetwork | StackedNetwork | ExtractedNetwork):
@@ -434,7 +419,7 @@ def heads_of(module: nn.Module) -> list[Head] | None:
 
 @calls_user_code("network.module")
 def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None = None) -> nn.Module:
-    """Checks that a user-defined module fulfils the contract, and returns it.
+    """Check that a user-defined module fulfils the contract, and return it.
 
     The module is called with observations, a float32 or uint8 tensor [N, *shape] (several inputs: a mapping from
     names to tensors). It must return a tuple `(policy, value)`. The policy is float32 [N, A] for a discrete action,
@@ -460,7 +445,7 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
 
 
 def _fault_of(outputs: Any, heads: Sequence[Head]) -> str:
-    """Returns what a module returns instead of an output for each head; "" if it fulfils the contract."""
+    """Return what a module returns instead of an output for each head; "" if it fulfils the contract."""
     if not isinstance(outputs, tuple) or len(outputs) < len(heads):
         found = f"{len(outputs)} outputs" if isinstance(outputs, tuple) else type(outputs).__name__
         return f"{found}, expected a tuple ({', '.join(head.settings.name for head in heads)})"
@@ -473,7 +458,7 @@ def _fault_of(outputs: Any, heads: Sequence[Head]) -> str:
 
 
 def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str]:
-    """Returns the names of the buffers that a forward pass in training mode changes, as BatchNorm's does.
+    """Return the names of the buffers that a forward pass in training mode changes, as BatchNorm's does.
 
     The buffers have their former values afterwards.
     """
@@ -489,7 +474,7 @@ def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str
 
 
 def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) -> bool:
-    """Returns whether outputs differ though `copy`, which is built like `module`, gets its parameters and buffers."""
+    """Return whether outputs differ though `copy`, which is built like `module`, gets its parameters and buffers."""
     given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     with torch.no_grad():
         for name, tensor in (*copy.named_parameters(), *copy.named_buffers()):
@@ -504,7 +489,7 @@ def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) 
 
 
 def mixes_rows(module: nn.Module, spaces: Spaces) -> bool:
-    """Returns whether the outputs of an observation depend on the others of its batch, in evaluation mode."""
+    """Return whether the outputs of an observation depend on the others of its batch, in evaluation mode."""
     found = []
     for alike in (False, True):
         with torch.random.fork_rng(devices=()):
@@ -520,7 +505,7 @@ def _tensors(outputs: Any) -> list[Tensor]:
 
 @calls_user_code("network.module")
 def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False, alike: bool = False) -> Any:
-    """Calls the module with two observations, in training mode or not, and restores its mode.
+    """Call the module with two observations, in training mode or not, and restore its mode.
 
     numbers: observations are numbers from 1/4 to 1, or bytes of 0 and 1; otherwise zeros. alike: the second observation
     is the first once more.
@@ -542,7 +527,7 @@ def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool 
 
 
 def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
-    """Returns steps equivalent to calling `layers` in order. A linear layer's arguments are its live parameter dict."""
+    """Return steps equivalent to calling `layers` in order. A linear layer's arguments are its live parameter dict."""
     steps: list[Step] = []
     before: nn.Module | None = None
     for layer in layers:
@@ -558,7 +543,7 @@ def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
 
 
 def _network(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> nn.Module:
-    """Builds embedders and merger, or the extractor, then middleware and these heads."""
+    """Build embedders and merger, or the extractor, then middleware and these heads."""
     layers, width = _first_layers(parameters, spaces, heads)
     extractor = layers.pop() if parameters.extractor is not None else None
     dense, width = middleware_layers(_middleware(parameters, heads), width, hidden_gain(parameters))
@@ -568,7 +553,7 @@ def _network(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head
 
 
 def _first_layers(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> tuple[list[nn.Module], int]:
-    """Returns the layers that embed all inputs that these heads see, and the width of their output."""
+    """Return the layers that embed all inputs that these heads see, and the width of their output."""
     if parameters.extractor is None:
         return embedded_inputs(_seen_by(heads, parameters), spaces)
     inputs = network_inputs(parameters, spaces)
@@ -589,7 +574,7 @@ def _middleware(parameters: NetworkParameters, heads: Sequence[Head]) -> Middlew
 
 
 def _recurrent(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> nn.Module:
-    """Builds the network with a cell after the layers; one per head with `use_separate_networks_per_head`."""
+    """Build the network with a cell after the layers; one per head with `use_separate_networks_per_head`."""
     named = len(network_inputs(parameters, spaces)) > 1
     orthogonal, gain = parameters.initialization == "orthogonal", hidden_gain(parameters)
 

@@ -41,8 +41,8 @@ class InputEmbedderParameters(CheckedFields):
     """An embedder, dense for vectors and convolutional for images.
 
     widths: the widths of the dense layers after the input or the convolutions; None: one default layer for an image,
-        none for a vector. activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalise the
-        outputs of each dense layer before its activation; convolutions are not normalised.
+        none for a vector. activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalize the
+        outputs of each dense layer before its activation; convolutions are not normalized.
     """
 
     RULES: ClassVar[Rules] = {
@@ -60,7 +60,7 @@ class InputEmbedderParameters(CheckedFields):
 class MiddlewareParameters(CheckedFields):
     """Dense layers of these widths between the merged embeddings and the heads; `()` for none.
 
-    activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalise the outputs of each layer
+    activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalize the outputs of each layer
         before its activation.
     """
 
@@ -113,7 +113,7 @@ class HeadParameters(CheckedFields):
     name: `"value"`, `"q"`, `"dueling_q"` or `"policy"`; or the default name of a subclass.
     loss_weight: factor of its loss in the sum.
     rescale_gradient_from_head_by_factor: factor of the gradient that flows from it into the layers below: 0
-        blocks it, a negative one reverses it. It is a constant, neither trained nor regularised.
+        blocks it, a negative one reverses it. It is a constant, neither trained nor regularized.
     num_output_head_copies: the number of independent heads, each with a separate output, target and loss.
     cls: an addition of hive: called with these parameters and the action, it returns a custom head that replaces the
         one of `name`. Its output must have the same shape.
@@ -292,18 +292,18 @@ class NetworkParameters(CheckedFields):
     critic_parts: Sequence[str] = ()
 
     def heads(self) -> list[HeadParameters]:
-        """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""
+        """Return one entry for each output, a head with copies repeated; the default is a policy and a value."""
         heads = self.heads_parameters or [HeadParameters("policy"), HeadParameters("value")]
         return [head for head in heads for _ in range(head.num_output_head_copies)]
 
     def middleware_of(self, heads: Sequence[HeadParameters]) -> MiddlewareParameters:
-        """Returns the layers of a network that ends in these heads."""
+        """Return the layers of a network that ends in these heads."""
         values = bool(heads) and all(head.name == "value" for head in heads)
         own = self.value_middleware_parameters if values else None
         return own or self.middleware_parameters or MiddlewareParameters()
 
     def refuse_impossible(self) -> None:
-        """Raises NetworkError for invalid fields, those of the parts included, and for fields that contradict."""
+        """Raise NetworkError for invalid fields, those of the parts included, and for fields that contradict."""
         self.check_fields()
         middleware = [one for one in (self.middleware_parameters, self.value_middleware_parameters) if one is not None]
         for part in (*self.input_embedders_parameters.values(), *middleware, *self.heads_parameters):
@@ -351,7 +351,7 @@ class NetworkParameters(CheckedFields):
             raise NetworkError(f"{refused[0]} cannot be combined with critics", hint="leave it out, or use ppo or a2c")
 
     def learning_rate_at(self, update: int) -> float:
-        """Returns the learning rate of update number `update`, counted from 0.
+        """Return the learning rate of update number `update`, counted from 0.
 
         It is `learning_rate * decay_rate ** (update // decay_steps)`, a staircase as in Coach. Rate 0: no decay.
         Raises NetworkError for a decay rate without decay steps.
@@ -367,7 +367,7 @@ class NetworkParameters(CheckedFields):
         return self.learning_rate * self.learning_rate_decay_rate**decays
 
     def optimizer_settings(self) -> OptimizerSettings:
-        """Returns the optimizer's name and constants, without the learning rate."""
+        """Return the optimizer's name and constants, without the learning rate."""
         return OptimizerSettings(
             name=self.optimizer_type.lower(),
             betas=(self.adam_optimizer_beta1, self.adam_optimizer_beta2),
@@ -379,7 +379,7 @@ class NetworkParameters(CheckedFields):
 
 
 def network_parameters_of(agent_parameters: Any, name: str) -> NetworkParameters:
-    """Returns the parameters of network `name`, of which only the part before a `/` counts.
+    """Return the parameters of network `name`, of which only the part before a `/` counts.
 
     agent_parameters: a NetworkParameters, a mapping from names to them, or an object with such a mapping as
         `network_wrappers` (Coach's AgentParameters).

@@ -71,7 +71,7 @@ class TwoStreams(Head):
             self.advantage.reset_parameters()
 
     def joined(self, columns: Tensor) -> Tensor:
-        """Returns Q of all actions, [N, actions * atoms], from the columns [N, width]."""
+        """Return Q of all actions, [N, actions * atoms], from the columns [N, width]."""
         if self.value is None or self.advantage is None:
             value, advantage = columns.split_with_sizes(self.streams, -1)
         else:
@@ -94,7 +94,7 @@ class DuelingQHead(TwoStreams, QHead):
 
 
 def action_count(name: str, action: ActionSpec) -> int:
-    """Returns the number of actions. Raises NetworkError if `action` is not discrete, which head `name` needs."""
+    """Return the number of actions. Raises NetworkError if `action` is not discrete, which head `name` needs."""
     if not isinstance(action, DiscreteAction):
         raise NetworkError(
             f"a `{name}` head needs a discrete action, not {action!r}",
@@ -106,12 +106,12 @@ def action_count(name: str, action: ActionSpec) -> int:
 
 
 def select_actions(values: Tensor, actions: Tensor) -> Tensor:
-    """Selects from `values` [N, actions, ...] those of `actions` int64 [N]; returns [N, ...]."""
+    """Select from `values` [N, actions, ...] those of `actions` int64 [N]; return [N, ...]."""
     return values[torch.arange(len(actions), device=values.device), actions]
 
 
 def expected_return(output: Tensor, support: Tensor | None) -> Tensor:
-    """Returns the expected returns [..., actions] of distributions [..., actions, atoms].
+    """Return the expected returns [..., actions] of distributions [..., actions, atoms].
 
     support: float32 [atoms], of outputs that are log probabilities; None: the outputs are quantiles. An action that is
         FORBIDDEN (hive.networks.rows.packed) in all atoms is so in the result.
@@ -122,7 +122,7 @@ def expected_return(output: Tensor, support: Tensor | None) -> Tensor:
 
 
 def quantile_midpoints(atoms: int) -> Tensor:
-    """Returns (2 i + 1) / (2 atoms) for each quantile i, float32 [atoms]."""
+    """Return (2 i + 1) / (2 atoms) for each quantile i, float32 [atoms]."""
     return (torch.arange(atoms, dtype=torch.float32, device="cpu") + 0.5) / atoms
 
 
@@ -181,7 +181,7 @@ class QuantileQHead(Head, direct=True):
 
 
 class DuelingCategoricalQHead(TwoStreams, CategoricalQHead):
-    """A CategoricalQHead whose unnormalised log probabilities are joined from two streams, as in Rainbow."""
+    """A CategoricalQHead whose unnormalized log probabilities are joined from two streams, as in Rainbow."""
 
     def __init__(self, parameters: CategoricalQHeadParameters, action: ActionSpec) -> None:
         super().__init__(parameters, action)

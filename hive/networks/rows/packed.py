@@ -1,6 +1,6 @@
 """Networks for observations that are stored as rows of bytes (hive.envs.spaces.observation).
 
-    rows uint8 [N, bytes] ─┬ numbers ─ normaliser ─┬ parts by path ─ network ─ outputs
+    rows uint8 [N, bytes] ─┬ numbers ─ normalizer ─┬ parts by path ─ network ─ outputs
                            ├ bytes ────────────────┘                           │ first output: forbidden
                            └ action mask ──────────────────────────────────────┘ actions become FORBIDDEN
 
@@ -173,7 +173,7 @@ def part_key(part: PackedPart) -> InputName:
 class PackedNetwork(nn.Module):
     """Takes rows apart, calls `network` with a mapping from the paths of parts to tensors, and applies the mask.
 
-    Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalised. With one part
+    Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalized. With one part
     the network gets this part alone, as it does for an observation that is not packed. A recurrent network gets its
     other inputs beside the parts. Of stacked rows [N, k, bytes] each part is stacked, and the newest mask counts.
     """

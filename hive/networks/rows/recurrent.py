@@ -42,8 +42,6 @@ from hive.networks.build.heads import Head, takes_features
 from hive.networks.build.parameters import GRUMiddlewareParameters, LSTMMiddlewareParameters
 from hive.networks.rows.inputs import EPISODE_STARTS, RECURRENT_STATE, Fragments, Sequences
 
-__all__ = ["RecurrentNetwork", "RecurrentNetworkPerHead", "recurrent_cell"]
-
 Cell = nn.LSTMCell | nn.GRUCell
 Inputs = Mapping[str, Tensor] | Sequences
 

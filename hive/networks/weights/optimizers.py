@@ -101,7 +101,7 @@ class FlatOptimizer:
     ) -> bool:
         """Writes the weights and moments after one update. All arrays: float32 [parameter_elements].
 
-        Returns whether all written values are finite.
+        Return whether all written values are finite.
 
         step: the number of this update, starting at 1.
         gradient_scale: multiplies the gradient; the array `gradient` is not changed.
@@ -128,7 +128,7 @@ class FlatOptimizer:
 
 
 def clip_factor(norm: float, limit: float | None) -> float:
-    """Returns min(1, limit / (norm + 1e-6)), the factor of torch's clip_grad_norm_ (Pascanu et al. 2013).
+    """Return min(1, limit / (norm + 1e-6)), the factor of torch's clip_grad_norm_ (Pascanu et al. 2013).
 
     limit: the greatest norm; None or 0: no clipping. Up to a norm of `limit - 1e-6` the factor is exactly 1, so the
         gradient stays bit-identical.
