@@ -42,7 +42,7 @@ from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
 from hive.networks.build.layers import without_memory
-from hive.networks.build.network import build_network, check_device
+from hive.networks.build.network import build_network, check_network_device
 from hive.networks.build.parameters import NetworkParameters
 from hive.networks.build.spaces import Spaces
 from hive.networks.rows.inputs import state_width_of
@@ -119,7 +119,7 @@ class Blueprint:
         self.distribution: ActionDistribution = algorithm.distribution
         self.heads = heads_of_algorithm(algorithm)
         self.trained_parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
-        check_device(self.trained_parameters, self.device)
+        check_network_device(self.trained_parameters, self.device)
         self.parameters = self._acting(self.trained_parameters)
         torch.set_num_threads(1)  # a custom network's module may have set another number
         self.sketch = self._sketched()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hive.compat.coach.architecture import Array, Inputs, Targets
 from hive.compat.coach.head_losses import HeadLoss
-from hive.compat.coach.losses import as_array, checked_tensor, extra_input_names
+from hive.compat.coach.losses import caller_array, checked_tensor, extra_input_names
 from hive.errors import NetworkError
 from hive.networks.build.heads import Head
 from hive.networks.build.spaces import InputSpec
@@ -45,7 +45,7 @@ def checked_inputs(
     for name in [*needed, *memory[:1]]:
         if name not in inputs:
             raise NetworkError(f"network `{network}` needs the input `{name}`", hint=_hint_of(name, inputs))
-    count = len(np.atleast_1d(as_array(inputs[needed[0]], f"input `{needed[0]}`")))
+    count = len(np.atleast_1d(caller_array(inputs[needed[0]], f"input `{needed[0]}`")))
     tensors = {
         name: checked_tensor(inputs[name], spec.dtype, (count, *spec.shape), f"input `{name}`")
         for name, spec in specs.items()
@@ -91,7 +91,7 @@ def first_not_finite(
 
 def common_rows(*groups: Iterable[Array]) -> int:
     """Return the number of rows of all arrays. Raises NetworkError if there are none or their rows differ."""
-    shapes = [as_array(array, "an array of a batch").shape for group in groups for array in group]
+    shapes = [caller_array(array, "an array of a batch").shape for group in groups for array in group]
     rows = {shape[:1] for shape in shapes}
     if len(rows) != 1 or rows == {()}:
         raise NetworkError(f"arrays of one batch must have equal numbers of rows, got {list(map(list, shapes))}")
@@ -126,7 +126,7 @@ def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) ->
     if not isinstance(given, Sequence) or len(given) != len(views):
         found = f"{len(given)} arrays" if isinstance(given, Sequence) else type(given).__name__
         raise NetworkError(f"{what} do not fit: {found}, expected a list of {len(views)} arrays", hint=hint)
-    arrays = [as_array(array, f"one of the {what}") for array in given]
+    arrays = [caller_array(array, f"one of the {what}") for array in given]
     shapes, expected = [array.shape for array in arrays], [view.shape for view in views]
     if shapes != expected:
         raise NetworkError(f"{what} do not fit: shapes {shapes}, expected {expected}", hint=hint)

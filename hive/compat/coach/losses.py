@@ -83,13 +83,13 @@ def checked_tensor(array: Array | None, dtype: str, shape: tuple[int, ...], what
     """Return `array` as a tensor of that dtype and `shape`; raises NetworkError if it is None or does not fit."""
     if array is None:
         raise NetworkError(f"{what} is missing", hint=f"expected {dtype} {list(shape)}")
-    values = as_array(array, what)
+    values = caller_array(array, what)
     if values.shape != shape or not np.can_cast(values.dtype, dtype, "same_kind"):
         raise NetworkError(f"{what} is {values.dtype} {list(values.shape)}, expected {dtype} {list(shape)}")
     return torch.from_numpy(np.ascontiguousarray(values, dtype))
 
 
-def as_array(values: Any, what: str) -> Array:
+def caller_array(values: Any, what: str) -> Array:
     """Return `values` as an array. Raises NetworkError if that fails, for example for rows of unequal lengths."""
     try:
         return np.asarray(values.detach() if isinstance(values, Tensor) else values)

@@ -34,7 +34,7 @@ from hive.compat.coach.arrays import (
     refuse_misfits,
 )
 from hive.compat.coach.head_losses import head_loss
-from hive.compat.coach.losses import as_array, l2_loss, weighted_losses
+from hive.compat.coach.losses import caller_array, l2_loss, weighted_losses
 from hive.compat.coach.optimization import LimitedMemoryBFGS, clip_gradient
 from hive.compat.coach.parallel import predict_in_parallel
 from hive.errors import NetworkError
@@ -44,7 +44,7 @@ from hive.networks.build.layers import seeded
 from hive.networks.build.naming import set_training
 from hive.networks.build.network import Observations, heads_of
 from hive.networks.build.spaces import InputSpec, Spaces
-from hive.networks.rows.inputs import dotted
+from hive.networks.rows.inputs import dotted_name
 from hive.networks.weights.flat import Floats, aligned_block, keep_frozen, polyak
 from hive.networks.weights.optimizers import FlatOptimizer
 from hive.networks.weights.wrapper import BoundNetwork
@@ -220,7 +220,7 @@ class TorchArchitecture(Architecture):
         views = list(self.flat.arrays(given).values())
         refuse_misfits(views, weights, f"weights of network `{self.name}`")
         for view, weight in zip(views, weights, strict=True):
-            view[...] = as_array(weight, "a weight")
+            view[...] = caller_array(weight, "a weight")
         if not _native.norm_and_finite(given[: self.flat.parameter_bytes].view(np.float32))[1]:
             raise NetworkError(f"weights of network `{self.name}` are not finite; they were not set")
         self._blend(given, rate)
@@ -288,7 +288,7 @@ class TorchArchitecture(Architecture):
 
     def _observations(self, inputs: Inputs, *, training: bool = False) -> tuple[Observations, int]:
         """Return the module's argument and the number of samples; raises NetworkError for inputs that do not fit."""
-        given: dict[str, InputSpec] = {dotted(name): spec for name, spec in self.inputs.items()}
+        given: dict[str, InputSpec] = {dotted_name(name): spec for name, spec in self.inputs.items()}
         needed = list(self.network_parameters.input_embedders_parameters or given)
         return checked_inputs(inputs, given, needed, self._losses, self.state_width, self.name, training=training)
 
@@ -297,7 +297,7 @@ class TorchArchitecture(Architecture):
         views = self.flat.gradient_arrays(self._gradient)
         refuse_misfits(views, gradients, f"gradients of network `{self.name}`")
         for view, gradient in zip(views, gradients, strict=True):
-            view[...] = as_array(gradient, "a gradient")
+            view[...] = caller_array(gradient, "a gradient")
         for elements in frozen:
             self._gradient[elements] = 0.0
 

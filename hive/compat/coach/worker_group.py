@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from hive.errors import NetworkError
 
-Network = TypeVar("Network")
+SharedCopy = TypeVar("SharedCopy")
 
 # Longer than any batch should take, and short enough that the user still watches the terminal.
 TIMEOUT_S = 60.0
@@ -36,7 +36,7 @@ class Round:
         self.error: Exception | None = None
 
 
-class WorkerGroup(Generic[Network]):
+class WorkerGroup(Generic[SharedCopy]):
     """A number of `workers`, numbered from 0, and the global networks that they share, by name.
 
     timeout_s: how long a worker waits for the others, in seconds. Raises NetworkError unless `workers` is a whole
@@ -49,7 +49,7 @@ class WorkerGroup(Generic[Network]):
         self.workers = workers
         self.timeout_s = timeout_s
         self._condition = threading.Condition()
-        self._networks: dict[str, Network] = {}
+        self._networks: dict[str, SharedCopy] = {}
         self._rounds: dict[str, Round] = {}
 
     def check_worker(self, worker: int) -> None:
@@ -57,7 +57,7 @@ class WorkerGroup(Generic[Network]):
         if not 0 <= worker < self.workers:
             raise NetworkError(f"no worker {worker} in a group of {self.workers}", hint="they are counted from 0")
 
-    def global_network(self, name: str, make: Callable[[], Network]) -> Network:
+    def global_network(self, name: str, make: Callable[[], SharedCopy]) -> SharedCopy:
         """Return the global network of that name; the first call creates it with `make`."""
         with self._condition:
             if name not in self._networks:

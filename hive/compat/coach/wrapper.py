@@ -25,7 +25,7 @@ import torch
 
 from hive.compat.coach.architecture import Array, Inputs, Targets, TrainingResult
 from hive.compat.coach.arrays import common_rows, merged_inputs, refuse_misfits
-from hive.compat.coach.losses import as_array, one_for_each
+from hive.compat.coach.losses import caller_array, one_for_each
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.compat.coach.worker_group import WorkerGroup
 from hive.compat.rlpack import GradAccumulator, MapOfTensors
@@ -237,7 +237,7 @@ class NetworkWrapper:
         names = self.global_network.flat.names
         accumulator = GradAccumulator(names, self.group.workers, non_finite="report")
         for _, gradients in contributions.values():
-            arrays = [np.require(as_array(gradient, "a gradient"), np.float32, ["C", "W"]) for gradient in gradients]
+            arrays = [np.require(caller_array(array, "a gradient"), np.float32, ["C", "W"]) for array in gradients]
             accumulator.accumulate(MapOfTensors(zip(names, map(torch.from_numpy, arrays), strict=True)))
         total = accumulator.mean_reduce() if average else accumulator.sum_reduce()
         self.global_network.apply_gradients([tensor.numpy() for tensor in total.values()])

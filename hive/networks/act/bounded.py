@@ -1,15 +1,15 @@
-"""A Gaussian of actions in the scale in which their bounds are -1 and 1.
+"""Box actions with bounds: a Gaussian in the scale in which they are -1 and 1, and one that tanh maps into them.
 
-    a = middle + reach * u,   u of the Gaussian that the outputs of the network describe
+    ScaledActions       a = middle + reach * u,         u of the Gaussian that the outputs of the network describe
+    SquashedGaussian    a = middle + reach * tanh(u),   u ~ N(mean, std)
 
-So a policy explores `Box(100, 200)` from its middle to its bounds with the initial deviation, as RLlib's
-`normalize_actions` does. Rollouts hold `a`, in the environment's units. Log densities and entropies are those of `u`:
-they differ from those of `a` by log(reach), a constant, which no gradient and no ratio of policies depends on.
+Rollouts hold `a`, in the environment's units.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,11 +27,36 @@ from hive.networks.build.spaces import ActionSpec, BoundedAction
 from hive.networks.weights.flat import Floats
 
 
-@dataclass(frozen=True)
-class ScaledActions(ActionDistribution):
-    """`inner`, a distribution of float32 actions [..., *shape], in the scale of the module.
+class InBounds(ActionDistribution):
+    """The base of distributions of box actions, float32 [..., *shape], and the scale of their bounds, -1 to 1."""
 
-    middle, reach: of each element, flat.
+    @property
+    @abstractmethod
+    def _middle_and_reach(self) -> tuple[Floats, Floats]:
+        """The middle of the bounds and half the distance between them, each float32 [*shape]."""
+
+    def scaled(self, actions: Tensor) -> Tensor:
+        """Return actions of the environment's units in this scale."""
+        middle, reach = self._bounds()
+        return (actions - middle) / reach
+
+    def unscaled(self, scaled: Tensor) -> Tensor:
+        """Return actions of this scale in the environment's units."""
+        middle, reach = self._bounds()
+        return middle + reach * scaled
+
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        middle, reach = self._middle_and_reach
+        return torch.from_numpy(middle), torch.from_numpy(reach)
+
+
+@dataclass(frozen=True)
+class ScaledActions(InBounds):
+    """`inner`, a distribution of float32 actions [..., *shape], in the scale in which the bounds are -1 and 1.
+
+    So a policy explores `Box(100, 200)` from its middle to its bounds with the initial deviation, as RLlib's
+    `normalize_actions` does. Log densities and entropies are those of `u`: they differ from those of `a` by log(reach),
+    a constant, which no gradient and no ratio of policies depends on. middle, reach: of each element, flat.
     """
 
     inner: ActionDistribution
@@ -62,7 +87,7 @@ class ScaledActions(ActionDistribution):
         return self.unscaled(self.inner.sample(outputs, noise))
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        middle, reach = self._arrays
+        middle, reach = self._middle_and_reach
         actions: npt.NDArray[Any] = middle + reach * self.inner.sample_numpy(outputs, noise)
         return actions
 
@@ -78,31 +103,16 @@ class ScaledActions(ActionDistribution):
     def mode(self, outputs: Tensor) -> Tensor:
         return self.unscaled(self.inner.mode(outputs))
 
-    def scaled(self, actions: Tensor) -> Tensor:
-        """Return actions [..., *shape] of the environment's units in the scale of `inner`."""
-        middle, reach = self._tensors
-        return (actions - middle) / reach
-
     def scaled_numpy(self, actions: npt.NDArray[Any]) -> Floats:
         """`scaled` for NumPy arrays."""
-        middle, reach = self._arrays
+        middle, reach = self._middle_and_reach
         found: Floats = (actions - middle) / reach
         return found
 
-    def unscaled(self, scaled: Tensor) -> Tensor:
-        """Return actions of the scale of `inner` in the environment's units."""
-        middle, reach = self._tensors
-        return middle + reach * scaled
-
     @cached_property
-    def _arrays(self) -> tuple[Floats, Floats]:
+    def _middle_and_reach(self) -> tuple[Floats, Floats]:
         shape = self.action_shape
         return np.array(self.middle, np.float32).reshape(shape), np.array(self.reach, np.float32).reshape(shape)
-
-    @cached_property
-    def _tensors(self) -> tuple[Tensor, Tensor]:
-        middle, reach = self._arrays
-        return torch.from_numpy(middle), torch.from_numpy(reach)
 
 
 def scaled_actions(inner: ActionDistribution, low: Sequence[float], high: Sequence[float]) -> ActionDistribution:
@@ -134,36 +144,29 @@ LARGEST_TANH = 1.0 - 2.0**-23
 
 
 @dataclass(frozen=True)
-class BoundedColumns(GaussianColumns):
+class BoundedColumns(InBounds, GaussianColumns):
     """The base of distributions of actions float32 [..., *shape] between `low` and `high`, which are flat."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
-    def scaled(self, actions: Tensor) -> Tensor:
-        """Return actions in the scale in which the bounds are -1 and 1."""
-        middle, reach = self._bounds()
-        return (actions - middle) / reach
-
-    def unscaled(self, scaled: Tensor) -> Tensor:
-        """Return actions of this scale in the environment's."""
-        middle, reach = self._bounds()
-        return middle + reach * scaled
-
-    def _bounds(self) -> tuple[Tensor, Tensor]:
-        middle, reach = self._middle_and_reach
-        return torch.from_numpy(middle), torch.from_numpy(reach)
-
     @cached_property
     def _middle_and_reach(self) -> tuple[Floats, Floats]:
-        """The middle of the bounds and half the distance between them, each float32 [*shape]."""
         low, high = (np.array(bound, np.float32).reshape(self.shape) for bound in (self.low, self.high))
         return np.asarray((low + high) / 2), np.asarray((high - low) / 2)
 
 
 @dataclass(frozen=True)
 class SquashedGaussian(BoundedColumns):
-    """A Gaussian squashed by tanh; the means and log standard deviations in the outputs are those of u."""
+    """A Gaussian squashed by tanh; the means and log standard deviations in the outputs are those of u.
+
+        log p(a) = log N(u) - sum of log(reach * (1 - tanh(u)^2)),   log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))
+
+    Haarnoja et al. 2018, "Soft Actor-Critic", appendix C; the last form is finite for any u. Near the bounds a float32
+    action determines u only roughly. Use `sample_and_log_prob`, which computes the density from u itself, for actions
+    that the policy samples. The entropy is that of u plus the expectation of the log slope, by Gauss-Hermite
+    quadrature.
+    """
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         return self.unscaled(self._variables(outputs, noise).tanh())
@@ -176,8 +179,7 @@ class SquashedGaussian(BoundedColumns):
         return actions
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        middle, reach = self._bounds()
-        squashed = ((actions - middle) / reach).clamp(-LARGEST_TANH, LARGEST_TANH)
+        squashed = self.scaled(actions).clamp(-LARGEST_TANH, LARGEST_TANH)
         return self._log_density(outputs, squashed.atanh())
 
     def sample_and_log_prob(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,13 +1,12 @@
-"""Epsilon-greedy actions: the best action, or a random one with a probability that falls with the rollout's number.
+"""Actions that explore: more in the first rollouts of a run than in later ones.
 
-    epsilon(r) = start + (end - start) * min(1, r / rollouts),   1 in the first `warmup` rollouts
+    EpsilonGreedy    the best action, or a random one with a probability that falls with the rollout's number
+    SoftActions      a squashed Gaussian (hive.networks.act.bounded),
+    SoftChoices      a categorical distribution,
+    NoisyActions     or a deterministic policy with noise; these three begin with uniform actions
 
-and environment i of N takes epsilon(r)^(1 + spread * i / (N - 1)) (Ape-X, Horgan et al. 2018).
-
-r is the number of the rollout, so the schedule has no counter to save, and a repeated rollout has the same epsilon.
-The outputs are action values [..., n], where other distributions have logits, or distributions of returns [..., n,
-atoms], which are compared by their expected values. Actions whose value is FORBIDDEN (hive.networks.rows.packed) are
-never drawn.
+The number of the rollout decides, so the schedule has no counter to save, and a repeated rollout has the same actions.
+Actions whose output is FORBIDDEN (hive.networks.rows.packed) are never drawn.
 """
 
 from __future__ import annotations
@@ -37,6 +36,11 @@ ALLOWED = FORBIDDEN / 2  # values of allowed actions lie above it
 @dataclass(frozen=True)
 class EpsilonGreedy(ActionDistribution):
     """The action of the largest of `n` values, or with probability `epsilon` a uniform choice among the allowed ones.
+
+        epsilon(r) = start + (end - start) * min(1, r / rollouts),   1 in the first `warmup` rollouts
+
+    and environment i of N takes epsilon(r)^(1 + spread * i / (N - 1)) (Ape-X, Horgan et al. 2018). The outputs are
+    action values [..., n], where other distributions have logits.
 
     start, end: epsilon of rollout 0, and of rollout number `rollouts` and all later ones. rollout: the number of the
     current rollout; None: epsilon is `end`, as in evaluations that sample actions. warmup: number of first rollouts
@@ -191,7 +195,10 @@ def epsilon_greedy(head: str | HeadParameters, n: int, start: float, end: float,
 
 @dataclass(frozen=True)
 class UniformStart:
-    """warmup: number of first rollouts with uniform actions. rollout: number of the current one; None: none of them."""
+    """A policy that begins with uniform actions. `mode`, log probabilities and entropies are those of the policy.
+
+    warmup: number of first rollouts with uniform actions. rollout: number of the current one; None: none of them.
+    """
 
     warmup: int = 0
     rollout: int | None = None
@@ -211,9 +218,8 @@ class UniformBox(UniformStart, BoundedColumns):
 
     def uniform_actions(self, noise: Tensor) -> Tensor:
         """Return actions [..., *shape], uniform between the bounds for normal noise of this shape."""
-        middle, reach = self._bounds()
         share: Tensor = torch.special.ndtr(noise)
-        return middle + reach * (2.0 * share - 1.0)
+        return self.unscaled(2.0 * share - 1.0)
 
 
 @dataclass(frozen=True)
@@ -247,6 +253,8 @@ class SoftChoices(UniformStart, Categorical):
 @dataclass(frozen=True)
 class NoisyActions(UniformBox):
     """A deterministic policy with normal noise, after uniform actions: the policy of DDPG and TD3.
+
+        middle + reach * clip(tanh(output) + deviation * noise, -1, 1),   noise ~ N(0, 1)
 
     deviation: standard deviation of the noise where the bounds are -1 and 1. `log_prob` and `entropy` are those of the
     actions before they are clipped. Raises NetworkError for a negative deviation.

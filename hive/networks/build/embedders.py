@@ -49,7 +49,7 @@ from hive.networks.build.spaces import (
     channels_at,
     counts_of,
 )
-from hive.networks.rows.inputs import ACTION_INPUT, InputName, dotted, input_order
+from hive.networks.rows.inputs import ACTION_INPUT, InputName, dotted_name, input_order
 
 Stack = tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
 
@@ -159,9 +159,9 @@ def embedded_inputs(
     """
     available = network_inputs(parameters, spaces)
     chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
-    unknown = sorted(map(dotted, chosen.keys() - available.keys()))
+    unknown = sorted(map(dotted_name, chosen.keys() - available.keys()))
     if unknown:
-        known = ", ".join(sorted(map(dotted, available)))
+        known = ", ".join(sorted(map(dotted_name, available)))
         raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {known}")
     names = sorted(chosen, key=input_order)
     gain = hidden_gain(parameters)
@@ -246,7 +246,7 @@ class Merger(nn.Module):
     ) -> None:
         super().__init__()
         if merger_type is EmbeddingMergerType.Sum and len(set(widths)) > 1:
-            sizes = ", ".join(f"`{dotted(name)}` {width}" for name, width in zip(names, widths, strict=True))
+            sizes = ", ".join(f"`{dotted_name(name)}` {width}" for name, width in zip(names, widths, strict=True))
             raise NetworkError(
                 f"embeddings of different widths cannot be added: {sizes}",
                 hint="end every embedder in the same width, or merge by EmbeddingMergerType.Concat",

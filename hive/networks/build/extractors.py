@@ -26,12 +26,12 @@ from hive.errors import NetworkError
 from hive.networks.build.convolutions import scaled, scaling
 from hive.networks.build.layers import in_mode
 from hive.networks.build.spaces import ActionSpec, InputArray, InputSpec, Spaces, bounds_of, channels_at, counts_of
-from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, InputName, dotted, input_order
+from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, InputName, dotted_name, input_order
 
 MOST_PROBED = 2  # observations of the probe; fewer, one, are another case: a collector with one environment has one
 
 
-class Numbers(nn.Module):
+class ExtractorInput(nn.Module):
     """Converts an input [N, *shape] to float32 of `seen.shape`, in the scale of its declared bounds.
 
     normalized: whether its numbers are normalized already, which replaces this scale.
@@ -85,7 +85,7 @@ class Extractor(nn.Module):
         self._takes_action = ACTION_INPUT in inputs and ACTION_INPUT not in spaces.observations
         self._keys = sorted((k for k in inputs if not (self._takes_action and k == ACTION_INPUT)), key=input_order)
         self._names = _names(self._keys)
-        numbers = [Numbers(inputs[key], normalized=normalized) for key in self._keys]
+        numbers = [ExtractorInput(inputs[key], normalized=normalized) for key in self._keys]
         self.numbers = nn.ModuleList(numbers)
         seen = {name: one.seen for name, one in zip(self._names, numbers, strict=True)}
         with _called_with(seen):
@@ -108,7 +108,7 @@ class Extractor(nn.Module):
     def _features(self, given: list[Tensor]) -> Any:
         return self.own(given[0] if len(given) == 1 else dict(zip(self._names, given, strict=True)))
 
-    def _probed(self, numbers: list[Numbers], seen: Mapping[str, InputSpec]) -> int:
+    def _probed(self, numbers: list[ExtractorInput], seen: Mapping[str, InputSpec]) -> int:
         """Return the number of features of an observation, and check them for one row and for several."""
         generator = torch.Generator().manual_seed(0)
         width = 0
@@ -172,7 +172,7 @@ def _names(keys: list[InputName]) -> list[str]:
     """Return the names by which the module gets the inputs."""
     if len(keys) == 1:
         return [keys[0] if isinstance(keys[0], str) else OBSERVATION]
-    names = [*map(dotted, keys)]
+    names = [*map(dotted_name, keys)]
     if twice := [name for name in names if names.count(name) > 1]:
         raise NetworkError(
             f"two parts of the observation are called `{twice[0]}`, and an extractor gets parts by name",

@@ -1,4 +1,4 @@
-"""Layers and their initialization: orthogonal weights and zero biases, or the initial values of torch.
+"""Layers, their initialization, and the contexts in which networks are built.
 
 By default hidden layers have gain sqrt(2), a policy's outputs 0.01 and a value's 1, as in OpenAI's baselines and
 Stable-Baselines3. Small policy outputs make the first policy nearly uniform, which matters more than most choices
@@ -127,7 +127,13 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
 
 
 class NoisyLinear(nn.Module):
-    """The linear layer `mean` with noise in its weights and biases.
+    """The linear layer `mean` with noise in its weights, whose deviations are trained: NoisyNet, Fortunato et al. 2018.
+
+        y = (mean + deviation * f(e_out) f(e_in)^T) x + bias mean + bias deviation * f(e_out),   f(e) = sign(e) sqrt|e|
+
+    e_in and e_out are N(0, 1), one number for each input and output (factorized noise, equations 10 and 11). They are
+    drawn from torch's generator at each forward pass in training mode, and are the same for all rows of it. In
+    evaluation mode the weights are their means.
 
     deviation: the initial deviation of a weight, times the square root of the number of inputs; the paper has 0.5.
     """
@@ -189,8 +195,9 @@ class _NoDraws(TorchFunctionMode):
 
 @contextmanager
 def without_memory() -> Iterator[None]:
-    """Build the networks of the block without memory for their parameters and buffers.
+    """Build the networks of the block without memory: on torch's device "meta" a tensor has a shape and no values.
 
+    It takes milliseconds, however large they are, so the sizes of a run are known before anything is allocated.
     Raises MemoryShort for a network whose bytes are no 64-bit number.
     """
     before = DEVICE.set("meta")

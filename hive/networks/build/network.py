@@ -43,10 +43,10 @@ from hive.networks.build.parameters import (
     NetworkParameters,
 )
 from hive.networks.build.spaces import BoundedAction, DiscreteAction, InputSpec, Spaces
-from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted, state_width_of
+from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted_name, state_width_of
 from hive.networks.rows.normalization import NormalizedNetwork
 from hive.networks.rows.novelty import Novelty, novelty_inputs
-from hive.networks.rows.packed import PackedNetwork, PackedSpec, StackedNetwork, joined, part_key, seen_shape
+from hive.networks.rows.packed import PackedNetwork, PackedSpec, StackedNetwork, part_key, seen_shape, stacked_spec
 from hive.networks.rows.recurrent import (
     RecurrentNetwork,
     RecurrentNetworkPerHead,
@@ -59,7 +59,7 @@ from hive.runtime.process.user_code.torch_state import hive_torch
 Observations = Tensor | Mapping[str, Tensor]
 """A batch [N, ...] of the only observation, or of each by name: float32 or uint8."""
 
-Step: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of the columns, and its keyword arguments
+LayerCall: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of the columns, its keyword arguments
 
 PROBE_ROWS = 2  # rows of the probe batch; with one row, a module that loses its batch axis would pass
 
@@ -177,7 +177,7 @@ def build_network(
     NetworkError for invalid parameters and for parameters that do not fit the spaces or the device.
     """
     parameters.refuse_impossible()
-    check_device(parameters, device)
+    check_network_device(parameters, device)
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     _check_critic_parts(parameters, spaces)
@@ -191,7 +191,7 @@ def build_network(
     return network
 
 
-def check_device(parameters: NetworkParameters, device: torch.device | None) -> None:
+def check_network_device(parameters: NetworkParameters, device: torch.device | None) -> None:
     """Raise NetworkError for a precision or backend that the device, or None for the CPU in place, does not have."""
     if parameters.precision == "bfloat16" and (device is None or device.type == "cpu"):
         check_bfloat16()
@@ -307,7 +307,7 @@ def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.
     if only is None or stack == 1:
         return _built(parameters, spaces, generator)
     (name,) = spaces.observations
-    return StackedNetwork(only, _built(parameters, Spaces({name: joined(only, stack)}, spaces.action), generator))
+    return StackedNetwork(only, _built(parameters, Spaces({name: stacked_spec(only, stack)}, spaces.action), generator))
 
 
 def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkParameters:
@@ -317,21 +317,21 @@ def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkPara
     """
     chosen: dict[InputName, InputEmbedderParameters] = dict(parameters.input_embedders_parameters)
     action = {ACTION_INPUT: chosen.pop(ACTION_INPUT)} if ACTION_INPUT in chosen else {}
-    keys = {dotted(key): key for key in _parts(parameters, packed, 1)}
+    keys = {dotted_name(key): key for key in _parts(parameters, packed, 1)}
     if len(chosen) == 1 and (OBSERVATION in chosen or chosen.keys().isdisjoint(keys)):
         (usual,) = chosen.values()
         seen = getattr(packed, "seen", "")
         paths = [keys[seen]] if seen else [*_parts(parameters, packed, 1)]
         chosen = dict.fromkeys(paths, usual)
     else:
-        chosen = {keys.get(dotted(name), name): one for name, one in chosen.items()}
+        chosen = {keys.get(dotted_name(name), name): one for name, one in chosen.items()}
     return dataclasses.replace(parameters, input_embedders_parameters={**chosen, **action})
 
 
 def _parts(
     parameters: NetworkParameters, packed: PackedSpec, stack: int, *, named: bool = False
 ) -> dict[InputName, InputSpec]:
-    """Return the inputs of the network of a packed observation: its parts by path, joined if `stack` are seen at once.
+    """Return the inputs of the network of a packed observation: its parts by path, stacked if `stack` are seen.
 
     Beside an action a single part is the observation, because a PackedNetwork does not name it. named: by name, for a
     custom module. Raises NetworkError if two names are equal then.
@@ -341,10 +341,10 @@ def _parts(
         key = part.name if named else part_key(part)
         if key in parts:
             raise NetworkError(
-                f"two parts of the observation are called `{dotted(key)}`, and a custom module gets parts by name",
+                f"two parts of the observation are called `{dotted_name(key)}`, and a custom module gets parts by name",
                 hint="rename one of them in a wrapper of the environment (env.wrappers)",
             )
-        parts[key] = joined(part, stack)
+        parts[key] = stacked_spec(part, stack)
     if ACTION_INPUT not in parameters.input_embedders_parameters or len(parts) > 1:
         return parts
     return {OBSERVATION: next(iter(parts.values()))}
@@ -370,7 +370,7 @@ def _seen_by(heads: Sequence[Head], parameters: NetworkParameters) -> NetworkPar
     if not _hides_parts(heads, parameters):
         return parameters
     chosen = parameters.input_embedders_parameters
-    seen = {name: one for name, one in chosen.items() if not is_within(dotted(name), parameters.critic_parts)}
+    seen = {name: one for name, one in chosen.items() if not is_within(dotted_name(name), parameters.critic_parts)}
     return dataclasses.replace(parameters, input_embedders_parameters=seen)
 
 
@@ -526,9 +526,9 @@ def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool 
         return module(probe if len(probe) > 1 else next(iter(probe.values())))
 
 
-def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
+def _steps(layers: Sequence[nn.Module]) -> tuple[LayerCall, ...]:
     """Return steps equivalent to calling `layers` in order. A linear layer's arguments are its live parameter dict."""
-    steps: list[Step] = []
+    steps: list[LayerCall] = []
     before: nn.Module | None = None
     for layer in layers:
         plain = type(layer) is nn.Linear or (isinstance(layer, OutputLayer) and layer.rescale is None)
@@ -558,7 +558,8 @@ def _first_layers(parameters: NetworkParameters, spaces: Spaces, heads: Sequence
         return embedded_inputs(_seen_by(heads, parameters), spaces)
     inputs = network_inputs(parameters, spaces)
     if _hides_parts(heads, parameters):
-        inputs = {name: one for name, one in inputs.items() if not is_within(dotted(name), parameters.critic_parts)}
+        hidden = parameters.critic_parts
+        inputs = {name: spec for name, spec in inputs.items() if not is_within(dotted_name(name), hidden)}
     normalized = parameters.normalize_observations
     extractor = Extractor(parameters.extractor, inputs, spaces, normalized=normalized)
     return [extractor], extractor.width

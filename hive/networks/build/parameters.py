@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from hive.errors import NetworkError
-from hive.networks.build.field_rules import CheckedFields, Rule, Rules
+from hive.networks.build.field_rules import CheckedFields, FieldRule, FieldRules
 from hive.networks.build.layers import ACTIVATIONS, HIDDEN_GAIN
 from hive.networks.build.spaces import ActionSpec, Spaces
 from hive.networks.weights.optimizers import BETA, EPSILON, MOMENTUM, OptimizerSettings
@@ -45,10 +45,10 @@ class InputEmbedderParameters(CheckedFields):
         outputs of each dense layer before its activation; convolutions are not normalized.
     """
 
-    RULES: ClassVar[Rules] = {
-        "widths": Rule.widths().or_none(),
-        "activation": Rule.choice(ACTIVATIONS),
-        "layer_norm": Rule.flag(),
+    RULES: ClassVar[FieldRules] = {
+        "widths": FieldRule.widths().or_none(),
+        "activation": FieldRule.choice(ACTIVATIONS),
+        "layer_norm": FieldRule.flag(),
     }
 
     widths: Sequence[int] | None = None
@@ -64,10 +64,10 @@ class MiddlewareParameters(CheckedFields):
         before its activation.
     """
 
-    RULES: ClassVar[Rules] = {
-        "widths": Rule.widths(),
-        "activation": Rule.choice(ACTIVATIONS),
-        "layer_norm": Rule.flag(),
+    RULES: ClassVar[FieldRules] = {
+        "widths": FieldRule.widths(),
+        "activation": FieldRule.choice(ACTIVATIONS),
+        "layer_norm": FieldRule.flag(),
     }
 
     widths: Sequence[int] = (64, 64)
@@ -82,10 +82,10 @@ class LSTMMiddlewareParameters(MiddlewareParameters):
     dense_last: an addition of hive: the dense layers follow the LSTM, as in SB3-Contrib.
     """
 
-    RULES: ClassVar[Rules] = {
+    RULES: ClassVar[FieldRules] = {
         **MiddlewareParameters.RULES,
-        "number_of_lstm_cells": Rule.whole(1),
-        "dense_last": Rule.flag(),
+        "number_of_lstm_cells": FieldRule.whole(1),
+        "dense_last": FieldRule.flag(),
     }
 
     number_of_lstm_cells: int = 256
@@ -96,10 +96,10 @@ class LSTMMiddlewareParameters(MiddlewareParameters):
 class GRUMiddlewareParameters(MiddlewareParameters):
     """An addition of hive: as LSTMMiddlewareParameters, with a GRU."""
 
-    RULES: ClassVar[Rules] = {
+    RULES: ClassVar[FieldRules] = {
         **MiddlewareParameters.RULES,
-        "number_of_gru_cells": Rule.whole(1),
-        "dense_last": Rule.flag(),
+        "number_of_gru_cells": FieldRule.whole(1),
+        "dense_last": FieldRule.flag(),
     }
 
     number_of_gru_cells: int = 256
@@ -121,13 +121,13 @@ class HeadParameters(CheckedFields):
         the head's class.
     """
 
-    RULES: ClassVar[Rules] = {
-        "name": Rule.name(),
-        "loss_weight": Rule.number(),
-        "rescale_gradient_from_head_by_factor": Rule.number(),
-        "num_output_head_copies": Rule.whole(1),
-        "cls": Rule.function().or_none(),
-        "gain": Rule.number(0).or_none(),
+    RULES: ClassVar[FieldRules] = {
+        "name": FieldRule.name(),
+        "loss_weight": FieldRule.number(),
+        "rescale_gradient_from_head_by_factor": FieldRule.number(),
+        "num_output_head_copies": FieldRule.whole(1),
+        "cls": FieldRule.function().or_none(),
+        "gain": FieldRule.number(0).or_none(),
     }
 
     name: str
@@ -199,51 +199,51 @@ class NetworkParameters(CheckedFields):
     critic_parts: names of parts of the only observation that heads called `value` and critics see, and others do not.
     """
 
-    RULES: ClassVar[Rules] = {
-        "force_cpu": Rule.flag(),
-        "async_training": Rule.flag(),
-        "shared_optimizer": Rule.flag(),
-        "scale_down_gradients_by_number_of_workers_for_sync_training": Rule.flag(),
-        "clip_gradients": Rule.number(0).or_none(),
-        "gradients_clipping_method": Rule.member(GradientClippingMethod),
-        "l2_regularization": Rule.number(0),
-        "learning_rate": Rule.number(0),
-        "learning_rate_decay_rate": Rule.number(0),
-        "learning_rate_decay_steps": Rule.whole(0),
-        "input_embedders_parameters": Rule.named_parts(InputEmbedderParameters),
-        "embedding_merger_type": Rule.member(EmbeddingMergerType),
-        "middleware_parameters": Rule.part(MiddlewareParameters).or_none(),
-        "heads_parameters": Rule.parts(HeadParameters),
-        "use_separate_networks_per_head": Rule.flag(),
-        "optimizer_type": Rule.choice(OPTIMIZERS, any_case=True),
+    RULES: ClassVar[FieldRules] = {
+        "force_cpu": FieldRule.flag(),
+        "async_training": FieldRule.flag(),
+        "shared_optimizer": FieldRule.flag(),
+        "scale_down_gradients_by_number_of_workers_for_sync_training": FieldRule.flag(),
+        "clip_gradients": FieldRule.number(0).or_none(),
+        "gradients_clipping_method": FieldRule.member(GradientClippingMethod),
+        "l2_regularization": FieldRule.number(0),
+        "learning_rate": FieldRule.number(0),
+        "learning_rate_decay_rate": FieldRule.number(0),
+        "learning_rate_decay_steps": FieldRule.whole(0),
+        "input_embedders_parameters": FieldRule.named_parts(InputEmbedderParameters),
+        "embedding_merger_type": FieldRule.member(EmbeddingMergerType),
+        "middleware_parameters": FieldRule.part(MiddlewareParameters).or_none(),
+        "heads_parameters": FieldRule.parts(HeadParameters),
+        "use_separate_networks_per_head": FieldRule.flag(),
+        "optimizer_type": FieldRule.choice(OPTIMIZERS, any_case=True),
         "optimizer_epsilon": EPSILON,
         "adam_optimizer_beta1": BETA,
         "adam_optimizer_beta2": BETA,
         "rms_prop_optimizer_decay": BETA,
-        "batch_size": Rule.whole(1),
-        "replace_mse_with_huber_loss": Rule.flag(),
-        "create_target_network": Rule.flag(),
-        "tensorflow_support": Rule.flag(),
-        "weight_decay": Rule.number(0),
+        "batch_size": FieldRule.whole(1),
+        "replace_mse_with_huber_loss": FieldRule.flag(),
+        "create_target_network": FieldRule.flag(),
+        "tensorflow_support": FieldRule.flag(),
+        "weight_decay": FieldRule.number(0),
         "momentum": MOMENTUM,
-        "module": Rule.function().or_none(),
-        "normalize_observations": Rule.flag(),
-        "normalize_rewards": Rule.flag(),
-        "novelty": Rule.flag(),
-        "gradient_averaging": Rule.choice(("sum", "mean", "samples")),
-        "clip_stage": Rule.choice(("batch", "update")),
-        "initialization": Rule.choice(("orthogonal", "uniform")),
-        "hidden_gain": Rule.number(above=0),
-        "noisy_deviation": Rule.number(0),
-        "backend": Rule.choice(("torch", "native", "auto")),
-        "precision": Rule.choice(("float32", "bfloat16")),
-        "critics": Rule.whole(0),
-        "critic_gain": Rule.number(0).or_none(),
-        "temperature": Rule.flag(),
-        "value_middleware_parameters": Rule.part(MiddlewareParameters).or_none(),
-        "extractor": Rule.function().or_none(),
-        "frozen": Rule.names(),
-        "critic_parts": Rule.names(),
+        "module": FieldRule.function().or_none(),
+        "normalize_observations": FieldRule.flag(),
+        "normalize_rewards": FieldRule.flag(),
+        "novelty": FieldRule.flag(),
+        "gradient_averaging": FieldRule.choice(("sum", "mean", "samples")),
+        "clip_stage": FieldRule.choice(("batch", "update")),
+        "initialization": FieldRule.choice(("orthogonal", "uniform")),
+        "hidden_gain": FieldRule.number(above=0),
+        "noisy_deviation": FieldRule.number(0),
+        "backend": FieldRule.choice(("torch", "native", "auto")),
+        "precision": FieldRule.choice(("float32", "bfloat16")),
+        "critics": FieldRule.whole(0),
+        "critic_gain": FieldRule.number(0).or_none(),
+        "temperature": FieldRule.flag(),
+        "value_middleware_parameters": FieldRule.part(MiddlewareParameters).or_none(),
+        "extractor": FieldRule.function().or_none(),
+        "frozen": FieldRule.names(),
+        "critic_parts": FieldRule.names(),
     }
 
     force_cpu: bool = False
@@ -410,7 +410,7 @@ class DuelingQHeadParameters(HeadParameters):
     hidden: the width of the hidden layer of each of the two streams; 0: none. Wang et al. 2016 have 512.
     """
 
-    RULES: ClassVar[Rules] = {**HeadParameters.RULES, "hidden": Rule.whole(0)}
+    RULES: ClassVar[FieldRules] = {**HeadParameters.RULES, "hidden": FieldRule.whole(0)}
 
     name: str = "dueling_q"
     hidden: int = 0
@@ -424,12 +424,12 @@ class CategoricalQHeadParameters(HeadParameters):
     defaults are those of Bellemare, Dabney and Munos 2017. The returns have the unit of the rewards.
     """
 
-    RULES: ClassVar[Rules] = {
+    RULES: ClassVar[FieldRules] = {
         **HeadParameters.RULES,
-        "atoms": Rule.whole(2),
-        "v_min": Rule.number(),
-        "v_max": Rule.number(),
-        "dueling": Rule.whole(0),
+        "atoms": FieldRule.whole(2),
+        "v_min": FieldRule.number(),
+        "v_max": FieldRule.number(),
+        "dueling": FieldRule.whole(0),
     }
 
     name: str = "categorical_q"
@@ -447,11 +447,11 @@ class QuantileQHeadParameters(HeadParameters):
     of CategoricalQHeadParameters.
     """
 
-    RULES: ClassVar[Rules] = {
+    RULES: ClassVar[FieldRules] = {
         **HeadParameters.RULES,
-        "atoms": Rule.whole(1),
-        "huber_loss_interval": Rule.number(0),
-        "dueling": Rule.whole(0),
+        "atoms": FieldRule.whole(1),
+        "huber_loss_interval": FieldRule.number(0),
+        "dueling": FieldRule.whole(0),
     }
 
     name: str = "quantile_q"
@@ -474,13 +474,13 @@ class PolicyHeadParameters(HeadParameters):
         squashed Gaussian, before tanh; of "gsde", of each weight of the noise.
     """
 
-    RULES: ClassVar[Rules] = {
+    RULES: ClassVar[FieldRules] = {
         **HeadParameters.RULES,
-        "beta_entropy": Rule.number(),
-        "action_distribution": Rule.choice(("gaussian", "squashed", "gsde")),
-        "features": Rule.whole(0),
-        "action_deviation": Rule.choice(("parameter", "output")),
-        "initial_deviation": Rule.number(above=0),
+        "beta_entropy": FieldRule.number(),
+        "action_distribution": FieldRule.choice(("gaussian", "squashed", "gsde")),
+        "features": FieldRule.whole(0),
+        "action_deviation": FieldRule.choice(("parameter", "output")),
+        "initial_deviation": FieldRule.number(above=0),
     }
 
     name: str = "policy"
@@ -507,10 +507,10 @@ class PPOHeadParameters(PolicyHeadParameters):
         divergence from the old policy in the loss.
     """
 
-    RULES: ClassVar[Rules] = {
+    RULES: ClassVar[FieldRules] = {
         **PolicyHeadParameters.RULES,
-        "clip_likelihood_ratio_using_epsilon": Rule.number(above=0).or_none(),
-        "initial_kl_coefficient": Rule.number(0),
+        "clip_likelihood_ratio_using_epsilon": FieldRule.number(above=0).or_none(),
+        "initial_kl_coefficient": FieldRule.number(0),
     }
 
     name: str = "ppo"

@@ -1,4 +1,8 @@
-"""Heads of action values, for a discrete action: Q and dueling Q."""
+"""Heads of action values, for a discrete action: Q, and the distribution of the return of every action.
+
+The latter is learned by categories (C51) or by quantiles (QR-DQN). Each has a version with two streams of layers, for
+the value of the state and the advantages of the actions (dueling).
+"""
 
 from __future__ import annotations
 

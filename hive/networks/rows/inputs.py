@@ -1,7 +1,16 @@
 """The inputs of a network: an observation, for a recurrent network (`recurrent`) with its state, or with an action.
 
-These have names. Parts of an observation are addressed by their paths, tuples of keys and positions, so no name that an
-environment gives to a part can be one of hive's. A custom module gets parts by the names of their paths (`dotted`).
+A recurrent network learns from `Sequences`: an episode start cuts the column of an environment into `Fragments`. No
+fragment depends on another one, so the network computes step 0 of all, then step 1, and so on, without masks:
+
+    column 0   a a a | b b                packed rows   a0 b0 c0  a1 b1 c1  a2 c2  c3  c4
+    column 1   c c c c c                  sizes         3         3         2      1   1
+
+The last observation of a truncated episode is one more step from the state that its fragment ends in. To act, it keeps
+its state between two calls in a `Memory`.
+
+All other inputs have names. Parts of an observation are addressed by their paths, tuples of keys and positions, so no
+name that an environment gives to a part can be one of hive's. A custom module gets parts by `dotted_name`.
 """
 
 from __future__ import annotations
@@ -15,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Numbers = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +60,11 @@ class Fragments:
     column: the environment of each. continues: 1 if it begins with the stored state of its column, 0: with zeros.
     """
 
-    first: Numbers
-    stride: Numbers
-    length: Numbers
-    column: Numbers
-    continues: Numbers
+    first: RowNumbers
+    stride: RowNumbers
+    length: RowNumbers
+    column: RowNumbers
+    continues: RowNumbers
 
     @classmethod
     def between(cls, starts: NDArray[np.bool_], row: int = 0, column: int = 0) -> Fragments:
@@ -89,11 +98,11 @@ class Fragments:
         return Fragments(*(getattr(self, name)[order] for name in self.__dataclass_fields__))
 
     @property
-    def last(self) -> Numbers:
+    def last(self) -> RowNumbers:
         """The last row of each, int64 [K]."""
         return self.first + (self.length - 1) * self.stride
 
-    def packed(self) -> tuple[Numbers, Numbers]:
+    def packed(self) -> tuple[RowNumbers, RowNumbers]:
         """Return (rows int64 [M], sizes int64 [L]) as in Sequences. The fragments must be sorted."""
         counts = np.bincount(self.length)
         sizes = len(self.length) - np.cumsum(counts)[:-1]
@@ -110,7 +119,7 @@ class Fragments:
         self,
         observation: Tensor,
         state: Tensor,
-        finals: tuple[Numbers, Numbers] | None = None,
+        finals: tuple[RowNumbers, RowNumbers] | None = None,
     ) -> Sequences:
         """Return the Sequences of all rows of `observation`, [N, ...]. The fragments must be sorted.
 
@@ -153,14 +162,14 @@ ACTION_INPUT = "action"
 FURTHER = (RECURRENT_STATE, EPISODE_STARTS, ACTION_INPUT)  # inputs beside the observation
 
 
-def dotted(name: InputName) -> str:
+def dotted_name(name: InputName) -> str:
     """Return the path of a part with dots between keys, `arm.joints`; a name as it is."""
     return name if isinstance(name, str) else ".".join(map(str, name))
 
 
 def input_order(name: InputName) -> tuple[str, list[str]]:
     """Return the sort key of inputs: by dotted name, and by path where these are equal."""
-    return dotted(name), [] if isinstance(name, str) else list(map(repr, name))
+    return dotted_name(name), [] if isinstance(name, str) else list(map(repr, name))
 
 
 def state_width_of(network: nn.Module) -> int:

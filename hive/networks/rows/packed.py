@@ -1,14 +1,23 @@
-"""Networks for observations that are stored as rows of bytes (hive.envs.spaces.observation).
+"""Networks for observations as they are stored: in rows of bytes, and the last k of them at once.
 
     rows uint8 [N, bytes] ─┬ numbers ─ normalizer ─┬ parts by path ─ network ─ outputs
                            ├ bytes ────────────────┘                           │ first output: forbidden
                            └ action mask ──────────────────────────────────────┘ actions become FORBIDDEN
 
 The mask works on the first output of the network: the logits of discrete actions, the values of all actions, or the
-distributions of their returns, of which all atoms become FORBIDDEN. What
-reads them (distributions, losses, greedy play, loaded policies) therefore needs no knowledge of masks: a forbidden
-action has the probability 0 and is never the best one. Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking
-in Policy Gradient Algorithms", show that this gives the gradient of the policy over the allowed actions.
+distributions of their returns, of which all atoms become FORBIDDEN. What reads them (distributions, losses, greedy
+play, loaded policies) therefore needs no knowledge of masks: a forbidden action has the probability 0 and is never the
+best one. Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking in Policy Gradient Algorithms", show that
+this gives the gradient of the policy over the allowed actions.
+
+Rollouts store each observation once. With `env.frame_stack = k` rows [N, k, *shape], oldest first, are put together
+when the network is called (hive.algorithms.batches.frames). It gets them in the form of a single input:
+
+    images [H, W]                     [N, k, H, W]        the frames are the channels
+    images [C, H, W]                  [N, k * C, H, W]
+    images [H, W, C]                  [N, H, W, k * C]    hive.declared says where the channels are
+    numbers in bytes                  [N, k, *shape]
+    anything else                     [N, k * elements]
 """
 
 from __future__ import annotations
@@ -33,7 +42,7 @@ def seen_shape(spec: InputSpec) -> tuple[int, ...]:
     return (stack, *spec.shape) if stack > 1 else tuple(spec.shape)
 
 
-def joined(spec: InputSpec, stack: int) -> InputSpec:
+def stacked_spec(spec: InputSpec, stack: int) -> InputSpec:
     """Return the input of the network that `stack` frames of this spec become."""
     shape, channels = tuple(spec.shape), channels_at(spec)
     if stack == 1:
@@ -53,8 +62,8 @@ def joined(spec: InputSpec, stack: int) -> InputSpec:
 
 
 def join_frames(frames: Tensor, spec: InputSpec, stack: int) -> Tensor:
-    """Return frames [N, stack, *shape] as the input that `joined` describes."""
-    shape = joined(spec, stack).shape
+    """Return frames [N, stack, *shape] as the input that `stacked_spec` describes."""
+    shape = stacked_spec(spec, stack).shape
     if channels_at(spec) == LAST:
         frames = frames.permute(0, 2, 3, 1, 4)
     return frames.reshape(frames.shape[0], *shape)  # `len` would be a constant in an export

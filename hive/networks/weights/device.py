@@ -7,6 +7,7 @@ does not depend on the device, a gradient worker that is killed has lost nothing
 bits with every device. One update moves the weights there and a gradient back.
 
 `PinnedMemory` registers shared memory with CUDA, so that the device reads and writes it without a copy in between.
+`CapturedPasses` makes one call of the dozens of kernels of a small pass.
 """
 
 from __future__ import annotations
@@ -240,7 +241,11 @@ OWN = ("hive.", "torch.nn.modules.")  # packages of layers that can be captured
 class CapturedPasses:
     """Calls `model`, which returns a tuple of tensors, with rows on its device, and with a graph for each usual shape.
 
-    Its outputs are overwritten by the next call.
+    The passes of small batches launch dozens of kernels that take microseconds each, while Python takes more to launch
+    one. A graph (CUDA) replays all kernels of a forward pass, another those of its backward; it belongs to one shape of
+    input and to one memory for weights, which DeviceParameters have. Large batches keep the GPU busy as they are. Only
+    networks of hive's own layers are captured: a user's layer may wait for a result or use the CPU, which no graph can
+    repeat. The outputs are overwritten by the next call.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from hive import _native
 from hive.errors import NetworkError
-from hive.networks.build.field_rules import Rule
+from hive.networks.build.field_rules import FieldRule
 from hive.networks.weights.flat import Floats
 
 NAMES = ("adam", "adamw", "radam", "rmsprop", "sgd", "lbfgs")
@@ -24,8 +24,8 @@ ADAMS = ("adam", "adamw", "radam")  # those that count steps and average the gra
 
 MARGIN = 1e-6  # added to the norm as torch.nn.utils.clip_grad_norm_ does, which avoids a division by 0
 
-BETA = MOMENTUM = Rule.number(0, below=1)
-EPSILON = Rule.number(above=0)  # with 0, an element whose gradient is always 0, such as padding, would become 0 / 0
+BETA = MOMENTUM = FieldRule.number(0, below=1)
+EPSILON = FieldRule.number(above=0)  # with 0, an element whose gradient is always 0 (padding) would become 0 / 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class OptimizerSettings:
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise NetworkError(f"unknown optimizer `{self.name}`", hint=f"one of: {', '.join(NAMES)}")
-        rules = {"epsilon": EPSILON, "decay": BETA, "momentum": MOMENTUM, "weight_decay": Rule.number(0)}
+        rules = {"epsilon": EPSILON, "decay": BETA, "momentum": MOMENTUM, "weight_decay": FieldRule.number(0)}
         values = [(name, rule, getattr(self, name)) for name, rule in rules.items()]
         for name, rule, value in (
             *values,
