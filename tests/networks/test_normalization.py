@@ -19,7 +19,8 @@ from hive.networks import (
     aligned_block,
     build_network,
 )
-from hive.networks.build.network import buffers_that_training_changes, heads_of
+from hive.networks.build.custom import buffers_that_training_changes
+from hive.networks.build.network import heads_of
 from hive.networks.rows.normalization import (
     NormalizedNetwork,
     Normalizer,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.spaces.actions import Box, Discrete
 from hive.envs.spaces.observation import ObservationSpec

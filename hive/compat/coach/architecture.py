@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hive.networks.build.parameters import NetworkParameters, network_parameters_of
+from hive.errors import NetworkError
+from hive.networks.build.parameters import NetworkParameters
 from hive.networks.build.spaces import Spaces
 
 Array = npt.NDArray[Any]
@@ -169,3 +170,28 @@ class Architecture(ABC):
     @abstractmethod
     def set_is_training(self, state: bool) -> None:
         """Switch layers such as dropout between training (True) and evaluation (False)."""
+
+
+def network_parameters_of(agent_parameters: Any, name: str) -> NetworkParameters:
+    """Return the parameters of network `name`, of which only the part before a `/` counts.
+
+    agent_parameters: a NetworkParameters, a mapping from names to them, or an object with such a mapping as
+        `network_wrappers` (Coach's AgentParameters).
+
+    Raises NetworkError if there are none for this name.
+    """
+    if isinstance(agent_parameters, NetworkParameters):
+        return agent_parameters
+    wrappers = getattr(agent_parameters, "network_wrappers", agent_parameters)
+    if not isinstance(wrappers, Mapping):
+        raise NetworkError(
+            f"{type(agent_parameters).__name__} holds no network parameters",
+            hint="pass a NetworkParameters, or a mapping from network names to them",
+        )
+    key = name.split("/")[0]
+    parameters = wrappers.get(key)
+    if not isinstance(parameters, NetworkParameters):
+        raise NetworkError(
+            f"no parameters for network `{key}`", hint=f"there are: {', '.join(map(str, wrappers)) or 'none'}"
+        )
+    return parameters

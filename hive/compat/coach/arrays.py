@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from hive.compat.coach.architecture import Array, Inputs, Targets
-from hive.compat.coach.head_losses import HeadLoss
-from hive.compat.coach.losses import caller_array, checked_tensor, extra_input_names
+from hive.compat.coach.losses import HeadLoss, caller_array, checked_tensor, extra_input_names
 from hive.errors import NetworkError
 from hive.networks.build.heads import Head
 from hive.networks.build.spaces import InputSpec

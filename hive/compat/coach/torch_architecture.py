@@ -33,8 +33,7 @@ from hive.compat.coach.arrays import (
     merged_inputs,
     refuse_misfits,
 )
-from hive.compat.coach.head_losses import head_loss
-from hive.compat.coach.losses import caller_array, l2_loss, weighted_losses
+from hive.compat.coach.losses import caller_array, head_loss, l2_loss, weighted_losses
 from hive.compat.coach.optimization import LimitedMemoryBFGS, clip_gradient
 from hive.compat.coach.parallel import predict_in_parallel
 from hive.errors import NetworkError

@@ -23,14 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from hive.compat.coach.architecture import Array, Inputs, Targets, TrainingResult
+from hive.compat.coach.architecture import Array, Inputs, Targets, TrainingResult, network_parameters_of
 from hive.compat.coach.arrays import common_rows, merged_inputs, refuse_misfits
 from hive.compat.coach.losses import caller_array, one_for_each
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.compat.coach.worker_group import WorkerGroup
 from hive.compat.rlpack import GradAccumulator, MapOfTensors
 from hive.errors import NetworkError
-from hive.networks.build.parameters import network_parameters_of
 from hive.networks.build.spaces import Spaces
 from hive.networks.rows.inputs import RECURRENT_STATE
 

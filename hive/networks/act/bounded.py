@@ -172,10 +172,8 @@ class SquashedGaussian(BoundedColumns):
         return self.unscaled(self._variables(outputs, noise).tanh())
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        half = self.width // 2
-        std = np.exp(outputs[..., half:]).reshape(noise.shape)
         middle, reach = self._middle_and_reach
-        actions: npt.NDArray[Any] = middle + reach * np.tanh(outputs[..., :half].reshape(noise.shape) + std * noise)
+        actions: npt.NDArray[Any] = middle + reach * np.tanh(self._variables_numpy(outputs, noise))
         return actions
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
@@ -220,20 +218,9 @@ class SquashedGaussian(BoundedColumns):
         """Return the squashed mean, which is the median of each element: the action without exploration."""
         return self.unscaled(self._split(outputs)[0].tanh())
 
-    def _variables(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        mean, log_std = self._split(outputs)
-        return mean + log_std.exp() * noise
-
     def _log_density(self, outputs: Tensor, variables: Tensor) -> Tensor:
-        mean, log_std = self._split(outputs)
-        scaled = (variables - mean) * (-log_std).exp()
-        normal = -0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI
-        return (normal - _log_slope(variables) - self._bounds()[1].log()).reshape(*outputs.shape[:-1], -1).sum(-1)
-
-    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log standard deviation, each [..., *shape]."""
-        mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
-        return mean, log_std
+        densities = self._log_densities(outputs, variables) - _log_slope(variables) - self._bounds()[1].log()
+        return densities.reshape(*outputs.shape[:-1], -1).sum(-1)
 
 
 def _log_slope(variables: Tensor) -> Tensor:
@@ -261,7 +248,8 @@ def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
             hint='use a `policy` head with action_distribution = "gaussian" for it, or another algorithm',
         )
     shape = tuple(action.shape)
-    bounds = [np.broadcast_to(np.asarray(bound, np.float32), shape) for bound in _flat(action, shape)]
+    given = (np.asarray(bound, np.float32) for bound in (action.low, action.high))  # of this shape, flat, or one number
+    bounds = [np.broadcast_to(b.reshape(shape) if b.size == math.prod(shape) else b, shape) for b in given]
     if not all(np.isfinite(bound).all() for bound in bounds) or not (bounds[0] < bounds[1]).all():
         raise NetworkError(
             f"a squashed Gaussian needs an action with finite bounds low < high, not {action!r}",
@@ -269,9 +257,3 @@ def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
         )
     low, high = (tuple(float(value) for value in bound.reshape(-1)) for bound in bounds)
     return SquashedGaussian(shape, low, high)
-
-
-def _flat(action: BoundedAction, shape: tuple[int, ...]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return low and high, each [*shape] or one number."""
-    low, high = np.asarray(action.low, np.float32), np.asarray(action.high, np.float32)
-    return tuple(bound.reshape(shape) if bound.size == math.prod(shape) else bound for bound in (low, high))  # type: ignore[return-value]

@@ -223,36 +223,46 @@ class GaussianColumns(ActionDistribution):
     def prepare_noise(self, noise: Floats) -> Floats:
         return noise
 
+    def _variables(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        """Return mean + deviation * noise, [..., *shape]."""
+        mean, log_std = self._split(outputs)
+        return mean + log_std.exp() * noise
+
+    def _variables_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        half = self.width // 2
+        std = np.exp(outputs[..., half:]).reshape(noise.shape)
+        return outputs[..., :half].reshape(noise.shape) + std * noise
+
+    def _log_densities(self, outputs: Tensor, variables: Tensor) -> Tensor:
+        """Return the log density of each element of variables [..., *shape]."""
+        mean, log_std = self._split(outputs)
+        scaled = (variables - mean) * (-log_std).exp()
+        return -0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and log standard deviation, each [..., *shape]."""
+        mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
+        return mean, log_std
+
 
 @dataclass(frozen=True)
 class DiagonalGaussian(GaussianColumns):
     """Independent normal variables."""
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        mean, log_std = self._split(outputs)
-        return mean + log_std.exp() * noise
+        return self._variables(outputs, noise)
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        half = self.width // 2
-        std = np.exp(outputs[..., half:]).reshape(noise.shape)
-        return outputs[..., :half].reshape(noise.shape) + std * noise
+        return self._variables_numpy(outputs, noise)
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        mean, log_std = self._split(outputs)
-        scaled = (actions - mean) * (-log_std).exp()
-        density = -0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI
-        return density.reshape(*outputs.shape[:-1], -1).sum(-1)
+        return self._log_densities(outputs, actions).reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         return (outputs[..., self.width // 2 :] + (0.5 + HALF_LOG_TWO_PI)).sum(-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
         return self._split(outputs)[0]
-
-    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation, each [..., *shape]."""
-        mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
-        return mean, log_std
 
 
 def _gumbel(noise: Floats) -> Floats:

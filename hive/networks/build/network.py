@@ -6,7 +6,7 @@
 
 A network takes float32 or uint8 [N, *shape], or a mapping from names to such tensors if it has several
 inputs, and returns a tuple with the output of every head, by default (policy, value). A user-defined module must
-fulfil the same contract, see `from_module`. With an LSTM or a GRU the network is another class, see `recurrent`.
+fulfil the same contract, see `custom`. With an LSTM or a GRU the network is another class, see `recurrent`.
 
 Calls of small layers dominate the cost of acting, so `forward` calls a list of steps, which for the usual layers are
 torch's functions on the layer's parameters. All heads share one matrix product, and a plain vector input needs no
@@ -28,12 +28,12 @@ from hive.declared import is_within
 from hive.errors import NetworkError
 from hive.networks.build.agents import AgentNetwork, Critics, Temperature
 from hive.networks.build.convolutions import Convolution, FeatureLayer, check_bfloat16
+from hive.networks.build.custom import ExtractedNetwork, Extractor, from_module
 from hive.networks.build.embedders import embedded_inputs, hidden_gain, middleware_layers, network_inputs
-from hive.networks.build.extractors import ExtractedNetwork, Extractor
 from hive.networks.build.head_kinds import make_head
 from hive.networks.build.heads import Head, takes_features
-from hive.networks.build.layers import in_mode, seeded, with_noise
-from hive.networks.build.naming import freeze, set_training
+from hive.networks.build.layers import seeded, with_noise
+from hive.networks.build.naming import freeze
 from hive.networks.build.parameters import (
     GRUMiddlewareParameters,
     HeadParameters,
@@ -43,10 +43,10 @@ from hive.networks.build.parameters import (
     NetworkParameters,
 )
 from hive.networks.build.spaces import BoundedAction, DiscreteAction, InputSpec, Spaces
-from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted_name, state_width_of
+from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, InputName, dotted_name
 from hive.networks.rows.normalization import NormalizedNetwork
 from hive.networks.rows.novelty import Novelty, novelty_inputs
-from hive.networks.rows.packed import PackedNetwork, PackedSpec, StackedNetwork, part_key, seen_shape, stacked_spec
+from hive.networks.rows.packed import PackedNetwork, PackedSpec, StackedNetwork, part_key, stacked_spec
 from hive.networks.rows.recurrent import (
     RecurrentNetwork,
     RecurrentNetworkPerHead,
@@ -61,7 +61,6 @@ Observations = Tensor | Mapping[str, Tensor]
 
 LayerCall: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of the columns, its keyword arguments
 
-PROBE_ROWS = 2  # rows of the probe batch; with one row, a module that loses its batch axis would pass
 
 # Layers that allocate their output and do not read it in their backward pass, and activations that may overwrite it.
 PRODUCERS = (nn.Linear, Convolution, FeatureLayer, nn.LayerNorm)
@@ -382,26 +381,40 @@ def _check_critic_parts(parameters: NetworkParameters, spaces: Spaces) -> None:
     only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
     parts = [part.name for part in only.parts] if isinstance(only, PackedSpec) else []
     heads = [head.name for head in parameters.heads()]
-    fault, hint = "", ""
-    if parameters.module is not None:
-        fault, hint = "cannot be combined with `module`", "let the module choose what its policy sees"
-    elif not parts or any(part == "" for part in parts):
-        fault = "needs observations of several parts"
-        hint = "this environment has one array; a wrapper (env.wrappers) can make a dictionary of it"
-    elif unknown := [name for name in names if not any(is_within(part, [name]) for part in parts)]:
-        fault, hint = f'has "{unknown[0]}", which is no part of the observation', f"its parts are {', '.join(parts)}"
-    elif all(is_within(part, names) for part in parts):
-        fault, hint = "leaves the policy no part of the observation", f"its parts are {', '.join(parts)}"
-    elif getattr(only, "seen", ""):
-        fault, hint = "cannot be combined with env.rules = 1", "there the networks see one part alone"
-    elif not parameters.critics and "value" not in heads:
-        fault = f"needs a critic, and this algorithm has only the heads {', '.join(heads)}"
-        hint = "use ppo, a2c, impala, sac, td3 or ddpg"
-    elif not parameters.critics and not parameters.use_separate_networks_per_head:
-        fault = "needs separate networks for policy and value"
-        hint = "set network.separate_networks = true"
-    if fault:
-        raise NetworkError(f"network.critic_parts {fault}", hint=hint)
+    unknown = [name for name in names if not any(is_within(part, [name]) for part in parts)]
+    known = f"its parts are {', '.join(parts)}"
+    faults = [
+        (
+            parameters.module is not None,
+            "cannot be combined with `module`",
+            "let the module choose what its policy sees",
+        ),
+        (
+            not parts or "" in parts,
+            "needs observations of several parts",
+            "this environment has one array; a wrapper (env.wrappers) can make a dictionary of it",
+        ),
+        (bool(unknown), f'has "{"".join(unknown[:1])}", which is no part of the observation', known),
+        (all(is_within(part, names) for part in parts), "leaves the policy no part of the observation", known),
+        (
+            bool(getattr(only, "seen", "")),
+            "cannot be combined with env.rules = 1",
+            "there the networks see one part alone",
+        ),
+        (
+            not (parameters.critics or "value" in heads),
+            f"needs a critic, and this algorithm has only the heads {', '.join(heads)}",
+            "use ppo, a2c, impala, sac, td3 or ddpg",
+        ),
+        (
+            not (parameters.critics or parameters.use_separate_networks_per_head),
+            "needs separate networks for policy and value",
+            "set network.separate_networks = true",
+        ),
+    ]
+    for is_given, fault, hint in faults:
+        if is_given:
+            raise NetworkError(f"network.critic_parts {fault}", hint=hint)
 
 
 def heads_of(module: nn.Module) -> list[Head] | None:
@@ -415,115 +428,6 @@ def heads_of(module: nn.Module) -> list[Head] | None:
     if isinstance(module, Network | RecurrentNetwork):
         return [head for head in module.heads if isinstance(head, Head)]
     return None
-
-
-@calls_user_code("network.module")
-def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None = None) -> nn.Module:
-    """Check that a user-defined module fulfils the contract, and return it.
-
-    The module is called with observations, a float32 or uint8 tensor [N, *shape] (several inputs: a mapping from
-    names to tensors). It must return a tuple `(policy, value)`. The policy is float32 [N, A] for a discrete action,
-    [N, sum(nvec)] for a multi-discrete one, [N, 2 * D] (means, then log standard deviations) for a box of D
-    elements; the value is float32 [N]. With other `heads` it returns an output [N, *output_shape] for each of them.
-    Further outputs are allowed. The check calls the module in evaluation mode with two zero observations.
-
-    Raises NetworkError, which names the wrong output.
-    """
-    if heads is None:
-        heads = [make_head(head, spaces.action) for head in NetworkParameters().heads()]
-    if not isinstance(module, nn.Module):
-        raise NetworkError(
-            f"`module` returns a {type(module).__name__}, not a torch.nn.Module",
-            hint="it is called with the spaces and must return the network",
-        )
-    outputs = _probed(module, spaces, training=False)
-    if fault := _fault_of(outputs, heads):
-        shapes = [f"{head.settings.name} [{', '.join(map(str, ('N', *head.output_shape)))}]" for head in heads]
-        hint = f"for N observations return ({', '.join(shapes)})"
-        raise NetworkError(f"`{type(module).__name__}` returns {fault}", hint=hint)
-    return module
-
-
-def _fault_of(outputs: Any, heads: Sequence[Head]) -> str:
-    """Return what a module returns instead of an output for each head; "" if it fulfils the contract."""
-    if not isinstance(outputs, tuple) or len(outputs) < len(heads):
-        found = f"{len(outputs)} outputs" if isinstance(outputs, tuple) else type(outputs).__name__
-        return f"{found}, expected a tuple ({', '.join(head.settings.name for head in heads)})"
-    for head, output in zip(heads, outputs, strict=False):
-        shape = (PROBE_ROWS, *head.output_shape)
-        if not isinstance(output, Tensor) or output.dtype != torch.float32 or output.shape != shape:
-            found = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-            return f"a {head.settings.name} of {found} for {PROBE_ROWS} observations"
-    return ""
-
-
-def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str]:
-    """Return the names of the buffers that a forward pass in training mode changes, as BatchNorm's does.
-
-    The buffers have their former values afterwards.
-    """
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    if not before:
-        return []
-    with torch.random.fork_rng(devices=()):  # dropout would advance torch's global generator
-        _probed(module, spaces, training=True, numbers=True)  # a mean of zeros would not change
-    changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffer, before[name])]
-    for name, buffer in module.named_buffers():
-        buffer.copy_(before[name])
-    return changed
-
-
-def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) -> bool:
-    """Return whether outputs differ though `copy`, which is built like `module`, gets its parameters and buffers."""
-    given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    with torch.no_grad():
-        for name, tensor in (*copy.named_parameters(), *copy.named_buffers()):
-            tensor.copy_(given[name])
-    found = []
-    for network in (module, copy):
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(0)
-            found.append(_tensors(_probed(network, spaces, training=False, numbers=True)))
-    one, other = found
-    return any(not torch.equal(mine.nan_to_num(), its.nan_to_num()) for mine, its in zip(one, other, strict=True))
-
-
-def mixes_rows(module: nn.Module, spaces: Spaces) -> bool:
-    """Return whether the outputs of an observation depend on the others of its batch, in evaluation mode."""
-    found = []
-    for alike in (False, True):
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(0)
-            found.append(_tensors(_probed(module, spaces, training=False, numbers=True, alike=alike)))
-    one, other = ([tensor[:1].nan_to_num() for tensor in outputs if tensor.dim()] for outputs in found)
-    return not all(torch.allclose(*pair, rtol=1e-3, atol=1e-5) for pair in zip(one, other, strict=True))
-
-
-def _tensors(outputs: Any) -> list[Tensor]:
-    return [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
-
-
-@calls_user_code("network.module")
-def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False, alike: bool = False) -> Any:
-    """Call the module with two observations, in training mode or not, and restore its mode.
-
-    numbers: observations are numbers from 1/4 to 1, or bytes of 0 and 1; otherwise zeros. alike: the second observation
-    is the first once more.
-    """
-    probe = {
-        name: torch.zeros((PROBE_ROWS, *seen_shape(spec)), dtype=getattr(torch, spec.dtype))
-        for name, spec in spaces.observations.items()
-    }
-    for zeros in probe.values() if numbers else ():
-        fractions = torch.linspace(0.25, 1.0, zeros.numel()).view(zeros.shape)
-        zeros.copy_(fractions if zeros.is_floating_point() else fractions.round())
-        if alike:
-            zeros[1] = zeros[0]
-    if width := state_width_of(module):
-        probe[RECURRENT_STATE] = torch.zeros(PROBE_ROWS, width)
-    with in_mode(module, training=training), torch.no_grad():
-        set_training(module, training)  # frozen parts stay in evaluation mode
-        return module(probe if len(probe) > 1 else next(iter(probe.values())))
 
 
 def _steps(layers: Sequence[nn.Module]) -> tuple[LayerCall, ...]:

@@ -7,7 +7,7 @@ value raises NetworkError; see `field_rules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -194,7 +194,7 @@ class NetworkParameters(CheckedFields):
         of their last layer, as `gain` of a head. temperature: whether the agent has a temperature beside its critics.
     value_middleware_parameters: the layers of value heads with separate networks, and of critics; of the class of
         `middleware_parameters`. None: these.
-    extractor: builds a user-defined module from the spaces; replaces the embedders, see `extractors`.
+    extractor: builds a user-defined module from the spaces; replaces the embedders, see `custom`.
     frozen: patterns of the names of parameters that keep their values, see `naming`.
     critic_parts: names of parts of the only observation that heads called `value` and critics see, and others do not.
     """
@@ -376,31 +376,6 @@ class NetworkParameters(CheckedFields):
             momentum=self.momentum,
             weight_decay=self.weight_decay,
         )
-
-
-def network_parameters_of(agent_parameters: Any, name: str) -> NetworkParameters:
-    """Return the parameters of network `name`, of which only the part before a `/` counts.
-
-    agent_parameters: a NetworkParameters, a mapping from names to them, or an object with such a mapping as
-        `network_wrappers` (Coach's AgentParameters).
-
-    Raises NetworkError if there are none for this name.
-    """
-    if isinstance(agent_parameters, NetworkParameters):
-        return agent_parameters
-    wrappers = getattr(agent_parameters, "network_wrappers", agent_parameters)
-    if not isinstance(wrappers, Mapping):
-        raise NetworkError(
-            f"{type(agent_parameters).__name__} holds no network parameters",
-            hint="pass a NetworkParameters, or a mapping from network names to them",
-        )
-    key = name.split("/")[0]
-    parameters = wrappers.get(key)
-    if not isinstance(parameters, NetworkParameters):
-        raise NetworkError(
-            f"no parameters for network `{key}`", hint=f"there are: {', '.join(map(str, wrappers)) or 'none'}"
-        )
-    return parameters
 
 
 @dataclass(slots=True)
