@@ -5,7 +5,7 @@
     critic_first = true       critic   actor   critic   actor       two per batch; the actor's reads the new critic
 
 With critic_first the order of updates is that of Stable-Baselines3. Which networks a gradient has follows from its
-number. The learner steps only the parameter groups that a gradient has (hive.networks.weights.groups).
+number. The learner steps only the parameter groups that a gradient has (hive.networks.weights.flat).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from hive.config import AgentConfig
 from hive.config.refusals import BOUNDED_BOX
 from hive.errors import TopologyError
 from hive.learning import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
+from hive.networks.act.bounded import BoundedColumns, SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.act.off_policy_actions import NoisyActions
-from hive.networks.act.squashed import BoundedColumns, SquashedGaussian
+from hive.networks.act.exploration import NoisyActions
 from hive.networks.build.agents import AgentNetwork
 from hive.networks.rows.inputs import ACTION_INPUT
 

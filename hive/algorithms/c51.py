@@ -18,8 +18,7 @@ from hive.algorithms.return_distributions import ReturnDistributions
 from hive.config import C51Config
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.projection import categorical_support, project_categorical
-from hive.networks.build.head_parameters import CategoricalQHeadParameters
-from hive.networks.build.parameters import HeadParameters
+from hive.networks.build.parameters import CategoricalQHeadParameters, HeadParameters
 
 __all__ = ["C51"]
 

@@ -15,8 +15,7 @@ from hive.algorithms.losses.q_learning import QLoss
 from hive.algorithms.replayed_values import ReplayedValues
 from hive.algorithms.replaying import Batch
 from hive.config import DQNConfig
-from hive.networks.build.head_parameters import DuelingQHeadParameters
-from hive.networks.build.parameters import HeadParameters
+from hive.networks.build.parameters import DuelingQHeadParameters, HeadParameters
 
 __all__ = ["DQN"]
 

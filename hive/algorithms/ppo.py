@@ -48,7 +48,7 @@ from hive.config import PPOConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.rows.sequences import Sequences
+from hive.networks.rows.inputs import Sequences
 
 __all__ = ["PPO"]
 

@@ -14,8 +14,7 @@ from hive.algorithms.losses.q_learning import QuantileQLoss
 from hive.algorithms.replaying import Batch
 from hive.algorithms.return_distributions import ReturnDistributions
 from hive.config import QRDQNConfig
-from hive.networks.build.head_parameters import QuantileQHeadParameters
-from hive.networks.build.parameters import HeadParameters
+from hive.networks.build.parameters import HeadParameters, QuantileQHeadParameters
 
 __all__ = ["QRDQN"]
 

@@ -11,8 +11,7 @@ from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.replayed_values import ReplayedValues
 from hive.algorithms.replaying import Batch
 from hive.learning import Approximation, SingleOutput, TargetNetwork
-from hive.networks.build.distributional_heads import expected_return
-from hive.networks.build.value_heads import select_actions
+from hive.networks.build.value_heads import expected_return, select_actions
 
 __all__ = ["ReturnDistributions"]
 

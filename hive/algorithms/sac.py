@@ -26,9 +26,9 @@ from hive.config import SACConfig
 from hive.config.refusals import BOUNDED_OR_DISCRETE
 from hive.errors import TopologyError
 from hive.learning import Approximation, TargetNetwork
+from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution, Categorical
-from hive.networks.act.off_policy_actions import SoftActions, SoftChoices
-from hive.networks.act.squashed import SquashedGaussian
+from hive.networks.act.exploration import SoftActions, SoftChoices
 
 __all__ = ["SAC"]
 

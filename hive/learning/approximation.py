@@ -21,7 +21,7 @@ from hive.learning.loss import Floats, Loss
 from hive.learning.passes import Forward, GraphPass, NativePasses, Remote, RemotePass, native_passes
 from hive.learning.receivers import AnyPart, ComputedPart, GradientReceiver, NativePart, Part, RemotePart
 from hive.learning.targets import TargetNetwork
-from hive.networks.build.field_rules import Rule
+from hive.networks.build.field_rules import FieldRule
 
 __all__ = ["ActorCritic", "Approximation", "SingleOutput", "evaluating", "jointly"]
 
@@ -45,7 +45,7 @@ class Approximation:
         name: str = "approximation",
         target: TargetNetwork | None = None,
     ) -> None:
-        for field, rule, value in (("model", Rule.part(nn.Module), model), ("name", Rule.name(), name)):
+        for field, rule, value in (("model", FieldRule.part(nn.Module), model), ("name", FieldRule.name(), name)):
             rule.checked(type(self).__name__, field, value)
         if optimizer is not None and not isinstance(optimizer, GradientReceiver):
             raise NetworkError(

@@ -23,9 +23,8 @@ from hive.networks.build.agents import Critics
 from hive.networks.build.network import Network, NetworkPerHead
 from hive.networks.rows.inputs import ACTION_INPUT
 from hive.networks.rows.normalization import NormalizedNetwork, Normalizer
-from hive.networks.weights.captured import CapturedPasses
 from hive.networks.weights.dense import Dense, DensePass
-from hive.networks.weights.device import to_device, to_host
+from hive.networks.weights.device import CapturedPasses, to_device, to_host
 
 __all__ = ["Forward", "GraphPass", "NativePasses", "Remote", "RemotePass", "native_passes", "on_host"]
 

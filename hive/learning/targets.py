@@ -12,7 +12,7 @@ from torch import nn
 
 from hive.errors import NetworkError
 from hive.learning.passes import NativePasses, native_passes
-from hive.networks.build.noisy import acting
+from hive.networks.build.layers import acting
 
 __all__ = ["SharedTarget", "TargetNetwork"]
 

@@ -18,21 +18,18 @@ This package exports the names that users write networks and heads with (`networ
 `hive.compat.coach` has the classes of Coach, for training in a script. All other names belong to the modules that
 define them, and other packages of hive import from the modules:
 
-    spaces, parameters -> embedders, heads -> network                 build a network
-    head_kinds: heads, value_heads, distributional_heads             the heads
-    recurrent, sequences, inputs, memory                              networks with an LSTM or a GRU, and their rows
-    normalization                                                     networks that normalise their observations
-    novelty                                                           how new an observation is (RND)
-    agents                                                            an actor and its critics as one network
-    configured                                                        networks from a config file
-    noisy                                                             layers with noise in their weights (NoisyNet)
-    field_rules                                                       the valid values of each parameter
-    flat, optimizers                                                  weights in one block, optimizer steps on blocks
-    distributions, squashed, gsde, product, projection                actions and values computed from the outputs
-    exploration, off_policy_actions                                   actions that explore
-    wrapper, shared_network, state                                    the copies of the network in a run
-    clipping, polyak                                                  gradient clipping, target network updates
-    groups                                                            ranges of a block that are stepped separately
+    build/    spaces, parameters -> embedders, heads -> network    build a network
+              head_kinds: heads, value_heads                      the heads
+              agents                                              an actor and its critics as one network
+              custom, configured                                  modules of users, networks from a config file
+              layers, convolutions, field_rules, naming           what these are made of and checked by
+    rows/     packed, inputs, recurrent                           networks of stored rows, stacks and sequences
+              normalization, novelty                              statistics of observations, how new they are (RND)
+    act/      distributions, bounded, gsde, product, projection   actions and values computed from the outputs
+              exploration                                         actions that explore
+    weights/  flat, optimizers                                    weights in one block, optimizer steps on blocks
+              state, wrapper                                      the copies of the network in a run
+              dense, device                                       native passes, and those on a GPU
 
 This package does not depend on environments, processes or shared memory.
 """
@@ -42,7 +39,7 @@ from __future__ import annotations
 from hive.lazy import lazy_names
 
 COACH = ("Architecture", "Inputs", "NetworkWrapper", "Targets", "TorchArchitecture", "TrainingResult", "WorkerGroup")
-OLD = {"GradientClippingMethod": f"{__name__}.parameters", **dict.fromkeys(COACH, "hive.compat.coach")}
+OLD = {"GradientClippingMethod": f"{__name__}.build.parameters", **dict.fromkeys(COACH, "hive.compat.coach")}
 """Names that this package had in the last release, and where they are now."""
 
 __getattr__, __dir__ = lazy_names(__name__, __file__, OLD)

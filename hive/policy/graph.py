@@ -28,12 +28,11 @@ from torch import Tensor, nn
 
 from hive.envs import ActionSpec, Box, Composite, ObservationPart
 from hive.envs.spaces.observation import ArraySpec
+from hive.networks.act.bounded import ScaledActions
 from hive.networks.act.distributions import ActionDistribution, GaussianColumns
-from hive.networks.act.exploration import EpsilonGreedy
+from hive.networks.act.exploration import EpsilonGreedy, NoisyActions
 from hive.networks.act.gsde import StateDependentGaussian
-from hive.networks.act.off_policy_actions import NoisyActions
 from hive.networks.act.product import ProductDistribution
-from hive.networks.act.scaled import ScaledActions
 from hive.networks.build.network import acting_alone
 from hive.networks.rows.inputs import RECURRENT_STATE, state_width_of
 from hive.networks.rows.packed import FLOAT_BYTES

@@ -33,10 +33,9 @@ from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_conve
 from hive.envs.spaces.meaning import earlier_meaning
 from hive.envs.spaces.observation import MaskPart
 from hive.errors import NetworkError, RecordError
+from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution, Categorical
-from hive.networks.act.exploration import EpsilonGreedy, epsilon_greedy
-from hive.networks.act.off_policy_actions import NoisyActions
-from hive.networks.act.squashed import SquashedGaussian
+from hive.networks.act.exploration import EpsilonGreedy, NoisyActions, epsilon_greedy
 from hive.networks.build.agents import AGENT_PARTS
 from hive.networks.build.configured import configured_distribution, copy_arrays, load_module, network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
@@ -44,8 +43,7 @@ from hive.networks.build.head_kinds import HEADS
 from hive.networks.build.network import compute_natively
 from hive.networks.build.parameters import HeadParameters
 from hive.networks.build.spaces import Spaces
-from hive.networks.rows.inputs import state_width_of
-from hive.networks.rows.memory import Memory
+from hive.networks.rows.inputs import Memory, state_width_of
 from hive.networks.weights.flat import FlatParameters, aligned_block
 from hive.networks.weights.wrapper import BoundNetwork
 from hive.paths import SESSION_FILE

@@ -41,9 +41,9 @@ from hive.gradients import codec_for, gradient_layout
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
-from hive.networks.build.network import build_network, check_device
+from hive.networks.build.layers import without_memory
+from hive.networks.build.network import build_network, check_network_device
 from hive.networks.build.parameters import NetworkParameters
-from hive.networks.build.sketch import without_memory
 from hive.networks.build.spaces import Spaces
 from hive.networks.rows.inputs import state_width_of
 from hive.networks.rows.normalization import MOMENTS_OF, observed_elements
@@ -92,7 +92,7 @@ class Blueprint:
     RecordError if `run.init_from` or a file of `network.weights` does not fit, and NetworkError for a network whose
     buffers change in training. given: the weights of these files; none if the run is resumed.
 
-    All sizes follow from a network without memory (hive.networks.build.sketch), so that a run that does not fit this
+    All sizes follow from a network without memory (hive.networks.build.layers), so that a run that does not fit this
     machine is refused before anything is allocated. `flat.made` has the initial weights, which the fork server makes
     once. A network with custom code is built at once, because only its author knows what its constructor needs.
 
@@ -119,7 +119,7 @@ class Blueprint:
         self.distribution: ActionDistribution = algorithm.distribution
         self.heads = heads_of_algorithm(algorithm)
         self.trained_parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
-        check_device(self.trained_parameters, self.device)
+        check_network_device(self.trained_parameters, self.device)
         self.parameters = self._acting(self.trained_parameters)
         torch.set_num_threads(1)  # a custom network's module may have set another number
         self.sketch = self._sketched()
@@ -590,7 +590,7 @@ class Blueprint:
         workers = int(state.get("gradient_workers", self.gradient_workers))
         stored = [str(name) for name in state.get("info", ())]
         groups = len(self.flat.groups)
-        sizes = learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, len(stored), groups
+        sizes = learner.network.optimizer.moment_blocks, self.flat.parameter_elements, workers, len(stored), groups
         layout = optimizer_state_layout(*sizes)
         part = "optimizer_state" if resume.format > 1 else "ledger"
         before, after = layout.views(_bytes_of(resume, part, layout.bytes)), learner.views(optimizer_state)

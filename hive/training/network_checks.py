@@ -11,13 +11,9 @@ from torch import nn
 
 from hive.envs import seed_globals
 from hive.errors import NetworkError
+from hive.networks.build.custom import buffers_that_training_changes, keeps_numbers_elsewhere, mixes_rows
 from hive.networks.build.naming import shown_name
-from hive.networks.build.network import (
-    buffers_that_training_changes,
-    build_network,
-    keeps_numbers_elsewhere,
-    mixes_rows,
-)
+from hive.networks.build.network import build_network
 from hive.networks.build.parameters import NetworkParameters
 from hive.networks.build.spaces import Spaces
 

@@ -292,8 +292,7 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
 
 def bind(worker: GWorker, network: nn.Module, target: nn.Module | None = None) -> None:
     """Makes these the weights, and the target network's, of the next gradient."""
-    shared: Any = worker.networks.global_network
-    layout = shared.layout
+    layout = worker.networks.state
     block = aligned_block(layout.bytes)
     FlatParameters(network).initialize_into(layout.weights(block))
     if target is not None:

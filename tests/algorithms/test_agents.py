@@ -25,7 +25,7 @@ from hive.config import DDPGConfig, SACConfig, TD3Config
 from hive.envs import Discrete
 from hive.errors import ConfigError, NetworkError, TopologyError
 from hive.networks.act.distributions import Categorical, DiagonalGaussian, MultiCategorical
-from hive.networks.act.off_policy_actions import NoisyActions, SoftActions, SoftChoices
+from hive.networks.act.exploration import NoisyActions, SoftActions, SoftChoices
 from hive.records import write_checkpoint
 
 CARTPOLE = "CartPole-v1"
@@ -168,7 +168,7 @@ def test_all_networks_learn_at_once_by_default() -> None:
 @pytest.mark.parametrize("first", [False, True])
 def test_td3_delays_the_actor_and_the_targets_by_the_number_of_the_batch(first: bool) -> None:
     loop = loop_of("td3", algorithm__critic_first=str(first).lower(), algorithm__policy_delay=3)
-    layout = loop.learner.shared.layout
+    layout = loop.learner.network.state
     for number in range(6):
         before, target = parts(loop), layout.target(loop.state).copy()
         loop.update(numbered(batch_for(loop.blueprint), number))

@@ -31,8 +31,7 @@ from hive.networks import (
     aligned_block,
 )
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.act.exploration import epsilon_greedy
-from hive.networks.act.off_policy_actions import NoisyActions
+from hive.networks.act.exploration import NoisyActions, epsilon_greedy
 from hive.networks.build.configured import network_parameters
 from hive.networks.weights.wrapper import BoundNetwork
 from hive.policy.exporting import Exported

@@ -152,7 +152,7 @@ def test_a_round_in_progress_ends_by_a_new_target() -> None:
 
 def turned(learner: Learner, env_steps: int = 0) -> list[float]:
     """The first two weights after one turn from zeros, by a gradient of a three and a four."""
-    flat, state = learner.flat, learner.shared.layout
+    flat, state = learner.flat, learner.network.state
     layout = gradient_layout(flat.parameter_elements, len(flat.parameters), 1, 1)
     gradient = layout.views(aligned_block(layout.bytes))
     gradient["gradient"][:2] = 3.0, 4.0
@@ -177,7 +177,7 @@ def test_a_learner_steps_by_the_new_rate_and_clip() -> None:
     assert turned(learner, env_steps=50) == pytest.approx([-0.375, -0.5], rel=1e-6)
     assert turned(learner, env_steps=100) == [0.0, 0.0]
     update_parameter(learner, "weight_decay", 0.1)
-    assert learner.shared.optimizer.settings.weight_decay == 0.1
+    assert learner.network.optimizer.settings.weight_decay == 0.1
 
 
 def test_a_refused_change_changes_nothing() -> None:

@@ -23,7 +23,7 @@ from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError, TopologyError
 from hive.networks import Categorical, Spaces, build_network
 from hive.networks.build.configured import network_parameters
-from hive.networks.build.noisy import NoisyLinear
+from hive.networks.build.layers import NoisyLinear
 
 SAMPLES, ACTIONS = 12, 3
 SPACES = Spaces({"observation": ObservationSpec((5,), "float32")}, Discrete(ACTIONS))

@@ -8,7 +8,7 @@ import torch
 
 from hive.compat.coach.optimization import clip_gradient
 from hive.networks.build.parameters import GradientClippingMethod
-from hive.networks.weights.clipping import clip_factor
+from hive.networks.weights.optimizers import clip_factor
 
 BY_GLOBAL_NORM, BY_NORM, BY_VALUE = GradientClippingMethod
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.spaces.actions import Discrete, MultiDiscrete
 from hive.envs.spaces.observation import ObservationSpec
@@ -19,7 +19,7 @@ from hive.networks import (
     Spaces,
 )
 from hive.networks.act.projection import point_mass
-from hive.networks.build.distributional_heads import CategoricalQHead, QuantileQHead
+from hive.networks.build.value_heads import CategoricalQHead, QuantileQHead
 
 ACTION = Discrete(2)
 ACTIONS = torch.tensor([1, 0, 1])

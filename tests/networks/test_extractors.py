@@ -20,9 +20,9 @@ from hive.errors import NetworkError
 from hive.networks import FlatParameters, HeadParameters, Spaces, build_network
 from hive.networks.build.agents import AgentNetwork
 from hive.networks.build.configured import network_parameters
-from hive.networks.build.extractors import ExtractedNetwork, Extractor
+from hive.networks.build.custom import ExtractedNetwork, Extractor
+from hive.networks.build.layers import NoisyLinear
 from hive.networks.build.network import compute_natively
-from hive.networks.build.noisy import NoisyLinear
 from hive.networks.build.parameters import NetworkParameters
 
 BOX = Box((2,), (-1.0, -3.0), (1.0, 3.0))

@@ -31,7 +31,7 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.build.field_rules import CheckedFields, Rule, Rules
+from hive.networks.build.field_rules import CheckedFields, FieldRule, FieldRules
 from hive.networks.build.parameters import GradientClippingMethod
 
 KINDS: dict[Any, Any] = {
@@ -228,7 +228,7 @@ def test_parameters_can_be_copied(copied: Any) -> None:
 def test_classes_of_users_can_have_rules() -> None:
     @dataclass
     class Own(CheckedFields):
-        RULES: ClassVar[Rules] = {"speed": Rule.number(above=0)}
+        RULES: ClassVar[FieldRules] = {"speed": FieldRule.number(above=0)}
 
         speed: float = 1.0
         anything: Any = None

@@ -17,10 +17,10 @@ from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, NetworkParameters, Spaces, aligned_block
 from hive.networks.build.parameters import OPTIMIZERS
-from hive.networks.weights.groups import GroupUpdate
+from hive.networks.weights.flat import GroupUpdate
 from hive.networks.weights.optimizers import NAMES, FlatOptimizer, OptimizerSettings
-from hive.networks.weights.shared_network import SharedNetwork, Version
-from hive.networks.weights.state import StateLayout
+from hive.networks.weights.state import StateLayout, Version
+from hive.networks.weights.wrapper import NetworkWrapper as RunNetworks
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 VALUE = 0.1  # in float32, 0.7 * 0.1 + 0.3 * 0.1 is another number
@@ -54,7 +54,8 @@ def test_a_turn_of_a_run_keeps_them(name: str, momentum: float) -> None:
     flat = FlatParameters(Net())
     layout = StateLayout(flat, has_target=True)
     settings = OptimizerSettings(name, weight_decay=0.1, momentum=momentum)
-    shared = SharedNetwork(layout, settings, clip_gradients=0.5)
+    shared = RunNetworks(NetworkParameters(), SPACES, layout, torch.Generator())
+    shared.configure(settings, 0.5)
     count = FlatOptimizer(settings).moment_blocks
     versions = [
         Version(aligned_block(layout.bytes), [np.zeros(flat.parameter_elements, np.float32) for _ in range(count)])
@@ -68,9 +69,9 @@ def test_a_turn_of_a_run_keeps_them(name: str, momentum: float) -> None:
     for field, view in zip(flat.parameters, flat.gradient_arrays(gradient), strict=True):
         view[...] = 0.0 if field.name.startswith("base") else 1.0
     for step in (1, 2, 3):
-        shared.between(now, following)
-        assert shared.apply(gradient, [GroupUpdate(slice(None), 1.0, step, 0.01)])
-        shared.follow(0.3, step + 1)
+        shared.begin_update(now, following)
+        assert shared.apply_gradients_to_global_network(gradient, [GroupUpdate(slice(None), 1.0, step, 0.01)])
+        shared.update_target_network(0.3, version=step + 1)
         now, following = following, now
     blocks = (layout.weights(start), layout.weights(now.block)), (layout.target(start), layout.target(now.block))
     for before, after in blocks:

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from hive.errors import NetworkError
-from hive.networks import FlatParameters, OptimizerSettings, aligned_block
-from hive.networks.weights.groups import GroupUpdate
-from hive.networks.weights.shared_network import SharedNetwork, Version
-from hive.networks.weights.state import StateLayout
+from hive.networks import FlatParameters, NetworkParameters, OptimizerSettings, Spaces, aligned_block
+from hive.networks.weights.flat import GroupUpdate
+from hive.networks.weights.state import StateLayout, Version
+from hive.networks.weights.wrapper import NetworkWrapper as RunNetworks
 
 RATE = 0.01
 
@@ -57,7 +57,8 @@ def test_each_group_is_clipped_counted_and_stepped_for_itself() -> None:
     torch.manual_seed(1)
     network = Agent("actor", "critic")
     layout = StateLayout(FlatParameters(network), has_target=False)
-    shared = SharedNetwork(layout, OptimizerSettings("adam"), clip_gradients=1.0)
+    shared = RunNetworks(NetworkParameters(), Spaces({}, None), layout, torch.Generator())
+    shared.configure(OptimizerSettings("adam"), 1.0)
     now, following = (
         Version(
             aligned_block(layout.bytes),
@@ -87,8 +88,8 @@ def test_each_group_is_clipped_counted_and_stepped_for_itself() -> None:
         for number in learning:
             nn.utils.clip_grad_norm_(networks[number].parameters(), 1.0)
             adams[number].step()
-        shared.between(now, following)
-        assert shared.apply(gradient, updates)
+        shared.begin_update(now, following)
+        assert shared.apply_gradients_to_global_network(gradient, updates)
         views = layout.flat.arrays(following.block)
         for name, parameter in network.named_parameters():
             np.testing.assert_allclose(views[name], parameter.detach().numpy(), rtol=1e-5, atol=1e-6)

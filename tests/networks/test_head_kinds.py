@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.spaces.actions import Box, Discrete
 from hive.envs.spaces.observation import ObservationSpec

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import head_loss
 from hive.envs.spaces.actions import ActionSpec, Box, Discrete, MultiDiscrete
 from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
@@ -25,7 +25,7 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.act.squashed import LOG_STD_BOUNDS
+from hive.networks.act.bounded import LOG_STD_BOUNDS
 from hive.networks.build.value_heads import DuelingQHead
 
 BOX = Box((3,), (-1.0,) * 3, (1.0,) * 3)

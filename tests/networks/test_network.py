@@ -23,8 +23,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
+from hive.networks.build.custom import buffers_that_training_changes, from_module
 from hive.networks.build.layers import ACTIVATIONS
-from hive.networks.build.network import buffers_that_training_changes, from_module
 
 VECTOR = ObservationSpec((4,), "float32")
 BOX = Box((2, 3), (-1.0,) * 6, (1.0,) * 6)

@@ -13,8 +13,9 @@ from hive.envs import Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.learning import Approximation, SharedTarget
 from hive.networks import DuelingQHeadParameters, HeadParameters, LSTMMiddlewareParameters, NetworkParameters, Spaces
-from hive.networks.build.network import buffers_that_training_changes, build_network
-from hive.networks.build.noisy import NoisyLinear, acting, with_noise
+from hive.networks.build.custom import buffers_that_training_changes
+from hive.networks.build.layers import NoisyLinear, acting, with_noise
+from hive.networks.build.network import build_network
 
 SPACES = Spaces({"observation": ObservationSpec((5,), "float32")}, Discrete(3))
 SEEN = torch.randn((4, 5), generator=torch.Generator().manual_seed(0))

@@ -19,12 +19,13 @@ from hive.networks import (
     aligned_block,
     build_network,
 )
-from hive.networks.build.network import buffers_that_training_changes, heads_of
+from hive.networks.build.custom import buffers_that_training_changes
+from hive.networks.build.network import heads_of
 from hive.networks.rows.normalization import (
     NormalizedNetwork,
     Normalizer,
+    add_rows,
     merge,
-    moments_of,
     observed_elements,
     replace,
 )
@@ -42,7 +43,7 @@ def rows(count: int, seed: int = 0) -> NDArray[np.float32]:
 def moments(*parts: NDArray[Any]) -> NDArray[np.float64]:
     out = np.zeros(observed_elements((3,)))
     for part in parts:
-        moments_of(part, out)
+        add_rows(part, out)
     return out
 
 
@@ -69,14 +70,14 @@ def test_they_are_the_same_however_rows_are_dealt_out(cuts: list[int]) -> None:
 def test_observations_of_any_shape_are_rows() -> None:
     out = np.zeros(observed_elements((2, 3)))
     images = rows(40).reshape(20, 2, 3)
-    moments_of(images, out)
+    add_rows(images, out)
     np.testing.assert_allclose(out[1:7], images.astype(np.float64).mean(0).ravel())
 
 
 def test_no_rows_change_nothing() -> None:
     before = moments(rows(5))
     after = before.copy()
-    moments_of(rows(0), after)
+    add_rows(rows(0), after)
     assert np.array_equal(before, after)
     module = network()
     flat = FlatParameters(module)

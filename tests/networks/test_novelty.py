@@ -15,7 +15,7 @@ from hive.envs.spaces.masks import MaskedSpace
 from hive.envs.spaces.observation import ObservationSpec, observation_spec
 from hive.errors import NetworkError
 from hive.networks import FlatParameters, InputArray, NetworkParameters, Spaces, build_network
-from hive.networks.rows.normalization import LIMIT, MOMENTS_OF, NormalizedNetwork, merge, moments_of, observed_elements
+from hive.networks.rows.normalization import LIMIT, MOMENTS_OF, NormalizedNetwork, add_rows, merge, observed_elements
 from hive.networks.rows.novelty import CLIP, FEATURES, Novelty
 
 DISCRETE = Discrete(3)
@@ -61,7 +61,7 @@ def test_it_falls_where_the_predictor_learns(kind: str) -> None:
     novelty = novelty_of(built(spec))
     rows = some_rows(spec, 60)
     moments = np.zeros(observed_elements((spec.numbers_each,)))
-    moments_of(spec.numbers(rows.numpy()), moments)
+    add_rows(spec.numbers(rows.numpy()), moments)
     merge([moments], {f"normalizer.{name}": one.numpy() for name, one in novelty.normalizer.named_buffers()})
     before = novelty(rows)
     assert before.shape == (60,)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from hive.errors import NetworkError
-from hive.networks.act.off_policy_actions import NoisyActions, SoftActions, SoftChoices
-from hive.networks.act.squashed import SquashedGaussian
+from hive.networks.act.bounded import SquashedGaussian
+from hive.networks.act.exploration import NoisyActions, SoftActions, SoftChoices
 from hive.networks.rows.packed import FORBIDDEN
 
 BOUNDS = (2,), (-1.0, 0.0), (3.0, 0.5)

@@ -26,7 +26,7 @@ from hive.networks import (
 )
 from hive.networks.act.exploration import epsilon_greedy
 from hive.networks.build.network import heads_of
-from hive.networks.rows.normalization import NormalizedNetwork, merge, moments_of, observed_elements
+from hive.networks.rows.normalization import NormalizedNetwork, add_rows, merge, observed_elements
 from hive.networks.rows.packed import FORBIDDEN, PackedNetwork
 
 PARTS: dict[str, Any] = {
@@ -78,7 +78,7 @@ def test_numbers_are_normalised_and_bytes_are_not() -> None:
     assert isinstance(plain, PackedNetwork)
     rows = some_rows(spec, 50)
     moments = np.zeros(observed_elements((spec.floats,)))
-    moments_of(spec.numbers(rows.numpy()), moments)
+    add_rows(spec.numbers(rows.numpy()), moments)
     merge([moments], {name: buffer.numpy() for name, buffer in network.named_buffers()})
     parts = {part.path: torch.from_numpy(part.view(rows.numpy())) for part in spec.parts}
     assert network.normalizer is not None

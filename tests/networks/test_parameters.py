@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hive.compat.coach.architecture import network_parameters_of
 from hive.errors import NetworkError
 from hive.networks import (
     EmbeddingMergerType,
@@ -16,7 +17,7 @@ from hive.networks import (
     NetworkParameters,
     OptimizerSettings,
 )
-from hive.networks.build.parameters import GradientClippingMethod, network_parameters_of
+from hive.networks.build.parameters import GradientClippingMethod
 
 
 def test_enums_have_coachs_numbers() -> None:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs.spaces.actions import Box, Discrete
 from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, NetworkParameters, PolicyHead, PolicyHeadParameters, PPOHeadParameters, Spaces
-from hive.networks.act.squashed import LOG_STD_BOUNDS
+from hive.networks.act.bounded import LOG_STD_BOUNDS
 from hive.networks.build.heads import PPOHead, SquashedPolicyHead
 
 LOGITS = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import distributions
 
-from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import head_loss
 from hive.envs import Box, Composite, Discrete, MultiBinary, MultiDiscrete
 from hive.errors import NetworkError
 from hive.networks import (

@@ -18,8 +18,7 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.rows.inputs import RECURRENT_STATE, state_width_of
-from hive.networks.rows.sequences import Fragments, Sequences
+from hive.networks.rows.inputs import RECURRENT_STATE, Fragments, Sequences, state_width_of
 
 STEPS, COLUMNS, WIDTH = 7, 4, 3
 RNG = np.random.default_rng(3)

@@ -15,8 +15,7 @@ from hive.envs.spaces.meaning import earlier_meaning
 from hive.envs.spaces.observation import ArraySpec, ObservationSpec, observation_spec
 from hive.networks import NetworkParameters, Spaces, build_network
 from hive.networks.build.network import heads_of
-from hive.networks.rows.packed import FORBIDDEN
-from hive.networks.rows.stacked import join_frames, joined
+from hive.networks.rows.packed import FORBIDDEN, join_frames, stacked_spec
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_frames_become_one_input(shape: tuple[int, ...], dtype: str, expected: t
     spec = ArraySpec(shape, dtype)
     frames = torch.arange(2 * 4 * int(np.prod(shape))).reshape(2, 4, *shape)
     together = join_frames(frames, spec, 4)
-    assert together.shape[1:] == joined(spec, 4).shape == expected
+    assert together.shape[1:] == stacked_spec(spec, 4).shape == expected
     if len(shape) == 3:  # channels of the oldest frame come first
         axis, first = (-1, frames[:, 0]) if shape[2] < shape[0] else (1, frames[:, 0])
         torch.testing.assert_close(together.narrow(axis, 0, 3), first)
@@ -92,5 +91,5 @@ def test_stacked_images_of_old_runs_are_judged_as_the_network_sees_them(
     channels = kernels[2] if kernels[2] <= kernels[0] else kernels[0]
     network = built(spec)
     first = next(module for module in network.modules() if isinstance(module, torch.nn.Conv2d))
-    assert (joined(spec, 4).shape, first.in_channels) == (kernels, channels)
+    assert (stacked_spec(spec, 4).shape, first.in_channels) == (kernels, channels)
     assert network(torch.zeros((2, 4, *shape), dtype=torch.uint8))[0].shape == (2, 3)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import head_loss
 from hive.envs.spaces.actions import Box, Discrete
 from hive.errors import NetworkError
 from hive.networks import DuelingQHeadParameters, HeadParameters, select_actions

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from hive.networks import PolicyHead, Spaces, ValueHead
 from hive.networks.act.product import distribution_for
-from hive.networks.rows.stacked import seen_shape
+from hive.networks.rows.packed import seen_shape
 
 OBSERVATIONS: dict[str, spaces.Space[Any]] = {
     "vector": spaces.Box(-np.inf, np.inf, (3,), np.float32),

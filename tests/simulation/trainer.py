@@ -218,7 +218,7 @@ class _Learner(Learner):
 
     def _judge_target(self, turn: LearnerStep, before: Any, after: Any, optimizer_state: Any) -> None:
         """Check that the target moves only at the updates of its schedule, also after kills."""
-        layout, config = self.shared.layout, self.config
+        layout, config = self.network.state, self.config
         if not isinstance(config, TargetConfig):
             return
         updates, size = int(self.views(optimizer_state)["counters"][Count.updates]), layout.flat.parameter_bytes

@@ -19,7 +19,7 @@ from hive.envs import Box, Discrete, MultiDiscrete
 from hive.errors import ConfigError, EnvironmentMissing, NetworkError, RecordError, TopologyError, UsageError
 from hive.experience import FINALS, LENGTH, SEQUENCE, Purpose, Rollout, stream_seed
 from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, ValueHead, aligned_block, build_network
-from hive.networks.act.scaled import ScaledActions
+from hive.networks.act.bounded import ScaledActions
 from hive.networks.build.configured import load_module
 from hive.networks.build.network import NetworkPerHead, heads_of
 from hive.records import RunDirectory, checkpoint_at, write_checkpoint

@@ -21,8 +21,7 @@ from hive.errors import MemoryShort, NetworkError, PlatformError, TopologyError
 from hive.gpus import Gpu
 from hive.gradients import CAUSE, CAUSES, SAMPLES
 from hive.networks import aligned_block
-from hive.networks.weights.captured import _can_be_captured
-from hive.networks.weights.device import DeviceParameters, PinnedMemory, to_device
+from hive.networks.weights.device import DeviceParameters, PinnedMemory, _can_be_captured, to_device
 from hive.training import Blueprint, GWorker, ReplayWorker
 from hive.training.gradient.devices import chosen_device, device_errors
 

@@ -90,7 +90,7 @@ class State:
     def __init__(self, config: A2CConfig, steps: int = 1000, page: Page | None = None, codec: Codec = PLAIN) -> None:
         status = page.status if page else None
         self.learner = Learner(config, wrapper_of(Network()), steps, workers=2, codec=codec, status=status)
-        self.weights = [aligned_block(self.learner.shared.layout.bytes) for _ in range(2)]
+        self.weights = [aligned_block(self.learner.network.state.bytes) for _ in range(2)]
         self.optimizer_states = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
         generator = np.random.default_rng(99)
         self.weights[0][:] = generator.integers(0, 256, len(self.weights[0]), np.uint8)
@@ -121,7 +121,7 @@ class State:
 
     def version(self) -> NDArray[np.uint8]:
         """Weights, buffers and moments of advantages of the present version."""
-        layout, block = self.learner.shared.layout, self.weights[self.at]
+        layout, block = self.learner.network.state, self.weights[self.at]
         return np.concatenate([layout.weights(block), layout.moments(block).view(np.uint8)])
 
     @property
@@ -547,7 +547,7 @@ class AgentState(State):
 
     def __init__(self, config: AlgorithmConfig) -> None:
         self.learner = Learner(config, wrapper_of(Agent(), has_target=True), 1000)
-        layout = self.learner.shared.layout
+        layout = self.learner.network.state
         self.weights = [aligned_block(layout.bytes) for _ in range(2)]
         self.optimizer_states = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
         self.at = 0
@@ -576,7 +576,7 @@ class AgentState(State):
 
     @property
     def target(self) -> NDArray[np.float32]:
-        layout = self.learner.shared.layout
+        layout = self.learner.network.state
         return layout.target(self.weights[self.at])[: 4 * ELEMENTS].view(np.float32)
 
 

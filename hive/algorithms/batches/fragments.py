@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hive.algorithms.batches.frames import Frames
 from hive.experience import Rollout
-from hive.networks.rows.sequences import Fragments, Sequences
+from hive.networks.rows.inputs import Fragments, Sequences
 
 __all__ = ["ActedFragments", "input_sequences"]
 

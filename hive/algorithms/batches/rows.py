@@ -25,7 +25,7 @@ from hive.algorithms.batches.fragments import ActedFragments, input_sequences
 from hive.algorithms.batches.frames import CPU, Frames, rows_on, stacked_rows
 from hive.algorithms.losses.actor_critic import acted_rows
 from hive.experience import Rollout
-from hive.networks.rows.sequences import Sequences
+from hive.networks.rows.inputs import Sequences
 
 __all__ = [
     "acted_inputs",

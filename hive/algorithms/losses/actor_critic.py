@@ -24,9 +24,9 @@ from torch.nn.functional import mse_loss
 
 from hive import _native
 from hive.learning.loss import Floats, LossSlopes, LossValue, weighted_mean
+from hive.networks.act.bounded import ScaledActions
 from hive.networks.act.distributions import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical
-from hive.networks.act.scaled import ScaledActions
-from hive.networks.rows.sequences import Sequences
+from hive.networks.rows.inputs import Sequences
 
 EPSILON = 1e-8
 """Added to the deviation of advantages, so that the normalization of equal ones is finite."""

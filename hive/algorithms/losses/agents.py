@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.learning.loss import Floats, LossSlopes, LossValue
-from hive.networks.act.off_policy_actions import NoisyActions, SoftActions
+from hive.networks.act.exploration import NoisyActions, SoftActions
 
 __all__ = ["CriticLoss", "CriticOfActions", "DeterministicActorLoss", "SoftActorLoss"]
 
@@ -125,7 +125,7 @@ class SoftActorLoss:
         values, to_actions = found
         weight = np.float32(self.temperature) * rows
         taken, noise = actions.reshape(len(columns), -1), noise.reshape(len(columns), -1)
-        # u = mean + std * noise, a = tanh(u): da/du = 1 - a^2, d log pi / du = 2 a (see hive.networks.act.squashed).
+        # u = mean + std * noise, a = tanh(u): da/du = 1 - a^2, d log pi / du = 2 a (see hive.networks.act.bounded).
         to_variables = to_actions.reshape(taken.shape) * (1 - taken * taken) + 2 * weight * taken
         half = taken.shape[1]
         slopes = np.empty_like(columns)

@@ -17,8 +17,7 @@ from torch.nn.functional import huber_loss, mse_loss
 
 from hive import _native
 from hive.learning.loss import Floats, LossSlopes, LossValue, weighted_mean
-from hive.networks.build.distributional_heads import expected_return, quantile_midpoints
-from hive.networks.build.value_heads import select_actions
+from hive.networks.build.value_heads import expected_return, quantile_midpoints, select_actions
 
 
 def cross_entropies(log_probabilities: Tensor, targets: Tensor) -> Tensor:

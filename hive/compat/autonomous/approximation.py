@@ -48,7 +48,7 @@ from hive.learning.approximation import is_typed, scalar, tensors_of
 from hive.learning.loss import Loss
 from hive.learning.passes import Forward, GraphPass
 from hive.learning.targets import TargetNetwork
-from hive.networks.build.field_rules import Rule, Rules
+from hive.networks.build.field_rules import FieldRule, FieldRules
 
 __all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
 
@@ -58,17 +58,17 @@ NonFinite = Literal["raise", "skip", "accept"]
 
 SILENT = DummyWriter()
 
-RULES: Rules = {
-    "clip_grad": Rule.number(0),
-    "loss_scaling": Rule.number(),
-    "accumulate_steps": Rule.whole(1),
-    "keep_gradients": Rule.flag(),
-    "non_finite": Rule.choice(get_args(NonFinite)),
-    "optimizer": Rule.having("param_groups").or_none(),
-    "scheduler": Rule.having("step").or_none(),
-    "scaler": Rule.having("unscale_").or_none(),
-    "target_network": Rule.having("init"),
-    "writer": Rule.having("log_dir"),
+RULES: FieldRules = {
+    "clip_grad": FieldRule.number(0),
+    "loss_scaling": FieldRule.number(),
+    "accumulate_steps": FieldRule.whole(1),
+    "keep_gradients": FieldRule.flag(),
+    "non_finite": FieldRule.choice(get_args(NonFinite)),
+    "optimizer": FieldRule.having("param_groups").or_none(),
+    "scheduler": FieldRule.having("step").or_none(),
+    "scaler": FieldRule.having("unscale_").or_none(),
+    "target_network": FieldRule.having("init"),
+    "writer": FieldRule.having("log_dir"),
 }
 
 
@@ -305,7 +305,7 @@ class Approximation(RunApproximation):
         missing = [name for name, _ in [("updates", None), ("model", None), *self._parts()] if name not in state]
         if missing:
             raise NetworkError(f"the state for `{self.name}` has no {missing[0]}", hint=f"it has: {', '.join(state)}")
-        updates = int(Rule.whole(0).checked("this state", "updates", state["updates"]))
+        updates = int(FieldRule.whole(0).checked("this state", "updates", state["updates"]))
         before = copy.deepcopy(self.state_dict())
         for name, part in (parts := [("model", self.model), *self._parts()]):
             try:

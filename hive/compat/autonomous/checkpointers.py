@@ -28,7 +28,7 @@ from torch import nn
 
 from hive.compat.autonomous.stored import from_record, to_record
 from hive.errors import NetworkError, RecordError
-from hive.networks.build.field_rules import Rule
+from hive.networks.build.field_rules import FieldRule
 from hive.records.atomic import FILES, Files, check_folder
 from hive.records.checkpoints.folders import list_checkpoints, newest_checkpoint, retain, write_checkpoint
 from hive.records.checkpoints.weights import load_weights
@@ -95,7 +95,7 @@ class PeriodicCheckpointer(Checkpointer):
         files: Files = FILES,
     ) -> None:
         for name, value, least in (("frequency", frequency, 1), ("keep", keep, 1), ("keep_best", keep_best, 0)):
-            Rule.whole(least).checked(type(self).__name__, name, value)
+            FieldRule.whole(least).checked(type(self).__name__, name, value)
         self.frequency = frequency
         self.keep = keep
         self.keep_best = keep_best

@@ -17,7 +17,7 @@ from hive.compat.autonomous.approximation import Approximation
 from hive.compat.autonomous.states import States, action_tensor, leading_shape, masked, over_live_states
 from hive.errors import NetworkError
 from hive.networks.act.projection import categorical_support, point_mass, project_categorical
-from hive.networks.build.field_rules import Rule
+from hive.networks.build.field_rules import FieldRule
 
 __all__ = ["QDist", "QDistModule"]
 
@@ -36,7 +36,7 @@ class QDistModule(nn.Module):
     def __init__(self, model: nn.Module, n_actions: int, n_atoms: int, v_min: float, v_max: float) -> None:
         super().__init__()
         for name, value in (("n_actions", n_actions), ("n_atoms", n_atoms)):
-            Rule.whole(1).checked("QDist", name, value)
+            FieldRule.whole(1).checked("QDist", name, value)
         self.model = model
         self.n_actions = n_actions
         device = next((tensor.device for tensor in model.parameters()), None)

@@ -39,7 +39,7 @@ from hive.errors import NetworkError
 from hive.learning.approximation import scalar
 from hive.learning.loss import Loss
 from hive.learning.passes import Forward
-from hive.networks.build.field_rules import Rule
+from hive.networks.build.field_rules import FieldRule
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork", "Identity"]
 
@@ -88,7 +88,7 @@ class FeatureNetwork(Approximation):
     ) -> None:
         if style not in get_args(Style):
             raise NetworkError(f"style = {style!r} is not known", hint=f"one of: {', '.join(get_args(Style))}")
-        Rule.whole(1).checked(type(self).__name__, "cache_size", cache_size)
+        FieldRule.whole(1).checked(type(self).__name__, "cache_size", cache_size)
         if kwargs.get("scaler") is not None:
             raise NetworkError(f"`{name}` takes no scaler: the heads scale the gradient of its features")
         if kwargs.get("device") is None and not any(True for _ in (*model.parameters(), *model.buffers())):

@@ -25,7 +25,7 @@ from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
 from hive.errors import NetworkError
-from hive.networks.weights.clipping import clip_factor
+from hive.networks.weights.optimizers import clip_factor
 
 __all__ = [
     "STAGES",

@@ -25,11 +25,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from hive.compat.autonomous.polyak import polyak_step
 from hive.errors import NetworkError
 from hive.learning import TargetNetwork
 from hive.learning.approximation import evaluating
-from hive.networks.build.field_rules import Rule
-from hive.networks.weights.polyak import polyak_step
+from hive.networks.build.field_rules import FieldRule
 
 __all__ = ["FixedTarget", "PolyakTarget", "TrivialTarget"]
 
@@ -89,7 +89,7 @@ class CopiedTarget(TargetNetwork):
         """Counts `env_steps` further steps of the environment. Raises NetworkError for a target that counts updates."""
         if self.counts != "env_steps":
             raise NetworkError("this target counts updates", hint='construct it with counts="env_steps"')
-        self._count(Rule.whole(0).checked("advance", "env_steps", env_steps))
+        self._count(FieldRule.whole(0).checked("advance", "env_steps", env_steps))
 
     def state_dict(self) -> dict[str, Any]:
         return {"model": _known(self._copy).state_dict()}
@@ -136,7 +136,7 @@ class FixedTarget(CopiedTarget):
         counts: Counts = "updates",
     ) -> None:
         super().__init__(mode, buffers, counts)
-        Rule.whole(1).checked(type(self).__name__, "update_frequency", update_frequency)
+        FieldRule.whole(1).checked(type(self).__name__, "update_frequency", update_frequency)
         self.update_frequency = update_frequency
         self._since = 0
 
@@ -144,7 +144,7 @@ class FixedTarget(CopiedTarget):
         return {**super().state_dict(), "since": self._since}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        since = Rule.whole(0).checked("this state", "since", state["since"])
+        since = FieldRule.whole(0).checked("this state", "since", state["since"])
         super().load_state_dict(state)
         self._since = int(since)
 
@@ -167,7 +167,7 @@ class PolyakTarget(CopiedTarget):
         self, rate: float, *, mode: Mode = "eval", buffers: Buffers = "copy", counts: Counts = "updates"
     ) -> None:
         super().__init__(mode, buffers, counts)
-        Rule.number(0).checked(type(self).__name__, "rate", rate)
+        FieldRule.number(0).checked(type(self).__name__, "rate", rate)
         if rate > 1.0:
             raise NetworkError(f"the rate of a target must be from 0 to 1, got {rate}", hint="0.005 is usual")
         self.rate = rate

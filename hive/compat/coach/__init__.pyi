@@ -5,12 +5,8 @@ from hive.compat.coach.architecture import TrainingResult as TrainingResult
 from hive.compat.coach.torch_architecture import TorchArchitecture as TorchArchitecture
 from hive.compat.coach.worker_group import WorkerGroup as WorkerGroup
 from hive.compat.coach.wrapper import NetworkWrapper as NetworkWrapper
-from hive.networks.build.head_parameters import CategoricalQHeadParameters as CategoricalQHeadParameters
-from hive.networks.build.head_parameters import DuelingQHeadParameters as DuelingQHeadParameters
-from hive.networks.build.head_parameters import PolicyHeadParameters as PolicyHeadParameters
-from hive.networks.build.head_parameters import PPOHeadParameters as PPOHeadParameters
-from hive.networks.build.head_parameters import QuantileQHeadParameters as QuantileQHeadParameters
-from hive.networks.build.head_parameters import SquashedPolicyHeadParameters as SquashedPolicyHeadParameters
+from hive.networks.build.parameters import CategoricalQHeadParameters as CategoricalQHeadParameters
+from hive.networks.build.parameters import DuelingQHeadParameters as DuelingQHeadParameters
 from hive.networks.build.parameters import EmbeddingMergerType as EmbeddingMergerType
 from hive.networks.build.parameters import GradientClippingMethod as GradientClippingMethod
 from hive.networks.build.parameters import GRUMiddlewareParameters as GRUMiddlewareParameters
@@ -19,5 +15,9 @@ from hive.networks.build.parameters import InputEmbedderParameters as InputEmbed
 from hive.networks.build.parameters import LSTMMiddlewareParameters as LSTMMiddlewareParameters
 from hive.networks.build.parameters import MiddlewareParameters as MiddlewareParameters
 from hive.networks.build.parameters import NetworkParameters as NetworkParameters
+from hive.networks.build.parameters import PolicyHeadParameters as PolicyHeadParameters
+from hive.networks.build.parameters import PPOHeadParameters as PPOHeadParameters
+from hive.networks.build.parameters import QuantileQHeadParameters as QuantileQHeadParameters
+from hive.networks.build.parameters import SquashedPolicyHeadParameters as SquashedPolicyHeadParameters
 from hive.networks.build.spaces import InputArray as InputArray
 from hive.networks.build.spaces import Spaces as Spaces

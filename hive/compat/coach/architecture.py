@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hive.networks.build.parameters import NetworkParameters, network_parameters_of
+from hive.errors import NetworkError
+from hive.networks.build.parameters import NetworkParameters
 from hive.networks.build.spaces import Spaces
 
 Array = npt.NDArray[Any]
@@ -63,7 +64,7 @@ class Architecture(ABC):
         importance_weights: Array | Sequence[Array] | None = None,
         no_accumulation: bool = False,
     ) -> TrainingResult:
-        """Adds the gradient of the loss on a batch to `accumulated_gradients`; weights do not change.
+        """Add the gradient of the loss on a batch to `accumulated_gradients`; weights do not change.
 
         inputs: name -> array [N, *shape]: the inputs of the spaces, and the extra inputs of the losses. The loss of
             output i (counted over all heads and their copies) may need `output_<i>_0` (a policy or Q head: the
@@ -76,36 +77,36 @@ class Architecture(ABC):
         importance_weights: [N], multiplies each sample's loss; or a list with one such array for each output.
         no_accumulation: replace the accumulated gradients instead of adding to them.
 
-        Returns (total_loss, losses, norm_unclipped_grads, fetched): the sum of all losses; the weighted loss
-        of every output, then the regularisation loss if there is one; the global norm of this batch's
+        Return (total_loss, losses, norm_unclipped_grads, fetched): the sum of all losses; the weighted loss
+        of every output, then the regularization loss if there is one; the global norm of this batch's
         gradient before clipping; the fetched values. Raises NetworkError, and accumulates nothing, for arrays of
         another shape or kind, and if an input or the gradient is not finite.
         """
 
     @abstractmethod
     def apply_gradients(self, gradients: Sequence[Array], scaler: float = 1.0) -> None:
-        """Makes one optimizer step with `gradients` (the `accumulated_gradients` of this or an identical network).
+        """Make one optimizer step with `gradients` (the `accumulated_gradients` of this or an identical network).
 
         `scaler` multiplies the gradients; the arrays themselves are not changed. Raises NetworkError, and changes
         nothing, if the gradients do not fit the network, or if they or the new weights are not finite.
         """
 
     def apply_and_reset_gradients(self, gradients: Sequence[Array], scaler: float = 1.0) -> None:
-        """Calls `apply_gradients`, then `reset_accumulated_gradients`."""
+        """Call `apply_gradients`, then `reset_accumulated_gradients`."""
         self.apply_gradients(gradients, scaler)
         self.reset_accumulated_gradients()
 
     @abstractmethod
     def reset_accumulated_gradients(self) -> None:
-        """Sets all accumulated gradients to 0, NaN and infinities included."""
+        """Set all accumulated gradients to 0, NaN and infinities included."""
 
     @abstractmethod
     def get_weights(self) -> list[Array]:
-        """Returns copies of all parameters, then of all buffers, in the module's order."""
+        """Return copies of all parameters, then of all buffers, in the module's order."""
 
     @abstractmethod
     def set_weights(self, weights: Sequence[Array], rate: float = 1.0) -> None:
-        """Sets every parameter to rate * given + (1 - rate) * old; buffers are copied.
+        """Set every parameter to rate * given + (1 - rate) * old; buffers are copied.
 
         weights: arrays as `get_weights` returns them. rate: from 0 to 1.
 
@@ -121,7 +122,7 @@ class Architecture(ABC):
         squeeze_output: bool = True,
         initial_feed_dict: Inputs | None = None,
     ) -> Any:
-        """Returns the outputs for a batch, without gradients: one for each head, then a recurrent network's next state.
+        """Return the outputs for a batch, without gradients: one for each head, then a recurrent network's next state.
 
         A call changes no state of the network. Raises NetworkError for inputs that do not fit and unknown outputs.
 
@@ -133,7 +134,7 @@ class Architecture(ABC):
     @staticmethod
     @abstractmethod
     def parallel_predict(sess: Any, network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
-        """Returns the outputs of several networks, or of one for several inputs, as one flat tuple in order.
+        """Return the outputs of several networks, or of one for several inputs, as one flat tuple in order.
 
         sess: a session in Coach; not used here. Inputs of one network form one batch if its rows are independent.
         Raises NetworkError for an entry that is not a pair (network, inputs), and as `predict`.
@@ -147,25 +148,50 @@ class Architecture(ABC):
         additional_fetches: Sequence[Any] | None = None,
         importance_weights: Array | Sequence[Array] | None = None,
     ) -> TrainingResult:
-        """Calls `accumulate_gradients`, then `apply_and_reset_gradients`; returns the result of the former."""
+        """Call `accumulate_gradients`, then `apply_and_reset_gradients`; return the result of the former."""
         result = self.accumulate_gradients(inputs, targets, additional_fetches, importance_weights)
         self.apply_and_reset_gradients(self.accumulated_gradients, scaler)
         return result
 
     @abstractmethod
     def get_variable_value(self, variable: Any) -> Array:
-        """Returns a copy of the parameter or buffer of that name, for example `heads.0.kl_coefficient`.
+        """Return a copy of the parameter or buffer of that name, for example `heads.0.kl_coefficient`.
 
         Raises NetworkError for an unknown name.
         """
 
     @abstractmethod
     def set_variable_value(self, assign_op: Any, value: np.ndarray, placeholder: Any = None) -> None:
-        """Sets the parameter or buffer named `assign_op`. `placeholder` is TensorFlow's; it is not used.
+        """Set the parameter or buffer named `assign_op`. `placeholder` is TensorFlow's; it is not used.
 
         Raises NetworkError, and changes nothing, for an unknown name and a value that does not fit or is not finite.
         """
 
     @abstractmethod
     def set_is_training(self, state: bool) -> None:
-        """Switches layers such as dropout between training (True) and evaluation (False)."""
+        """Switch layers such as dropout between training (True) and evaluation (False)."""
+
+
+def network_parameters_of(agent_parameters: Any, name: str) -> NetworkParameters:
+    """Return the parameters of network `name`, of which only the part before a `/` counts.
+
+    agent_parameters: a NetworkParameters, a mapping from names to them, or an object with such a mapping as
+        `network_wrappers` (Coach's AgentParameters).
+
+    Raises NetworkError if there are none for this name.
+    """
+    if isinstance(agent_parameters, NetworkParameters):
+        return agent_parameters
+    wrappers = getattr(agent_parameters, "network_wrappers", agent_parameters)
+    if not isinstance(wrappers, Mapping):
+        raise NetworkError(
+            f"{type(agent_parameters).__name__} holds no network parameters",
+            hint="pass a NetworkParameters, or a mapping from network names to them",
+        )
+    key = name.split("/")[0]
+    parameters = wrappers.get(key)
+    if not isinstance(parameters, NetworkParameters):
+        raise NetworkError(
+            f"no parameters for network `{key}`", hint=f"there are: {', '.join(map(str, wrappers)) or 'none'}"
+        )
+    return parameters

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from hive.compat.coach.architecture import Array, Inputs, Targets
-from hive.compat.coach.head_losses import HeadLoss
-from hive.compat.coach.losses import as_array, checked_tensor, extra_input_names
+from hive.compat.coach.losses import HeadLoss, caller_array, checked_tensor, extra_input_names
 from hive.errors import NetworkError
 from hive.networks.build.heads import Head
 from hive.networks.build.spaces import InputSpec
@@ -29,7 +28,7 @@ def checked_inputs(
     *,
     training: bool = False,
 ) -> tuple[Tensor | Mapping[str, Tensor], int]:
-    """Returns the argument for the module (a tensor, or a mapping from names to tensors), and the number of samples.
+    """Return the argument for the module (a tensor, or a mapping from names to tensors), and the number of samples.
 
     specs: all inputs of the network; needed: the names of the required ones. state_width: that of a recurrent
         network's state, else 0.
@@ -45,7 +44,7 @@ def checked_inputs(
     for name in [*needed, *memory[:1]]:
         if name not in inputs:
             raise NetworkError(f"network `{network}` needs the input `{name}`", hint=_hint_of(name, inputs))
-    count = len(np.atleast_1d(as_array(inputs[needed[0]], f"input `{needed[0]}`")))
+    count = len(np.atleast_1d(caller_array(inputs[needed[0]], f"input `{needed[0]}`")))
     tensors = {
         name: checked_tensor(inputs[name], spec.dtype, (count, *spec.shape), f"input `{name}`")
         for name, spec in specs.items()
@@ -61,7 +60,7 @@ def checked_inputs(
 
 
 def merged_inputs(inputs: Any, more: Any = None) -> Inputs:
-    """Returns both mappings as one, `more` taking precedence. Raises NetworkError for anything but mappings."""
+    """Return both mappings as one, `more` taking precedence. Raises NetworkError for anything but mappings."""
     for part in (inputs, {} if more is None else more):
         if not isinstance(part, Mapping):
             hint = 'for example {"observation": array}'
@@ -72,7 +71,7 @@ def merged_inputs(inputs: Any, more: Any = None) -> Inputs:
 def first_not_finite(
     inputs: Inputs, targets: Targets | None, importance_weights: Array | Sequence[Array] | None
 ) -> str:
-    """Returns the name of the first array of a batch that holds NaN or infinity, such as `target 1`; "" if none does.
+    """Return the name of the first array of a batch that holds NaN or infinity, such as `target 1`; "" if none does.
 
     Targets given as a function are not checked.
     """
@@ -90,8 +89,8 @@ def first_not_finite(
 
 
 def common_rows(*groups: Iterable[Array]) -> int:
-    """Returns the number of rows of all arrays. Raises NetworkError if there are none or their rows differ."""
-    shapes = [as_array(array, "an array of a batch").shape for group in groups for array in group]
+    """Return the number of rows of all arrays. Raises NetworkError if there are none or their rows differ."""
+    shapes = [caller_array(array, "an array of a batch").shape for group in groups for array in group]
     rows = {shape[:1] for shape in shapes}
     if len(rows) != 1 or rows == {()}:
         raise NetworkError(f"arrays of one batch must have equal numbers of rows, got {list(map(list, shapes))}")
@@ -99,7 +98,7 @@ def common_rows(*groups: Iterable[Array]) -> int:
 
 
 def chosen_outputs(outputs: Any, count: int, heads: Sequence[Head], network: str) -> list[int]:
-    """Returns the numbers of the requested outputs (None: all). Raises NetworkError for invalid numbers."""
+    """Return the numbers of the requested outputs (None: all). Raises NetworkError for invalid numbers."""
     if outputs is None:
         return list(range(count))
     names = [head.settings.name for head in heads] + [""] * (count - len(heads))
@@ -113,12 +112,12 @@ def chosen_outputs(outputs: Any, count: int, heads: Sequence[Head], network: str
 
 
 def is_output_number(output: Any) -> bool:
-    """Returns whether `output` is a whole number of Python or NumPy; booleans are not."""
+    """Return whether `output` is a whole number of Python or NumPy; booleans are not."""
     return isinstance(output, numbers.Integral) and not isinstance(output, bool)
 
 
 def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) -> None:
-    """Raises NetworkError unless `given` have the shapes of `views` and can be converted to their dtypes.
+    """Raise NetworkError unless `given` have the shapes of `views` and can be converted to their dtypes.
 
     what: names the arrays in the message.
     """
@@ -126,7 +125,7 @@ def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) ->
     if not isinstance(given, Sequence) or len(given) != len(views):
         found = f"{len(given)} arrays" if isinstance(given, Sequence) else type(given).__name__
         raise NetworkError(f"{what} do not fit: {found}, expected a list of {len(views)} arrays", hint=hint)
-    arrays = [as_array(array, f"one of the {what}") for array in given]
+    arrays = [caller_array(array, f"one of the {what}") for array in given]
     shapes, expected = [array.shape for array in arrays], [view.shape for view in views]
     if shapes != expected:
         raise NetworkError(f"{what} do not fit: shapes {shapes}, expected {expected}", hint=hint)
@@ -136,7 +135,7 @@ def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) ->
 
 
 def _memory(inputs: Inputs, count: int, width: int) -> dict[str, Tensor]:
-    """Returns the checked `recurrent_state` and, if given, `episode_starts`."""
+    """Return the checked `recurrent_state` and, if given, `episode_starts`."""
     state = np.asarray(inputs[RECURRENT_STATE])
     sequences = len(state) if state.ndim == 2 else 0
     if not sequences or count % sequences:

@@ -6,21 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from hive import _native
 from hive.networks.build.parameters import GradientClippingMethod
-from hive.networks.weights.clipping import clip_factor
-from hive.networks.weights.optimizers import OptimizerSettings
-
-Floats = npt.NDArray[np.float32]
+from hive.networks.weights.flat import Floats
+from hive.networks.weights.optimizers import OptimizerSettings, clip_factor
 
 
 def clip_gradient(
     gradient: Floats, parts: Sequence[Floats], norm: float, limit: float | None, method: GradientClippingMethod
 ) -> None:
-    """Clips `gradient`, a finite block float32 [elements], in place.
+    """Clip `gradient`, a finite block float32 [elements], in place.
 
     parts: a view of the block for each parameter. norm: its global norm. limit: None or 0: no clipping.
     A gradient within the limit stays bit-identical, see `clip_factor`.
@@ -61,7 +58,7 @@ class LimitedMemoryBFGS:
         learning_rate: float,
         gradient_scale: float = 1.0,
     ) -> bool:
-        """Does what FlatOptimizer.step does; `step` and the moments are not used."""
+        """Do what FlatOptimizer.step does; `step` and the moments are not used."""
         if self._optimizer is None:  # made late because its import of torch._dynamo takes over a second
             weights = torch.nn.Parameter(torch.empty(len(parameters_out), dtype=torch.float32, device="cpu"))
             self._optimizer = torch.optim.LBFGS([weights], lr=learning_rate, max_iter=1)

@@ -19,7 +19,7 @@ from hive.errors import NetworkError
 
 
 def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
-    """Returns the outputs of every pair as one flat tuple, in order; see `Architecture.parallel_predict`.
+    """Return the outputs of every pair as one flat tuple, in order; see `Architecture.parallel_predict`.
 
     A network may appear several times. Pairs of one network share a call if its rows do not depend on each other
     and the inputs have the same names and, except for the number of rows, the same shapes.
@@ -35,7 +35,7 @@ def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Input
 
 
 def _calls(pairs: Sequence[tuple[Architecture, Inputs]]) -> list[list[int]]:
-    """Returns the positions of the pairs that share a call, for each call."""
+    """Return the positions of the pairs that share a call, for each call."""
     calls: dict[Any, list[int]] = {}
     for index, pair in enumerate(pairs):
         is_pair = isinstance(pair, Sequence) and len(pair) == 2
@@ -46,7 +46,7 @@ def _calls(pairs: Sequence[tuple[Architecture, Inputs]]) -> list[list[int]]:
 
 
 def _outputs(network: Architecture, inputs: Sequence[Inputs]) -> list[tuple[Array, ...]]:
-    """Returns the outputs for each of the inputs, of one call with the rows of all of them."""
+    """Return the outputs for each of the inputs, of one call with the rows of all of them."""
     if len(inputs) == 1:
         return [network.predict(inputs[0], squeeze_output=False)]
     ends = np.cumsum([_rows(part) for part in inputs])[:-1]
@@ -56,7 +56,7 @@ def _outputs(network: Architecture, inputs: Sequence[Inputs]) -> list[tuple[Arra
 
 
 def _key(network: Architecture, inputs: Inputs, index: int) -> Any:
-    """Returns a key that is equal for pairs that may share a call."""
+    """Return a key that is equal for pairs that may share a call."""
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     if not getattr(network, "rows_are_independent", False) or not _even(arrays):
         return index
@@ -64,7 +64,7 @@ def _key(network: Architecture, inputs: Inputs, index: int) -> Any:
 
 
 def _even(arrays: Mapping[str, Array]) -> bool:
-    """Returns whether all arrays have the same number of rows. If not, `predict` refuses them in a separate call."""
+    """Return whether all arrays have the same number of rows. If not, `predict` refuses them in a separate call."""
     return len({array.shape[:1] for array in arrays.values()}) == 1 and all(array.ndim for array in arrays.values())
 
 

@@ -33,8 +33,7 @@ from hive.compat.coach.arrays import (
     merged_inputs,
     refuse_misfits,
 )
-from hive.compat.coach.head_losses import head_loss
-from hive.compat.coach.losses import as_array, l2_loss, weighted_losses
+from hive.compat.coach.losses import caller_array, head_loss, l2_loss, weighted_losses
 from hive.compat.coach.optimization import LimitedMemoryBFGS, clip_gradient
 from hive.compat.coach.parallel import predict_in_parallel
 from hive.errors import NetworkError
@@ -44,14 +43,11 @@ from hive.networks.build.layers import seeded
 from hive.networks.build.naming import set_training
 from hive.networks.build.network import Observations, heads_of
 from hive.networks.build.spaces import InputSpec, Spaces
-from hive.networks.rows.inputs import dotted
-from hive.networks.weights.flat import aligned_block, keep_frozen, polyak_frozen
+from hive.networks.rows.inputs import dotted_name
+from hive.networks.weights.flat import Floats, aligned_block, keep_frozen, polyak
 from hive.networks.weights.optimizers import FlatOptimizer
-from hive.networks.weights.polyak import polyak_step
 from hive.networks.weights.wrapper import BoundNetwork
 from hive.runtime.process.user_code.torch_state import hive_torch
-
-Floats = npt.NDArray[np.float32]
 
 _numbers = itertools.count()  # numbers of networks; two locks are taken in this order, which prevents deadlocks
 
@@ -129,7 +125,7 @@ class TorchArchitecture(Architecture):
         return self.flat.arrays(self.flat.block)
 
     def initial_state(self, sequences: int) -> Array:
-        """Returns the initial `recurrent_state` of `sequences` episodes: zeros float32 [sequences, state_width]."""
+        """Return the initial `recurrent_state` of `sequences` episodes: zeros float32 [sequences, state_width]."""
         return np.zeros((sequences, self.state_width), np.float32)
 
     def accumulate_gradients(
@@ -172,7 +168,7 @@ class TorchArchitecture(Architecture):
         self.apply_gradients_to(self, gradients, scaler)
 
     def apply_gradients_to(self, network: TorchArchitecture, gradients: Sequence[Array], scaler: float = 1.0) -> None:
-        """Makes one step of this network's optimizer on the weights of an identical `network`.
+        """Make one step of this network's optimizer on the weights of an identical `network`.
 
         Arguments and errors are those of `apply_gradients`.
         """
@@ -223,13 +219,13 @@ class TorchArchitecture(Architecture):
         views = list(self.flat.arrays(given).values())
         refuse_misfits(views, weights, f"weights of network `{self.name}`")
         for view, weight in zip(views, weights, strict=True):
-            view[...] = as_array(weight, "a weight")
+            view[...] = caller_array(weight, "a weight")
         if not _native.norm_and_finite(given[: self.flat.parameter_bytes].view(np.float32))[1]:
             raise NetworkError(f"weights of network `{self.name}` are not finite; they were not set")
         self._blend(given, rate)
 
     def copy_weights_from(self, network: TorchArchitecture, rate: float = 1.0) -> None:
-        """Does `set_weights(network.get_weights(), rate)` for an identical network, in one pass over blocks.
+        """Do `set_weights(network.get_weights(), rate)` for an identical network, in one pass over blocks.
 
         Raises NetworkError for a network of another layout and a rate outside of 0 to 1.
         """
@@ -257,9 +253,9 @@ class TorchArchitecture(Architecture):
     @property
     def rows_are_independent(self) -> bool:
         """Whether the outputs of a sample do not depend on the other samples of its batch."""
-        normalised = torch.nn.modules.batchnorm._BatchNorm
+        normalized = torch.nn.modules.batchnorm._BatchNorm
         return not self.state_width and not any(
-            isinstance(child, normalised) and (child.training or child.running_mean is None)
+            isinstance(child, normalized) and (child.training or child.running_mean is None)
             for child in self.module.modules()
         )
 
@@ -280,7 +276,7 @@ class TorchArchitecture(Architecture):
 
     @hive_torch()
     def _heads_for_outputs(self) -> list[Any]:
-        """Returns heads that compute the losses of a user-defined module; their weights, if any, are not used."""
+        """Return heads that compute the losses of a user-defined module; their weights, if any, are not used."""
         parameters = self.network_parameters
         with seeded(torch.Generator()):
             return [make_head(head, self.spaces.action) for head in parameters.heads()]
@@ -290,22 +286,22 @@ class TorchArchitecture(Architecture):
             raise NetworkError(f"network `{network.name}` is not built like `{self.name}`")
 
     def _observations(self, inputs: Inputs, *, training: bool = False) -> tuple[Observations, int]:
-        """Returns the module's argument and the number of samples; raises NetworkError for inputs that do not fit."""
-        given: dict[str, InputSpec] = {dotted(name): spec for name, spec in self.inputs.items()}
+        """Return the module's argument and the number of samples; raises NetworkError for inputs that do not fit."""
+        given: dict[str, InputSpec] = {dotted_name(name): spec for name, spec in self.inputs.items()}
         needed = list(self.network_parameters.input_embedders_parameters or given)
         return checked_inputs(inputs, given, needed, self._losses, self.state_width, self.name, training=training)
 
     def _take(self, gradients: Sequence[Array], frozen: Sequence[slice]) -> None:
-        """Copies `gradients` into the gradient block, and zeros for frozen parameters."""
+        """Copy `gradients` into the gradient block, and zeros for frozen parameters."""
         views = self.flat.gradient_arrays(self._gradient)
         refuse_misfits(views, gradients, f"gradients of network `{self.name}`")
         for view, gradient in zip(views, gradients, strict=True):
-            view[...] = as_array(gradient, "a gradient")
+            view[...] = caller_array(gradient, "a gradient")
         for elements in frozen:
             self._gradient[elements] = 0.0
 
     def _accumulate(self, samples: int, *, replace: bool) -> None:
-        """Adds the gradient block to the accumulated sum or average, or replaces it."""
+        """Add the gradient block to the accumulated sum or average, or replace it."""
         averaging = self.network_parameters.gradient_averaging
         weight = float(samples) if averaging == "samples" else 1.0
         held = 0.0 if replace else self._weight
@@ -318,19 +314,19 @@ class TorchArchitecture(Architecture):
         self._weight = held + weight
 
     def _reduce(self, weights: Sequence[float], divisor: float) -> None:
-        """Sets the accumulated block to (w0 * itself + w1 * gradient block) / divisor. Its memory does not move."""
+        """Set the accumulated block to (w0 * itself + w1 * gradient block) / divisor. Its memory does not move."""
         blocks = [block.view(np.uint8) for block in (self._accumulated, self._gradient)]
         self._reduction.reduce(blocks, weights, divisor, self._spare.view(np.uint8))
         np.copyto(self._accumulated, self._spare)
 
     def _clip(self, norm: float) -> None:
-        """Clips the gradient block as the parameters require; `norm` is its global norm."""
+        """Clip the gradient block as the parameters require; `norm` is its global norm."""
         parameters = self.network_parameters
         parts = self.flat.gradient_arrays(self._gradient)
         clip_gradient(self._gradient, parts, norm, parameters.clip_gradients, parameters.gradients_clipping_method)
 
     def _norm_of(self, gradient: Floats, look_for_cause: Callable[[], str] = str) -> float:
-        """Returns the global norm. Raises NetworkError, which names the first non-finite parameter and the cause."""
+        """Return the global norm. Raises NetworkError, which names the first non-finite parameter and the cause."""
         norm, finite = _native.norm_and_finite(gradient)
         if not finite:
             parts = zip(self.flat.names, self.flat.gradient_arrays(gradient), strict=True)
@@ -344,13 +340,13 @@ class TorchArchitecture(Architecture):
         return float(norm)
 
     def _blend(self, source: npt.NDArray[np.uint8], rate: float) -> None:
+        if not 0.0 <= rate <= 1.0:
+            raise NetworkError(f"the rate of a weight update must be from 0 to 1, got {rate}")
         end = self.flat.parameter_bytes
         with self.lock:
             weights, given = self._parameter_block(), source[:end].view(np.float32)
-            frozen = self.flat.frozen() if 0.0 < rate < 1.0 else ()
-            before = weights.copy() if frozen else weights
-            polyak_step([weights], [given], rate)
-            polyak_frozen(frozen, before, given, weights)
+            if rate:
+                polyak(weights, given, weights, rate, self.flat.frozen())
             np.copyto(self.flat.block[end : self.flat.block_bytes], source[end : self.flat.block_bytes])
 
     def _named(self, name: Any) -> Any:
@@ -374,7 +370,7 @@ class TorchArchitecture(Architecture):
 
 @contextlib.contextmanager
 def _locked(*networks: TorchArchitecture) -> Iterator[None]:
-    """Holds the locks of several networks, taken in the order in which they were built."""
+    """Hold the locks of several networks, taken in the order in which they were built."""
     with contextlib.ExitStack() as stack:
         for network in sorted(networks, key=lambda network: network._number):
             stack.enter_context(network.lock)

@@ -7,7 +7,7 @@
 With synchronous workers an update waits for the gradients of all of them. The last worker to arrive applies them in the
 order of the workers' numbers, so the result does not depend on the order of arrival. If a worker does not arrive within
 `timeout_s`, the others raise an error that names it. Asynchronous workers do not wait; the lock of the
-global network serialises their updates.
+global network serializes their updates.
 
 This class coordinates threads only: between processes of a run the learner has this role (see `hive.training`).
 """
@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from hive.errors import NetworkError
 
-Network = TypeVar("Network")
+SharedCopy = TypeVar("SharedCopy")
 
 # Longer than any batch should take, and short enough that the user still watches the terminal.
 TIMEOUT_S = 60.0
@@ -36,7 +36,7 @@ class Round:
         self.error: Exception | None = None
 
 
-class WorkerGroup(Generic[Network]):
+class WorkerGroup(Generic[SharedCopy]):
     """A number of `workers`, numbered from 0, and the global networks that they share, by name.
 
     timeout_s: how long a worker waits for the others, in seconds. Raises NetworkError unless `workers` is a whole
@@ -49,23 +49,23 @@ class WorkerGroup(Generic[Network]):
         self.workers = workers
         self.timeout_s = timeout_s
         self._condition = threading.Condition()
-        self._networks: dict[str, Network] = {}
+        self._networks: dict[str, SharedCopy] = {}
         self._rounds: dict[str, Round] = {}
 
     def check_worker(self, worker: int) -> None:
-        """Raises NetworkError if the group has no worker of that number."""
+        """Raise NetworkError if the group has no worker of that number."""
         if not 0 <= worker < self.workers:
             raise NetworkError(f"no worker {worker} in a group of {self.workers}", hint="they are counted from 0")
 
-    def global_network(self, name: str, make: Callable[[], Network]) -> Network:
-        """Returns the global network of that name; the first call creates it with `make`."""
+    def global_network(self, name: str, make: Callable[[], SharedCopy]) -> SharedCopy:
+        """Return the global network of that name; the first call creates it with `make`."""
         with self._condition:
             if name not in self._networks:
                 self._networks[name] = make()
             return self._networks[name]
 
     def together(self, name: str, worker: int, contribution: Any, act: Callable[[Mapping[int, Any]], None]) -> None:
-        """Waits until every worker has called this for `name`, and until the last one has called its `act`.
+        """Wait until every worker has called this for `name`, and until the last one has called its `act`.
 
         act: called once, with {worker: contribution} in the order of the numbers. If it raises, every worker raises a
             NetworkError with its message. Raises NetworkError, without a call of `act`, for a worker number that is
@@ -90,7 +90,7 @@ class WorkerGroup(Generic[Network]):
             raise _copy_of(current.error) from current.error
 
     def _give_up(self, name: str, current: Round, worker: int) -> NetworkError:
-        """Removes `worker` from the round and returns an error that names the missing workers."""
+        """Remove `worker` from the round and return an error that names the missing workers."""
         everyone = set(range(self.workers))
         missing = ", ".join(map(str, sorted(everyone - current.arrived or everyone - current.contributions.keys())))
         del current.contributions[worker]
@@ -112,5 +112,5 @@ class WorkerGroup(Generic[Network]):
 
 
 def _copy_of(error: Exception) -> NetworkError:
-    """Returns a new error with the same text: one exception raised by several threads collects all their tracebacks."""
+    """Return a new error with the same text: one exception raised by several threads collects all their tracebacks."""
     return NetworkError(str(error), hint=getattr(error, "hint", ""))

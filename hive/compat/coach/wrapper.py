@@ -23,14 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from hive.compat.coach.architecture import Array, Inputs, Targets, TrainingResult
+from hive.compat.coach.architecture import Array, Inputs, Targets, TrainingResult, network_parameters_of
 from hive.compat.coach.arrays import common_rows, merged_inputs, refuse_misfits
-from hive.compat.coach.losses import as_array, one_for_each
+from hive.compat.coach.losses import caller_array, one_for_each
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.compat.coach.worker_group import WorkerGroup
 from hive.compat.rlpack import GradAccumulator, MapOfTensors
 from hive.errors import NetworkError
-from hive.networks.build.parameters import network_parameters_of
 from hive.networks.build.spaces import Spaces
 from hive.networks.rows.inputs import RECURRENT_STATE
 
@@ -88,12 +87,12 @@ class NetworkWrapper:
         return [network for network in copies if network is not None]
 
     def sync(self) -> None:
-        """Copies the weights from global to online, then from online to target."""
+        """Copy the weights from global to online, then from online to target."""
         self.update_online_network()
         self.update_target_network()
 
     def update_target_network(self, rate: float = 1.0) -> None:
-        """Sets target = rate * online + (1 - rate) * target; does nothing without a target network.
+        """Set target = rate * online + (1 - rate) * target; do nothing without a target network.
 
         Raises NetworkError for a rate outside of 0 to 1.
         """
@@ -101,12 +100,12 @@ class NetworkWrapper:
             self.target_network.copy_weights_from(self.online_network, rate)
 
     def update_online_network(self, rate: float = 1.0) -> None:
-        """Sets online = rate * global + (1 - rate) * online; does nothing without a global network."""
+        """Set online = rate * global + (1 - rate) * online; do nothing without a global network."""
         if self.global_network is not None:
             self.online_network.copy_weights_from(self.global_network, rate)
 
     def apply_gradients_to_global_network(self, gradients: Sequence[Array] | None = None) -> None:
-        """Makes one optimizer step on the global network, with `gradients` (None: those accumulated in the online one).
+        """Make one optimizer step on the global network, with `gradients` (None: those accumulated in the online one).
 
         The optimizer is that of the global network if `shared_optimizer`, else that of the online network.
 
@@ -128,13 +127,13 @@ class NetworkWrapper:
             self.group.together(self.name, self.worker, (self.online_network, own), self._apply_of_all)
 
     def apply_gradients_to_online_network(self, gradients: Sequence[Array] | None = None) -> None:
-        """Makes one optimizer step on the online network, with `gradients` (None: those accumulated in it)."""
+        """Make one optimizer step on the online network, with `gradients` (None: those accumulated in it)."""
         self.online_network.apply_gradients(
             self.online_network.accumulated_gradients if gradients is None else gradients
         )
 
     def apply_gradients_and_sync_networks(self, reset_gradients: bool = True) -> None:
-        """Applies the accumulated gradients to the global network and copies its weights back.
+        """Apply the accumulated gradients to the global network and copy its weights back.
 
         Without a global network, applies them to the online one.
 
@@ -156,7 +155,7 @@ class NetworkWrapper:
         additional_fetches: Sequence[Any] | None = None,
         importance_weights: Array | Sequence[Array] | None = None,
     ) -> TrainingResult:
-        """Trains on one batch. It replaces the accumulated gradients and resets them to 0 afterwards.
+        """Train on one batch. It replaces the accumulated gradients and resets them to 0 afterwards.
 
         Arguments and result are those of `Architecture.accumulate_gradients`.
         """
@@ -169,10 +168,10 @@ class NetworkWrapper:
     def train_in_batches(
         self, inputs: Inputs, targets: Array | Sequence[Array], importance_weights: Array | None = None
     ) -> list[TrainingResult]:
-        """Calls `train_and_sync_networks` for consecutive batches of `batch_size` samples.
+        """Call `train_and_sync_networks` for consecutive batches of `batch_size` samples.
 
         inputs, targets, importance_weights: of N samples, as for that method; the last batch may be smaller.
-        Returns the result of every batch. Raises NetworkError, before the first batch, for a recurrent network, whose
+        Return the result of every batch. Raises NetworkError, before the first batch, for a recurrent network, whose
         sequences cannot be split, and for arrays of different numbers of samples.
         """
         if self.online_network.state_width or RECURRENT_STATE in inputs:
@@ -199,16 +198,16 @@ class NetworkWrapper:
     def parallel_prediction(
         self, network_input_tuples: Sequence[tuple[TorchArchitecture, Inputs]]
     ) -> tuple[Array, ...]:
-        """Returns the outputs of several networks as one flat tuple, in order; a network may appear several times."""
+        """Return the outputs of several networks as one flat tuple, in order; a network may appear several times."""
         return TorchArchitecture.parallel_predict(None, network_input_tuples)
 
     def set_is_training(self, state: bool) -> None:
-        """Switches all copies between training (True) and evaluation (False)."""
+        """Switch all copies between training (True) and evaluation (False)."""
         for network in self.networks:
             network.set_is_training(state)
 
     def get_local_variables(self) -> list[Array]:
-        """Returns live views of the weights that only this worker uses: online network, then target network."""
+        """Return live views of the weights that only this worker uses: online network, then target network."""
         return [
             variable
             for network in self.networks
@@ -217,11 +216,11 @@ class NetworkWrapper:
         ]
 
     def get_global_variables(self) -> list[Array]:
-        """Returns live views of the weights of the global network, which workers share; an empty list without one."""
+        """Return live views of the weights of the global network, which workers share; an empty list without one."""
         return [] if self.global_network is None else list(self.global_network.weights_view.values())
 
     def _apply_of_all(self, contributions: Mapping[int, tuple[TorchArchitecture, Sequence[Array]]]) -> None:
-        """Applies the gradients of all workers, {number: (online network, gradients)}, to the global network."""
+        """Apply the gradients of all workers, {number: (online network, gradients)}, to the global network."""
         assert self.global_network is not None
         parameters = self.network_parameters
         for worker, (online, gradients) in contributions.items():
@@ -237,7 +236,7 @@ class NetworkWrapper:
         names = self.global_network.flat.names
         accumulator = GradAccumulator(names, self.group.workers, non_finite="report")
         for _, gradients in contributions.values():
-            arrays = [np.require(as_array(gradient, "a gradient"), np.float32, ["C", "W"]) for gradient in gradients]
+            arrays = [np.require(caller_array(array, "a gradient"), np.float32, ["C", "W"]) for array in gradients]
             accumulator.accumulate(MapOfTensors(zip(names, map(torch.from_numpy, arrays), strict=True)))
         total = accumulator.mean_reduce() if average else accumulator.sum_reduce()
         self.global_network.apply_gradients([tensor.numpy() for tensor in total.values()])

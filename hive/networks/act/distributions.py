@@ -25,9 +25,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["ActionDistribution", "Categorical", "DiagonalGaussian", "MultiCategorical"]
-
-Floats = npt.NDArray[np.float32]
+from hive.networks.weights.flat import Floats
 
 # Uniform noise may be exactly 0, whose logarithm is infinite, so it is raised to the smallest normal number.
 TINY = float(np.finfo(np.float32).tiny)
@@ -58,16 +56,16 @@ class ActionDistribution(ABC):
 
     @abstractmethod
     def prepare_noise(self, noise: Floats) -> Floats:
-        """Converts noise float32 [..., *noise_shape] to the argument of `sample`, of the same shape."""
+        """Convert noise float32 [..., *noise_shape] to the argument of `sample`, of the same shape."""
 
     def draw_noise(self, generator: np.random.Generator, *shape: int) -> Floats:
-        """Returns prepared noise float32 [*shape, *noise_shape], from the next numbers of `generator`."""
+        """Return prepared noise float32 [*shape, *noise_shape], from the next numbers of `generator`."""
         draw = generator.random if self.noise == "uniform" else generator.standard_normal
         return self.prepare_noise(draw((*shape, *self.noise_shape), np.float32))
 
     @abstractmethod
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """Returns actions [..., *action_shape] computed from `outputs` and prepared noise."""
+        """Return actions [..., *action_shape] computed from `outputs` and prepared noise."""
 
     @abstractmethod
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
@@ -75,29 +73,29 @@ class ActionDistribution(ABC):
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        """Returns the log probabilities (log densities) float32 [...] of `actions`."""
+        """Return the log probabilities (log densities) float32 [...] of `actions`."""
 
     @abstractmethod
     def entropy(self, outputs: Tensor) -> Tensor:
-        """Returns the entropy float32 [...] in nats."""
+        """Return the entropy float32 [...] in nats."""
 
     def log_prob_and_entropy(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns `log_prob` and `entropy`, each [...]; subclasses compute common terms once."""
+        """Return `log_prob` and `entropy`, each [...]; subclasses compute common terms once."""
         return self.log_prob(outputs, actions), self.entropy(outputs)
 
     @abstractmethod
     def mode(self, outputs: Tensor) -> Tensor:
-        """Returns the most likely actions [..., *action_shape]."""
+        """Return the most likely actions [..., *action_shape]."""
 
     def for_collector(self, first: int, count: int, of: int) -> ActionDistribution:
-        """Returns the distribution for `count` of the run's `of` environments, from number `first` on.
+        """Return the distribution for `count` of the run's `of` environments, from number `first` on.
 
         This one, unless environments explore differently.
         """
         return self
 
     def for_rollout(self, number: int) -> ActionDistribution:
-        """Returns the distribution for a collector's rollout `number`: this one, unless exploration has a schedule."""
+        """Return the distribution for a collector's rollout `number`: this one, unless exploration has a schedule."""
         return self
 
 
@@ -225,25 +223,40 @@ class GaussianColumns(ActionDistribution):
     def prepare_noise(self, noise: Floats) -> Floats:
         return noise
 
+    def _variables(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        """Return mean + deviation * noise, [..., *shape]."""
+        mean, log_std = self._split(outputs)
+        return mean + log_std.exp() * noise
+
+    def _variables_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        half = self.width // 2
+        std = np.exp(outputs[..., half:]).reshape(noise.shape)
+        return outputs[..., :half].reshape(noise.shape) + std * noise
+
+    def _log_densities(self, outputs: Tensor, variables: Tensor) -> Tensor:
+        """Return the log density of each element of variables [..., *shape]."""
+        mean, log_std = self._split(outputs)
+        scaled = (variables - mean) * (-log_std).exp()
+        return -0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and log standard deviation, each [..., *shape]."""
+        mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
+        return mean, log_std
+
 
 @dataclass(frozen=True)
 class DiagonalGaussian(GaussianColumns):
     """Independent normal variables."""
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        mean, log_std = self._split(outputs)
-        return mean + log_std.exp() * noise
+        return self._variables(outputs, noise)
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        half = self.width // 2
-        std = np.exp(outputs[..., half:]).reshape(noise.shape)
-        return outputs[..., :half].reshape(noise.shape) + std * noise
+        return self._variables_numpy(outputs, noise)
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        mean, log_std = self._split(outputs)
-        scaled = (actions - mean) * (-log_std).exp()
-        density = -0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI
-        return density.reshape(*outputs.shape[:-1], -1).sum(-1)
+        return self._log_densities(outputs, actions).reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         return (outputs[..., self.width // 2 :] + (0.5 + HALF_LOG_TWO_PI)).sum(-1)
@@ -251,14 +264,9 @@ class DiagonalGaussian(GaussianColumns):
     def mode(self, outputs: Tensor) -> Tensor:
         return self._split(outputs)[0]
 
-    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation, each [..., *shape]."""
-        mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
-        return mean, log_std
-
 
 def _gumbel(noise: Floats) -> Floats:
-    """Converts uniform noise to Gumbel noise: the argmax of logits plus Gumbel noise is a sample of the softmax."""
+    """Convert uniform noise to Gumbel noise: the argmax of logits plus Gumbel noise is a sample of the softmax."""
     gumbel = np.maximum(noise, TINY)
     for _ in range(2):
         np.negative(np.log(gumbel, out=gumbel), out=gumbel)

@@ -1,13 +1,12 @@
-"""Epsilon-greedy actions: the best action, or a random one with a probability that falls with the rollout's number.
+"""Actions that explore: more in the first rollouts of a run than in later ones.
 
-    epsilon(r) = start + (end - start) * min(1, r / rollouts),   1 in the first `warmup` rollouts
+    EpsilonGreedy    the best action, or a random one with a probability that falls with the rollout's number
+    SoftActions      a squashed Gaussian (hive.networks.act.bounded),
+    SoftChoices      a categorical distribution,
+    NoisyActions     or a deterministic policy with noise; these three begin with uniform actions
 
-and environment i of N takes epsilon(r)^(1 + spread * i / (N - 1)) (Ape-X, Horgan et al. 2018).
-
-r is the number of the rollout, so the schedule has no counter to save, and a repeated rollout has the same epsilon.
-The outputs are action values [..., n], where other distributions have logits, or distributions of returns [..., n,
-atoms], which are compared by their expected values. Actions whose value is FORBIDDEN (hive.networks.rows.packed) are
-never drawn.
+The number of the rollout decides, so the schedule has no counter to save, and a repeated rollout has the same actions.
+Actions whose output is FORBIDDEN (hive.networks.rows.packed) are never drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +22,13 @@ import torch
 from torch import Tensor
 
 from hive.errors import NetworkError
-from hive.networks.act.distributions import ActionDistribution
+from hive.networks.act.bounded import BoundedColumns, SquashedGaussian
+from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, Categorical
 from hive.networks.act.projection import categorical_support
-from hive.networks.build.distributional_heads import expected_return
-from hive.networks.build.head_parameters import CategoricalQHeadParameters, QuantileQHeadParameters
-from hive.networks.build.parameters import HeadParameters
+from hive.networks.build.parameters import CategoricalQHeadParameters, HeadParameters, QuantileQHeadParameters
+from hive.networks.build.value_heads import expected_return
 from hive.networks.rows.packed import FORBIDDEN
-
-__all__ = ["EpsilonGreedy", "ExpectedGreedy", "epsilon_greedy"]
-
-Floats = npt.NDArray[np.float32]
+from hive.networks.weights.flat import Floats
 
 ALLOWED = FORBIDDEN / 2  # values of allowed actions lie above it
 
@@ -40,6 +36,11 @@ ALLOWED = FORBIDDEN / 2  # values of allowed actions lie above it
 @dataclass(frozen=True)
 class EpsilonGreedy(ActionDistribution):
     """The action of the largest of `n` values, or with probability `epsilon` a uniform choice among the allowed ones.
+
+        epsilon(r) = start + (end - start) * min(1, r / rollouts),   1 in the first `warmup` rollouts
+
+    and environment i of N takes epsilon(r)^(1 + spread * i / (N - 1)) (Ape-X, Horgan et al. 2018). The outputs are
+    action values [..., n], where other distributions have logits.
 
     start, end: epsilon of rollout 0, and of rollout number `rollouts` and all later ones. rollout: the number of the
     current rollout; None: epsilon is `end`, as in evaluations that sample actions. warmup: number of first rollouts
@@ -139,11 +140,11 @@ class EpsilonGreedy(ActionDistribution):
         return outputs.argmax(-1)
 
     def action_values(self, outputs: Tensor) -> Tensor:
-        """Returns the action values [..., n] in outputs of the network."""
+        """Return the action values [..., n] in outputs of the network."""
         return outputs
 
     def values(self, outputs: Floats) -> Floats:
-        """Does what `action_values` does, for arrays."""
+        """Do what `action_values` does, for arrays."""
         return outputs
 
 
@@ -184,9 +185,116 @@ class ExpectedGreedy(EpsilonGreedy):
 
 
 def epsilon_greedy(head: str | HeadParameters, n: int, start: float, end: float, rollouts: int = 1) -> EpsilonGreedy:
-    """Returns the epsilon-greedy distribution for the outputs of this head: values, or distributions of returns."""
+    """Return the epsilon-greedy distribution for the outputs of this head: values, or distributions of returns."""
     if isinstance(head, CategoricalQHeadParameters):
         support = categorical_support(head.v_min, head.v_max, head.atoms)
         return ExpectedGreedy(n, start, end, rollouts, support=tuple(support.tolist()))
     kind = ExpectedGreedy if isinstance(head, QuantileQHeadParameters) else EpsilonGreedy
     return kind(n, start, end, rollouts)
+
+
+@dataclass(frozen=True)
+class UniformStart:
+    """A policy that begins with uniform actions. `mode`, log probabilities and entropies are those of the policy.
+
+    warmup: number of first rollouts with uniform actions. rollout: number of the current one; None: none of them.
+    """
+
+    warmup: int = 0
+    rollout: int | None = None
+
+    def for_rollout(self, number: int) -> Self:
+        return dataclasses.replace(self, rollout=number)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether actions are drawn uniformly."""
+        return self.rollout is not None and self.rollout < self.warmup
+
+
+@dataclass(frozen=True)
+class UniformBox(UniformStart, BoundedColumns):
+    """The base of bounded box actions that are uniform at first: normal noise at its quantiles."""
+
+    def uniform_actions(self, noise: Tensor) -> Tensor:
+        """Return actions [..., *shape], uniform between the bounds for normal noise of this shape."""
+        share: Tensor = torch.special.ndtr(noise)
+        return self.unscaled(2.0 * share - 1.0)
+
+
+@dataclass(frozen=True)
+class SoftActions(UniformBox, SquashedGaussian):
+    """A squashed Gaussian after uniform actions: the policy of SAC."""
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        return self.uniform_actions(noise) if self.uniform else super().sample(outputs, noise)
+
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        if self.uniform:
+            return self.uniform_actions(torch.from_numpy(noise)).numpy()
+        return super().sample_numpy(outputs, noise)
+
+
+@dataclass(frozen=True)
+class SoftChoices(UniformStart, Categorical):
+    """A categorical distribution after uniform choices: the policy of SAC for discrete actions."""
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        if self.uniform:
+            outputs = torch.where(outputs > ALLOWED, 0.0, FORBIDDEN)
+        return super().sample(outputs, noise)
+
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        if self.uniform:
+            outputs = np.where(outputs > ALLOWED, np.float32(0.0), np.float32(FORBIDDEN))
+        return super().sample_numpy(outputs, noise)
+
+
+@dataclass(frozen=True)
+class NoisyActions(UniformBox):
+    """A deterministic policy with normal noise, after uniform actions: the policy of DDPG and TD3.
+
+        middle + reach * clip(tanh(output) + deviation * noise, -1, 1),   noise ~ N(0, 1)
+
+    deviation: standard deviation of the noise where the bounds are -1 and 1. `log_prob` and `entropy` are those of the
+    actions before they are clipped. Raises NetworkError for a negative deviation.
+    """
+
+    deviation: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.deviation < 0.0:
+            raise NetworkError(f"invalid deviation {self.deviation} of the noise", hint="give 0 or a positive number")
+
+    @property
+    def width(self) -> int:
+        return super().width // 2  # no deviations
+
+    def scaled_mode(self, outputs: Tensor) -> Tensor:
+        """Return the actions without noise, [..., *shape], scaled to -1 ... 1."""
+        return outputs.tanh().reshape(*outputs.shape[:-1], *self.shape)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        return self.unscaled(self.scaled_mode(outputs))
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        if self.uniform:
+            return self.uniform_actions(noise)
+        return self.unscaled((self.scaled_mode(outputs) + self.deviation * noise).clamp(-1.0, 1.0))
+
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        if self.uniform:
+            return self.uniform_actions(torch.from_numpy(noise)).numpy()
+        scaled = np.tanh(outputs).reshape(noise.shape) + np.float32(self.deviation) * noise
+        middle, reach = self._middle_and_reach
+        actions: npt.NDArray[Any] = middle + reach * np.clip(scaled, np.float32(-1.0), np.float32(1.0))
+        return actions
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        deviation = self.deviation * self._bounds()[1]
+        density = -0.5 * ((actions - self.mode(outputs)) / deviation).square() - deviation.log() - HALF_LOG_TWO_PI
+        return density.reshape(*outputs.shape[:-1], -1).sum(-1)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        elements = (self.deviation * self._bounds()[1]).log() + (0.5 + HALF_LOG_TWO_PI)
+        return elements.sum().expand(outputs.shape[:-1])

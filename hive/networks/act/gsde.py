@@ -1,4 +1,4 @@
-"""Generalised state-dependent exploration: a Gaussian whose noise is a linear function of the network's features.
+"""Generalized state-dependent exploration: a Gaussian whose noise is a linear function of the network's features.
 
     a_j = mean_j + sum_i f_i sigma_ij e_ij,   e_ij ~ N(0, 1)
     so given the features f, a_j ~ N(mean_j, sum_i (f_i sigma_ij)^2 + EPSILON)
@@ -20,9 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, Floats
-
-__all__ = ["StateDependentGaussian", "noise_products"]
+from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution
+from hive.networks.weights.flat import Floats
 
 EPSILON = 1e-6  # added to variances, as Stable-Baselines3 does: features may all be 0
 
@@ -62,7 +61,7 @@ class StateDependentGaussian(ActionDistribution):
         return noise
 
     def draw_noise(self, generator: np.random.Generator, *shape: int) -> Floats:
-        """Returns noise float32 [*shape, features, D]; for two axes, steps and environments, kept for `noise_steps`."""
+        """Return noise float32 [*shape, features, D]; for two axes, steps and environments, kept for `noise_steps`."""
         if len(shape) < 2:
             return super().draw_noise(generator, *shape)
         kept = self.noise_steps or max(shape[0], 1)
@@ -95,12 +94,12 @@ class StateDependentGaussian(ActionDistribution):
         return outputs[..., : self.elements].reshape(*outputs.shape[:-1], *self.shape)
 
     def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns means [..., D] and products [..., features, D]."""
+        """Return means [..., D] and products [..., features, D]."""
         mean, products = outputs.split_with_sizes([self.elements, self.width - self.elements], -1)
         return mean, products.reshape(*outputs.shape[:-1], *self.noise_shape)
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """Returns variances [..., D]."""
+        """Return variances [..., D]."""
         return self._split(outputs)[1].square().sum(-2) + EPSILON
 
     def _entropy(self, variance: Tensor) -> Tensor:
@@ -108,5 +107,5 @@ class StateDependentGaussian(ActionDistribution):
 
 
 def noise_products(features: Tensor, log_std: Tensor) -> Tensor:
-    """Returns f_i sigma_ij, [N, F * D], of features [N, F], which get no gradient, and logarithms of sigma [F, D]."""
+    """Return f_i sigma_ij, [N, F * D], of features [N, F], which get no gradient, and logarithms of sigma [F, D]."""
     return (features.detach().unsqueeze(-1) * log_std.exp()).flatten(-2)

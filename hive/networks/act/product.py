@@ -22,10 +22,9 @@ import torch
 from torch import Tensor
 
 from hive.errors import NetworkError
-from hive.networks.act.distributions import ActionDistribution, Categorical, DiagonalGaussian, Floats, MultiCategorical
+from hive.networks.act.bounded import scaled_actions, squashed_distribution_for
+from hive.networks.act.distributions import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical
 from hive.networks.act.gsde import StateDependentGaussian
-from hive.networks.act.scaled import scaled_actions
-from hive.networks.act.squashed import squashed_distribution_for
 from hive.networks.build.spaces import (
     ActionSpec,
     BoundedAction,
@@ -35,8 +34,7 @@ from hive.networks.build.spaces import (
     MultiDiscreteAction,
     simple_actions,
 )
-
-__all__ = ["ProductDistribution", "distribution_for"]
+from hive.networks.weights.flat import Floats
 
 
 @dataclass(frozen=True)
@@ -133,10 +131,10 @@ class ProductDistribution(ActionDistribution):
 def distribution_for(
     action: ActionSpec, box: str = "gaussian", *, features: int = 0, noise_steps: int = 0
 ) -> ActionDistribution:
-    """Returns the distribution of an action.
+    """Return the distribution of an action.
 
     box: the distribution of box actions: "gaussian", "squashed" into their bounds by tanh, or "gsde". The first and the
-    last act in the scale of the bounds if the action has `scaled` set (hive.networks.act.scaled). features,
+    last act in the scale of the bounds if the action has `scaled` set (hive.networks.act.bounded). features,
     noise_steps: those of a StateDependentGaussian, for "gsde". Raises NetworkError for an action of no known kind, and
     for bounds that "squashed" cannot use.
     """
@@ -171,5 +169,5 @@ def _shaped(columns: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _split(array: npt.NDArray[Any], sizes: list[int]) -> list[npt.NDArray[Any]]:
-    """Returns views of the columns, [..., size] of each."""
+    """Return views of the columns, [..., size] of each."""
     return [array[..., start:end] for start, end in pairwise(accumulate(sizes, initial=0))]

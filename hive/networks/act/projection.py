@@ -5,8 +5,8 @@
 
 This is the projection of Bellemare, Dabney and Munos 2017, "A Distributional Perspective on Reinforcement
 Learning", equation 7 and algorithm 1. Atoms beyond an end are moved to that end. The total mass never changes: the
-upper neighbour of an atom is always the next atom of the support, so an exact hit has weight 1 on its atom and 0 on
-the neighbour. If all atoms lie inside the support, the mean does not change either.
+upper neighbor of an atom is always the next atom of the support, so an exact hit has weight 1 on its atom and 0 on
+the neighbor. If all atoms lie inside the support, the mean does not change either.
 
 Rewards and discounts are the caller's part: it shifts the atoms, `reward + discount * support`.
 """
@@ -19,14 +19,12 @@ from torch import Tensor
 
 from hive.errors import NetworkError
 
-__all__ = ["categorical_support", "point_mass", "project_categorical"]
-
 # Greatest relative deviation from the mean spacing; float32 rounds the atoms of a support far from 0.
 SPACING_TOLERANCE = 1e-3
 
 
 def categorical_support(v_min: float, v_max: float, atoms: int) -> Tensor:
-    """Returns `atoms` equally spaced values from `v_min` to `v_max`, float32 [atoms], in the unit of the returns.
+    """Return `atoms` equally spaced values from `v_min` to `v_max`, float32 [atoms], in the unit of the returns.
 
     For v_min = -10, v_max = 10 and 51 atoms the middle one is exactly 0, which torch.linspace does not promise.
     Raises NetworkError for fewer than 2 atoms and unless v_min < v_max, both finite.
@@ -41,12 +39,12 @@ def categorical_support(v_min: float, v_max: float, atoms: int) -> Tensor:
 
 
 def project_categorical(atoms: Tensor, probabilities: Tensor, support: Tensor) -> Tensor:
-    """Projects the distribution with mass `probabilities` at `atoms` onto `support` (Bellemare et al., equation 7).
+    """Project the distribution with mass `probabilities` at `atoms` onto `support` (Bellemare et al., equation 7).
 
     atoms: float [..., K], finite, in any order; probabilities: float [..., K]; their leading axes broadcast.
     support: float [M], M >= 2, increasing and equally spaced.
 
-    Returns [..., M] of the dtype of `probabilities`, with the sum of `probabilities` (1 for a distribution).
+    Return [..., M] of the dtype of `probabilities`, with the sum of `probabilities` (1 for a distribution).
     Positions on the support are computed in float64. Gradients flow to `probabilities`, not to `atoms`. Raises
     NetworkError for atoms that are not finite or do not fit, and for a support that is not equally spaced.
     """
@@ -65,10 +63,10 @@ def project_categorical(atoms: Tensor, probabilities: Tensor, support: Tensor) -
 
 
 def point_mass(values: Tensor, support: Tensor) -> Tensor:
-    """Returns the projection of all mass at `values` [...] onto `support`: [..., M], of the dtype of `support`.
+    """Return the projection of all mass at `values` [...] onto `support`: [..., M], of the dtype of `support`.
 
     `point_mass(zeros, support)` is the distribution of the return after the end of an episode. If no atom is 0, the
-    mass is split between its two neighbours. Raises NetworkError for a value outside of the support, because no
+    mass is split between its two neighbors. Raises NetworkError for a value outside of the support, because no
     distribution on it has that mean; and as `project_categorical`.
     """
     low, high = float(support[0]), float(support[-1])
@@ -84,7 +82,7 @@ def point_mass(values: Tensor, support: Tensor) -> Tensor:
 
 
 def _shape_of_both(atoms: Tensor, probabilities: Tensor) -> tuple[int, ...]:
-    """Returns the shape to which atoms and probabilities broadcast."""
+    """Return the shape to which atoms and probabilities broadcast."""
     try:
         if atoms.dim() and atoms.shape[-1:] == probabilities.shape[-1:]:
             return np.broadcast_shapes(tuple(atoms.shape), tuple(probabilities.shape))
@@ -97,7 +95,7 @@ def _shape_of_both(atoms: Tensor, probabilities: Tensor) -> tuple[int, ...]:
 
 
 def _checked(support: Tensor) -> tuple[float, float]:
-    """Returns the first value of a support and the spacing of its atoms."""
+    """Return the first value of a support and the spacing of its atoms."""
     if support.dim() != 1 or len(support) < 2:
         raise NetworkError(f"a support is [M] with at least two atoms, this one is {list(support.shape)}")
     values = support.detach().to(torch.float64)

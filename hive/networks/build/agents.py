@@ -5,7 +5,7 @@
     observations ─ critics ──> values of all actions [N, A] of each      the action is discrete
 
 The actor's parameters come first in the flat vector. Actor, critics and temperature are parameter groups
-(hive.networks.weights.groups), so an update may step each of them alone. Collectors, evaluations and loaded policies
+(hive.networks.weights.flat), so an update may step each of them alone. Collectors, evaluations and loaded policies
 call `forward` and need not know that there are critics.
 """
 
@@ -19,8 +19,6 @@ from torch import Tensor, nn
 
 from hive.networks.rows.inputs import ACTION_INPUT
 from hive.networks.weights.dense import Dense
-
-__all__ = ["AGENT_PARTS", "AgentNetwork", "Critics", "Temperature"]
 
 AGENT_PARTS = ("critic", "temperature")
 """Names that an algorithm lists among the heads of its network: "critic" for each critic, and "temperature"."""

@@ -20,7 +20,6 @@ from hive.errors import NetworkError, RecordError, TopologyError
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.product import distribution_for
 from hive.networks.build.agents import AGENT_PARTS
-from hive.networks.build.head_parameters import PolicyHeadParameters
 from hive.networks.build.parameters import (
     GRUMiddlewareParameters,
     HeadParameters,
@@ -28,10 +27,9 @@ from hive.networks.build.parameters import (
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
+    PolicyHeadParameters,
 )
 from hive.networks.build.spaces import ActionSpec
-
-__all__ = ["configured_distribution", "copy_arrays", "load_module", "network_parameters"]
 
 GAINS = {
     "policy": "policy_gain",
@@ -51,7 +49,7 @@ DEVIATIONS = ("action_distribution", "action_deviation", "initial_deviation")
 def network_parameters(
     network: NetworkConfig, learning_rate: float = 0.0, heads: Sequence[str | HeadParameters] = ("policy", "value")
 ) -> NetworkParameters:
-    """Returns [network] of a config as Coach's NetworkParameters.
+    """Return [network] of a config as Coach's NetworkParameters.
 
     heads: the heads that the algorithm needs: names, or parameters that are not in [network]. In an agent of several
         networks these are the heads of the actor, "critic" for each critic, and "temperature"
@@ -93,7 +91,7 @@ def network_parameters(
 
 
 def _extractor(reference: str, options: Mapping[str, Any]) -> Callable[..., nn.Module]:
-    """Returns the class with its options. Raises NetworkError for options that it does not take."""
+    """Return the class with its options. Raises NetworkError for options that it does not take."""
     make = load_module(reference, "extractor")
     with contextlib.suppress(ValueError):  # a class of an extension module may have no signature
         try:
@@ -108,7 +106,7 @@ def _extractor(reference: str, options: Mapping[str, Any]) -> Callable[..., nn.M
 
 
 def _middleware_parameters(network: NetworkConfig, widths: Sequence[int]) -> MiddlewareParameters:
-    """Returns dense layers of these widths, and the cell before them if the network has a memory."""
+    """Return dense layers of these widths, and the cell before them if the network has a memory."""
     dense: Any = {
         "widths": list(widths),
         "activation": network.activation,
@@ -124,7 +122,7 @@ def _middleware_parameters(network: NetworkConfig, widths: Sequence[int]) -> Mid
 
 
 def _refuse_unused(network: NetworkConfig, heads: Sequence[str]) -> None:
-    """Raises NetworkError for a key with another value than its default that belongs to a head not in `heads`."""
+    """Raise NetworkError for a key with another value than its default that belongs to a head not in `heads`."""
     owners = {"policy_head": ["policy"], "value_head": ["value"], **{key: ["policy"] for key in DEVIATIONS}}
     owners["value_middleware"] = ["value", "critic"]
     owners |= {gain: [head for head, key in GAINS.items() if key == gain] for gain in GAINS.values()}
@@ -156,7 +154,7 @@ def _head_parameters(network: NetworkConfig, head: str | HeadParameters) -> Head
 def configured_distribution(
     network: NetworkConfig, action: ActionSpec, *, squashed: bool = False
 ) -> ActionDistribution:
-    """Returns the distribution of an action that [network] of a config chooses. Raises what `distribution_for` does.
+    """Return the distribution of an action that [network] of a config chooses. Raises what `distribution_for` does.
 
     squashed: whether the algorithm needs box actions that are squashed into their bounds, whatever [network] chooses.
     """
@@ -165,13 +163,13 @@ def configured_distribution(
 
 
 def _features(network: NetworkConfig) -> int:
-    """Returns the width of the last layer before the policy head if its noise depends on it, otherwise 0."""
+    """Return the width of the last layer before the policy head if its noise depends on it, otherwise 0."""
     return network.middleware[-1] if network.action_distribution == "gsde" and network.middleware else 0
 
 
 @calls_user_code("network.module")
 def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]:
-    """Imports and returns the class or function "package.module:Class" or "file.py:Class" of a [network] key.
+    """Import and return the class or function "package.module:Class" or "file.py:Class" of a [network] key.
 
     Raises NetworkError if it cannot be imported or is not callable.
     """
@@ -192,7 +190,7 @@ def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]
 
 
 def copy_arrays(given: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any]], place: str) -> None:
-    """Copies into every array of `own` the array of that name in `given`.
+    """Copy into every array of `own` the array of that name in `given`.
 
     place: the origin of `given`, for messages. Raises RecordError for a missing array and for another shape or dtype;
     the arrays before it have been copied then.
@@ -213,7 +211,7 @@ STATISTICS = {"normalizer": "network.normalize_observations", "reward_normalizer
 
 
 def _way_to_fit(given: Iterable[str], own: Iterable[str]) -> str:
-    """Return a hint if only one of two networks, by the names of their arrays, normalises; otherwise ""."""
+    """Return a hint if only one of two networks, by the names of their arrays, normalizes; otherwise ""."""
     theirs, ours = (
         {STATISTICS[module] for name in names if (module := name.split(".")[-2:][0]) in STATISTICS}
         for names in (given, own)

@@ -25,17 +25,6 @@ from torch.nn import functional
 from hive.declared import ABSENT, LAST, Bounds
 from hive.errors import NetworkError
 
-__all__ = [
-    "Convolution",
-    "FeatureLayer",
-    "Features",
-    "ImageInput",
-    "check_bfloat16",
-    "has_bfloat16_instructions",
-    "scaled",
-    "scaling",
-]
-
 
 def has_bfloat16_instructions() -> bool:
     """Whether this processor multiplies bfloat16 by AVX-512 or AMX. Without, torch emulates it, slower than float32."""
@@ -43,7 +32,7 @@ def has_bfloat16_instructions() -> bool:
 
 
 def check_bfloat16() -> None:
-    """Raises NetworkError if this processor has no bfloat16 instructions."""
+    """Raise NetworkError if this processor has no bfloat16 instructions."""
     if not has_bfloat16_instructions():
         raise NetworkError(
             'precision = "bfloat16" would be slower than "float32" here: this processor has no bfloat16 instructions',

@@ -49,7 +49,7 @@ from hive.networks.build.spaces import (
     channels_at,
     counts_of,
 )
-from hive.networks.rows.inputs import ACTION_INPUT, InputName, dotted, input_order
+from hive.networks.rows.inputs import ACTION_INPUT, InputName, dotted_name, input_order
 
 Stack = tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
 
@@ -126,10 +126,10 @@ def embedder_layers(
     *,
     normalized: bool = False,
 ) -> tuple[list[nn.Module], int]:
-    """Returns the layers that embed an input of this `spec` as float32 [N, width], and `width`.
+    """Return the layers that embed an input of this `spec` as float32 [N, width], and `width`.
 
     gain: that of `layers.hidden_layer`. precision: that of NetworkParameters, for images. normalized: whether a layer
-    before these normalises numbers, which replaces their declared scale.
+    before these normalizes numbers, which replaces their declared scale.
     """
     shape, bounds = tuple(spec.shape), bounds_of(spec)
     if normalized and spec.dtype == "float32":
@@ -153,15 +153,15 @@ def embedder_layers(
 def embedded_inputs(
     parameters: NetworkParameters, spaces: Spaces, *, normalized: bool | None = None
 ) -> tuple[list[nn.Module], int]:
-    """Returns the embedders of all inputs and, if there are several, their merger; and the width of their output.
+    """Return the embedders of all inputs and, if there are several, their merger; and the width of their output.
 
     normalized: as for `embedder_layers`; None: as the parameters say.
     """
     available = network_inputs(parameters, spaces)
     chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
-    unknown = sorted(map(dotted, chosen.keys() - available.keys()))
+    unknown = sorted(map(dotted_name, chosen.keys() - available.keys()))
     if unknown:
-        known = ", ".join(sorted(map(dotted, available)))
+        known = ", ".join(sorted(map(dotted_name, available)))
         raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {known}")
     names = sorted(chosen, key=input_order)
     gain = hidden_gain(parameters)
@@ -177,12 +177,12 @@ def embedded_inputs(
 
 
 def hidden_gain(parameters: NetworkParameters) -> float | None:
-    """Returns the gain of orthogonal layers; None if their weights have torch's initial values."""
+    """Return the gain of orthogonal layers; None if their weights have torch's initial values."""
     return parameters.hidden_gain if parameters.initialization == "orthogonal" else None
 
 
 def network_inputs(parameters: NetworkParameters, spaces: Spaces) -> dict[InputName, InputSpec]:
-    """Returns all inputs of a network: the observations and, if an embedder is named `action`, the action.
+    """Return all inputs of a network: the observations and, if an embedder is named `action`, the action.
 
     A box action is float32 of its shape, a discrete one is one-hot, float32 [n].
     """
@@ -246,7 +246,7 @@ class Merger(nn.Module):
     ) -> None:
         super().__init__()
         if merger_type is EmbeddingMergerType.Sum and len(set(widths)) > 1:
-            sizes = ", ".join(f"`{dotted(name)}` {width}" for name, width in zip(names, widths, strict=True))
+            sizes = ", ".join(f"`{dotted_name(name)}` {width}" for name, width in zip(names, widths, strict=True))
             raise NetworkError(
                 f"embeddings of different widths cannot be added: {sizes}",
                 hint="end every embedder in the same width, or merge by EmbeddingMergerType.Concat",
@@ -264,7 +264,7 @@ class Merger(nn.Module):
 def middleware_layers(
     parameters: MiddlewareParameters, width: int, gain: float | None = HIDDEN_GAIN
 ) -> tuple[list[nn.Module], int]:
-    """Returns the dense layers for embeddings float32 [N, width], and the width of their output.
+    """Return the dense layers for embeddings float32 [N, width], and the width of their output.
 
     gain: that of `layers.hidden_layer`.
     """

@@ -8,24 +8,25 @@ from typing import Any
 
 from hive.config.references import calls_user_code
 from hive.errors import NetworkError
-from hive.networks.build.distributional_heads import (
-    CategoricalQHead,
-    DuelingCategoricalQHead,
-    DuelingQuantileQHead,
-    QuantileQHead,
-)
-from hive.networks.build.head_parameters import (
+from hive.networks.build.heads import DeterministicPolicyHead, Head, PolicyHead, PPOHead, SquashedPolicyHead, ValueHead
+from hive.networks.build.parameters import (
     CategoricalQHeadParameters,
     DuelingQHeadParameters,
+    HeadParameters,
     PolicyHeadParameters,
     PPOHeadParameters,
     QuantileQHeadParameters,
     SquashedPolicyHeadParameters,
 )
-from hive.networks.build.heads import DeterministicPolicyHead, Head, PolicyHead, PPOHead, SquashedPolicyHead, ValueHead
-from hive.networks.build.parameters import HeadParameters
 from hive.networks.build.spaces import ActionSpec
-from hive.networks.build.value_heads import DuelingQHead, QHead
+from hive.networks.build.value_heads import (
+    CategoricalQHead,
+    DuelingCategoricalQHead,
+    DuelingQHead,
+    DuelingQuantileQHead,
+    QHead,
+    QuantileQHead,
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ HEADS = {
 
 
 def make_head(parameters: HeadParameters, action: ActionSpec) -> Head:
-    """Builds the head that `parameters` describe.
+    """Build the head that `parameters` describe.
 
     Raises NetworkError for an unknown name, parameters of another class, or a custom class (`parameters.cls`) that
     returns anything but a head with the same output shape.

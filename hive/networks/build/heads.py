@@ -13,21 +13,18 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.act.bounded import LOG_STD_BOUNDS, ScaledActions, clamp_log_std, squashed_distribution_for
 from hive.networks.act.distributions import ActionDistribution, GaussianColumns
 from hive.networks.act.gsde import StateDependentGaussian, noise_products
 from hive.networks.act.product import ProductDistribution, distribution_for
-from hive.networks.act.scaled import ScaledActions
-from hive.networks.act.squashed import LOG_STD_BOUNDS, clamp_log_std, squashed_distribution_for
-from hive.networks.build.head_parameters import PolicyHeadParameters, PPOHeadParameters
-from hive.networks.build.parameters import HeadParameters
+from hive.networks.build.parameters import HeadParameters, PolicyHeadParameters, PPOHeadParameters
 from hive.networks.build.spaces import ActionSpec
+from hive.networks.weights.flat import Floats
 
-Floats = npt.NDArray[np.float32]
 ParameterSlopes: TypeAlias = Sequence[tuple[nn.Parameter, Floats]]
 
 BOXES = (GaussianColumns, StateDependentGaussian, ScaledActions)  # the distributions of box actions
@@ -61,7 +58,7 @@ class Head(nn.Module, ABC):
             self.gain = parameters.gain
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
-        """Sets the initial values of the last layer's rows for this head, weight [width, F] and bias [width], in place.
+        """Set the initial values of the last layer's rows for this head, weight [width, F] and bias [width], in place.
 
         orthogonal: False keeps their values, which are the initial ones of torch.nn.Linear.
         """
@@ -71,7 +68,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, columns: Tensor) -> Tensor:
-        """Returns the head's output, float32 [N, *output_shape], from its columns, float32 [N, width]."""
+        """Return the head's output, float32 [N, *output_shape], from its columns, float32 [N, width]."""
 
     @property
     def is_direct(self) -> bool:
@@ -166,7 +163,7 @@ class PolicyHead(Head, direct=True):
         return clamp_log_std(columns) if self.outputs_log_std else columns
 
     def _forward_parts(self, columns: Tensor, features: Tensor | None) -> Tensor:
-        """Returns the outputs of each part, side by side."""
+        """Return the outputs of each part, side by side."""
         outputs, first = [], 0
         for means, own in zip(self._means, columns.split_with_sizes(self._widths, -1), strict=True):
             if means and self.log_std is not None:
@@ -236,7 +233,7 @@ class SquashedPolicyHead(Head, direct=True):
 class DeterministicPolicyHead(Head, direct=True):
     """A deterministic policy (Silver et al. 2014; Lillicrap et al. 2016): float32 [N, D], before tanh.
 
-    `hive.networks.act.off_policy_actions.NoisyActions` reads the outputs. Raises NetworkError for an action without
+    `hive.networks.act.exploration.NoisyActions` reads the outputs. Raises NetworkError for an action without
     finite bounds.
     """
 
@@ -291,7 +288,7 @@ def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gauss
 
 
 def takes_features(heads: Sequence[Head], width: int) -> tuple[bool, ...]:
-    """Returns whether each head takes the features, of which the last layer has `width`.
+    """Return whether each head takes the features, of which the last layer has `width`.
 
     Raises NetworkError if a head expects another width.
     """

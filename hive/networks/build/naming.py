@@ -3,9 +3,9 @@
     network.encoder.0.weight     in the flat block and in a checkpoint: with the modules that hive puts around a network
     encoder.0.weight             as `hive check --parameters` prints it, and in network.frozen and network.weights
 
-So a key of the config keeps its meaning when observations become a dictionary, are stacked or are normalised.
+So a key of the config keeps its meaning when observations become a dictionary, are stacked or are normalized.
 
-A module whose parameters are all frozen stays in evaluation mode: a pretrained BatchNorm normalises by its statistics
+A module whose parameters are all frozen stays in evaluation mode: a pretrained BatchNorm normalizes by its statistics
 and does not change them, and dropout is off.
 """
 
@@ -18,19 +18,7 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.rows.normalization import NormalizedNetwork
-from hive.networks.rows.packed import PackedNetwork
-from hive.networks.rows.stacked import StackedNetwork
-
-__all__ = [
-    "freeze",
-    "frozen_text",
-    "names_text",
-    "parameter_rows",
-    "set_training",
-    "shown_name",
-    "shown_tensors",
-    "statistics_of",
-]
+from hive.networks.rows.packed import PackedNetwork, StackedNetwork
 
 WRAPPERS = (NormalizedNetwork, PackedNetwork, StackedNetwork)
 NAMES_SHOWN = 12  # maximum names in an error: those of a small network
@@ -57,7 +45,7 @@ def shown_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def statistics_of(module: nn.Module) -> list[Tensor]:
-    """Return the parameters and buffers of what hive puts beside a network: normalisers, and the networks of RND."""
+    """Return the parameters and buffers of what hive puts beside a network: normalizers, and the networks of RND."""
     beside = [
         child
         for wrapper in module.modules()

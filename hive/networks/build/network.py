@@ -6,7 +6,7 @@
 
 A network takes float32 or uint8 [N, *shape], or a mapping from names to such tensors if it has several
 inputs, and returns a tuple with the output of every head, by default (policy, value). A user-defined module must
-fulfil the same contract, see `from_module`. With an LSTM or a GRU the network is another class, see `recurrent`.
+fulfil the same contract, see `custom`. With an LSTM or a GRU the network is another class, see `recurrent`.
 
 Calls of small layers dominate the cost of acting, so `forward` calls a list of steps, which for the usual layers are
 torch's functions on the layer's parameters. All heads share one matrix product, and a plain vector input needs no
@@ -28,13 +28,12 @@ from hive.declared import is_within
 from hive.errors import NetworkError
 from hive.networks.build.agents import AgentNetwork, Critics, Temperature
 from hive.networks.build.convolutions import Convolution, FeatureLayer, check_bfloat16
+from hive.networks.build.custom import ExtractedNetwork, Extractor, from_module
 from hive.networks.build.embedders import embedded_inputs, hidden_gain, middleware_layers, network_inputs
-from hive.networks.build.extractors import ExtractedNetwork, Extractor
 from hive.networks.build.head_kinds import make_head
 from hive.networks.build.heads import Head, takes_features
-from hive.networks.build.layers import in_mode, seeded
-from hive.networks.build.naming import freeze, set_training
-from hive.networks.build.noisy import with_noise
+from hive.networks.build.layers import seeded, with_noise
+from hive.networks.build.naming import freeze
 from hive.networks.build.parameters import (
     GRUMiddlewareParameters,
     HeadParameters,
@@ -44,41 +43,24 @@ from hive.networks.build.parameters import (
     NetworkParameters,
 )
 from hive.networks.build.spaces import BoundedAction, DiscreteAction, InputSpec, Spaces
-from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, RECURRENT_STATE, InputName, dotted, state_width_of
+from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, InputName, dotted_name
 from hive.networks.rows.normalization import NormalizedNetwork
 from hive.networks.rows.novelty import Novelty, novelty_inputs
-from hive.networks.rows.packed import PackedNetwork, PackedSpec, part_key
+from hive.networks.rows.packed import PackedNetwork, PackedSpec, StackedNetwork, part_key, stacked_spec
 from hive.networks.rows.recurrent import (
     RecurrentNetwork,
     RecurrentNetworkPerHead,
     recurrent_cell,
 )
-from hive.networks.rows.stacked import StackedNetwork, joined, seen_shape
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.flat import FlatParameters
 from hive.runtime.process.user_code.torch_state import hive_torch
 
-__all__ = [
-    "Network",
-    "NetworkPerHead",
-    "Observations",
-    "acting_alone",
-    "buffers_that_training_changes",
-    "build_network",
-    "check_device",
-    "compute_natively",
-    "from_module",
-    "heads_of",
-    "keeps_numbers_elsewhere",
-    "mixes_rows",
-]
-
 Observations = Tensor | Mapping[str, Tensor]
 """A batch [N, ...] of the only observation, or of each by name: float32 or uint8."""
 
-Step: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of the columns, and its keyword arguments
+LayerCall: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of the columns, its keyword arguments
 
-PROBE_ROWS = 2  # rows of the probe batch; with one row, a module that loses its batch axis would pass
 
 # Layers that allocate their output and do not read it in their backward pass, and activations that may overwrite it.
 PRODUCERS = (nn.Linear, Convolution, FeatureLayer, nn.LayerNorm)
@@ -86,7 +68,7 @@ IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.ReLU: torch.re
 
 
 class OutputLayer(nn.Linear):
-    """The linear layers of all `heads` as one; each head initialises its rows.
+    """The linear layers of all `heads` as one; each head initializes its rows.
 
     A head's rescaling r, a constant, affects only the gradient to the layers below: with x the input,
     y = r * layer(x) + (1 - r) * layer(x without gradient).
@@ -129,7 +111,7 @@ class Network(nn.Module):
     ) -> None:
         """orthogonal: the heads' linear layer has orthogonal weights at first; False: those of torch.nn.Linear.
 
-        noisy_deviation: that of hive.networks.build.noisy for all linear layers; 0: no noise.
+        noisy_deviation: that of hive.networks.build.layers for all linear layers; 0: no noise.
         """
         super().__init__()
         self.trunk = nn.Sequential(*layers, OutputLayer(width, heads, orthogonal=orthogonal))
@@ -188,13 +170,13 @@ class NetworkPerHead(nn.Module):
 def build_network(
     parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator, device: torch.device | None = None
 ) -> nn.Module:
-    """Builds the network that `parameters` describe, with initial weights drawn from `generator`, on the CPU.
+    """Build the network that `parameters` describe, with initial weights drawn from `generator`, on the CPU.
 
     The same generator state gives the same weights. device: where it will compute; None: on the CPU. Raises
     NetworkError for invalid parameters and for parameters that do not fit the spaces or the device.
     """
     parameters.refuse_impossible()
-    check_device(parameters, device)
+    check_network_device(parameters, device)
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     _check_critic_parts(parameters, spaces)
@@ -208,8 +190,8 @@ def build_network(
     return network
 
 
-def check_device(parameters: NetworkParameters, device: torch.device | None) -> None:
-    """Raises NetworkError for a precision or backend that the device, or None for the CPU in place, does not have."""
+def check_network_device(parameters: NetworkParameters, device: torch.device | None) -> None:
+    """Raise NetworkError for a precision or backend that the device, or None for the CPU in place, does not have."""
     if parameters.precision == "bfloat16" and (device is None or device.type == "cpu"):
         check_bfloat16()
     if parameters.backend == "native" and device is not None:
@@ -219,7 +201,7 @@ def check_device(parameters: NetworkParameters, device: torch.device | None) -> 
 
 
 def _normalized(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds a network, and around it the normaliser and the networks of RND if there are any."""
+    """Build a network, and around it the normalizer and the networks of RND if there are any."""
     network = (_agent if parameters.critics else _for_stored)(parameters, spaces, generator)
     observations, rewards = parameters.normalize_observations, parameters.normalize_rewards
     if not (observations or rewards or parameters.novelty):
@@ -232,7 +214,7 @@ def _normalized(parameters: NetworkParameters, spaces: Spaces, generator: torch.
 
 
 def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "auto") -> None:
-    """Lets the networks in `module` that are made of dense layers compute by hive._native, see
+    """Let the networks in `module` that are made of dense layers compute by hive._native, see
     hive.networks.weights.dense.
 
     flat: binds the parameters of `module`. backend: that of NetworkParameters. Raises NetworkError for "native" if
@@ -251,7 +233,7 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
 
 
 def acting_alone(module: nn.Module) -> nn.Module:
-    """Lets the networks in `module` compute the policy, their first output, without separate other networks."""
+    """Let the networks in `module` compute the policy, their first output, without separate other networks."""
     for network in module.modules():
         if isinstance(network, NetworkPerHead):
             network.used = 1
@@ -259,7 +241,7 @@ def acting_alone(module: nn.Module) -> nn.Module:
 
 
 def _nets_in(module: nn.Module) -> list[tuple[Any, list[Network]]]:
-    """Returns the modules that compute one or several Networks of the same input, and these."""
+    """Return the modules that compute one or several Networks of the same input, and these."""
     found: list[tuple[Any, list[Network]]] = []
     within: set[nn.Module] = set()
     for network in module.modules():
@@ -274,7 +256,7 @@ def _nets_in(module: nn.Module) -> list[tuple[Any, list[Network]]]:
 
 
 def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds the actor, whose heads are those of the parameters, and critics with the same kind of layers."""
+    """Build the actor, whose heads are those of the parameters, and critics with the same kind of layers."""
     action, discrete = spaces.action, isinstance(spaces.action, DiscreteAction)
     if len(spaces.observations) != 1:
         raise NetworkError("critics need a single observation", hint="a dictionary of parts is one observation")
@@ -303,7 +285,7 @@ def _agent(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 
 def _novelty(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> Novelty:
-    """Builds the networks of RND, whose embedders are those of the policy, in float32."""
+    """Build the networks of RND, whose embedders are those of the policy, in float32."""
     parameters = dataclasses.replace(parameters, precision="float32")  # novelty is a small difference of two outputs
     (observation,) = spaces.observations.values()
     if isinstance(observation, PackedSpec) and observation.parts:
@@ -313,7 +295,7 @@ def _novelty(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gen
 
 
 def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """Builds the network for observations as they are stored: in rows of parts, stacked, or as they are."""
+    """Build the network for observations as they are stored: in rows of parts, stacked, or as they are."""
     only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
     stack = int(getattr(only, "stack", 1))
     if isinstance(only, PackedSpec) and only.parts:
@@ -324,31 +306,31 @@ def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.
     if only is None or stack == 1:
         return _built(parameters, spaces, generator)
     (name,) = spaces.observations
-    return StackedNetwork(only, _built(parameters, Spaces({name: joined(only, stack)}, spaces.action), generator))
+    return StackedNetwork(only, _built(parameters, Spaces({name: stacked_spec(only, stack)}, spaces.action), generator))
 
 
 def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkParameters:
-    """Returns parameters with the embedder of each part that the network sees.
+    """Return parameters with the embedder of each part that the network sees.
 
     An embedder called "observation", or otherwise than the parts, is that of all parts, or of the one part of `seen`.
     """
     chosen: dict[InputName, InputEmbedderParameters] = dict(parameters.input_embedders_parameters)
     action = {ACTION_INPUT: chosen.pop(ACTION_INPUT)} if ACTION_INPUT in chosen else {}
-    keys = {dotted(key): key for key in _parts(parameters, packed, 1)}
+    keys = {dotted_name(key): key for key in _parts(parameters, packed, 1)}
     if len(chosen) == 1 and (OBSERVATION in chosen or chosen.keys().isdisjoint(keys)):
         (usual,) = chosen.values()
         seen = getattr(packed, "seen", "")
         paths = [keys[seen]] if seen else [*_parts(parameters, packed, 1)]
         chosen = dict.fromkeys(paths, usual)
     else:
-        chosen = {keys.get(dotted(name), name): one for name, one in chosen.items()}
+        chosen = {keys.get(dotted_name(name), name): one for name, one in chosen.items()}
     return dataclasses.replace(parameters, input_embedders_parameters={**chosen, **action})
 
 
 def _parts(
     parameters: NetworkParameters, packed: PackedSpec, stack: int, *, named: bool = False
 ) -> dict[InputName, InputSpec]:
-    """Returns the inputs of the network of a packed observation: its parts by path, joined if `stack` are seen at once.
+    """Return the inputs of the network of a packed observation: its parts by path, stacked if `stack` are seen.
 
     Beside an action a single part is the observation, because a PackedNetwork does not name it. named: by name, for a
     custom module. Raises NetworkError if two names are equal then.
@@ -358,10 +340,10 @@ def _parts(
         key = part.name if named else part_key(part)
         if key in parts:
             raise NetworkError(
-                f"two parts of the observation are called `{dotted(key)}`, and a custom module gets parts by name",
+                f"two parts of the observation are called `{dotted_name(key)}`, and a custom module gets parts by name",
                 hint="rename one of them in a wrapper of the environment (env.wrappers)",
             )
-        parts[key] = joined(part, stack)
+        parts[key] = stacked_spec(part, stack)
     if ACTION_INPUT not in parameters.input_embedders_parameters or len(parts) > 1:
         return parts
     return {OBSERVATION: next(iter(parts.values()))}
@@ -383,46 +365,60 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 
 def _seen_by(heads: Sequence[Head], parameters: NetworkParameters) -> NetworkParameters:
-    """Returns parameters with the embedders of the parts that a network with these heads sees."""
+    """Return parameters with the embedders of the parts that a network with these heads sees."""
     if not _hides_parts(heads, parameters):
         return parameters
     chosen = parameters.input_embedders_parameters
-    seen = {name: one for name, one in chosen.items() if not is_within(dotted(name), parameters.critic_parts)}
+    seen = {name: one for name, one in chosen.items() if not is_within(dotted_name(name), parameters.critic_parts)}
     return dataclasses.replace(parameters, input_embedders_parameters=seen)
 
 
 def _check_critic_parts(parameters: NetworkParameters, spaces: Spaces) -> None:
-    """Raises NetworkError if not every one of `critic_parts` can be hidden from the policy."""
+    """Raise NetworkError if not every one of `critic_parts` can be hidden from the policy."""
     names = parameters.critic_parts
     if not names:
         return
     only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
     parts = [part.name for part in only.parts] if isinstance(only, PackedSpec) else []
     heads = [head.name for head in parameters.heads()]
-    fault, hint = "", ""
-    if parameters.module is not None:
-        fault, hint = "cannot be combined with `module`", "let the module choose what its policy sees"
-    elif not parts or any(part == "" for part in parts):
-        fault = "needs observations of several parts"
-        hint = "this environment has one array; a wrapper (env.wrappers) can make a dictionary of it"
-    elif unknown := [name for name in names if not any(is_within(part, [name]) for part in parts)]:
-        fault, hint = f'has "{unknown[0]}", which is no part of the observation', f"its parts are {', '.join(parts)}"
-    elif all(is_within(part, names) for part in parts):
-        fault, hint = "leaves the policy no part of the observation", f"its parts are {', '.join(parts)}"
-    elif getattr(only, "seen", ""):
-        fault, hint = "cannot be combined with env.rules = 1", "there the networks see one part alone"
-    elif not parameters.critics and "value" not in heads:
-        fault = f"needs a critic, and this algorithm has only the heads {', '.join(heads)}"
-        hint = "use ppo, a2c, impala, sac, td3 or ddpg"
-    elif not parameters.critics and not parameters.use_separate_networks_per_head:
-        fault = "needs separate networks for policy and value"
-        hint = "set network.separate_networks = true"
-    if fault:
-        raise NetworkError(f"network.critic_parts {fault}", hint=hint)
+    unknown = [name for name in names if not any(is_within(part, [name]) for part in parts)]
+    known = f"its parts are {', '.join(parts)}"
+    faults = [
+        (
+            parameters.module is not None,
+            "cannot be combined with `module`",
+            "let the module choose what its policy sees",
+        ),
+        (
+            not parts or "" in parts,
+            "needs observations of several parts",
+            "this environment has one array; a wrapper (env.wrappers) can make a dictionary of it",
+        ),
+        (bool(unknown), f'has "{"".join(unknown[:1])}", which is no part of the observation', known),
+        (all(is_within(part, names) for part in parts), "leaves the policy no part of the observation", known),
+        (
+            bool(getattr(only, "seen", "")),
+            "cannot be combined with env.rules = 1",
+            "there the networks see one part alone",
+        ),
+        (
+            not (parameters.critics or "value" in heads),
+            f"needs a critic, and this algorithm has only the heads {', '.join(heads)}",
+            "use ppo, a2c, impala, sac, td3 or ddpg",
+        ),
+        (
+            not (parameters.critics or parameters.use_separate_networks_per_head),
+            "needs separate networks for policy and value",
+            "set network.separate_networks = true",
+        ),
+    ]
+    for is_given, fault, hint in faults:
+        if is_given:
+            raise NetworkError(f"network.critic_parts {fault}", hint=hint)
 
 
 def heads_of(module: nn.Module) -> list[Head] | None:
-    """Returns the heads of a network that `build_network` made of layers, one per output; None for other modules."""
+    """Return the heads of a network that `build_network` made of layers, one per output; None for other modules."""
     if isinstance(module, AgentNetwork):
         return heads_of(module.actor)
     if isinstance(module, NormalizedNetwork | PackedNetwork | StackedNetwork | ExtractedNetwork):
@@ -434,118 +430,9 @@ def heads_of(module: nn.Module) -> list[Head] | None:
     return None
 
 
-@calls_user_code("network.module")
-def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None = None) -> nn.Module:
-    """Checks that a user-defined module fulfils the contract, and returns it.
-
-    The module is called with observations, a float32 or uint8 tensor [N, *shape] (several inputs: a mapping from
-    names to tensors). It must return a tuple `(policy, value)`. The policy is float32 [N, A] for a discrete action,
-    [N, sum(nvec)] for a multi-discrete one, [N, 2 * D] (means, then log standard deviations) for a box of D
-    elements; the value is float32 [N]. With other `heads` it returns an output [N, *output_shape] for each of them.
-    Further outputs are allowed. The check calls the module in evaluation mode with two zero observations.
-
-    Raises NetworkError, which names the wrong output.
-    """
-    if heads is None:
-        heads = [make_head(head, spaces.action) for head in NetworkParameters().heads()]
-    if not isinstance(module, nn.Module):
-        raise NetworkError(
-            f"`module` returns a {type(module).__name__}, not a torch.nn.Module",
-            hint="it is called with the spaces and must return the network",
-        )
-    outputs = _probed(module, spaces, training=False)
-    if fault := _fault_of(outputs, heads):
-        shapes = [f"{head.settings.name} [{', '.join(map(str, ('N', *head.output_shape)))}]" for head in heads]
-        hint = f"for N observations return ({', '.join(shapes)})"
-        raise NetworkError(f"`{type(module).__name__}` returns {fault}", hint=hint)
-    return module
-
-
-def _fault_of(outputs: Any, heads: Sequence[Head]) -> str:
-    """Returns what a module returns instead of an output for each head; "" if it fulfils the contract."""
-    if not isinstance(outputs, tuple) or len(outputs) < len(heads):
-        found = f"{len(outputs)} outputs" if isinstance(outputs, tuple) else type(outputs).__name__
-        return f"{found}, expected a tuple ({', '.join(head.settings.name for head in heads)})"
-    for head, output in zip(heads, outputs, strict=False):
-        shape = (PROBE_ROWS, *head.output_shape)
-        if not isinstance(output, Tensor) or output.dtype != torch.float32 or output.shape != shape:
-            found = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-            return f"a {head.settings.name} of {found} for {PROBE_ROWS} observations"
-    return ""
-
-
-def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str]:
-    """Returns the names of the buffers that a forward pass in training mode changes, as BatchNorm's does.
-
-    The buffers have their former values afterwards.
-    """
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    if not before:
-        return []
-    with torch.random.fork_rng(devices=()):  # dropout would advance torch's global generator
-        _probed(module, spaces, training=True, numbers=True)  # a mean of zeros would not change
-    changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffer, before[name])]
-    for name, buffer in module.named_buffers():
-        buffer.copy_(before[name])
-    return changed
-
-
-def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) -> bool:
-    """Returns whether outputs differ though `copy`, which is built like `module`, gets its parameters and buffers."""
-    given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    with torch.no_grad():
-        for name, tensor in (*copy.named_parameters(), *copy.named_buffers()):
-            tensor.copy_(given[name])
-    found = []
-    for network in (module, copy):
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(0)
-            found.append(_tensors(_probed(network, spaces, training=False, numbers=True)))
-    one, other = found
-    return any(not torch.equal(mine.nan_to_num(), its.nan_to_num()) for mine, its in zip(one, other, strict=True))
-
-
-def mixes_rows(module: nn.Module, spaces: Spaces) -> bool:
-    """Returns whether the outputs of an observation depend on the others of its batch, in evaluation mode."""
-    found = []
-    for alike in (False, True):
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(0)
-            found.append(_tensors(_probed(module, spaces, training=False, numbers=True, alike=alike)))
-    one, other = ([tensor[:1].nan_to_num() for tensor in outputs if tensor.dim()] for outputs in found)
-    return not all(torch.allclose(*pair, rtol=1e-3, atol=1e-5) for pair in zip(one, other, strict=True))
-
-
-def _tensors(outputs: Any) -> list[Tensor]:
-    return [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
-
-
-@calls_user_code("network.module")
-def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False, alike: bool = False) -> Any:
-    """Calls the module with two observations, in training mode or not, and restores its mode.
-
-    numbers: observations are numbers from 1/4 to 1, or bytes of 0 and 1; otherwise zeros. alike: the second observation
-    is the first once more.
-    """
-    probe = {
-        name: torch.zeros((PROBE_ROWS, *seen_shape(spec)), dtype=getattr(torch, spec.dtype))
-        for name, spec in spaces.observations.items()
-    }
-    for zeros in probe.values() if numbers else ():
-        fractions = torch.linspace(0.25, 1.0, zeros.numel()).view(zeros.shape)
-        zeros.copy_(fractions if zeros.is_floating_point() else fractions.round())
-        if alike:
-            zeros[1] = zeros[0]
-    if width := state_width_of(module):
-        probe[RECURRENT_STATE] = torch.zeros(PROBE_ROWS, width)
-    with in_mode(module, training=training), torch.no_grad():
-        set_training(module, training)  # frozen parts stay in evaluation mode
-        return module(probe if len(probe) > 1 else next(iter(probe.values())))
-
-
-def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
-    """Returns steps equivalent to calling `layers` in order. A linear layer's arguments are its live parameter dict."""
-    steps: list[Step] = []
+def _steps(layers: Sequence[nn.Module]) -> tuple[LayerCall, ...]:
+    """Return steps equivalent to calling `layers` in order. A linear layer's arguments are its live parameter dict."""
+    steps: list[LayerCall] = []
     before: nn.Module | None = None
     for layer in layers:
         plain = type(layer) is nn.Linear or (isinstance(layer, OutputLayer) and layer.rescale is None)
@@ -560,7 +447,7 @@ def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
 
 
 def _network(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> nn.Module:
-    """Builds embedders and merger, or the extractor, then middleware and these heads."""
+    """Build embedders and merger, or the extractor, then middleware and these heads."""
     layers, width = _first_layers(parameters, spaces, heads)
     extractor = layers.pop() if parameters.extractor is not None else None
     dense, width = middleware_layers(_middleware(parameters, heads), width, hidden_gain(parameters))
@@ -570,12 +457,13 @@ def _network(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head
 
 
 def _first_layers(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> tuple[list[nn.Module], int]:
-    """Returns the layers that embed all inputs that these heads see, and the width of their output."""
+    """Return the layers that embed all inputs that these heads see, and the width of their output."""
     if parameters.extractor is None:
         return embedded_inputs(_seen_by(heads, parameters), spaces)
     inputs = network_inputs(parameters, spaces)
     if _hides_parts(heads, parameters):
-        inputs = {name: one for name, one in inputs.items() if not is_within(dotted(name), parameters.critic_parts)}
+        hidden = parameters.critic_parts
+        inputs = {name: spec for name, spec in inputs.items() if not is_within(dotted_name(name), hidden)}
     normalized = parameters.normalize_observations
     extractor = Extractor(parameters.extractor, inputs, spaces, normalized=normalized)
     return [extractor], extractor.width
@@ -591,7 +479,7 @@ def _middleware(parameters: NetworkParameters, heads: Sequence[Head]) -> Middlew
 
 
 def _recurrent(parameters: NetworkParameters, spaces: Spaces, heads: Sequence[Head]) -> nn.Module:
-    """Builds the network with a cell after the layers; one per head with `use_separate_networks_per_head`."""
+    """Build the network with a cell after the layers; one per head with `use_separate_networks_per_head`."""
     named = len(network_inputs(parameters, spaces)) > 1
     orthogonal, gain = parameters.initialization == "orthogonal", hidden_gain(parameters)
 

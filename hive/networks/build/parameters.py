@@ -7,7 +7,7 @@ value raises NetworkError; see `field_rules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -15,22 +15,10 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from hive.errors import NetworkError
-from hive.networks.build.field_rules import CheckedFields, Rule, Rules
+from hive.networks.build.field_rules import CheckedFields, FieldRule, FieldRules
 from hive.networks.build.layers import ACTIVATIONS, HIDDEN_GAIN
 from hive.networks.build.spaces import ActionSpec, Spaces
 from hive.networks.weights.optimizers import BETA, EPSILON, MOMENTUM, OptimizerSettings
-
-__all__ = [
-    "EmbeddingMergerType",
-    "GRUMiddlewareParameters",
-    "GradientClippingMethod",
-    "HeadParameters",
-    "InputEmbedderParameters",
-    "LSTMMiddlewareParameters",
-    "MiddlewareParameters",
-    "NetworkParameters",
-    "network_parameters_of",
-]
 
 
 class GradientClippingMethod(Enum):
@@ -53,14 +41,14 @@ class InputEmbedderParameters(CheckedFields):
     """An embedder, dense for vectors and convolutional for images.
 
     widths: the widths of the dense layers after the input or the convolutions; None: one default layer for an image,
-        none for a vector. activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalise the
-        outputs of each dense layer before its activation; convolutions are not normalised.
+        none for a vector. activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalize the
+        outputs of each dense layer before its activation; convolutions are not normalized.
     """
 
-    RULES: ClassVar[Rules] = {
-        "widths": Rule.widths().or_none(),
-        "activation": Rule.choice(ACTIVATIONS),
-        "layer_norm": Rule.flag(),
+    RULES: ClassVar[FieldRules] = {
+        "widths": FieldRule.widths().or_none(),
+        "activation": FieldRule.choice(ACTIVATIONS),
+        "layer_norm": FieldRule.flag(),
     }
 
     widths: Sequence[int] | None = None
@@ -72,14 +60,14 @@ class InputEmbedderParameters(CheckedFields):
 class MiddlewareParameters(CheckedFields):
     """Dense layers of these widths between the merged embeddings and the heads; `()` for none.
 
-    activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalise the outputs of each layer
+    activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalize the outputs of each layer
         before its activation.
     """
 
-    RULES: ClassVar[Rules] = {
-        "widths": Rule.widths(),
-        "activation": Rule.choice(ACTIVATIONS),
-        "layer_norm": Rule.flag(),
+    RULES: ClassVar[FieldRules] = {
+        "widths": FieldRule.widths(),
+        "activation": FieldRule.choice(ACTIVATIONS),
+        "layer_norm": FieldRule.flag(),
     }
 
     widths: Sequence[int] = (64, 64)
@@ -94,10 +82,10 @@ class LSTMMiddlewareParameters(MiddlewareParameters):
     dense_last: an addition of hive: the dense layers follow the LSTM, as in SB3-Contrib.
     """
 
-    RULES: ClassVar[Rules] = {
+    RULES: ClassVar[FieldRules] = {
         **MiddlewareParameters.RULES,
-        "number_of_lstm_cells": Rule.whole(1),
-        "dense_last": Rule.flag(),
+        "number_of_lstm_cells": FieldRule.whole(1),
+        "dense_last": FieldRule.flag(),
     }
 
     number_of_lstm_cells: int = 256
@@ -108,10 +96,10 @@ class LSTMMiddlewareParameters(MiddlewareParameters):
 class GRUMiddlewareParameters(MiddlewareParameters):
     """An addition of hive: as LSTMMiddlewareParameters, with a GRU."""
 
-    RULES: ClassVar[Rules] = {
+    RULES: ClassVar[FieldRules] = {
         **MiddlewareParameters.RULES,
-        "number_of_gru_cells": Rule.whole(1),
-        "dense_last": Rule.flag(),
+        "number_of_gru_cells": FieldRule.whole(1),
+        "dense_last": FieldRule.flag(),
     }
 
     number_of_gru_cells: int = 256
@@ -125,7 +113,7 @@ class HeadParameters(CheckedFields):
     name: `"value"`, `"q"`, `"dueling_q"` or `"policy"`; or the default name of a subclass.
     loss_weight: factor of its loss in the sum.
     rescale_gradient_from_head_by_factor: factor of the gradient that flows from it into the layers below: 0
-        blocks it, a negative one reverses it. It is a constant, neither trained nor regularised.
+        blocks it, a negative one reverses it. It is a constant, neither trained nor regularized.
     num_output_head_copies: the number of independent heads, each with a separate output, target and loss.
     cls: an addition of hive: called with these parameters and the action, it returns a custom head that replaces the
         one of `name`. Its output must have the same shape.
@@ -133,13 +121,13 @@ class HeadParameters(CheckedFields):
         the head's class.
     """
 
-    RULES: ClassVar[Rules] = {
-        "name": Rule.name(),
-        "loss_weight": Rule.number(),
-        "rescale_gradient_from_head_by_factor": Rule.number(),
-        "num_output_head_copies": Rule.whole(1),
-        "cls": Rule.function().or_none(),
-        "gain": Rule.number(0).or_none(),
+    RULES: ClassVar[FieldRules] = {
+        "name": FieldRule.name(),
+        "loss_weight": FieldRule.number(),
+        "rescale_gradient_from_head_by_factor": FieldRule.number(),
+        "num_output_head_copies": FieldRule.whole(1),
+        "cls": FieldRule.function().or_none(),
+        "gain": FieldRule.number(0).or_none(),
     }
 
     name: str
@@ -196,7 +184,7 @@ class NetworkParameters(CheckedFields):
     initialization: the initial weights of all layers: `"orthogonal"` with zero biases, or `"uniform"`, the initial
         values of torch's layers; see `layers`.
     hidden_gain: the gain of orthogonal dense and convolutional layers; that of the last layer is a field of each head.
-    noisy_deviation: the initial deviation of the noise in the weights of dense layers (hive.networks.build.noisy); 0:
+    noisy_deviation: the initial deviation of the noise in the weights of dense layers (hive.networks.build.layers); 0:
     none. backend: what computes dense layers: `"torch"`; `"native"`: hive.networks.weights.dense, with an error for a
     network that it
         cannot compute; `"auto"`: the latter where it can.
@@ -206,56 +194,56 @@ class NetworkParameters(CheckedFields):
         of their last layer, as `gain` of a head. temperature: whether the agent has a temperature beside its critics.
     value_middleware_parameters: the layers of value heads with separate networks, and of critics; of the class of
         `middleware_parameters`. None: these.
-    extractor: builds a user-defined module from the spaces; replaces the embedders, see `extractors`.
+    extractor: builds a user-defined module from the spaces; replaces the embedders, see `custom`.
     frozen: patterns of the names of parameters that keep their values, see `naming`.
     critic_parts: names of parts of the only observation that heads called `value` and critics see, and others do not.
     """
 
-    RULES: ClassVar[Rules] = {
-        "force_cpu": Rule.flag(),
-        "async_training": Rule.flag(),
-        "shared_optimizer": Rule.flag(),
-        "scale_down_gradients_by_number_of_workers_for_sync_training": Rule.flag(),
-        "clip_gradients": Rule.number(0).or_none(),
-        "gradients_clipping_method": Rule.member(GradientClippingMethod),
-        "l2_regularization": Rule.number(0),
-        "learning_rate": Rule.number(0),
-        "learning_rate_decay_rate": Rule.number(0),
-        "learning_rate_decay_steps": Rule.whole(0),
-        "input_embedders_parameters": Rule.named_parts(InputEmbedderParameters),
-        "embedding_merger_type": Rule.member(EmbeddingMergerType),
-        "middleware_parameters": Rule.part(MiddlewareParameters).or_none(),
-        "heads_parameters": Rule.parts(HeadParameters),
-        "use_separate_networks_per_head": Rule.flag(),
-        "optimizer_type": Rule.choice(OPTIMIZERS, any_case=True),
+    RULES: ClassVar[FieldRules] = {
+        "force_cpu": FieldRule.flag(),
+        "async_training": FieldRule.flag(),
+        "shared_optimizer": FieldRule.flag(),
+        "scale_down_gradients_by_number_of_workers_for_sync_training": FieldRule.flag(),
+        "clip_gradients": FieldRule.number(0).or_none(),
+        "gradients_clipping_method": FieldRule.member(GradientClippingMethod),
+        "l2_regularization": FieldRule.number(0),
+        "learning_rate": FieldRule.number(0),
+        "learning_rate_decay_rate": FieldRule.number(0),
+        "learning_rate_decay_steps": FieldRule.whole(0),
+        "input_embedders_parameters": FieldRule.named_parts(InputEmbedderParameters),
+        "embedding_merger_type": FieldRule.member(EmbeddingMergerType),
+        "middleware_parameters": FieldRule.part(MiddlewareParameters).or_none(),
+        "heads_parameters": FieldRule.parts(HeadParameters),
+        "use_separate_networks_per_head": FieldRule.flag(),
+        "optimizer_type": FieldRule.choice(OPTIMIZERS, any_case=True),
         "optimizer_epsilon": EPSILON,
         "adam_optimizer_beta1": BETA,
         "adam_optimizer_beta2": BETA,
         "rms_prop_optimizer_decay": BETA,
-        "batch_size": Rule.whole(1),
-        "replace_mse_with_huber_loss": Rule.flag(),
-        "create_target_network": Rule.flag(),
-        "tensorflow_support": Rule.flag(),
-        "weight_decay": Rule.number(0),
+        "batch_size": FieldRule.whole(1),
+        "replace_mse_with_huber_loss": FieldRule.flag(),
+        "create_target_network": FieldRule.flag(),
+        "tensorflow_support": FieldRule.flag(),
+        "weight_decay": FieldRule.number(0),
         "momentum": MOMENTUM,
-        "module": Rule.function().or_none(),
-        "normalize_observations": Rule.flag(),
-        "normalize_rewards": Rule.flag(),
-        "novelty": Rule.flag(),
-        "gradient_averaging": Rule.choice(("sum", "mean", "samples")),
-        "clip_stage": Rule.choice(("batch", "update")),
-        "initialization": Rule.choice(("orthogonal", "uniform")),
-        "hidden_gain": Rule.number(above=0),
-        "noisy_deviation": Rule.number(0),
-        "backend": Rule.choice(("torch", "native", "auto")),
-        "precision": Rule.choice(("float32", "bfloat16")),
-        "critics": Rule.whole(0),
-        "critic_gain": Rule.number(0).or_none(),
-        "temperature": Rule.flag(),
-        "value_middleware_parameters": Rule.part(MiddlewareParameters).or_none(),
-        "extractor": Rule.function().or_none(),
-        "frozen": Rule.names(),
-        "critic_parts": Rule.names(),
+        "module": FieldRule.function().or_none(),
+        "normalize_observations": FieldRule.flag(),
+        "normalize_rewards": FieldRule.flag(),
+        "novelty": FieldRule.flag(),
+        "gradient_averaging": FieldRule.choice(("sum", "mean", "samples")),
+        "clip_stage": FieldRule.choice(("batch", "update")),
+        "initialization": FieldRule.choice(("orthogonal", "uniform")),
+        "hidden_gain": FieldRule.number(above=0),
+        "noisy_deviation": FieldRule.number(0),
+        "backend": FieldRule.choice(("torch", "native", "auto")),
+        "precision": FieldRule.choice(("float32", "bfloat16")),
+        "critics": FieldRule.whole(0),
+        "critic_gain": FieldRule.number(0).or_none(),
+        "temperature": FieldRule.flag(),
+        "value_middleware_parameters": FieldRule.part(MiddlewareParameters).or_none(),
+        "extractor": FieldRule.function().or_none(),
+        "frozen": FieldRule.names(),
+        "critic_parts": FieldRule.names(),
     }
 
     force_cpu: bool = False
@@ -304,18 +292,18 @@ class NetworkParameters(CheckedFields):
     critic_parts: Sequence[str] = ()
 
     def heads(self) -> list[HeadParameters]:
-        """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""
+        """Return one entry for each output, a head with copies repeated; the default is a policy and a value."""
         heads = self.heads_parameters or [HeadParameters("policy"), HeadParameters("value")]
         return [head for head in heads for _ in range(head.num_output_head_copies)]
 
     def middleware_of(self, heads: Sequence[HeadParameters]) -> MiddlewareParameters:
-        """Returns the layers of a network that ends in these heads."""
+        """Return the layers of a network that ends in these heads."""
         values = bool(heads) and all(head.name == "value" for head in heads)
         own = self.value_middleware_parameters if values else None
         return own or self.middleware_parameters or MiddlewareParameters()
 
     def refuse_impossible(self) -> None:
-        """Raises NetworkError for invalid fields, those of the parts included, and for fields that contradict."""
+        """Raise NetworkError for invalid fields, those of the parts included, and for fields that contradict."""
         self.check_fields()
         middleware = [one for one in (self.middleware_parameters, self.value_middleware_parameters) if one is not None]
         for part in (*self.input_embedders_parameters.values(), *middleware, *self.heads_parameters):
@@ -363,7 +351,7 @@ class NetworkParameters(CheckedFields):
             raise NetworkError(f"{refused[0]} cannot be combined with critics", hint="leave it out, or use ppo or a2c")
 
     def learning_rate_at(self, update: int) -> float:
-        """Returns the learning rate of update number `update`, counted from 0.
+        """Return the learning rate of update number `update`, counted from 0.
 
         It is `learning_rate * decay_rate ** (update // decay_steps)`, a staircase as in Coach. Rate 0: no decay.
         Raises NetworkError for a decay rate without decay steps.
@@ -379,7 +367,7 @@ class NetworkParameters(CheckedFields):
         return self.learning_rate * self.learning_rate_decay_rate**decays
 
     def optimizer_settings(self) -> OptimizerSettings:
-        """Returns the optimizer's name and constants, without the learning rate."""
+        """Return the optimizer's name and constants, without the learning rate."""
         return OptimizerSettings(
             name=self.optimizer_type.lower(),
             betas=(self.adam_optimizer_beta1, self.adam_optimizer_beta2),
@@ -390,26 +378,117 @@ class NetworkParameters(CheckedFields):
         )
 
 
-def network_parameters_of(agent_parameters: Any, name: str) -> NetworkParameters:
-    """Returns the parameters of network `name`, of which only the part before a `/` counts.
+@dataclass(slots=True)
+class DuelingQHeadParameters(HeadParameters):
+    """Parameters of a DuelingQHead.
 
-    agent_parameters: a NetworkParameters, a mapping from names to them, or an object with such a mapping as
-        `network_wrappers` (Coach's AgentParameters).
-
-    Raises NetworkError if there are none for this name.
+    hidden: the width of the hidden layer of each of the two streams; 0: none. Wang et al. 2016 have 512.
     """
-    if isinstance(agent_parameters, NetworkParameters):
-        return agent_parameters
-    wrappers = getattr(agent_parameters, "network_wrappers", agent_parameters)
-    if not isinstance(wrappers, Mapping):
-        raise NetworkError(
-            f"{type(agent_parameters).__name__} holds no network parameters",
-            hint="pass a NetworkParameters, or a mapping from network names to them",
-        )
-    key = name.split("/")[0]
-    parameters = wrappers.get(key)
-    if not isinstance(parameters, NetworkParameters):
-        raise NetworkError(
-            f"no parameters for network `{key}`", hint=f"there are: {', '.join(map(str, wrappers)) or 'none'}"
-        )
-    return parameters
+
+    RULES: ClassVar[FieldRules] = {**HeadParameters.RULES, "hidden": FieldRule.whole(0)}
+
+    name: str = "dueling_q"
+    hidden: int = 0
+
+
+@dataclass(slots=True)
+class CategoricalQHeadParameters(HeadParameters):
+    """Parameters of a CategoricalQHead: `atoms` equally spaced returns from `v_min` to `v_max`.
+
+    dueling: the width of the hidden layers of two streams, state value and advantages; 0: no streams. The other
+    defaults are those of Bellemare, Dabney and Munos 2017. The returns have the unit of the rewards.
+    """
+
+    RULES: ClassVar[FieldRules] = {
+        **HeadParameters.RULES,
+        "atoms": FieldRule.whole(2),
+        "v_min": FieldRule.number(),
+        "v_max": FieldRule.number(),
+        "dueling": FieldRule.whole(0),
+    }
+
+    name: str = "categorical_q"
+    atoms: int = 51
+    v_min: float = -10.0
+    v_max: float = 10.0
+    dueling: int = 0
+
+
+@dataclass(slots=True)
+class QuantileQHeadParameters(HeadParameters):
+    """Parameters of a QuantileQHead; the defaults are those of Dabney et al. 2018.
+
+    atoms: the number of quantiles. huber_loss_interval: the paper's kappa; smaller errors count squared. dueling: as
+    of CategoricalQHeadParameters.
+    """
+
+    RULES: ClassVar[FieldRules] = {
+        **HeadParameters.RULES,
+        "atoms": FieldRule.whole(1),
+        "huber_loss_interval": FieldRule.number(0),
+        "dueling": FieldRule.whole(0),
+    }
+
+    name: str = "quantile_q"
+    atoms: int = 200
+    huber_loss_interval: float = 1.0
+    dueling: int = 0
+
+
+@dataclass(slots=True)
+class PolicyHeadParameters(HeadParameters):
+    """Parameters of a PolicyHead; the last four are for box actions.
+
+    beta_entropy: the factor of the entropy bonus, which is subtracted from the loss.
+    action_distribution: `"gaussian"`, `"squashed"`: a Gaussian mapped into the bounds of the action by tanh, or
+        `"gsde"`: noise that depends on the last layer's outputs (hive.networks.act.gsde).
+    features: the width of that layer, which "gsde" needs.
+    action_deviation: the log standard deviation of each action element is a trained `"parameter"`, the same for all
+        observations, or an `"output"` of the last layer, clamped to LOG_STD_BOUNDS.
+    initial_deviation: the standard deviation of each action element before training, for every observation; of a
+        squashed Gaussian, before tanh; of "gsde", of each weight of the noise.
+    """
+
+    RULES: ClassVar[FieldRules] = {
+        **HeadParameters.RULES,
+        "beta_entropy": FieldRule.number(),
+        "action_distribution": FieldRule.choice(("gaussian", "squashed", "gsde")),
+        "features": FieldRule.whole(0),
+        "action_deviation": FieldRule.choice(("parameter", "output")),
+        "initial_deviation": FieldRule.number(above=0),
+    }
+
+    name: str = "policy"
+    beta_entropy: float = 0.0
+    action_distribution: str = "gaussian"
+    features: int = 0
+    action_deviation: str = "parameter"
+    initial_deviation: float = 1.0
+
+
+@dataclass(slots=True)
+class SquashedPolicyHeadParameters(HeadParameters):
+    """Parameters of a SquashedPolicyHead: those of HeadParameters."""
+
+    name: str = "squashed_policy"
+
+
+@dataclass(slots=True)
+class PPOHeadParameters(PolicyHeadParameters):
+    """Parameters of a PPOHead: those of a PolicyHead, with another default of `beta_entropy`, and PPO's.
+
+    clip_likelihood_ratio_using_epsilon: the greatest distance of the probability ratio from 1; None: no clipping.
+    initial_kl_coefficient: the initial value of the head's variable `kl_coefficient`, the factor of the
+        divergence from the old policy in the loss.
+    """
+
+    RULES: ClassVar[FieldRules] = {
+        **PolicyHeadParameters.RULES,
+        "clip_likelihood_ratio_using_epsilon": FieldRule.number(above=0).or_none(),
+        "initial_kl_coefficient": FieldRule.number(0),
+    }
+
+    name: str = "ppo"
+    beta_entropy: float = 0.01
+    clip_likelihood_ratio_using_epsilon: float | None = 0.2
+    initial_kl_coefficient: float = 0.0

@@ -12,22 +12,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from hive.declared import EARLIER, PIXELS, Bounds, channels_of, earlier_channels
 
-__all__ = [
-    "ActionSpec",
-    "BoundedAction",
-    "BoxAction",
-    "CompositeAction",
-    "DiscreteAction",
-    "InputArray",
-    "InputSpec",
-    "MultiDiscreteAction",
-    "Spaces",
-    "bounds_of",
-    "channels_at",
-    "counts_of",
-    "simple_actions",
-]
-
 
 class InputSpec(Protocol):
     """One named input of the network, without its batch axis.
@@ -128,7 +112,7 @@ ActionSpec: TypeAlias = DiscreteAction | MultiDiscreteAction | BoxAction | Compo
 
 
 def simple_actions(action: ActionSpec) -> list[ActionSpec]:
-    """Returns the parts of a composite action that are not composite, in order; of any other action, itself."""
+    """Return the parts of a composite action that are not composite, in order; of any other action, itself."""
     if not isinstance(action, CompositeAction):
         return [action]
     return [simple for part in action.parts for simple in simple_actions(part)]

@@ -1,15 +1,15 @@
-"""Normalisation of observations and rewards, with statistics stored in the network.
+"""Normalization of observations and rewards, with statistics stored in the network.
 
-    gradient worker     moments_of(...)      count, means and sums of squared distances of a round's rows
+    gradient worker     add_rows(...)        count, means and sums of squared distances of a round's rows
     learner             merge(...)           adds them, worker after worker, to those of the previous version
     any forward pass    NormalizedNetwork    clip((observation - shift) * scale)
     gradient worker     scaled_rewards(...)  clip(reward * scale), before any loss
 
 With a replay memory, whose rows are raw and are used by many versions:
 
-    learner             moments_of(...)      adds the rows of a rollout to the sums of the ledger when it admits them
+    learner             add_rows(...)        adds the rows of a rollout to the sums of the ledger when it admits them
     learner             replace(...)         sets those of a version to the ledger's
-    gradient worker     Scales               normalises rows as they are gathered, by the statistics of its version
+    gradient worker     Scales               normalizes rows as they are gathered, by the statistics of its version
 
 Rewards keep their mean. They are divided by the deviation of their discounted sum since the episode began, as in
 Stable-Baselines3's VecNormalize and OpenAI's Baselines.
@@ -37,23 +37,6 @@ from hive.networks.build.spaces import InputSpec
 from hive.networks.rows.inputs import state_width_of, with_observation
 from hive.networks.rows.packed import PackedSpec, views_of
 
-__all__ = [
-    "LIMIT",
-    "MOMENTS_OF",
-    "NormalizedNetwork",
-    "Normalizer",
-    "PackedNormalizer",
-    "Scales",
-    "add_moments",
-    "clipped_rewards",
-    "merge",
-    "moments_of",
-    "observed_elements",
-    "replace",
-    "scale_of",
-    "scaled_rewards",
-]
-
 OBSERVATIONS = "normalizer."
 MOMENTS_OF = {
     "observed": (OBSERVATIONS, "novelty.normalizer."),
@@ -68,14 +51,14 @@ EPSILON = 1e-8  # added to the variance, so that an element that never changes b
 
 NOTHING = np.zeros(0, np.float32)
 
-Moments = NDArray[np.float64]
+RunningMoments = NDArray[np.float64]
 """[1 + 2 n]: the count of rows, then the n means, then the n sums of squared distances from them."""
 
 
 class Normalizer(nn.Module):
-    """Maps numbers [N, *shape] to normalised ones, float32 of the same shape, at most `limit` deviations from 0.
+    """Maps numbers [N, *shape] to normalized ones, float32 of the same shape, at most `limit` deviations from 0.
 
-    Buffers: `seen`, the Moments of all observations, float64 [1 + 2 n]; `shift` and `scale`, which are computed from
+    Buffers: `seen`, the moments of all observations, float64 [1 + 2 n]; `shift` and `scale`, which are computed from
     them, float32 [*shape].
     """
 
@@ -95,7 +78,7 @@ class Normalizer(nn.Module):
 
 
 class PackedNormalizer(Normalizer):
-    """Normalises the numbers with which rows of bytes begin, float32 [N, floats]; returns them and the rows.
+    """Normalizes the numbers with which rows of bytes begin, float32 [N, floats]; returns them and the rows.
 
     rows: uint8 [N, bytes], or the pair that `numbers_and_bytes` returns.
     """
@@ -106,7 +89,7 @@ class PackedNormalizer(Normalizer):
 
 
 class Scales(NamedTuple):
-    """What normalises stored rows: the numbers of an observation by `shift` and `scale`, rewards by `reward`.
+    """What normalizes stored rows: the numbers of an observation by `shift` and `scale`, rewards by `reward`.
 
     shift, scale: float32 [n] for the n numbers that an observation begins with; [0]: observations stay as they are.
     reward: 0: rewards stay as they are. `Scales()` leaves everything as it is.
@@ -118,10 +101,10 @@ class Scales(NamedTuple):
 
 
 class NormalizedNetwork(nn.Module):
-    """Holds statistics of observations and of rewards, and novelty; calls `network` with normalised observations.
+    """Holds statistics of observations and of rewards, and novelty; calls `network` with normalized observations.
 
-    Observations are float32 [N, *shape], or rows of bytes, of which the numbers are normalised; alone or among the
-    inputs of a recurrent network. observation: None if they are not normalised. One that is all bytes never
+    Observations are float32 [N, *shape], or rows of bytes, of which the numbers are normalized; alone or among the
+    inputs of a recurrent network. observation: None if they are not normalized. One that is all bytes never
     is: bytes are scaled by their bounds. rewards: whether there are statistics of rewards. novelty: the module of
     hive.networks.rows.novelty, which only gradient workers call.
     """
@@ -148,7 +131,7 @@ class NormalizedNetwork(nn.Module):
         return self.network(inputs if self.normalizer is None else with_observation(inputs, self.normalizer))
 
     def scales(self) -> Scales | None:
-        """Return what normalises stored rows by the bound statistics; None before they count a row."""
+        """Return what normalizes stored rows by the bound statistics; None before they count a row."""
         found = Scales()
         if self.normalizer is not None:
             if not self.normalizer.seen[0]:
@@ -164,12 +147,12 @@ class NormalizedNetwork(nn.Module):
 
 
 def observed_elements(shape: Sequence[int]) -> int:
-    """Returns the length of the Moments of rows of this shape, 1 + 2 n."""
+    """Return the length of the moments of rows of this shape, 1 + 2 n."""
     return 1 + 2 * prod(shape)
 
 
-def moments_of(rows: NDArray[Any], out: Moments) -> None:
-    """Adds rows [N, ...] to the Moments `out`, float64 [1 + 2 n], in place."""
+def add_rows(rows: NDArray[Any], out: RunningMoments) -> None:
+    """Add rows [N, ...] to the moments `out`, float64 [1 + 2 n], in place."""
     rows = rows.reshape(len(rows), len(out) // 2)
     step = max(1, CHUNK // max(1, rows.shape[1]))
     for some in (rows[start : start + step] for start in range(0, len(rows), step)):
@@ -181,10 +164,10 @@ def moments_of(rows: NDArray[Any], out: Moments) -> None:
         add_moments(np.concatenate(([len(some)], mean, values.sum(0))), out)
 
 
-def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) -> NDArray[np.float32]:
-    """Returns the rewards divided by the deviation of the discounted sums counted in `seen`, clipped to +-LIMIT.
+def scaled_rewards(rewards: NDArray[np.float32], seen: RunningMoments, own: RunningMoments) -> NDArray[np.float32]:
+    """Return the rewards divided by the deviation of the discounted sums counted in `seen`, clipped to +-LIMIT.
 
-    own: the Moments of the discounted sums of these rewards, used while `seen` is empty, in the first rounds.
+    own: the moments of the discounted sums of these rewards, used while `seen` is empty, in the first rounds.
     """
     moments = seen if seen[0] else own
     if not moments[0]:
@@ -193,23 +176,23 @@ def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) ->
 
 
 def clipped_rewards(rewards: NDArray[np.float32], scale: np.float32) -> NDArray[np.float32]:
-    """Returns rewards times `scale`, clipped to +-LIMIT."""
+    """Return rewards times `scale`, clipped to +-LIMIT."""
     scaled: NDArray[np.float32] = np.clip(rewards * scale, -LIMIT, LIMIT, dtype=np.float32)
     return scaled
 
 
-def scale_of(moments: Moments) -> np.float32:
-    """Returns 1 / the deviation of a single number, whose Moments are float64 [3] and count at least one row."""
+def scale_of(moments: RunningMoments) -> np.float32:
+    """Return 1 / the deviation of a single number, whose moments are float64 [3] and count at least one row."""
     return np.float32(1.0 / np.sqrt(moments[2] / moments[0] + EPSILON))
 
 
-def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]], prefix: str = OBSERVATIONS) -> None:
-    """Adds Moments, in this order, to the buffers of a Normalizer, and updates `shift` and `scale`, in place.
+def merge(parts: Sequence[RunningMoments], buffers: Mapping[str, NDArray[Any]], prefix: str = OBSERVATIONS) -> None:
+    """Add moments, in this order, to the buffers of a Normalizer, and update `shift` and `scale`, in place.
 
     parts: each float64 [1 + 2 n]. buffers: arrays of a block, named as in a NormalizedNetwork. prefix: that of the
     Normalizer's names, one of MOMENTS_OF.
     """
-    seen: Moments = buffers[f"{prefix}seen"]
+    seen: RunningMoments = buffers[f"{prefix}seen"]
     parts = [part for part in parts if part[0]]
     for part in parts:
         add_moments(part, seen)
@@ -217,20 +200,20 @@ def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]], prefix:
         _rescale(buffers, prefix)
 
 
-def replace(moments: Moments, buffers: Mapping[str, NDArray[Any]], prefix: str = OBSERVATIONS) -> None:
-    """Sets the buffers of a Normalizer to these Moments of all rows; without a row or a new one they stay as they are.
+def replace(moments: RunningMoments, buffers: Mapping[str, NDArray[Any]], prefix: str = OBSERVATIONS) -> None:
+    """Set the buffers of a Normalizer to these moments of all rows; without a row or a new one they stay as they are.
 
     Arguments: see `merge`.
     """
-    seen: Moments = buffers[f"{prefix}seen"]
+    seen: RunningMoments = buffers[f"{prefix}seen"]
     if moments[0] and moments[0] != seen[0]:
         seen[:] = moments
         _rescale(buffers, prefix)
 
 
 def _rescale(buffers: Mapping[str, NDArray[Any]], prefix: str) -> None:
-    """Sets `shift` and `scale` to those of `seen`, which counts at least one row."""
-    seen: Moments = buffers[f"{prefix}seen"]
+    """Set `shift` and `scale` to those of `seen`, which counts at least one row."""
+    seen: RunningMoments = buffers[f"{prefix}seen"]
     count, elements = seen[0], len(seen) // 2
     shift, scale = (buffers[f"{prefix}{name}"] for name in ("shift", "scale"))
     with np.errstate(over="ignore"):  # a mean beyond float32 becomes infinite, and the next loss is not finite
@@ -238,8 +221,8 @@ def _rescale(buffers: Mapping[str, NDArray[Any]], prefix: str) -> None:
     scale[...] = (1.0 / np.sqrt(seen[1 + elements :] / count + EPSILON)).reshape(scale.shape)
 
 
-def add_moments(part: Moments, total: Moments) -> None:
-    """Adds `part`, which has at least one row, to `total` in place."""
+def add_moments(part: RunningMoments, total: RunningMoments) -> None:
+    """Add `part`, which has at least one row, to `total` in place."""
     elements = len(part) // 2
     before, more = total[0], part[0]
     count = before + more

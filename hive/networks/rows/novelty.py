@@ -26,8 +26,6 @@ from hive.networks.rows.inputs import OBSERVATION, InputName
 from hive.networks.rows.normalization import LIMIT, Normalizer, PackedNormalizer, scale_of
 from hive.networks.rows.packed import PackedSpec, Parts, part_key
 
-__all__ = ["Novelty", "novelty_inputs"]
-
 FEATURES = 128  # of an observation, and the width of the dense layers before them
 TARGET_LAYERS, PREDICTOR_LAYERS = (
     1,
@@ -71,7 +69,7 @@ class Novelty(nn.Module):
 
 
 def novelty_inputs(observation: InputSpec) -> Mapping[InputName, InputSpec]:
-    """Return the inputs of the two networks by path: of normalised numbers, and of bytes for parts that are bytes."""
+    """Return the inputs of the two networks by path: of normalized numbers, and of bytes for parts that are bytes."""
     if isinstance(observation, PackedSpec) and observation.parts:
         return {part_key(part): part for part in observation.parts}
     return {OBSERVATION: InputArray(tuple(observation.shape), "float32", channels=channels_at(observation))}

@@ -1,30 +1,100 @@
-"""Networks for observations that are stored as rows of bytes (hive.envs.spaces.observation).
+"""Networks for observations as they are stored: in rows of bytes, and the last k of them at once.
 
-    rows uint8 [N, bytes] ─┬ numbers ─ normaliser ─┬ parts by path ─ network ─ outputs
+    rows uint8 [N, bytes] ─┬ numbers ─ normalizer ─┬ parts by path ─ network ─ outputs
                            ├ bytes ────────────────┘                           │ first output: forbidden
                            └ action mask ──────────────────────────────────────┘ actions become FORBIDDEN
 
 The mask works on the first output of the network: the logits of discrete actions, the values of all actions, or the
-distributions of their returns, of which all atoms become FORBIDDEN. What
-reads them (distributions, losses, greedy play, loaded policies) therefore needs no knowledge of masks: a forbidden
-action has the probability 0 and is never the best one. Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking
-in Policy Gradient Algorithms", show that this gives the gradient of the policy over the allowed actions.
+distributions of their returns, of which all atoms become FORBIDDEN. What reads them (distributions, losses, greedy
+play, loaded policies) therefore needs no knowledge of masks: a forbidden action has the probability 0 and is never the
+best one. Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking in Policy Gradient Algorithms", show that
+this gives the gradient of the policy over the allowed actions.
+
+Rollouts store each observation once. With `env.frame_stack = k` rows [N, k, *shape], oldest first, are put together
+when the network is called (hive.algorithms.batches.frames). It gets them in the form of a single input:
+
+    images [H, W]                     [N, k, H, W]        the frames are the channels
+    images [C, H, W]                  [N, k * C, H, W]
+    images [H, W, C]                  [N, H, W, k * C]    hive.declared says where the channels are
+    numbers in bytes                  [N, k, *shape]
+    anything else                     [N, k * elements]
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.networks.build.spaces import InputSpec
+from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
+from hive.networks.build.spaces import InputArray, InputSpec, bounds_of, channels_at, counts_of
 from hive.networks.rows.inputs import InputName, observation_of, state_width_of, with_observation
-from hive.networks.rows.stacked import join_frames
 
-__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "Parts", "numbers_and_bytes", "part_key", "views_of"]
+
+def seen_shape(spec: InputSpec) -> tuple[int, ...]:
+    """Return the shape in which a network is given an observation: [k, *shape] if k observations are stacked."""
+    stack = int(getattr(spec, "stack", 1))
+    return (stack, *spec.shape) if stack > 1 else tuple(spec.shape)
+
+
+def stacked_spec(spec: InputSpec, stack: int) -> InputSpec:
+    """Return the input of the network that `stack` frames of this spec become."""
+    shape, channels = tuple(spec.shape), channels_at(spec)
+    if stack == 1:
+        return spec
+    if counts := counts_of(spec):
+        return InputArray((stack, *shape), spec.dtype, (), (), NO_IMAGE, counts)
+    low, high = (_repeated(bound, shape, channels, stack) for bound in bounds_of(spec))
+    array = partial(InputArray, dtype=spec.dtype, low=low, high=high)
+    if channels == NO_IMAGE:
+        return array((stack * prod(shape),), channels=NO_IMAGE)
+    again = EARLIER if getattr(spec, "channels", "") == EARLIER else ""  # env.rules = 1 judges the joined shape
+    if channels == ABSENT:
+        return array((stack, *shape), channels=again or FIRST)
+    if channels == LAST:
+        return array((*shape[:2], stack * shape[2]), channels=again or LAST)
+    return array((stack * shape[0], *shape[1:]), channels=again or FIRST)
+
+
+def join_frames(frames: Tensor, spec: InputSpec, stack: int) -> Tensor:
+    """Return frames [N, stack, *shape] as the input that `stacked_spec` describes."""
+    shape = stacked_spec(spec, stack).shape
+    if channels_at(spec) == LAST:
+        frames = frames.permute(0, 2, 3, 1, 4)
+    return frames.reshape(frames.shape[0], *shape)  # `len` would be a constant in an export
+
+
+def _repeated(bound: tuple[float, ...], shape: tuple[int, ...], channels: str, stack: int) -> tuple[float, ...]:
+    """Return the bounds of all frames, in the order of their elements."""
+    if len(bound) <= 1:
+        return bound
+    frames = np.broadcast_to(np.array(bound).reshape(shape), (stack, *shape))
+    ordered = frames.transpose(1, 2, 0, 3) if channels == LAST else frames
+    return tuple(ordered.ravel().tolist())
+
+
+class StackedNetwork(nn.Module):
+    """Calls `network` with frames [N, k, *shape] in the form of one input."""
+
+    def __init__(self, spec: InputSpec, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.state_width = state_width_of(network)
+        self._spec = spec
+        self._stack = int(getattr(spec, "stack", 1))
+
+    def forward(self, inputs: Any) -> tuple[Tensor, ...]:
+        outputs: Any = self.network(with_observation(inputs, self._joined))
+        return tuple(outputs)
+
+    def _joined(self, frames: Tensor) -> Tensor:
+        return join_frames(frames, self._spec, self._stack)
+
 
 FORBIDDEN = -1e8
 """The output of an action that is not allowed. It is finite, so that 0 * log 0 in the entropy is 0 and not NaN."""
@@ -112,7 +182,7 @@ def part_key(part: PackedPart) -> InputName:
 class PackedNetwork(nn.Module):
     """Takes rows apart, calls `network` with a mapping from the paths of parts to tensors, and applies the mask.
 
-    Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalised. With one part
+    Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalized. With one part
     the network gets this part alone, as it does for an observation that is not packed. A recurrent network gets its
     other inputs beside the parts. Of stacked rows [N, k, bytes] each part is stacked, and the newest mask counts.
     """

@@ -40,13 +40,10 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.build.heads import Head, takes_features
 from hive.networks.build.parameters import GRUMiddlewareParameters, LSTMMiddlewareParameters
-from hive.networks.rows.inputs import EPISODE_STARTS, RECURRENT_STATE
-from hive.networks.rows.sequences import Fragments, Sequences
+from hive.networks.rows.inputs import EPISODE_STARTS, RECURRENT_STATE, Fragments, Sequences
 
-__all__ = ["RecurrentNetwork", "RecurrentNetworkPerHead", "recurrent_cell"]
-
-Cell = nn.LSTMCell | nn.GRUCell
-Inputs = Mapping[str, Tensor] | Sequences
+RecurrentCell = nn.LSTMCell | nn.GRUCell
+RecurrentInputs = Mapping[str, Tensor] | Sequences
 
 
 class RecurrentNetwork(nn.Module):
@@ -57,7 +54,7 @@ class RecurrentNetwork(nn.Module):
     """
 
     def __init__(
-        self, layers: Sequence[nn.Module], cell: Cell, output: nn.Module, heads: Sequence[Head], *, named: bool
+        self, layers: Sequence[nn.Module], cell: RecurrentCell, output: nn.Module, heads: Sequence[Head], *, named: bool
     ) -> None:
         """named: the layers take a mapping from names to observations; otherwise they take the only one."""
         super().__init__()
@@ -72,7 +69,7 @@ class RecurrentNetwork(nn.Module):
         last = self._output_layers[-1]
         self._take_features = takes_features(heads, last.in_features if isinstance(last, nn.Linear) else 0)
 
-    def forward(self, inputs: Inputs) -> tuple[Tensor, ...]:
+    def forward(self, inputs: RecurrentInputs) -> tuple[Tensor, ...]:
         if isinstance(inputs, Sequences):
             return self._outputs(self._over_fragments(self.layers(inputs.observation), inputs)[0])
         features, state = self.layers(self._observations(inputs)), inputs[RECURRENT_STATE]
@@ -136,7 +133,7 @@ class RecurrentNetworkPerHead(nn.Module):
         self._widths = [branch.state_width for branch in branches]
         self.state_width = sum(self._widths)
 
-    def forward(self, inputs: Inputs) -> tuple[Tensor, ...]:
+    def forward(self, inputs: RecurrentInputs) -> tuple[Tensor, ...]:
         if isinstance(inputs, Sequences):
             states = inputs.state.split_with_sizes(self._widths, -1)
             return tuple(
@@ -151,14 +148,14 @@ class RecurrentNetworkPerHead(nn.Module):
         return (*(output for result in results for output in result[:-1]), torch.cat([r[-1] for r in results], -1))
 
 
-def recurrent_cell(parameters: LSTMMiddlewareParameters | GRUMiddlewareParameters, width: int) -> Cell:
+def recurrent_cell(parameters: LSTMMiddlewareParameters | GRUMiddlewareParameters, width: int) -> RecurrentCell:
     """Return a cell for `width` features, with torch's initial weights."""
     if isinstance(parameters, GRUMiddlewareParameters):
         return nn.GRUCell(width, parameters.number_of_gru_cells)
     return nn.LSTMCell(width, parameters.number_of_lstm_cells)
 
 
-def _one_step(cell: Cell, rows: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def _one_step(cell: RecurrentCell, rows: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """Return the hidden values [B, cells] and the state [B, S] after one step of B sequences."""
     if isinstance(cell, nn.GRUCell):
         hidden = cell(rows, state)
@@ -167,7 +164,7 @@ def _one_step(cell: Cell, rows: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     return hidden, torch.cat([hidden, memory], -1)
 
 
-def _all_steps(cell: Cell, rows: Tensor, sizes: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def _all_steps(cell: RecurrentCell, rows: Tensor, sizes: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """Return the hidden values [M, cells] of packed rows, and the state [K, S] after the last row of each fragment."""
     weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
     # Further arguments: with biases, one layer, no dropout, whether a graph is made, one direction.

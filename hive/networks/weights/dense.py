@@ -26,9 +26,7 @@ from torch import Tensor, nn
 
 from hive import _native
 from hive.networks.build.heads import Head
-from hive.networks.weights.flat import FlatParameters
-
-Floats: TypeAlias = NDArray[np.float32]
+from hive.networks.weights.flat import FlatParameters, Floats
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own
 
@@ -283,28 +281,35 @@ def _program(flat: FlatParameters, layers: Sequence[nn.Module]) -> Program | Non
     program: list[dict[str, Any]] = []
     parameters: list[nn.Parameter] = []
     for layer in rest:
-        if isinstance(layer, nn.Linear) and layer.bias is not None and getattr(layer, "rescale", None) is None:
-            program.append({"inputs": layer.in_features, "outputs": layer.out_features, "activation": "none"})
-            own = {"weight": layer.weight, "bias": layer.bias}
-        elif (
-            isinstance(layer, nn.LayerNorm) and _is_norm(layer) and program and program[-1].keys().isdisjoint({"scale"})
-        ):
-            program[-1]["epsilon"] = layer.eps
-            own = {"scale": layer.weight, "shift": layer.bias}
-        elif type(layer) in ACTIVATIONS and program and program[-1]["activation"] == "none":
-            program[-1]["activation"] = ACTIVATIONS[type(layer)]
-            continue
-        else:
+        named = _added(layer, program)
+        if named is None:
             return None
-        for name, parameter in own.items():
-            assert isinstance(parameter, nn.Parameter)
+        for name, parameter in named.items():
             program[-1][name] = flat.field_of(parameter).offset // 4
             parameters.append(parameter)
     return Program(before, program, parameters) if program else None
 
 
-def _is_norm(layer: nn.LayerNorm) -> bool:
-    return layer.elementwise_affine and layer.bias is not None and len(layer.normalized_shape) == 1
+def _added(layer: nn.Module, program: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Add a layer, or what it adds to the linear layer before it, and return its parameters by name; None: unknown."""
+    if isinstance(layer, nn.Linear):
+        if layer.bias is None or getattr(layer, "rescale", None) is not None:
+            return None
+        program.append({"inputs": layer.in_features, "outputs": layer.out_features, "activation": "none"})
+        return {"weight": layer.weight, "bias": layer.bias}
+    if not program:
+        return None
+    last = program[-1]
+    if isinstance(layer, nn.LayerNorm):
+        usual = layer.elementwise_affine and layer.bias is not None and len(layer.normalized_shape) == 1
+        if not usual or "scale" in last:
+            return None
+        last["epsilon"] = layer.eps
+        return {"scale": layer.weight, "shift": layer.bias}
+    if type(layer) not in ACTIVATIONS or last["activation"] != "none":
+        return None
+    last["activation"] = ACTIVATIONS[type(layer)]
+    return {}
 
 
 def _split(columns: Floats, heads: Sequence[Head]) -> list[Floats]:

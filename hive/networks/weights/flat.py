@@ -11,6 +11,11 @@ addresses.
 
 Do not call `bind` between a forward pass and its backward pass: the backward pass would read the new
 weights. The caller owns the memory; this module neither maps, locks nor versions it. Only host memory is supported.
+
+An agent of several networks is one module, so that its weights are one block. A module names the contiguous ranges that
+an update may step separately in the attribute `parameter_groups`: a group is named like the child of the module that
+holds its parameters, or by the path of a child further down: "network.actor" is the group "actor". The groups follow
+each other in the order of the parameters and contain all of them. A module without this attribute has one group.
 """
 
 from __future__ import annotations
@@ -20,26 +25,15 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from hive import _native
 from hive.errors import NetworkError
-from hive.networks.weights.groups import parameter_groups
-
-__all__ = [
-    "ALIGNMENT",
-    "FlatField",
-    "FlatLayout",
-    "FlatParameters",
-    "InitialWeights",
-    "aligned_block",
-    "keep_frozen",
-    "polyak_frozen",
-]
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -61,6 +55,9 @@ NUMPY_OF_BUFFER = {
 }
 
 
+WHOLE = "network"  # name of the only group of a module that names none
+
+
 @dataclass(frozen=True, slots=True)
 class FlatField:
     """The place of one parameter or buffer in a block: `offset` and `nbytes` in bytes, `dtype` as NumPy names it."""
@@ -70,6 +67,31 @@ class FlatField:
     dtype: str
     offset: int
     nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterGroup:
+    """`parameters`: the numbers of its parameters. `elements`: its range in a flat vector, padding included."""
+
+    name: str
+    parameters: slice
+    elements: slice
+
+    def has_gradient(self, mask: npt.NDArray[np.uint8]) -> bool:
+        """Whether a gradient with this mask, uint8 [parameters], contains one of the group's parameters."""
+        return bool(mask[self.parameters].any())
+
+
+class GroupUpdate(NamedTuple):
+    """The update of one group. step: its number among the updates of the group, from 1 on; 0 keeps the group.
+
+    norm: of the group's gradient before clipping; not read without clipping.
+    """
+
+    elements: slice
+    norm: float
+    step: int
+    learning_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +111,7 @@ class FlatLayout:
     `parameters` and `buffers` are the fields of the block in the module's order; a tied parameter is one
     field. `names`, `shapes` and `offsets` (bytes) are those of the parameters. `parameter_bytes` is a
     multiple of 64, `parameter_elements` a quarter of it (padding included), `block_bytes` includes the
-    buffers. `groups` are the parameter groups (hive.networks.weights.groups).
+    buffers. `groups` are the parameter groups (hive.networks.weights.flat).
 
     Raises NetworkError for parameters that are not dense float32 in host memory, and for buffers of a dtype
     other than float32, float64, int64, uint8 or bool, and for parameter groups that do not fit the parameters.
@@ -120,7 +142,7 @@ class FlatLayout:
         return sum(map(prod, self.shapes))
 
     def frozen(self) -> tuple[slice, ...]:
-        """Returns the ranges of a flat vector whose parameters require no gradient at present, in order.
+        """Return the ranges of a flat vector whose parameters require no gradient at present, in order.
 
         No optimizer changes them, and a target network keeps them (`keep_frozen`). A parameter of which a hook clears
         a part of the gradient is not frozen: the optimizer's decay and momentum apply to all of it, as in torch.
@@ -133,21 +155,21 @@ class FlatLayout:
         return tuple(ranges)
 
     def describe(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Returns the name and shape of every parameter, in the order of the block."""
+        """Return the name and shape of every parameter, in the order of the block."""
         return list(zip(self.names, self.shapes, strict=True))
 
     def arrays(self, block: Bytes | memoryview) -> dict[str, npt.NDArray[Any]]:
-        """Returns named NumPy views of `block`, uint8 [>= block_bytes]: parameters first, then buffers."""
+        """Return named NumPy views of `block`, uint8 [>= block_bytes]: parameters first, then buffers."""
         data = self._bytes_of(block)
         return {field.name: _array(data, field) for field in self.parameters + self.buffers}
 
     def buffer_arrays(self, block: Bytes | memoryview) -> dict[str, npt.NDArray[Any]]:
-        """Returns named NumPy views of the buffers in `block`."""
+        """Return named NumPy views of the buffers in `block`."""
         data = self._bytes_of(block)
         return {field.name: _array(data, field) for field in self.buffers}
 
     def gradient_arrays(self, gradient: Floats) -> list[Floats]:
-        """Returns a NumPy view of a gradient block, float32 [parameter_elements], for each parameter."""
+        """Return a NumPy view of a gradient block, float32 [parameter_elements], for each parameter."""
         return [_array(gradient.view(np.uint8), field) for field in self.parameters]
 
     def _bytes_of(self, block: Bytes | memoryview) -> Bytes:
@@ -170,14 +192,14 @@ class InitialWeights(FlatLayout):
         return self._factory()
 
     def hollow_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns named arrays of all shapes and dtypes whose elements share one place in memory, to check a copy."""
+        """Return named arrays of all shapes and dtypes whose elements share one place in memory, to check a copy."""
         fields = self.parameters + self.buffers
         return {
             f.name: np.lib.stride_tricks.as_strided(np.zeros(1, f.dtype), f.shape, (0,) * len(f.shape)) for f in fields
         }
 
     def initialize_into(self, block: Bytes | memoryview) -> None:
-        """Copies the initial weights into a writable `block`, uint8 [>= block_bytes], and zeros into its padding."""
+        """Copy the initial weights into a writable `block`, uint8 [>= block_bytes], and zeros into its padding."""
         self.made.initialize_into(block)
 
 
@@ -210,11 +232,11 @@ class FlatParameters(FlatLayout):
                 child.dense = dense.over(self)
 
     def field_of(self, parameter: nn.Parameter) -> FlatField:
-        """Returns the place of a parameter. Raises KeyError for one that is not of this module."""
+        """Return the place of a parameter. Raises KeyError for one that is not of this module."""
         return self._fields[id(parameter)]
 
     def bind(self, block: Bytes | memoryview, *, read_only: bool = False) -> None:
-        """Points every parameter and buffer at `block`, without copying; takes about 0.5 us per parameter.
+        """Point every parameter and buffer at `block`, without copying; takes about 0.5 us per parameter.
 
         block: uint8 [>= block_bytes], starting at a multiple of 64 bytes. This object keeps it alive. Pass the same
             array object again where you can: its views are cached.
@@ -237,24 +259,24 @@ class FlatParameters(FlatLayout):
         self.block, self.weights = bound.data, bound.weights
 
     def initialize_into(self, block: Bytes | memoryview) -> None:
-        """Copies the present values into a writable `block`, uint8 [>= block_bytes], and zeros into its padding."""
+        """Copy the present values into a writable `block`, uint8 [>= block_bytes], and zeros into its padding."""
         values = aligned_block(self.block_bytes)
         for array, tensor in zip(self.arrays(values).values(), self._parameters + self._buffers, strict=True):
             array[...] = tensor.detach().numpy()
         self._bytes_of(block)[: self.block_bytes] = values
 
     def gradient(self, out: Floats) -> npt.NDArray[np.uint8]:
-        """Copies every parameter's `.grad` into `out` and returns which parameters had one.
+        """Copy every parameter's `.grad` into `out` and return which parameters had one.
 
         out: float32 [parameter_elements], aligned to 64 bytes; its padding stays zero. Pass the same array object
             again where you can: its views are cached.
-        Returns uint8 [parameters]: 0 where `.grad` is None (a frozen or unused parameter) and `out` gets zeros.
+        Return uint8 [parameters]: 0 where `.grad` is None (a frozen or unused parameter) and `out` gets zeros.
         Raises NetworkError for an `out` of another dtype, shape or alignment.
         """
         return self._copy_gradients(self._gradient_views_of(out))
 
     def _copy_gradients(self, views: Sequence[Tensor]) -> npt.NDArray[np.uint8]:
-        """Copies every `.grad`, or zeros for None, into the view at its position, and returns which had one."""
+        """Copy every `.grad`, or zeros for None, into the view at its position, and return which had one."""
         mask = np.ones(len(views), np.uint8)
         found = [parameter.grad for parameter in self._parameters]
         for index, gradient in enumerate(found):
@@ -275,7 +297,7 @@ class FlatParameters(FlatLayout):
         parameters: Sequence[nn.Parameter],
         found: Sequence[Tensor | None],
     ) -> None:
-        """Adds gradients of some parameters, None for none, to `out` and sets their elements of `mask` (`gradient`)."""
+        """Add gradients of some parameters, None for none, to `out` and set their elements of `mask` (`gradient`)."""
         views = self._gradient_views_of(out)
         with torch.no_grad():
             for parameter, gradient in zip(parameters, found, strict=True):
@@ -285,17 +307,17 @@ class FlatParameters(FlatLayout):
                     mask[position] = 1
 
     def clear_gradient(self, out: Floats) -> None:
-        """Sets a gradient block, float32 [parameter_elements], to zero. Raises NetworkError as `gradient` does."""
+        """Set a gradient block, float32 [parameter_elements], to zero. Raises NetworkError as `gradient` does."""
         self._gradient_views_of(out)
         out[:] = 0
 
     def release_gradients(self) -> None:
-        """Sets every `.grad` to None, so that the next backward pass assigns tensors instead of adding to them."""
+        """Set every `.grad` to None, so that the next backward pass assigns tensors instead of adding to them."""
         for parameter in self._parameters:
             parameter.grad = None
 
     def _first_bound(self, block: Bytes | memoryview, read_only: bool) -> _Bound:
-        """Caches the block by its `id`, which stays unique because the cache keeps the block alive."""
+        """Cache the block by its `id`, which stays unique because the cache keeps the block alive."""
         data = self._bytes_of(block)
         if read_only:
             data.flags.writeable = False
@@ -324,8 +346,38 @@ class FlatParameters(FlatLayout):
         return views
 
 
+def parameter_groups(
+    prefixes: Sequence[str], names: Sequence[str], starts: Sequence[int], elements: int
+) -> tuple[ParameterGroup, ...]:
+    """Return the groups of a flat vector.
+
+    prefixes: the names of the groups; () for a single one. names, starts: name and first element of each parameter, in
+        the order of the vector. elements: the length of the vector.
+
+    Raises NetworkError unless each parameter belongs to a group, and the groups follow each other and are not empty.
+    """
+    if not prefixes:
+        return (ParameterGroup(WHOLE, slice(0, len(names)), slice(0, elements)),)
+    owners = [
+        next((prefix for prefix in prefixes if name.startswith(f"{prefix}.")), name.partition(".")[0]) for name in names
+    ]
+    firsts = [owners.index(prefix) if prefix in owners else -1 for prefix in prefixes]
+    ends = [*firsts[1:], len(owners)]
+    expected = [prefix for prefix, first, end in zip(prefixes, firsts, ends, strict=True) for _ in range(first, end)]
+    if owners != expected or len(set(prefixes)) != len(prefixes) or -1 in firsts:
+        raise NetworkError(
+            f"the parameters {', '.join(dict.fromkeys(owners))} do not form the groups {', '.join(prefixes)}",
+            hint="`parameter_groups` names children of the module, in their order, that hold all parameters",
+        )
+    edges = [starts[first] for first in firsts] + [elements]
+    return tuple(
+        ParameterGroup(prefix.rpartition(".")[2], slice(first, end), slice(edges[number], edges[number + 1]))
+        for number, (prefix, first, end) in enumerate(zip(prefixes, firsts, ends, strict=True))
+    )
+
+
 def keep_frozen(ranges: Sequence[slice], before: Sequence[Floats], after: Sequence[Floats]) -> None:
-    """Copies the frozen ranges of each array of `before` to the array of `after` at its position.
+    """Copy the frozen ranges of each array of `before` to the array of `after` at its position.
 
     An optimizer's pass steps whole blocks, and its decay would change parameters without a gradient.
     """
@@ -334,18 +386,20 @@ def keep_frozen(ranges: Sequence[slice], before: Sequence[Floats], after: Sequen
             new[elements] = old[elements]
 
 
-def polyak_frozen(ranges: Sequence[slice], target: Floats, source: Floats, out: Floats) -> None:
-    """Copies the frozen ranges of `target` that equal those of `source` to `out`, after a Polyak step.
+def polyak(target: Floats, source: Floats, out: Floats, rate: float, frozen: Sequence[slice] = ()) -> None:
+    """Write (1 - rate) * target + rate * source to `out`, which may be `target`: the Polyak step of target networks.
 
-    The mean of two equal numbers may differ from them in the last bit.
+    frozen: ranges of parameters without a gradient. Where they are equal in both they stay so, because the mean of two
+    equal numbers may differ from them in the last bit. (Polyak and Juditsky 1992; Lillicrap et al. 2016.)
     """
-    for elements in ranges:
-        if np.array_equal(target[elements].view(np.uint32), source[elements].view(np.uint32)):
-            out[elements] = source[elements]
+    equal = [e for e in frozen if np.array_equal(target[e].view(np.uint32), source[e].view(np.uint32))]
+    _native.polyak(target, source, out, rate)
+    for elements in equal:
+        out[elements] = source[elements]
 
 
 def aligned_block(nbytes: int) -> Bytes:
-    """Returns a new block of zeros, uint8 [nbytes], that starts at a multiple of 64 bytes."""
+    """Return a new block of zeros, uint8 [nbytes], that starts at a multiple of 64 bytes."""
     memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + nbytes]
@@ -366,7 +420,7 @@ def _check(name: str, tensor: Tensor, dtypes: Iterable[torch.dtype]) -> None:
 
 
 def _lay_out(named: list[tuple[str, Any]], offset: int) -> tuple[tuple[FlatField, ...], int]:
-    """Returns the fields of `named` tensors from `offset` on, and the offset after the last one."""
+    """Return the fields of `named` tensors from `offset` on, and the offset after the last one."""
     fields = []
     for name, tensor in named:
         nbytes = prod(tensor.shape) * tensor.element_size()
@@ -380,7 +434,7 @@ def _array(data: Bytes, field: FlatField) -> npt.NDArray[Any]:
 
 
 def _tensors(data: Bytes, fields: tuple[FlatField, ...]) -> list[Tensor]:
-    """Returns a view of `data` for each field. They are ordinary, trainable tensors even in inference mode."""
+    """Return a view of `data` for each field. They are ordinary, trainable tensors even in inference mode."""
     if fields and data.ctypes.data % ALIGNMENT:
         raise NetworkError(f"a block must start at a multiple of {ALIGNMENT} bytes, this one does not")
     with warnings.catch_warnings(), torch.inference_mode(False):

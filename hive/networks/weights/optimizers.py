@@ -14,20 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from hive import _native
 from hive.errors import NetworkError
-from hive.networks.build.field_rules import Rule
-
-Floats = npt.NDArray[np.float32]
+from hive.networks.build.field_rules import FieldRule
+from hive.networks.weights.flat import Floats
 
 NAMES = ("adam", "adamw", "radam", "rmsprop", "sgd", "lbfgs")
 ADAMS = ("adam", "adamw", "radam")  # those that count steps and average the gradient and its square
 
-BETA = MOMENTUM = Rule.number(0, below=1)
-EPSILON = Rule.number(above=0)  # with 0, an element whose gradient is always 0, such as padding, would become 0 / 0
+MARGIN = 1e-6  # added to the norm as torch.nn.utils.clip_grad_norm_ does, which avoids a division by 0
+
+BETA = MOMENTUM = FieldRule.number(0, below=1)
+EPSILON = FieldRule.number(above=0)  # with 0, an element whose gradient is always 0 (padding) would become 0 / 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class OptimizerSettings:
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise NetworkError(f"unknown optimizer `{self.name}`", hint=f"one of: {', '.join(NAMES)}")
-        rules = {"epsilon": EPSILON, "decay": BETA, "momentum": MOMENTUM, "weight_decay": Rule.number(0)}
+        rules = {"epsilon": EPSILON, "decay": BETA, "momentum": MOMENTUM, "weight_decay": FieldRule.number(0)}
         values = [(name, rule, getattr(self, name)) for name, rule in rules.items()]
         for name, rule, value in (
             *values,
@@ -103,7 +101,7 @@ class FlatOptimizer:
     ) -> bool:
         """Writes the weights and moments after one update. All arrays: float32 [parameter_elements].
 
-        Returns whether all written values are finite.
+        Return whether all written values are finite.
 
         step: the number of this update, starting at 1.
         gradient_scale: multiplies the gradient; the array `gradient` is not changed.
@@ -127,3 +125,12 @@ class FlatOptimizer:
             **self._constants,
             **({"step": step} if self._counts_steps else {}),
         )
+
+
+def clip_factor(norm: float, limit: float | None) -> float:
+    """Return min(1, limit / (norm + 1e-6)), the factor of torch's clip_grad_norm_ (Pascanu et al. 2013).
+
+    limit: the greatest norm; None or 0: no clipping. Up to a norm of `limit - 1e-6` the factor is exactly 1, so the
+        gradient stays bit-identical.
+    """
+    return min(1.0, limit / (norm + MARGIN)) if limit else 1.0

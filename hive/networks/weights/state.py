@@ -14,19 +14,23 @@ its value afterwards, so a block whose writer was killed never counts as one wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from hive import _native
-from hive.networks.weights.flat import ALIGNMENT, FlatParameters, InitialWeights, polyak_frozen
-
-__all__ = ["StateLayout"]
-
-Bytes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
+from hive.networks.weights.flat import ALIGNMENT, Bytes, FlatParameters, Floats, InitialWeights, polyak
 
 # The greatest number of blocks whose views are cached. A board has fewer; scripts may always use new blocks.
 VIEWED_BLOCKS = 128
+
+
+class Version(NamedTuple):
+    """A block of the state, uint8 [bytes], and its optimizer moments, each float32 [parameter_elements]."""
+
+    block: Bytes
+    moments: Sequence[Floats] = ()
 
 
 class StateLayout:
@@ -44,23 +48,23 @@ class StateLayout:
         self._targets: dict[int, tuple[Bytes, Bytes]] = {}
 
     def weights(self, block: Bytes) -> Bytes:
-        """Returns a view of weights and buffers, uint8 [weight_bytes]."""
+        """Return a view of weights and buffers, uint8 [weight_bytes]."""
         return block[: self.weight_bytes]
 
     def parameters(self, block: Bytes) -> Floats:
-        """Returns a view of the weights alone, float32 [parameter_elements]."""
+        """Return a view of the weights alone, float32 [parameter_elements]."""
         return block[: self.flat.parameter_bytes].view(np.float32)
 
     def moments(self, block: Bytes) -> npt.NDArray[np.float64]:
-        """Returns a view of mean and deviation of a round's advantages, float64 [2]."""
+        """Return a view of mean and deviation of a round's advantages, float64 [2]."""
         return block[self.weight_bytes : self.weight_bytes + 16].view(np.float64)
 
     def target_version(self, block: Bytes) -> npt.NDArray[np.int64]:
-        """Returns a view of the target's version, int64 [1]."""
+        """Return a view of the target's version, int64 [1]."""
         return block[self.weight_bytes + 16 : self.weight_bytes + 24].view(np.int64)
 
     def target(self, block: Bytes) -> Bytes:
-        """Returns a view of the target's weights and buffers, uint8 [weight_bytes].
+        """Return a view of the target's weights and buffers, uint8 [weight_bytes].
 
         Calls with the same block return the same object, for which FlatParameters.bind caches its views.
         """
@@ -72,11 +76,11 @@ class StateLayout:
         return known[1]
 
     def begin_target(self, block: Bytes) -> None:
-        """Sets the target of the first version to its weights."""
+        """Set the target of the first version to its weights."""
         self._write_target(self.weights(block), block, 1)
 
     def follow(self, before: Bytes, after: Bytes, rate: float, version: int) -> None:
-        """Sets the target of `after` to rate * its weights + (1 - rate) * the target of `before`; copies the buffers.
+        """Set the target of `after` to rate * its weights + (1 - rate) * the target of `before`; copy the buffers.
 
         rate: from 0 to 1. version: that of the new target. Rate 0 keeps the target of `before` and its version.
         """
@@ -92,8 +96,7 @@ class StateLayout:
         old, new = self.target(before), self.target(after)
         self.target_version(after)[0] = 0
         target, moved = (block[:size].view(np.float32) for block in (old, new))
-        _native.polyak(target, self.parameters(after), moved, rate)
-        polyak_frozen(self.frozen, target, self.parameters(after), moved)
+        polyak(target, self.parameters(after), moved, rate, self.frozen)
         new[size:] = self.weights(after)[size:]
         self.target_version(after)[0] = version
 

@@ -38,9 +38,9 @@ from hive.envs import (
 from hive.experience import Purpose, Rollout, stream, stream_seed, stream_seeds
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.exploration import EpsilonGreedy
+from hive.networks.build.layers import acting
 from hive.networks.build.network import acting_alone
-from hive.networks.build.noisy import acting
-from hive.networks.rows.memory import Memory
+from hive.networks.rows.inputs import Memory
 from hive.networks.rows.normalization import NormalizedNetwork, Scales
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.wrapper import NetworkWrapper

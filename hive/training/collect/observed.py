@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hive.envs import ObservationSpec
 from hive.experience import Rollout
-from hive.networks.rows.normalization import moments_of
+from hive.networks.rows.normalization import add_rows
 
 __all__ = ["observe"]
 
@@ -18,8 +18,8 @@ def observe(rollout: Rollout, observation: ObservationSpec, out: Mapping[str, ND
     """Add the valid steps of a rollout to the moments that `out` has: "observed", "rewarded" and "novelty"."""
     valid = rollout.valid != 0
     if "observed" in out:
-        moments_of(observation.numbers(rollout.observations[: rollout.length][valid]), out["observed"])
+        add_rows(observation.numbers(rollout.observations[: rollout.length][valid]), out["observed"])
     if "rewarded" in out and rollout.discounted is not None:
-        moments_of(rollout.discounted[valid], out["rewarded"])
+        add_rows(rollout.discounted[valid], out["rewarded"])
     if "novelty" in out and rollout.novelty is not None:
-        moments_of(rollout.novelty[valid], out["novelty"])
+        add_rows(rollout.novelty[valid], out["novelty"])

@@ -32,7 +32,7 @@ from hive.envs import ObservationSpec, StepRow, VectorEnvironment, runs_python, 
 from hive.envs.spaces.fitted import fitted_vector
 from hive.experience import Purpose, stream, stream_seed, stream_seeds
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.rows.memory import Memory
+from hive.networks.rows.inputs import Memory
 from hive.networks.weights.flat import FlatParameters
 from hive.runtime import START, Status
 from hive.training.collect.frame_stack import FrameStack

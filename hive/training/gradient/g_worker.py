@@ -24,7 +24,7 @@ from hive.errors import TopologyError
 from hive.experience import Purpose, Rollout, stream
 from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
-from hive.networks.rows.normalization import moments_of, observed_elements, scaled_rewards
+from hive.networks.rows.normalization import add_rows, observed_elements, scaled_rewards
 from hive.runtime import Status
 from hive.runtime.process.free_memory import size_text
 from hive.training.blueprint import Blueprint
@@ -153,7 +153,7 @@ class GWorker:
         own = np.zeros(observed_elements(()))
         for view in views:
             assert view.discounted is not None
-            moments_of(view.discounted[view.valid != 0], own)
+            add_rows(view.discounted[view.valid != 0], own)
         for view in views:
             view.rewards = scaled_rewards(view.rewards, normalizer.seen.cpu().numpy(), own)
 

@@ -11,7 +11,7 @@ killed at any instruction loses at most the turn in progress. The accumulator re
 of the NetworkWrapper advances from block v to block v + 1, and its target follows. A turn is an update if it has
 samples and both its gradient and its new weights are finite. Otherwise the weights are copied unchanged.
 
-An update of a network of several parameter groups (hive.networks.weights.groups) steps the groups that have a gradient,
+An update of a network of several parameter groups (hive.networks.weights.flat) steps the groups that have a gradient,
 each with its own number of updates, norm and learning rate, and copies the others. The target network follows the
 updates of the first group, which is the actor.
 
@@ -46,10 +46,9 @@ from hive.gradients import (
     ReductionReport,
 )
 from hive.networks.rows.normalization import MOMENTS_OF, merge, replace
-from hive.networks.weights.flat import FlatLayout
-from hive.networks.weights.groups import GroupUpdate
+from hive.networks.weights.flat import FlatLayout, GroupUpdate
 from hive.networks.weights.optimizers import OptimizerSettings
-from hive.networks.weights.shared_network import Version
+from hive.networks.weights.state import Version
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import CachedViews, Layout, Status
 
@@ -152,13 +151,12 @@ class Learner:
     ) -> None:
         """buffers: returns the network's buffers in a block of weights, for gradients with statistics of a round."""
         self.network = network
-        self.shared = network.global_network
         self.reconfigure(config)
         self.buffers = buffers
-        self.flat = self.shared.layout.flat
+        self.flat = network.state.flat
         self._grouped = len(self.flat.groups) > 1
         self.layout = optimizer_state_layout(
-            self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, infos, len(self.flat.groups)
+            network.optimizer.moment_blocks, self.flat.parameter_elements, workers, infos, len(self.flat.groups)
         )
         self.total_steps = total_steps
         self.use_codec(codec)
@@ -170,7 +168,7 @@ class Learner:
     def reconfigure(self, config: AlgorithmConfig) -> None:
         """Use these keys from the next turn on. They must not change the number of the optimizer's moments."""
         self.config = config
-        self.shared.configure(optimizer_settings(config), config.clip_gradients)
+        self.network.configure(optimizer_settings(config), config.clip_gradients)
 
     def use_codec(self, codec: Codec) -> None:
         """Expect gradients of this codec from the next turn on.
@@ -223,7 +221,8 @@ class Learner:
         # The steps of this round are included, as in Stable-Baselines3: the last round of a run has a rate of 0.
         counts[Count.env_steps] += sum(header[ENV_STEPS] for header in headers)
         rate = self.learning_rate(counts[Count.env_steps])
-        self.shared.between(Version(weights, list(before["moments"])), Version(weights_out, list(after["moments"])))
+        following = Version(weights_out, list(after["moments"]))
+        self.network.begin_update(Version(weights, list(before["moments"])), following)
         groups: list[GroupUpdate] = []
         if samples and not cause:
             groups = self._group_updates(gradients, headers, before["group_updates"], rate) if self._grouped else []
@@ -234,7 +233,7 @@ class Learner:
             if applied:
                 after["group_updates"][:] += [group.step > 0 for group in groups]
         if not applied:
-            self.shared.keep()
+            self.network.keep_global_network()
         counts[Count.updates] += applied
         counts[Count.skipped] += cause != ""
         counts[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
@@ -317,10 +316,8 @@ class Learner:
 
     def _step(self, norm: float, counts: list[int], learning_rate: float, groups: Sequence[GroupUpdate]) -> str:
         """Apply `self.gradient` to the global network. Return "update" if the new weights are not finite, else ""."""
-        step = counts[Count.updates] + 1
-        finite = self.network.apply_gradients_to_global_network(
-            self.gradient, norm=norm, step=step, learning_rate=learning_rate, groups=groups
-        )
+        whole = GroupUpdate(slice(0, len(self.gradient)), norm, counts[Count.updates] + 1, learning_rate)
+        finite = self.network.apply_gradients_to_global_network(self.gradient, groups or [whole])
         counts[Count.applied] += finite
         return "" if finite else "update"
 

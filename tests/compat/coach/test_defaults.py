@@ -9,7 +9,7 @@ import pytest
 import torch
 from host_settings import SETTINGS
 
-from hive.compat.coach.head_losses import head_loss
+from hive.compat.coach.losses import head_loss
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.envs import ActionSpec, Box, Discrete, ObservationSpec
 from hive.networks import HeadParameters, NetworkParameters, Spaces

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hive.compat.coach.head_losses import HeadLoss, head_loss
-from hive.compat.coach.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
+from hive.compat.coach.losses import HeadLoss, checked_tensor, extra_input_names, head_loss, l2_loss, weighted_losses
 from hive.envs.spaces.actions import Discrete
 from hive.errors import NetworkError
 from hive.networks import HeadParameters, PolicyHead, ValueHead

@@ -17,8 +17,8 @@ from hive.envs.spaces.actions import Discrete
 from hive.envs.spaces.observation import ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import NetworkParameters, Spaces, aligned_block
-from hive.networks.weights.shared_network import Version
-from hive.networks.weights.state import StateLayout
+from hive.networks.weights.flat import GroupUpdate
+from hive.networks.weights.state import StateLayout, Version
 from hive.networks.weights.wrapper import NetworkWrapper as InARun
 
 PATIENCE_S = 30.0  # limit for a test that would otherwise hang
@@ -386,7 +386,7 @@ def test_an_update_in_blocks_is_that_of_an_architecture(limit: float | None) -> 
         for _ in range(2)
     )
     flat.initialize_into(state.weights(now.block))
-    copies.global_network.between(now, following)
+    copies.begin_update(now, following)
     rng = np.random.default_rng(1)
     for step in (1, 2, 3):
         gradient = aligned_block(state.flat.parameter_bytes).view(np.float32)
@@ -394,7 +394,8 @@ def test_an_update_in_blocks_is_that_of_an_architecture(limit: float | None) -> 
             view[...] = rng.standard_normal(view.shape)
         before = now.block.copy()
         norm = float(np.linalg.norm(gradient))
-        copies.apply_gradients_to_global_network(gradient, norm=norm, step=step, learning_rate=parameters.learning_rate)
+        update = GroupUpdate(slice(None), norm, step, parameters.learning_rate)
+        copies.apply_gradients_to_global_network(gradient, [update])
         copies.update_target_network(1.0, version=step + 1)
         assert np.array_equal(now.block, before)
         reference.apply_gradients_to_global_network(state.flat.gradient_arrays(gradient))
@@ -403,7 +404,7 @@ def test_an_update_in_blocks_is_that_of_an_architecture(limit: float | None) -> 
         np.testing.assert_allclose(state.parameters(following.block), expected, rtol=1e-5, atol=1e-6)
         assert np.array_equal(state.target(following.block), state.weights(following.block))
         now, following = following, now
-        copies.global_network.between(now, following)
+        copies.begin_update(now, following)
 
 
 # --- memory

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from hive.compat.autonomous.polyak import polyak_step
 from hive.errors import NetworkError
 from hive.networks import aligned_block
-from hive.networks.weights.polyak import polyak_step
 
 
 def tensors(dtype: torch.dtype, seed: int) -> list[Tensor]:

@@ -12,16 +12,13 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hive import _native
 from hive.errors import NetworkError
+from hive.networks.weights.flat import Floats
 
-__all__ = ["polyak_step"]
-
-Floats = npt.NDArray[np.float32]
 Values: TypeAlias = Tensor | Floats
 
 

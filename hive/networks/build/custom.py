@@ -1,9 +1,11 @@
-"""Extractors: a user's module that maps observations to features, before the dense layers and heads of hive.
+"""Modules of users: whole networks, extractors, and probes of what a module does.
+
+A whole network replaces all layers and heads; `from_module` says what it must return.
 
     observations ─ as float32 ─ extractor ─ features [N, F] ─┬─ middleware ─ heads
                                 action, of a critic that takes one ─┘
 
-The extractor takes the place of embedders. It is called with one observation, float32 [N, *shape], or with a mapping
+An extractor takes the place of embedders. It is called with one observation, float32 [N, *shape], or with a mapping
 from the names of parts to such tensors. Numbers are in the scale that the built-in layers would see: what has declared
 bounds is within 0 ... 1 (pixels, too), and each discrete value that is stored as a number is that number.
 
@@ -13,7 +15,7 @@ So a value's gradient does not move the policy's features, and every rule about 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,19 +26,31 @@ from hive.config.references import calls_user_code
 from hive.declared import NO_IMAGE, NUMBER_BYTES
 from hive.errors import NetworkError
 from hive.networks.build.convolutions import scaled, scaling
+from hive.networks.build.head_kinds import make_head
+from hive.networks.build.heads import Head
 from hive.networks.build.layers import in_mode
+from hive.networks.build.naming import set_training
+from hive.networks.build.parameters import NetworkParameters
 from hive.networks.build.spaces import ActionSpec, InputArray, InputSpec, Spaces, bounds_of, channels_at, counts_of
-from hive.networks.rows.inputs import ACTION_INPUT, OBSERVATION, InputName, dotted, input_order
+from hive.networks.rows.inputs import (
+    ACTION_INPUT,
+    OBSERVATION,
+    RECURRENT_STATE,
+    InputName,
+    dotted_name,
+    input_order,
+    state_width_of,
+)
+from hive.networks.rows.packed import seen_shape
 
-__all__ = ["ExtractedNetwork", "Extractor"]
-
+PROBE_ROWS = 2  # rows of the probe batch; with one row, a module that loses its batch axis would pass
 MOST_PROBED = 2  # observations of the probe; fewer, one, are another case: a collector with one environment has one
 
 
-class Numbers(nn.Module):
+class ExtractorInput(nn.Module):
     """Converts an input [N, *shape] to float32 of `seen.shape`, in the scale of its declared bounds.
 
-    normalized: whether its numbers are normalised already, which replaces this scale.
+    normalized: whether its numbers are normalized already, which replaces this scale.
     """
 
     def __init__(self, spec: InputSpec, *, normalized: bool) -> None:
@@ -87,7 +101,7 @@ class Extractor(nn.Module):
         self._takes_action = ACTION_INPUT in inputs and ACTION_INPUT not in spaces.observations
         self._keys = sorted((k for k in inputs if not (self._takes_action and k == ACTION_INPUT)), key=input_order)
         self._names = _names(self._keys)
-        numbers = [Numbers(inputs[key], normalized=normalized) for key in self._keys]
+        numbers = [ExtractorInput(inputs[key], normalized=normalized) for key in self._keys]
         self.numbers = nn.ModuleList(numbers)
         seen = {name: one.seen for name, one in zip(self._names, numbers, strict=True)}
         with _called_with(seen):
@@ -110,7 +124,7 @@ class Extractor(nn.Module):
     def _features(self, given: list[Tensor]) -> Any:
         return self.own(given[0] if len(given) == 1 else dict(zip(self._names, given, strict=True)))
 
-    def _probed(self, numbers: list[Numbers], seen: Mapping[str, InputSpec]) -> int:
+    def _probed(self, numbers: list[ExtractorInput], seen: Mapping[str, InputSpec]) -> int:
         """Return the number of features of an observation, and check them for one row and for several."""
         generator = torch.Generator().manual_seed(0)
         width = 0
@@ -129,8 +143,10 @@ class Extractor(nn.Module):
 
     def _fault_of(self, found: Any, rows: int, width: int) -> tuple[str, str]:
         """Return what is wrong with features of so many rows, and a hint; empty texts: nothing. width: 0: any."""
-        is_right = isinstance(found, Tensor) and found.dtype == torch.float32 and found.dim() == 2
-        if not is_right or len(found) != rows or not found.shape[1] or found.shape[1] != (width or found.shape[1]):
+        is_batch = (
+            isinstance(found, Tensor) and found.dtype == torch.float32 and found.dim() == 2 and len(found) == rows
+        )
+        if not is_batch or not found.shape[1] or width not in (0, found.shape[1]):
             what = f"{found.dtype} {list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
             which = f"{rows} observations" if rows > 1 else "a single observation"
             return f"{what} for {which}", f"for N observations return features, torch.float32 [N, {width or 'F'}]"
@@ -161,7 +177,7 @@ class ExtractedNetwork(nn.Module):
 
 @contextmanager
 def _called_with(seen: Mapping[str, InputSpec]) -> Iterator[None]:
-    """Adds what an extractor takes to an error that its code raises."""
+    """Add what an extractor takes to an error that its code raises."""
     try:
         yield
     except Exception as error:
@@ -174,7 +190,7 @@ def _names(keys: list[InputName]) -> list[str]:
     """Return the names by which the module gets the inputs."""
     if len(keys) == 1:
         return [keys[0] if isinstance(keys[0], str) else OBSERVATION]
-    names = [*map(dotted, keys)]
+    names = [*map(dotted_name, keys)]
     if twice := [name for name in names if names.count(name) > 1]:
         raise NetworkError(
             f"two parts of the observation are called `{twice[0]}`, and an extractor gets parts by name",
@@ -193,3 +209,112 @@ def _made(make: Callable[[Spaces], nn.Module], seen: Mapping[str, InputSpec], ac
         f"the extractor `{getattr(given, '__name__', given)}` returns a {type(own).__name__}, not a torch.nn.Module",
         hint="it is called with the spaces and must return the module that maps observations to features",
     )
+
+
+@calls_user_code("network.module")
+def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None = None) -> nn.Module:
+    """Check that a user-defined module fulfils the contract, and return it.
+
+    The module is called with observations, a float32 or uint8 tensor [N, *shape] (several inputs: a mapping from
+    names to tensors). It must return a tuple `(policy, value)`. The policy is float32 [N, A] for a discrete action,
+    [N, sum(nvec)] for a multi-discrete one, [N, 2 * D] (means, then log standard deviations) for a box of D
+    elements; the value is float32 [N]. With other `heads` it returns an output [N, *output_shape] for each of them.
+    Further outputs are allowed. The check calls the module in evaluation mode with two zero observations.
+
+    Raises NetworkError, which names the wrong output.
+    """
+    if heads is None:
+        heads = [make_head(head, spaces.action) for head in NetworkParameters().heads()]
+    if not isinstance(module, nn.Module):
+        raise NetworkError(
+            f"`module` returns a {type(module).__name__}, not a torch.nn.Module",
+            hint="it is called with the spaces and must return the network",
+        )
+    outputs = _probed(module, spaces, training=False)
+    if fault := _fault_of(outputs, heads):
+        shapes = [f"{head.settings.name} [{', '.join(map(str, ('N', *head.output_shape)))}]" for head in heads]
+        hint = f"for N observations return ({', '.join(shapes)})"
+        raise NetworkError(f"`{type(module).__name__}` returns {fault}", hint=hint)
+    return module
+
+
+def _fault_of(outputs: Any, heads: Sequence[Head]) -> str:
+    """Return what a module returns instead of an output for each head; "" if it fulfils the contract."""
+    if not isinstance(outputs, tuple) or len(outputs) < len(heads):
+        found = f"{len(outputs)} outputs" if isinstance(outputs, tuple) else type(outputs).__name__
+        return f"{found}, expected a tuple ({', '.join(head.settings.name for head in heads)})"
+    for head, output in zip(heads, outputs, strict=False):
+        shape = (PROBE_ROWS, *head.output_shape)
+        if not isinstance(output, Tensor) or output.dtype != torch.float32 or output.shape != shape:
+            found = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+            return f"a {head.settings.name} of {found} for {PROBE_ROWS} observations"
+    return ""
+
+
+def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str]:
+    """Return the names of the buffers that a forward pass in training mode changes, as BatchNorm's does.
+
+    The buffers have their former values afterwards.
+    """
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    if not before:
+        return []
+    with torch.random.fork_rng(devices=()):  # dropout would advance torch's global generator
+        _probed(module, spaces, training=True, numbers=True)  # a mean of zeros would not change
+    changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffer, before[name])]
+    for name, buffer in module.named_buffers():
+        buffer.copy_(before[name])
+    return changed
+
+
+def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) -> bool:
+    """Return whether outputs differ though `copy`, which is built like `module`, gets its parameters and buffers."""
+    given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    with torch.no_grad():
+        for name, tensor in (*copy.named_parameters(), *copy.named_buffers()):
+            tensor.copy_(given[name])
+    found = []
+    for network in (module, copy):
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            found.append(_tensors(_probed(network, spaces, training=False, numbers=True)))
+    one, other = found
+    return any(not torch.equal(mine.nan_to_num(), its.nan_to_num()) for mine, its in zip(one, other, strict=True))
+
+
+def mixes_rows(module: nn.Module, spaces: Spaces) -> bool:
+    """Return whether the outputs of an observation depend on the others of its batch, in evaluation mode."""
+    found = []
+    for alike in (False, True):
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            found.append(_tensors(_probed(module, spaces, training=False, numbers=True, alike=alike)))
+    one, other = ([tensor[:1].nan_to_num() for tensor in outputs if tensor.dim()] for outputs in found)
+    return not all(torch.allclose(*pair, rtol=1e-3, atol=1e-5) for pair in zip(one, other, strict=True))
+
+
+def _tensors(outputs: Any) -> list[Tensor]:
+    return [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
+
+
+@calls_user_code("network.module")
+def _probed(module: nn.Module, spaces: Spaces, *, training: bool, numbers: bool = False, alike: bool = False) -> Any:
+    """Call the module with two observations, in training mode or not, and restore its mode.
+
+    numbers: observations are numbers from 1/4 to 1, or bytes of 0 and 1; otherwise zeros. alike: the second observation
+    is the first once more.
+    """
+    probe = {
+        name: torch.zeros((PROBE_ROWS, *seen_shape(spec)), dtype=getattr(torch, spec.dtype))
+        for name, spec in spaces.observations.items()
+    }
+    for zeros in probe.values() if numbers else ():
+        fractions = torch.linspace(0.25, 1.0, zeros.numel()).view(zeros.shape)
+        zeros.copy_(fractions if zeros.is_floating_point() else fractions.round())
+        if alike:
+            zeros[1] = zeros[0]
+    if width := state_width_of(module):
+        probe[RECURRENT_STATE] = torch.zeros(PROBE_ROWS, width)
+    with in_mode(module, training=training), torch.no_grad():
+        set_training(module, training)  # frozen parts stay in evaluation mode
+        return module(probe if len(probe) > 1 else next(iter(probe.values())))
