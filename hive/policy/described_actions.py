@@ -10,7 +10,7 @@ import numpy as np
 
 from hive.envs import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, action_converter
 
-__all__ = ["action_in", "described_action", "plain"]
+__all__ = ["action_in", "described_action", "json_value"]
 
 KINDS: dict[str, type[Discrete] | type[MultiDiscrete] | type[MultiBinary] | type[Box] | type[Composite]] = {
     "discrete": Discrete,
@@ -26,8 +26,8 @@ def described_action(action: ActionSpec) -> dict[str, Any]:
     """Return a description, for JSON, from which `action_in` makes the spec again."""
     kind = next(kind for kind, cls in KINDS.items() if isinstance(action, cls))
     if isinstance(action, Composite):
-        return {"kind": kind, "names": plain(action.names), "parts": [*map(described_action, action.parts)]}
-    return {"kind": kind, **{name: plain(value) for name, value in dataclasses.asdict(action).items()}}
+        return {"kind": kind, "names": json_value(action.names), "parts": [*map(described_action, action.parts)]}
+    return {"kind": kind, **{name: json_value(value) for name, value in dataclasses.asdict(action).items()}}
 
 
 def action_in(description: Mapping[str, Any]) -> ActionSpec:
@@ -45,12 +45,12 @@ def action_in(description: Mapping[str, Any]) -> ActionSpec:
     return spec
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Convert tuples to lists, and floats that are not finite, which JSON lacks, to text."""
     if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
+        return {name: json_value(part) for name, part in value.items()}
     if isinstance(value, tuple):
-        return [plain(part) for part in value]
+        return [json_value(part) for part in value]
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 

@@ -50,7 +50,7 @@ from hive.networks.weights.flat import FlatParameters, aligned_block
 from hive.networks.weights.wrapper import BoundNetwork
 from hive.paths import SESSION_FILE
 from hive.policy.acting_state import ActingState
-from hive.policy.described_actions import action_in, described_action, plain
+from hive.policy.described_actions import action_in, described_action, json_value
 from hive.policy.given_observations import GivenObservations
 from hive.records import Checkpoint, checkpoint_at, held
 from hive.runtime.process.user_code.torch_state import hive_torch
@@ -242,9 +242,9 @@ def describe_policy(
     if isinstance(distribution, NoisyActions):
         exploration = {"exploration_noise": distribution.deviation}
     return {
-        "observation": plain(dataclasses.asdict(observation)),
+        "observation": json_value(dataclasses.asdict(observation)),
         "action": described_action(action),
-        "network": {name: plain(value) for name, value in dataclasses.asdict(network).items()},
+        "network": {name: json_value(value) for name, value in dataclasses.asdict(network).items()},
         "heads": [head if isinstance(head, str) else _described_head(head) for head in heads],
         **exploration,
     }

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.algorithms.batches.frames import Frames
+from hive.algorithms.batches.frames import StackedRows
 from hive.experience import Rollout
 from hive.networks.rows.sequences import Fragments, Sequences
 
@@ -59,7 +59,7 @@ class ActedFragments:
         self._number = np.cumsum(valid) - 1
         self._states = _states(rollouts)
 
-    def sequences(self, observations: Tensor | Frames, columns: NDArray[np.int64]) -> tuple[Tensor, Sequences]:
+    def sequences(self, observations: Tensor | StackedRows, columns: NDArray[np.int64]) -> tuple[Tensor, Sequences]:
         """Return the rows of some columns, int64 [M], and these rows as Sequences.
 
         observations: those of all valid acted rows.
