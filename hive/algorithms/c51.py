@@ -21,8 +21,6 @@ from hive.networks.act.projection import categorical_support, project_categorica
 from hive.networks.build.head_parameters import CategoricalQHeadParameters
 from hive.networks.build.parameters import HeadParameters
 
-__all__ = ["C51"]
-
 
 class C51(ReturnDistributions):
     """Makes one gradient per batch. Arguments: see QLearning. Raises NetworkError unless v_min < v_max."""

@@ -18,8 +18,6 @@ from hive.config import DQNConfig
 from hive.networks.build.head_parameters import DuelingQHeadParameters
 from hive.networks.build.parameters import HeadParameters
 
-__all__ = ["DQN"]
-
 
 class DQN(ReplayedValues):
     """Makes one gradient per batch. Arguments: see QLearning. Raises TopologyError for a fraction of an update."""

@@ -29,8 +29,6 @@ from hive.learning import ActorCritic, GraphPass, TargetNetwork
 from hive.learning.loss import Floats
 from hive.networks.act.distributions import ActionDistribution
 
-__all__ = ["IMPALA"]
-
 
 class IMPALA:
     """Makes one gradient per share of a round. `rho_mean` is the mean clipped importance weight, 1 on-policy."""

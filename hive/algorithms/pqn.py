@@ -30,8 +30,6 @@ from hive.config import PQNConfig
 from hive.experience import Rollout
 from hive.networks.act.distributions import ActionDistribution
 
-__all__ = ["PQN"]
-
 
 class PQN(QLearning):
     """Makes `epochs` x `minibatches` gradients per share of a round. Arguments: see QLearning."""

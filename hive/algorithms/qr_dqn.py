@@ -17,8 +17,6 @@ from hive.config import QRDQNConfig
 from hive.networks.build.head_parameters import QuantileQHeadParameters
 from hive.networks.build.parameters import HeadParameters
 
-__all__ = ["QRDQN"]
-
 
 class QRDQN(ReturnDistributions):
     """Makes one gradient per batch. Arguments: see QLearning."""

@@ -30,8 +30,6 @@ from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.off_policy_actions import SoftActions, SoftChoices
 from hive.networks.act.squashed import SquashedGaussian
 
-__all__ = ["SAC"]
-
 
 class SAC(ActorWithCritics):
     """Arguments: see ActorWithCritics.

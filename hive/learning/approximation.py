@@ -23,8 +23,6 @@ from hive.learning.receivers import AnyPart, ComputedPart, GradientReceiver, Nat
 from hive.learning.targets import TargetNetwork
 from hive.networks.build.field_rules import Rule
 
-__all__ = ["ActorCritic", "Approximation", "SingleOutput", "evaluating", "jointly"]
-
 
 class Approximation:
     """A network that learns in a run.

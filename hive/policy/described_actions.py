@@ -10,8 +10,6 @@ import numpy as np
 
 from hive.envs import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, action_converter
 
-__all__ = ["action_in", "described_action", "json_value"]
-
 KINDS: dict[str, type[Discrete] | type[MultiDiscrete] | type[MultiBinary] | type[Box] | type[Composite]] = {
     "discrete": Discrete,
     "multi-discrete": MultiDiscrete,

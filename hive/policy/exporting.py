@@ -45,8 +45,6 @@ from hive.records.checkpoints.weights import weights_bytes
 from hive.records.export_files import ONNX, check_export_file
 from hive.runtime.process.user_code.torch_state import hive_torch
 
-__all__ = ["Exported", "export"]
-
 OPSET = 17  # the first with LayerNormalization; onnxruntime has it since 1.12 of 2022
 IR_VERSION = 8  # that of the first onnx with OPSET; a newer one would make older runtimes refuse the file
 TRACED_ROWS = 2  # observations of the trace; one row, unlike others, might be broadcast

@@ -25,8 +25,6 @@ from hive.envs import ObservationPart, ObservationSpec
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, ArraySpec, MaskPart
 from hive.envs.vectors.checks import fault_of, store
 
-__all__ = ["GivenObservations"]
-
 Tree = Mapping[str | int, Any]
 """Keys of dictionaries, or positions in tuples, to further trees, or to None at the end of a path."""
 

@@ -55,8 +55,6 @@ from hive.policy.given_observations import GivenObservations
 from hive.records import Checkpoint, checkpoint_at, held
 from hive.runtime.process.user_code.torch_state import hive_torch
 
-__all__ = ["Policy", "describe_policy", "described_spaces", "load", "policy_of"]
-
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
 CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
 WIDTHS = ("middleware", "value_middleware")  # keys of [network] that are arrays

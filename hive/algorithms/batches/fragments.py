@@ -18,8 +18,6 @@ from hive.algorithms.batches.frames import StackedRows
 from hive.experience import Rollout
 from hive.networks.rows.sequences import Fragments, Sequences
 
-__all__ = ["ActedFragments", "input_sequences"]
-
 
 def input_sequences(rollouts: Sequence[Rollout], rows: Tensor) -> Sequences:
     """Return all input rows [N, ...] of the rollouts as Sequences.
