@@ -106,35 +106,29 @@ class NativePasses:
         self._model = remote or model
         self._remote = remote
         self._network = network
-        self._normalizer = normalizer
-        self._single = single
+        self.normalizer = normalizer
+        self.single = single
 
     @property
-    def _dense(self) -> Dense | None:
+    def dense(self) -> Dense | None:
+        """The native form of the network; None: torch makes its passes."""
         return getattr(self._network, "dense", None)
-
-    def begin(self, inputs: Any) -> DensePass | None:
-        """Begin a pass for these inputs that is differentiated later; None if torch makes it."""
-        if (dense := self._dense) is None:
-            return None
-        forward = dense.begin(inputs if self._normalizer is None else self._normalizer(inputs))
-        return None if forward is None or (self._single and len(forward.outputs) != 1) else forward
 
     def __call__(self, *inputs: Any) -> Any:
         """Return what the model returns for these inputs, without a graph."""
-        dense, outputs = self._dense, None
+        dense, outputs = self.dense, None
         with torch.no_grad():
             if dense is not None and inputs and isinstance(inputs[0], Tensor):
                 if len(inputs) == 1:
-                    outputs = dense.outputs(inputs[0] if self._normalizer is None else self._normalizer(inputs[0]))
+                    outputs = dense.outputs(inputs[0] if self.normalizer is None else self.normalizer(inputs[0]))
                 elif len(inputs) == 2 and isinstance(self._network, Critics):
                     outputs = dense.outputs({"observation": inputs[0], ACTION_INPUT: inputs[1]})
-            if outputs is None or (self._single and len(outputs) != 1):
+            if outputs is None or (self.single and len(outputs) != 1):
                 return self._model(*inputs)
         if isinstance(self._network, Critics):
             return torch.from_numpy(np.stack(outputs))
         tensors = tuple(map(torch.from_numpy, outputs))
-        return tensors[0] if self._single else tensors
+        return tensors[0] if self.single else tensors
 
     def climb(
         self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
@@ -144,7 +138,7 @@ class NativePasses:
         """
         if self._remote is not None:
             return self._remote.climb(observations, actions, count, slopes)
-        dense = self._dense
+        dense = self.dense
         if dense is None or not isinstance(self._network, Critics):
             return None
         with torch.enable_grad():

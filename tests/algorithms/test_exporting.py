@@ -35,8 +35,9 @@ from hive.networks.act.exploration import epsilon_greedy
 from hive.networks.act.off_policy_actions import NoisyActions
 from hive.networks.build.configured import network_parameters
 from hive.networks.weights.wrapper import BoundNetwork
+from hive.policy.descriptions import describe_policy
 from hive.policy.exporting import Exported
-from hive.policy.loaded import describe_policy, load
+from hive.policy.loaded import load
 from hive.records import write_checkpoint
 
 onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")
