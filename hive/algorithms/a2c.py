@@ -1,4 +1,4 @@
-"""A2C: synchronous advantage actor-critic (Mnih et al. 2016), with generalised advantages (Schulman et al. 2016).
+"""A2C: synchronous advantage actor-critic (Mnih et al. 2016), with generalized advantages (Schulman et al. 2016).
 
     loss = -mean(log pi(a|s) A) + value_loss_weight mean((R - V)^2) - entropy_weight mean(H)
 
@@ -6,12 +6,11 @@ over the valid steps of a share of a round. The advantages A and the lambda-retu
 from the values of the same forward pass that the loss differentiates. One pass over [T+1, B] rows and the last
 observations of truncated episodes gives policies, values and bootstraps. A truncated episode is bootstrapped with the
 value of its true last observation, a terminated one with 0. In rollouts with lag each advantage is multiplied by the
-importance weight of hive.algorithms.batches.lag. `gae_lambda = 1` gives n-step returns to the rollout's end.
+importance weight of hive.algorithms.batches.advantages. `gae_lambda = 1` gives n-step returns to the rollout's end.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,29 +19,29 @@ from torch import nn
 
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
 from hive.algorithms.batches.advantages import (
-    corrected_advantages,
-    generalised_advantages,
+    IMPORTANCE,
+    advantage_moments,
+    generalized_advantages,
+    importance_of,
+    importance_statistics,
+    is_lagged,
     merged,
-    moments_of,
     normalized,
+    proximal,
 )
-from hive.algorithms.batches.lag import IMPORTANCE, described, importance_of, is_lagged, proximal
 from hive.algorithms.batches.rows import flat, input_rows, network_input, progress_of, sizes, weights
 from hive.algorithms.losses.actor_critic import VALUE_FIT, A2CLoss, is_native
-from hive.algorithms.schedules import scheduled
+from hive.algorithms.parameters import scheduled
 from hive.config import A2CConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
-from hive.learning.loss import Floats
 from hive.networks.act.distributions import ActionDistribution
-
-__all__ = ["A2C"]
 
 
 class A2C:
     """Makes one gradient per share of a round. `workers`: gradient workers of the run.
 
-    Advantages are normalised over the whole round, so with several workers a round first yields this worker's moments.
+    Advantages are normalized over the whole round, so with several workers a round first yields this worker's moments.
     """
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean", *VALUE_FIT)
@@ -74,24 +73,26 @@ class A2C:
         samples = sum(rollout.samples for rollout in rollouts)
         if not samples:
             return
-        inputs, moments, importance = network_input(rollouts, input_rows(rollouts, self.model.device)), None, None
-        log_ratios = np.zeros(sum(rollout.valid.size for rollout in rollouts), np.float32)
-        corrects = self.config.importance_clip > 0 and is_lagged(rollouts)
+        config, log_ratios, moments = self.config, None, None
+        sums = self.config.discount, config.gae_lambda
+        inputs = network_input(rollouts, input_rows(rollouts, self.model.device))
+        corrects = config.importance_clip > 0 and is_lagged(rollouts)
         if self.asks_for_moments or corrects:
-            policy, values = (found.detach().numpy() for found in self.model.no_grad(inputs)[:2])
+            policy, values = (output.detach().numpy() for output in self.model.no_grad(inputs)[:2])
         if corrects:
             log_ratios = proximal(rollouts, self.distribution, policy)[1]
-            importance = importance_of(log_ratios, self.config.importance_clip)
+        ratios = log_ratios if config.vtrace else None
         if self.asks_for_moments:
-            moments = yield moments_of(rollouts, self._targets(rollouts, values, log_ratios, corrects)[0])
+            moments = yield advantage_moments(rollouts, generalized_advantages(rollouts, values, *sums, ratios)[0])
 
         forward = self.model.begin(inputs, native=is_native(self.distribution))
-        advantages, returns = self._targets(rollouts, forward.outputs[1], log_ratios, corrects)
-        if self.config.normalize_advantages:
-            advantages = normalized(advantages, moments or merged([moments_of(rollouts, advantages)]))
-        if importance is not None:
-            advantages = advantages * importance
+        advantages, returns = generalized_advantages(rollouts, forward.outputs[1], *sums, ratios)
+        if config.normalize_advantages:
+            advantages = normalized(advantages, moments or merged([advantage_moments(rollouts, advantages)]))
+        if log_ratios is not None:
+            advantages = advantages * importance_of(log_ratios, config.importance_clip)
         share = weights(rollouts, samples)
+        further = importance_statistics(log_ratios, share.numpy(), config.importance_clip) if self.expects_lag else ()
         loss = A2CLoss(
             inputs,
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
@@ -100,20 +101,8 @@ class A2C:
             self.distribution,
             advantages,
             returns,
-            self.config.value_loss_weight,
-            scheduled(self.config.entropy_weight, self.config.entropy_weight_schedule, progress_of(rollouts)),
-            further=(
-                described(log_ratios, share.numpy(), self.config.importance_clip or math.inf)
-                if self.expects_lag
-                else ()
-            ),
+            config.value_loss_weight,
+            scheduled(config.entropy_weight, config.entropy_weight_schedule, progress_of(rollouts)),
+            further=further,
         )
         yield self.model.reinforce(loss, samples=samples, forward=forward)
-
-    def _targets(
-        self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats, corrects: bool
-    ) -> tuple[Floats, Floats]:
-        sums = self.config.discount, self.config.gae_lambda
-        if corrects and self.config.vtrace:
-            return corrected_advantages(rollouts, values, log_ratios, *sums)
-        return generalised_advantages(rollouts, values, *sums)

@@ -18,19 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from hive.algorithms.algorithm import AnyOptimizer
-from hive.algorithms.losses.agents import CriticLoss, DeterministicActorLoss
+from hive.algorithms.losses.agents import CriticLoss
 from hive.algorithms.replaying import Batch, updates_in_round
 from hive.config import AgentConfig
-from hive.config.refusals import BOUNDED_BOX
 from hive.errors import TopologyError
 from hive.learning import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
-from hive.networks.act.bounded import BoundedColumns, SquashedGaussian
+from hive.networks.act.bounded import BoundedColumns
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.act.exploration import NoisyActions
 from hive.networks.build.agents import AgentNetwork
 from hive.networks.rows.inputs import ACTION_INPUT
-
-__all__ = ["ActorWithCritics", "DeterministicAgent"]
 
 Losses = list[tuple[Approximation, Tensor | ComputedPart]]
 Statistics = dict[str, float]
@@ -124,36 +120,3 @@ class ActorWithCritics:
         """Return the inputs of critics that take the actions of the batch, scaled to -1 ... 1."""
         scaled = cast(BoundedColumns, self.distribution).scaled(batch.actions)
         return {"observation": batch.observations, ACTION_INPUT: scaled}
-
-
-class DeterministicAgent(ActorWithCritics):
-    """A deterministic actor, whose actions get normal noise in rollouts. Subclasses choose the critics."""
-
-    statistics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_mean", "td_error")
-
-    def __init__(
-        self, config: AgentConfig, distribution: ActionDistribution, exploration_noise: float, warmup: int, steps: int
-    ) -> None:
-        """warmup: rollouts with uniform actions. steps: environment steps in a round. Raises TopologyError for actions
-        without bounds.
-        """
-        if not isinstance(distribution, SquashedGaussian):
-            raise TopologyError(f"{config.name} {BOUNDED_BOX.reason}", hint=BOUNDED_BOX.instead)
-        bounds = distribution.shape, distribution.low, distribution.high
-        self.noisy = NoisyActions(*bounds, warmup=warmup, deviation=exploration_noise)
-        super().__init__(config, self.noisy, steps)
-
-    def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
-        with torch.no_grad():
-            actions = self.target_actions(self.noisy.scaled_mode(self.actor.target(batch.next_observations)))
-            following = self.critic.target(batch.next_observations, actions).amin(0)
-            targets = batch.returns + batch.discounts * following
-        return self.fit(self.taken(batch), targets, batch, factor=1.0)
-
-    def target_actions(self, actions: Tensor) -> Tensor:
-        """Return the actions, scaled to -1 ... 1, at which the target critics are evaluated."""
-        return actions
-
-    def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
-        loss = self.actor.computed(DeterministicActorLoss(batch.observations, self.noisy, self.critic))
-        return [(self.actor, loss)], {"actor_loss": self.actor.statistics[0]}

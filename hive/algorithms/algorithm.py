@@ -31,8 +31,6 @@ from hive.experience import Rollout
 from hive.learning import GradientReceiver, TargetNetwork
 from hive.networks.act.distributions import ActionDistribution
 
-__all__ = ["Algorithm", "AnyOptimizer", "Gradients", "Moments"]
-
 AnyOptimizer: TypeAlias = GradientReceiver | None
 """The receiver of gradients, a gradient slot in a run, or None for networks that do not learn."""
 

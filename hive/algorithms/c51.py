@@ -13,14 +13,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from hive.algorithms.losses.q_learning import CategoricalQLoss
+from hive.algorithms.q_learning import ReturnDistributions
 from hive.algorithms.replaying import Batch
-from hive.algorithms.return_distributions import ReturnDistributions
 from hive.config import C51Config
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.projection import categorical_support, project_categorical
 from hive.networks.build.parameters import CategoricalQHeadParameters, HeadParameters
-
-__all__ = ["C51"]
 
 
 class C51(ReturnDistributions):

@@ -4,27 +4,51 @@
     critic loss = mean of w (target - Q(s, a))^2
     actor loss  = -mean of Q(s, pi(s))
 
-Actions are scaled to -1 ... 1.
+Actions are scaled to -1 ... 1. In rollouts they get normal noise.
 """
 
 from __future__ import annotations
 
-from hive.algorithms.agents import DeterministicAgent
-from hive.algorithms.replaying import warmup_rounds
+import torch
+from torch import Tensor
+
+from hive.algorithms.agents import ActorWithCritics, Losses, Statistics
+from hive.algorithms.losses.agents import DeterministicActorLoss
+from hive.algorithms.replaying import Batch, warmup_rounds
 from hive.config import DDPGConfig
+from hive.config.refusals import BOUNDED_BOX
+from hive.errors import TopologyError
+from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution
+from hive.networks.act.exploration import NoisyActions
 
-__all__ = ["DDPG"]
 
-
-class DDPG(DeterministicAgent):
+class DDPG(ActorWithCritics):
     """Arguments: see ActorWithCritics. Raises TopologyError for actions without bounds, and a fraction of an update."""
 
-    heads = ("deterministic_policy", "critic")
-    config: DDPGConfig
+    statistics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_mean", "td_error")
+    heads: tuple[str, ...] = ("deterministic_policy", "critic")
 
     def __init__(
         self, config: DDPGConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
     ) -> None:
-        warmup = warmup_rounds(config, round_steps)
-        super().__init__(config, distribution, config.exploration_noise, warmup, round_steps)
+        if not isinstance(distribution, SquashedGaussian):
+            raise TopologyError(f"{config.name} {BOUNDED_BOX.reason}", hint=BOUNDED_BOX.instead)
+        bounds, warmup = (distribution.shape, distribution.low, distribution.high), warmup_rounds(config, round_steps)
+        self.noisy = NoisyActions(*bounds, warmup=warmup, deviation=config.exploration_noise)
+        super().__init__(config, self.noisy, round_steps)
+
+    def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
+        with torch.no_grad():
+            actions = self.target_actions(self.noisy.scaled_mode(self.actor.target(batch.next_observations)))
+            following = self.critic.target(batch.next_observations, actions).amin(0)
+            targets = batch.returns + batch.discounts * following
+        return self.fit(self.taken(batch), targets, batch, factor=1.0)
+
+    def target_actions(self, actions: Tensor) -> Tensor:
+        """Return the actions, scaled to -1 ... 1, at which the target critics are evaluated."""
+        return actions
+
+    def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
+        loss = self.actor.computed(DeterministicActorLoss(batch.observations, self.noisy, self.critic))
+        return [(self.actor, loss)], {"actor_loss": self.actor.statistics[0]}

@@ -12,12 +12,10 @@ epsilon-greedy, and epsilon decreases with the number of the rollout.
 from __future__ import annotations
 
 from hive.algorithms.losses.q_learning import QLoss
-from hive.algorithms.replayed_values import ReplayedValues
+from hive.algorithms.q_learning import ReplayedValues
 from hive.algorithms.replaying import Batch
 from hive.config import DQNConfig
 from hive.networks.build.parameters import DuelingQHeadParameters, HeadParameters
-
-__all__ = ["DQN"]
 
 
 class DQN(ReplayedValues):

@@ -22,14 +22,12 @@ from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
 from hive.algorithms.batches.rows import flat, input_rows, network_input, progress_of, sizes, unflat, values_of, weights
 from hive.algorithms.losses.actor_critic import VALUE_FIT, A2CLoss, acted_log_probs, is_native
-from hive.algorithms.schedules import scheduled
+from hive.algorithms.parameters import scheduled
 from hive.config import IMPALAConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, GraphPass, TargetNetwork
 from hive.learning.loss import Floats
 from hive.networks.act.distributions import ActionDistribution
-
-__all__ = ["IMPALA"]
 
 
 class IMPALA:
@@ -84,13 +82,13 @@ class IMPALA:
     def _targets(self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats) -> tuple[Floats, Floats]:
         """Return advantages and value targets of all acted rows, float32 [sum of T * B] each."""
         advantages, targets = [], []
-        for (rollout, mine, following), ratios in zip(
+        for (rollout, current, following), ratios in zip(
             values_of(rollouts, values), unflat(rollouts, log_ratios), strict=True
         ):
-            a, v = np.empty_like(mine), np.empty_like(mine)
+            a, v = np.empty_like(current), np.empty_like(current)
             _native.vtrace(
                 rollout.rewards,
-                mine,
+                current,
                 following,
                 ratios,
                 rollout.terminated,

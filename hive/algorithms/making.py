@@ -38,8 +38,6 @@ from hive.errors import TopologyError
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.parameters import HeadParameters
 
-__all__ = ["heads_of_algorithm", "make_algorithm"]
-
 MEMBERS = (
     *("distribution", "statistics", "gradients_per_round", "asks_for_moments", "behaviour_log_probs"),
     "connect",

@@ -25,8 +25,6 @@ from hive.algorithms.q_learning import QLearning
 from hive.config import NStepQConfig
 from hive.experience import Rollout
 
-__all__ = ["NStepQ"]
-
 
 class NStepQ(QLearning):
     """Makes one gradient per share of a round. Arguments: see QLearning."""

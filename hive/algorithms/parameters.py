@@ -1,21 +1,33 @@
-"""Changes one hyper-parameter of an algorithm, a learner, or another object with a table of [algorithm].
+"""Hyper-parameters during a run: those that follow a schedule, and those that a user changes.
 
     update_parameter(algorithm, "entropy_weight", 0.02)     from the next loss on
     update_parameter(learner, "learning_rate", 1e-4)        from the next turn on
 
-The value is validated as in a config file. Then the whole table is replaced, so a loss uses either the old table or the
-new one, and derived values are recomputed. Keys that determine the shape of a run are refused (hive.config.live). The
-function changes one object in this process; a caller with several objects calls it for each.
+A new value is validated as in a config file. Then the whole table is replaced, so a loss uses either the old table or
+the new one, and derived values are recomputed. Keys that determine the shape of a run are refused (hive.config.live).
+`update_parameter` changes one object in this process; a caller with several objects calls it for each.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 from hive.config import AlgorithmConfig, with_parameter
 from hive.errors import ConfigError
 
-__all__ = ["Configured", "update_parameter"]
+
+def scheduled(value: float, schedule: str, progress: float) -> float:
+    """Return the value of a hyper-parameter after the share `progress` (0 to 1) of the run.
+
+    linear: value * (1 - progress). cosine: value * (1 + cos(pi * progress)) / 2, the schedule of Loshchilov and Hutter
+    (2017, "SGDR") without restarts. Both end at 0.
+    """
+    if schedule == "linear":
+        return value * (1.0 - progress)
+    if schedule == "cosine":
+        return value * 0.5 * (1.0 + math.cos(math.pi * progress))
+    return value
 
 
 class Configured(Protocol):

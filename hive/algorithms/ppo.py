@@ -8,16 +8,16 @@ Advantages A and lambda-returns R are computed once, with the weights at the beg
 epochs permutes the share and divides it into `minibatches` slices. Every worker has the same number of slices, and all
 workers together make one update from slice m of epoch e of every worker.
 
-normalize_over = "minibatch": each worker normalises the advantages of each of its slices separately; a single sample
-stays as it is. "round": advantages are normalised over the whole round. With several workers a round then first yields
+normalize_over = "minibatch": each worker normalizes the advantages of each of its slices separately; a single sample
+stays as it is. "round": advantages are normalized over the whole round. With several workers a round then first yields
 this worker's moments, and receives those of all workers.
 
 A recurrent policy learns from whole sequences, as in SB3-Contrib's RecurrentPPO: an epoch permutes the environments of
 the share, and a slice has all valid steps of some of them, from the state that the rollout stores.
 
-Rollouts with lag are corrected (hive.algorithms.batches.lag): the proximal policy, that of the round's first gradient,
-takes the place of the acting one in the ratio, and each advantage, normalised, is multiplied by its importance weight.
-With `vtrace` the ratios of later steps correct advantages and returns, too.
+Rollouts with lag are corrected (hive.algorithms.batches.advantages): the proximal policy, that of the first gradient of
+the round, takes the place of the acting one in the ratio, and each advantage, normalized, is multiplied by its
+importance weight. With `vtrace` the ratios of later steps correct advantages and returns, too.
 
 target_kl: a worker that finds the policy too far from the proximal one on its next slice makes no more gradients in
 this round. The gradients of the other workers still count: each worker judges its own slices.
@@ -25,8 +25,8 @@ this round. The gradients of the other workers still count: each worker judges i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -34,25 +34,48 @@ from torch import Tensor, nn
 
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
 from hive.algorithms.batches.advantages import (
-    corrected_advantages,
-    generalised_advantages,
+    IMPORTANCE,
+    advantage_moments,
+    generalized_advantages,
+    importance_of,
+    importance_statistics,
+    is_lagged,
     merged,
-    moments_of,
     normalized,
+    proximal,
+    weighted,
 )
-from hive.algorithms.batches.lag import IMPORTANCE, described, importance_of, is_lagged, proximal, weighted
+from hive.algorithms.batches.frames import StackedRows
 from hive.algorithms.batches.rows import acted_inputs, batches, evaluated, flat, input_rows, progress_of, sizes
 from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, value_fit
-from hive.algorithms.schedules import scheduled
+from hive.algorithms.parameters import scheduled
 from hive.config import PPOConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
+from hive.learning.loss import Floats
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.rows.inputs import Sequences
 
-__all__ = ["PPO"]
-
 KL_MARGIN = 1.5  # the KL divergence at which a round ends, as a multiple of target_kl
+
+
+@dataclass(frozen=True)
+class _Share:
+    """The N valid acted rows of a share of a round, in which they are constants.
+
+    values: before the round's first update. importance: the weights of the advantages; None without lag. fit: numbers
+    that are only reported. progress: the share of the run that is done, 0 to 1.
+    """
+
+    observations: Tensor | StackedRows
+    actions: Tensor
+    log_probs: Tensor
+    advantages: Tensor
+    returns: Tensor
+    values: Tensor
+    importance: Tensor | None
+    fit: tuple[float, ...]
+    progress: float
 
 
 class PPO:
@@ -89,71 +112,74 @@ class PPO:
         corrects = config.importance_clip > 0 and is_lagged(rollouts)
         heads = slice(2) if corrects else slice(1, 2)
         *policies, values = evaluated(lambda rows: self.model.no_grad(rows)[heads], rollouts, inputs)
-        valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
-        log_probs, log_ratios = flat([rollout.log_probs for rollout in rollouts]), np.zeros(len(valid), np.float32)
+        log_probs, log_ratios = flat([rollout.log_probs for rollout in rollouts]), None
         if corrects:
             log_probs, log_ratios = proximal(rollouts, self.distribution, policies[0])
-        sums = config.discount, config.gae_lambda
-        if corrects and config.vtrace:
-            advantages, returns = corrected_advantages(rollouts, values, log_ratios, *sums)
-        else:
-            advantages, returns = generalised_advantages(rollouts, values, *sums)
+        ratios = log_ratios if config.vtrace else None
+        estimates = generalized_advantages(rollouts, values, config.discount, config.gae_lambda, ratios)
         if config.normalize_advantages and config.normalize_over == "round":
-            mine = moments_of(rollouts, advantages)
-            advantages = normalized(advantages, (yield mine) if self.asks_for_moments else merged([mine]))
-        importance = torch.from_numpy(importance_of(log_ratios[valid], config.importance_clip)) if corrects else None
-        acted, kept = sizes(rollouts), torch.from_numpy(valid)
-        observations = acted_inputs(inputs, acted)[kept]
-        batch = (
-            torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
-            torch.from_numpy(log_probs[valid]),
-            torch.from_numpy(advantages[valid]),
-            torch.from_numpy(returns[valid]),
-            acted_rows(torch.from_numpy(values), acted)[kept],
-        )
-        equal = torch.full((len(batch[-1]),), 1.0 / max(len(batch[-1]), 1))
-        fit: tuple[float, ...] = value_fit(batch[-1], returns[valid], equal)
-        if self.expects_lag:
-            fit += described(log_ratios[valid], equal.numpy(), config.importance_clip or math.inf)
-        progress = progress_of(rollouts)
-        for rows, some in batches(rollouts, observations, config.epochs, config.minibatches, noise):
-            loss = self._loss(some, batch, rows, progress, fit, importance)
+            moments = advantage_moments(rollouts, estimates[0])
+            over_round = (yield moments) if self.asks_for_moments else merged([moments])
+            estimates = normalized(estimates[0], over_round), estimates[1]
+        share = self._share(rollouts, inputs, values, *estimates, log_probs, log_ratios)
+        observations = share.observations
+        for rows, network_rows in batches(rollouts, observations, config.epochs, config.minibatches, noise):
+            loss = self._loss(network_rows, share, rows)
             samples = len(observations) if rows is None else len(rows)
             if samples and self._too_far(loss):
                 return  # the worker fills the rest of the round with gradients of zero samples
             yield self.model.reinforce(loss, samples=samples)
 
-    def _loss(
+    def _share(
         self,
-        inputs: Tensor | Sequences,
-        batch: tuple[Tensor, ...],
-        rows: Tensor | None,
-        progress: float,
-        fit: tuple[float, ...],
-        importance: Tensor | None,
-    ) -> PPOLoss:
-        """Return the loss of these rows of the batch, with the current keys, after `progress` (0 to 1) of the run.
+        rollouts: Sequence[Rollout],
+        inputs: Tensor | StackedRows,
+        values: Floats,
+        advantages: Floats,
+        returns: Floats,
+        log_probs: Floats,
+        log_ratios: Floats | None,
+    ) -> _Share:
+        """Return the valid acted rows of a share of a round. log_ratios: None: no advantage has a weight."""
+        valid, acted = flat([rollout.valid for rollout in rollouts]).astype(bool), sizes(rollouts)
+        kept, clip = torch.from_numpy(valid), self.config.importance_clip
+        ratios = None if log_ratios is None else log_ratios[valid]
+        before = acted_rows(torch.from_numpy(values), acted)[kept]
+        equal = torch.full((len(before),), 1.0 / max(len(before), 1))
+        fit: tuple[float, ...] = value_fit(before, returns[valid], equal)
+        if self.expects_lag:
+            fit += importance_statistics(ratios, equal.numpy(), clip)
+        return _Share(
+            acted_inputs(inputs, acted)[kept],
+            torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
+            torch.from_numpy(log_probs[valid]),
+            torch.from_numpy(advantages[valid]),
+            torch.from_numpy(returns[valid]),
+            before,
+            None if ratios is None else torch.from_numpy(importance_of(ratios, clip)),
+            fit,
+            progress_of(rollouts),
+        )
 
-        inputs: the network's, for these rows.
-        """
-        config = self.config
-        actions, log_probs, advantages, returns, values = batch
+    def _loss(self, inputs: Tensor | Sequences, share: _Share, rows: Tensor | None) -> PPOLoss:
+        """Return the loss of these rows of the share, with the current keys. inputs: the network's, for these rows."""
+        config, advantages = self.config, share.advantages
         normalizes = config.normalize_advantages and config.normalize_over == "minibatch"
-        if importance is not None:
-            advantages, normalizes = weighted(advantages, importance, rows, normalizes), False
+        if share.importance is not None:
+            advantages, normalizes = weighted(advantages, share.importance, rows, normalizes), False
         return PPOLoss(
             inputs,
-            actions,
-            log_probs,
+            share.actions,
+            share.log_probs,
             advantages,
-            returns,
+            share.returns,
             self.distribution,
-            scheduled(config.clip_range, config.clip_range_schedule, progress),
+            scheduled(config.clip_range, config.clip_range_schedule, share.progress),
             config.value_loss_weight,
-            scheduled(config.entropy_weight, config.entropy_weight_schedule, progress),
-            values if config.value_clip_range else None,
+            scheduled(config.entropy_weight, config.entropy_weight_schedule, share.progress),
+            share.values if config.value_clip_range else None,
             config.value_clip_range,
-            fit,
+            share.fit,
             rows,
             normalizes=normalizes,
         )

@@ -22,15 +22,13 @@ import numpy as np
 import torch
 
 from hive.algorithms.algorithm import Gradients
-from hive.algorithms.batches.advantages import generalised_advantages
+from hive.algorithms.batches.advantages import generalized_advantages
 from hive.algorithms.batches.rows import acted_inputs, evaluated, flat, input_rows, minibatches, picked, sizes
 from hive.algorithms.losses.q_learning import QLoss
 from hive.algorithms.q_learning import QLearning
 from hive.config import PQNConfig
 from hive.experience import Rollout
 from hive.networks.act.distributions import ActionDistribution
-
-__all__ = ["PQN"]
 
 
 class PQN(QLearning):
@@ -49,7 +47,7 @@ class PQN(QLearning):
         config = self.config
         inputs = input_rows(rollouts, self.q.device)
         (values,) = evaluated(lambda rows: (self.q.no_grad(rows).amax(-1),), rollouts, inputs)
-        _, returns = generalised_advantages(rollouts, values, config.discount, config.q_lambda)
+        _, returns = generalized_advantages(rollouts, values, config.discount, config.q_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         batch = (
             acted_inputs(inputs, sizes(rollouts))[torch.from_numpy(valid)],

@@ -1,25 +1,30 @@
-"""The base of algorithms that learn a value for every action and act epsilon-greedily.
+"""The bases of algorithms that learn the value of every action, or the distribution of its return.
+
+    QLearning             values; acts epsilon-greedily                     n-step Q-learning, PQN
+    ReplayedValues        values learned from a replay memory               DQN
+    ReturnDistributions   distributions, compared by expected returns       C51, QR-DQN
 
 Epsilon decreases with the number of the rollout (`hive.networks.EpsilonGreedy`), so it is no state of the run.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Any
+from typing import Any, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from hive.algorithms.algorithm import AnyOptimizer
-from hive.config import EpsilonGreedyConfig
+from hive.algorithms.replaying import Batch, updates_in_round, warmup_rounds
+from hive.config import EpsilonGreedyConfig, ReplayedValuesConfig
 from hive.config.refusals import ONE_DISCRETE
 from hive.errors import TopologyError
 from hive.learning import Approximation, SingleOutput, TargetNetwork
 from hive.networks.act.distributions import ActionDistribution, Categorical
-from hive.networks.act.exploration import epsilon_greedy
+from hive.networks.act.exploration import EpsilonGreedy, epsilon_greedy
 from hive.networks.build.parameters import HeadParameters
-
-__all__ = ["QLearning"]
+from hive.networks.build.value_heads import expected_return, select_actions
 
 
 class QLearning:
@@ -56,3 +61,37 @@ class QLearning:
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
         """Make the action values that learn, with their target network if the algorithm has one."""
         self.q = Approximation(SingleOutput(network), optimizer, "q", target)
+
+
+class ReplayedValues(QLearning):
+    """Makes one gradient per batch. Arguments: see QLearning. Raises TopologyError for a fraction of an update."""
+
+    config: ReplayedValuesConfig
+    gradients_per_batch = 1
+
+    def __init__(
+        self, config: ReplayedValuesConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
+    ) -> None:
+        super().__init__(config, distribution, workers, round_steps)
+        self.gradients_per_round = updates_in_round(config, round_steps) * self.gradients_per_batch
+        explores = cast(EpsilonGreedy, self.distribution)
+        warmup = warmup_rounds(config, round_steps)
+        self.distribution = dataclasses.replace(explores, warmup=warmup, spread=config.exploration_spread)
+
+
+class ReturnDistributions(ReplayedValues):
+    """Holds the distributions of all actions as `q`. Arguments: see QLearning.
+
+    support: float32 [atoms], the returns of outputs that are log probabilities; None: the outputs are quantiles.
+    """
+
+    support: Tensor | None = None
+
+    def following(self, batch: Batch) -> Tensor:
+        """Return the target network's distribution [N, atoms] of the best action in the next observation.
+
+        With `double` the online network chooses this action, otherwise the target network.
+        """
+        outputs: Tensor = self.q.target(batch.next_observations)
+        chooses = self.q.no_grad(batch.next_observations) if self.config.double else outputs
+        return select_actions(outputs, expected_return(chooses, self.support).argmax(-1))

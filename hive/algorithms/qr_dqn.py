@@ -11,12 +11,10 @@ hive.algorithms.dqn.
 from __future__ import annotations
 
 from hive.algorithms.losses.q_learning import QuantileQLoss
+from hive.algorithms.q_learning import ReturnDistributions
 from hive.algorithms.replaying import Batch
-from hive.algorithms.return_distributions import ReturnDistributions
 from hive.config import QRDQNConfig
 from hive.networks.build.parameters import HeadParameters, QuantileQHeadParameters
-
-__all__ = ["QRDQN"]
 
 
 class QRDQN(ReturnDistributions):

@@ -29,8 +29,6 @@ from hive.experience import ReplayBatch
 from hive.learning import TargetNetwork
 from hive.networks.act.distributions import ActionDistribution
 
-__all__ = ["Batch", "ReplayAlgorithm", "batch_of", "updates_in_round", "warmup_rounds"]
-
 
 @dataclass(frozen=True)
 class Batch:

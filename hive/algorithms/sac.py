@@ -30,8 +30,6 @@ from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.exploration import SoftActions, SoftChoices
 
-__all__ = ["SAC"]
-
 
 class SAC(ActorWithCritics):
     """Arguments: see ActorWithCritics.

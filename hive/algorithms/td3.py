@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hive.algorithms.agents import DeterministicAgent
-from hive.algorithms.replaying import warmup_rounds
+from hive.algorithms.ddpg import DDPG
 from hive.config import TD3Config
 from hive.networks.act.distributions import ActionDistribution
 
-__all__ = ["TD3"]
 
-
-class TD3(DeterministicAgent):
+class TD3(DDPG):
     """Arguments: see ActorWithCritics. Raises TopologyError for actions without bounds, and a fraction of an update."""
 
     heads = ("deterministic_policy", "critic", "critic")
@@ -29,8 +26,7 @@ class TD3(DeterministicAgent):
     def __init__(
         self, config: TD3Config, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
     ) -> None:
-        warmup = warmup_rounds(config, round_steps)
-        super().__init__(config, distribution, config.exploration_noise, warmup, round_steps)
+        super().__init__(config, distribution, workers, round_steps)
 
     def actor_is_due(self, number: int) -> bool:
         return (number + 1) % self.config.policy_delay == 0

@@ -462,11 +462,10 @@ class DDPGConfig(AgentConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3Config(AgentConfig):
+class TD3Config(DDPGConfig):
     """[algorithm] with name = "td3" (Fujimoto et al., 2018)."""
 
     name: str = with_default("td3", AlgorithmConfig, "name")
-    exploration_noise: float = with_default(0.1, DDPGConfig, "exploration_noise")
     policy_delay: int = key(2, "batches of the critics for each batch of the actor and the target", minimum=1)
     target_noise: float = key(
         0.2, "standard deviation of the noise of the target's actions, scaled to -1 ... 1", minimum=0

@@ -23,8 +23,6 @@ from hive.learning.receivers import AnyPart, ComputedPart, GradientReceiver, Nat
 from hive.learning.targets import TargetNetwork
 from hive.networks.build.field_rules import FieldRule
 
-__all__ = ["ActorCritic", "Approximation", "SingleOutput", "evaluating", "jointly"]
-
 
 class Approximation:
     """A network that learns in a run.
@@ -128,12 +126,13 @@ class Approximation:
 
         native: whether the loss knows its slopes. kept: whether other passes may come before the backward pass.
         """
-        if native and self._remote is None:
-            dense = self.native.begin(inputs)
-            if dense is not None:
-                return dense
-        elif native and self._remote is not None and self.gives_several:
+        if native and self._remote is not None and self.gives_several:
             return RemotePass(self._remote.outputs(inputs) if kept else self._remote.repeated(inputs))
+        if native and self._remote is None and (dense := self.native.dense) is not None:
+            passes = self.native
+            forward = dense.begin(inputs if passes.normalizer is None else passes.normalizer(inputs))
+            if forward is not None and not (passes.single and len(forward.outputs) != 1):
+                return forward
         return GraphPass(self._call(inputs))
 
     def reinforce(

@@ -22,8 +22,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Floats", "Loss", "LossSlopes", "LossValue", "weighted_mean"]
-
 Floats = NDArray[np.float32]
 
 

@@ -26,8 +26,6 @@ from hive.networks.rows.normalization import NormalizedNetwork, Normalizer
 from hive.networks.weights.dense import Dense, DensePass
 from hive.networks.weights.device import CapturedPasses, to_device, to_host
 
-__all__ = ["Forward", "GraphPass", "NativePasses", "Remote", "RemotePass", "native_passes", "on_host"]
-
 
 class GraphPass:
     """A forward pass by torch. `tensors`: what the model returned, with their graph."""
@@ -83,9 +81,9 @@ class Remote:
         with torch.enable_grad():
             given = actions.detach().to(self.device).requires_grad_()
             values = self.outputs(observations, given, count)
-        found = on_host(values)
-        (gradient,) = torch.autograd.grad(values, given, torch.from_numpy(slopes(found)).to(self.device))
-        return found, on_host(gradient)
+        computed = on_host(values)
+        (gradient,) = torch.autograd.grad(values, given, torch.from_numpy(slopes(computed)).to(self.device))
+        return computed, on_host(gradient)
 
 
 class NativePasses:
@@ -107,44 +105,29 @@ class NativePasses:
         self._model = remote or model
         self._remote = remote
         self._network = network
-        self._normalizer = normalizer
-        self._single = single
+        self.normalizer = normalizer
+        self.single = single
 
     @property
-    def _dense(self) -> Dense | None:
+    def dense(self) -> Dense | None:
+        """The native form of the network; None: torch makes its passes."""
         return getattr(self._network, "dense", None)
-
-    def _normalized(self, inputs: Any) -> Any:
-        return inputs if self._normalizer is None else self._normalizer(inputs)
-
-    def begin(self, inputs: Any) -> DensePass | None:
-        """Begin a pass for these inputs that is differentiated later; None if torch makes it."""
-        dense = self._dense
-        found = None if dense is None else dense.begin(self._normalized(inputs))
-        return None if found is None or (self._single and len(found.outputs) != 1) else found
 
     def __call__(self, *inputs: Any) -> Any:
         """Return what the model returns for these inputs, without a graph."""
+        dense, outputs = self.dense, None
         with torch.no_grad():
-            found = self._evaluated(*inputs) if len(inputs) <= 2 else None
-            return self._model(*inputs) if found is None else found
-
-    def _evaluated(self, observations: Any = None, actions: Any = None) -> Any:
-        """Return the same of rows of observations, and of critics also of actions; None if torch makes the pass."""
-        dense = self._dense
-        if dense is None or not isinstance(observations, Tensor):
-            return None
-        critics = isinstance(self._network, Critics)
-        if critics and actions is not None:
-            found = dense.outputs({"observation": observations, ACTION_INPUT: actions})
-        else:
-            found = None if actions is not None else dense.outputs(self._normalized(observations))
-        if found is None or (self._single and len(found) != 1):
-            return None
-        if critics:
-            return torch.from_numpy(np.stack(found))
-        tensors = tuple(map(torch.from_numpy, found))
-        return tensors[0] if self._single else tensors
+            if dense is not None and inputs and isinstance(inputs[0], Tensor):
+                if len(inputs) == 1:
+                    outputs = dense.outputs(inputs[0] if self.normalizer is None else self.normalizer(inputs[0]))
+                elif len(inputs) == 2 and isinstance(self._network, Critics):
+                    outputs = dense.outputs({"observation": inputs[0], ACTION_INPUT: inputs[1]})
+            if outputs is None or (self.single and len(outputs) != 1):
+                return self._model(*inputs)
+        if isinstance(self._network, Critics):
+            return torch.from_numpy(np.stack(outputs))
+        tensors = tuple(map(torch.from_numpy, outputs))
+        return tensors[0] if self.single else tensors
 
     def climb(
         self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
@@ -154,7 +137,7 @@ class NativePasses:
         """
         if self._remote is not None:
             return self._remote.climb(observations, actions, count, slopes)
-        dense = self._dense
+        dense = self.dense
         if dense is None or not isinstance(self._network, Critics):
             return None
         with torch.enable_grad():

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from hive.learning.passes import RemotePass
 from hive.networks.weights.dense import DensePass
 
-__all__ = ["AnyPart", "ComputedPart", "GradientReceiver", "NativePart", "Part", "RemotePart"]
-
 Outputs = TypeVar("Outputs")
 
 

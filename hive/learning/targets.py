@@ -14,8 +14,6 @@ from hive.errors import NetworkError
 from hive.learning.passes import NativePasses, native_passes
 from hive.networks.build.layers import acting
 
-__all__ = ["SharedTarget", "TargetNetwork"]
-
 
 class TargetNetwork(ABC):
     """The base class of target networks. A custom one implements the three abstract methods."""

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from hive.envs import ObservationSpec
 
-__all__ = ["ActingState"]
-
 
 @dataclass(frozen=True)
 class ActingState:

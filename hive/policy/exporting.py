@@ -36,16 +36,14 @@ from hive import __version__
 from hive.config import load_config
 from hive.distribution import pip_install
 from hive.errors import HiveError, NetworkError, UsageError
-from hive.policy.described_actions import described_action
+from hive.policy.descriptions import described_action
 from hive.policy.graph import PolicyGraph, Port
-from hive.policy.graph_comparison import OBSERVATIONS, compare
+from hive.policy.graph_comparison import OBSERVATIONS, compare_graph
 from hive.policy.loaded import Policy, policy_of
 from hive.records import Checkpoint, RunDirectory, checkpoint_at, held, write_bytes
 from hive.records.checkpoints.weights import weights_bytes
 from hive.records.export_files import ONNX, check_export_file
 from hive.runtime.process.user_code.torch_state import hive_torch
-
-__all__ = ["Exported", "export"]
 
 OPSET = 17  # the first with LayerNormalization; onnxruntime has it since 1.12 of 2022
 IR_VERSION = 8  # that of the first onnx with OPSET; a newer one would make older runtimes refuse the file
@@ -237,4 +235,4 @@ def _compared(policy: Policy, graph: PolicyGraph, data: bytes) -> float | None:
         except Exception as error:
             raise _untraceable(f"onnxruntime cannot compute it: {error}") from error
 
-    return compare(policy, graph, run)
+    return compare_graph(policy, graph, run)

@@ -25,8 +25,6 @@ from hive.envs import ObservationPart, ObservationSpec
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, ArraySpec, MaskPart
 from hive.envs.vectors.checks import fault_of, store
 
-__all__ = ["GivenObservations"]
-
 Tree = Mapping[str | int, Any]
 """Keys of dictionaries, or positions in tuples, to further trees, or to None at the end of a path."""
 
@@ -237,26 +235,22 @@ def _check_tree(tree: Tree, unread: Tree, given: Any, above: tuple[str | int, ..
 
     unread: parts that may be missing.
     """
-    keys: Any = None
-    if isinstance(given, Mapping):
-        keys = [key for key in given if key in tree or key not in unread]
-    elif isinstance(given, tuple | list):
-        keys = [key for key in range(len(given)) if key in tree or key not in unread]
-    if keys is None:
+    if not isinstance(given, Mapping | tuple | list):
         kind = "a tuple of" if all(isinstance(key, int) for key in tree) else "a dictionary with"
         place = f"part `{_joined(above)}`: " if above else ""
         raise ValueError(f"{place}got {type(given).__name__}, expected {kind} the parts {_listed(tree, above)}")
-    if len(keys) != len(tree) or any(key not in tree for key in keys):
-        if missing := [key for key in tree if key not in keys]:
-            raise ValueError(f"got an observation without its part {_listed(missing, above)}")
-        more = [key for key in keys if key not in tree]
+    keys: list[Any] = list(given) if isinstance(given, Mapping) else list(range(len(given)))
+    parts: Any = given
+    if missing := [key for key in tree if key not in keys]:
+        raise ValueError(f"got an observation without its part {_listed(missing, above)}")
+    if unknown := [key for key in keys if key not in tree and key not in unread]:
         raise ValueError(
-            f"got an observation with the part {_listed(more, above)}, which the policy has not seen; "
+            f"got an observation with the part {_listed(unknown, above)}, which the policy has not seen; "
             f"its parts are {_listed(tree, above)}"
         )
     for key, inner in tree.items():
         if inner is not None:
-            _check_tree(inner, unread.get(key) or {}, given[key], (*above, key))
+            _check_tree(inner, unread.get(key) or {}, parts[key], (*above, key))
 
 
 def _listed(keys: Any, above: tuple[str | int, ...]) -> str:

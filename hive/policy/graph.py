@@ -39,8 +39,6 @@ from hive.networks.rows.packed import FLOAT_BYTES
 from hive.policy.acting_state import ActingState
 from hive.policy.loaded import Policy
 
-__all__ = ["ActionPart", "PolicyGraph", "Port", "action_parts", "distribution_outputs"]
-
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")  # dtypes of actions that ONNX runtimes compute; others: int64
 FLOATS = ("float16", "float32", "float64")
 

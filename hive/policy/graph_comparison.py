@@ -22,8 +22,6 @@ from hive.networks.rows.packed import FLOAT_BYTES
 from hive.policy.graph import ActionPart, PolicyGraph, action_parts, distribution_outputs
 from hive.policy.loaded import Policy
 
-__all__ = ["OBSERVATIONS", "TOLERANCE", "compare"]
-
 OBSERVATIONS = 1_000  # number of observations in each comparison
 ENVIRONMENTS = 40  # observations at once; the other axis is time, so that states are used
 TOLERANCE = 1e-4  # float32 sums in another order differ by 1e-7 to 1e-5 in deep networks, wrong graphs by far more
@@ -31,7 +29,7 @@ TOLERANCE = 1e-4  # float32 sums in another order differ by 1e-7 to 1e-5 in deep
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 
-def compare(policy: Policy, graph: PolicyGraph, run: Callable[[Arrays], Arrays]) -> float:
+def compare_graph(policy: Policy, graph: PolicyGraph, run: Callable[[Arrays], Arrays]) -> float:
     """Return the largest difference between the policy and `run`, a function from inputs to outputs by name.
 
     Differences are relative to the largest size of their array where that is above 1. Raises NetworkError if one is

@@ -28,18 +28,11 @@ import torch
 from numpy.typing import NDArray
 
 from hive.config import NetworkConfig, beside
-from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
-from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_converter, each_action
-from hive.envs.spaces.meaning import earlier_meaning
-from hive.envs.spaces.observation import MaskPart
+from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
 from hive.errors import NetworkError, RecordError
-from hive.networks.act.bounded import SquashedGaussian
-from hive.networks.act.distributions import ActionDistribution, Categorical
-from hive.networks.act.exploration import EpsilonGreedy, NoisyActions, epsilon_greedy
-from hive.networks.build.agents import AGENT_PARTS
-from hive.networks.build.configured import configured_distribution, copy_arrays, load_module, network_parameters
+from hive.networks.act.distributions import ActionDistribution
+from hive.networks.build.configured import copy_arrays, load_module, network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
-from hive.networks.build.head_kinds import HEADS
 from hive.networks.build.network import compute_natively
 from hive.networks.build.parameters import HeadParameters
 from hive.networks.build.spaces import Spaces
@@ -48,16 +41,11 @@ from hive.networks.weights.flat import FlatParameters, aligned_block
 from hive.networks.weights.wrapper import BoundNetwork
 from hive.paths import SESSION_FILE
 from hive.policy.acting_state import ActingState
-from hive.policy.described_actions import action_in, described_action, plain
+from hive.policy.descriptions import classes_in, distribution_in, heads_in, specs_in
 from hive.policy.given_observations import GivenObservations
 from hive.records import Checkpoint, checkpoint_at, held
 from hive.runtime.process.user_code.torch_state import hive_torch
 
-__all__ = ["Policy", "describe_policy", "described_spaces", "load", "policy_of"]
-
-USUAL_HEADS = ("policy", "value")  # heads if a description names none
-CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
-WIDTHS = ("middleware", "value_middleware")  # keys of [network] that are arrays
 REFERENCES = ("module", "extractor", "policy_head", "value_head")  # keys of [network] that may name user-defined code
 
 
@@ -191,16 +179,16 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
         description = checkpoint.state["policy"]
         if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
             description = json.loads(beside(text, checkpoint.path.parents[1]))
-        observation, action, network = _specs_in(description)
-        heads = _heads_in(description)
-        distribution = _distribution_in(description, action, network, heads)
+        observation, action, network = specs_in(description)
+        heads = heads_in(description)
+        distribution = distribution_in(description, action, network, heads)
     except (KeyError, TypeError, ValueError, NetworkError) as error:
         raise RecordError(
             f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
             hint="resume the run and stop it: its last checkpoint then describes the policy",
         ) from None
     named = [reference for key in REFERENCES if (reference := getattr(network, key)) is not None]
-    named += filter(None, classes := _classes_in(description))
+    named += filter(None, classes := classes_in(description))
     if named and not own_code:
         raise RecordError(
             f"the network of {checkpoint.path} uses `{named[0]}`, which would be imported and called",
@@ -222,143 +210,6 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     flat.bind(block, read_only=True)
     facts = checkpoint.state | {"mean_return": checkpoint.mean_return}
     return Policy(observation.without(network.critic_parts), action, module, facts, distribution)
-
-
-def describe_policy(
-    observation: ObservationSpec,
-    action: ActionSpec,
-    network: NetworkConfig,
-    heads: Sequence[str | HeadParameters] = USUAL_HEADS,
-    distribution: ActionDistribution | None = None,
-) -> dict[str, Any]:
-    """Return the description, for JSON, from which `load` rebuilds a policy, apart from its weights.
-
-    heads: the network's heads, names or parameters. distribution: that of the actions; None: the default distribution
-    of the action spec.
-    """
-    exploration = {"epsilon": distribution.epsilon} if isinstance(distribution, EpsilonGreedy) else {}
-    if isinstance(distribution, NoisyActions):
-        exploration = {"exploration_noise": distribution.deviation}
-    return {
-        "observation": plain(dataclasses.asdict(observation)),
-        "action": described_action(action),
-        "network": {name: plain(value) for name, value in dataclasses.asdict(network).items()},
-        "heads": [head if isinstance(head, str) else _described_head(head) for head in heads],
-        **exploration,
-    }
-
-
-def _described_head(head: HeadParameters) -> dict[str, Any]:
-    """Return the name of a head and its values that differ from the defaults, a custom class as "module:Class"."""
-    usual = type(head)(name=head.name)
-    fields = [field.name for field in dataclasses.fields(head)]
-    changed = {name: getattr(head, name) for name in fields if getattr(head, name) != getattr(usual, name)}
-    if head.cls is not None:
-        changed["cls"] = f"{head.cls.__module__}:{head.cls.__qualname__}"
-    return {"name": head.name, **changed}
-
-
-def described_spaces(checkpoint: Checkpoint) -> tuple[ObservationSpec, ActionSpec] | None:
-    """Return the specs of observations and actions that a checkpoint describes; None if it describes no policy."""
-    try:
-        description = checkpoint.state["policy"]
-        if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
-            description = json.loads(beside(text, checkpoint.path.parents[1]))
-        return _observation_in(description["observation"]), action_in(description["action"])
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec, NetworkConfig]:
-    """Read the specs in a description. Raises KeyError, TypeError or ValueError if it is invalid."""
-    seen, network = (dict(description[part]) for part in ("observation", "network"))
-    observation = _observation_in(seen)
-    network |= {name: tuple(map(int, network[name])) for name in WIDTHS if network.get(name) is not None}
-    for names in ("frozen", "critic_parts"):
-        network[names] = tuple(map(str, network.get(names, ())))
-    return observation, action_in(description["action"]), NetworkConfig(**network)
-
-
-def _observation_in(seen: Mapping[str, Any]) -> ObservationSpec:
-    """Read the description of observations. Raises KeyError, TypeError or ValueError if it is invalid."""
-    parts = tuple(
-        ObservationPart(**_array_in(part), path=_path_in(part["path"]), offset=int(part["offset"]))
-        for part in seen.get("parts", ())
-    )
-    mask = None
-    if (found := seen.get("mask")) is not None:
-        mask = MaskPart(_path_in(found["path"]), tuple(map(int, found["choices"])), int(found["offset"]))
-    stack, only = int(seen.get("stack", 1)), str(seen.get("seen", ""))
-    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask, stack=stack, seen=only)
-    ends = [part.offset + part.bytes for part in parts] + ([mask.offset + sum(mask.choices)] if mask else [])
-    if parts and (observation.dtype != "uint8" or len(observation.shape) != 1 or max(ends) > observation.shape[0]):
-        raise ValueError("a row of bytes that is too short for its parts")
-    return observation if "seen" in seen else earlier_meaning(observation)  # a description of before env.rules
-
-
-def _array_in(seen: Mapping[str, Any]) -> dict[str, Any]:
-    shape, dtype = tuple(map(int, seen["shape"])), str(seen["dtype"])
-    if dtype not in ("float32", "uint8"):
-        raise ValueError(f"observations of dtype {dtype}")
-    first = seen.get("first")  # descriptions before `counts`
-    counts, firsts = (shape, (first,)) if first is not None else (seen.get("counts", ()), seen.get("firsts", ()))
-    env_dtype = np.dtype(str(given)).name if (given := seen.get("env_dtype")) else ""
-    env_shape = None if (sizes := seen.get("env_shape")) is None else tuple(map(int, sizes))
-    bounds = {name: None if (bound := seen.get(name)) is None else tuple(map(float, bound)) for name in ("low", "high")}
-    channels = str(seen.get("channels", ""))
-    if channels not in CHANNELS:
-        raise ValueError(f"channels {channels}")
-    found = {"counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts)), **bounds, "channels": channels}
-    return {"shape": shape, "dtype": dtype, **found, "env_dtype": env_dtype, "env_shape": env_shape}
-
-
-def _path_in(path: Sequence[Any]) -> tuple[str | int, ...]:
-    return tuple(key if isinstance(key, int) else str(key) for key in path)
-
-
-def _heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...]:
-    """Read the heads of the network; USUAL_HEADS for older descriptions, which name none."""
-    heads = description.get("heads", USUAL_HEADS)
-    names = [str(head["name"] if isinstance(head, dict) else head) for head in heads]
-    if unknown := set(names) - {*HEADS, *AGENT_PARTS}:
-        raise ValueError(f"unknown heads {', '.join(sorted(unknown))}")
-    return tuple(_head_in(head) if isinstance(head, dict) else str(head) for head in heads)
-
-
-def _classes_in(description: Mapping[str, Any]) -> list[str]:
-    """Return the custom class "package.module:Class" of each head, "" without one."""
-    heads = description.get("heads", USUAL_HEADS)
-    return [str(head.get("cls") or "") if isinstance(head, dict) else "" for head in heads]
-
-
-def _head_in(described: Mapping[str, Any]) -> HeadParameters:
-    """Return the parameters of a described head. Raises TypeError or NetworkError if they are invalid."""
-    values = {name: value for name, value in described.items() if name != "cls"}  # `policy_of` imports it, on request
-    head = HEADS[described["name"]].parameters(**values)
-    head.check_fields()
-    return head
-
-
-def _distribution_in(
-    description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig, heads: Sequence[str | HeadParameters]
-) -> ActionDistribution:
-    """Return the distribution of the action.
-
-    It is the epsilon-greedy one of the first head if the description has an epsilon, and NoisyActions of a
-    deterministic policy.
-    """
-    distribution = configured_distribution(network, action, squashed="critic" in heads)
-    if "deterministic_policy" in heads:
-        if not isinstance(distribution, SquashedGaussian):
-            raise ValueError("a deterministic policy requires a box action with bounds")
-        bounds = distribution.shape, distribution.low, distribution.high
-        return NoisyActions(*bounds, deviation=float(description["exploration_noise"]))
-    if "epsilon" not in description:
-        return distribution
-    if not isinstance(distribution, Categorical):
-        raise ValueError("epsilon requires a single discrete action")
-    epsilon = float(description["epsilon"])
-    return epsilon_greedy(heads[0], distribution.n, epsilon, epsilon)
 
 
 def _network(

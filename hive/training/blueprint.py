@@ -52,7 +52,7 @@ from hive.networks.weights.flat import FlatParameters, InitialWeights, aligned_b
 from hive.networks.weights.optimizers import FlatOptimizer
 from hive.networks.weights.state import StateLayout
 from hive.networks.weights.wrapper import NetworkWrapper
-from hive.policy.loaded import describe_policy, described_spaces
+from hive.policy.descriptions import describe_policy, described_spaces
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.runtime.memory.segments import PAGE

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hive.algorithms import Moments
-from hive.algorithms.batches.advantages import generalised_advantages, merged, moments_of, normalized
+from hive.algorithms.batches.advantages import advantage_moments, generalized_advantages, merged, normalized
 from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
 
 numbers = st.lists(st.floats(-1e4, 1e4, width=32), max_size=40)
@@ -45,7 +45,7 @@ def holding(values: list[float], valid: list[int] | None = None) -> Rollout:
 
 
 def moments(values: list[float], valid: list[int] | None = None) -> Moments:
-    return moments_of([holding(values, valid)], np.array(values, np.float32))
+    return advantage_moments([holding(values, valid)], np.array(values, np.float32))
 
 
 def recursion(r: Rollout, values: NDArray[Any], finals: NDArray[Any], discount: float, gae_lambda: float) -> Any:
@@ -78,7 +78,7 @@ def test_advantages_and_targets_of_several_rollouts(discount: float, gae_lambda:
         parts += [values.reshape(-1), finals]
         expected.append(recursion(r, values, finals, discount, gae_lambda).reshape(-1))
         own.append(values[:-1].reshape(-1))
-    advantages, targets = generalised_advantages(rollouts, np.concatenate(parts), discount, gae_lambda)
+    advantages, targets = generalized_advantages(rollouts, np.concatenate(parts), discount, gae_lambda)
     valid = np.concatenate([r.valid.reshape(-1) for r in rollouts]).astype(bool)
     assert (advantages.dtype, advantages.shape, targets.shape) == (np.float32, valid.shape, valid.shape)
     np.testing.assert_allclose(advantages[valid], np.concatenate(expected)[valid], rtol=1e-5, atol=1e-6)
@@ -87,7 +87,7 @@ def test_advantages_and_targets_of_several_rollouts(discount: float, gae_lambda:
 
 def test_moments_are_of_the_valid_ones_of_all_rollouts() -> None:
     rollouts = [holding([1.0, 9.0, 2.0], [1, 0, 1]), holding([]), holding([3.0, np.nan], [7, 0])]
-    found = moments_of(rollouts, np.float32([1.0, 9.0, 2.0, 3.0, np.nan]))
+    found = advantage_moments(rollouts, np.float32([1.0, 9.0, 2.0, 3.0, np.nan]))
     assert found == Moments(3, 6.0, 14.0)
     assert [type(value) for value in (found.count, found.total, found.squares)] == [int, float, float]
 
@@ -99,7 +99,7 @@ def test_moments_of_nothing() -> None:
 def test_moments_are_added_up_in_double_precision() -> None:
     """In float32 the sum would stop at 2^24, and the squares lose what the deviation is made of."""
     values = np.full(2**12, 4097.0, np.float32)
-    found = moments_of([holding([0.0] * 2**12)], values)
+    found = advantage_moments([holding([0.0] * 2**12)], values)
     assert found == Moments(2**12, 4097.0 * 2**12, 4097.0**2 * 2**12)
 
 

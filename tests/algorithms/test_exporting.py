@@ -34,8 +34,9 @@ from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.exploration import NoisyActions, epsilon_greedy
 from hive.networks.build.configured import network_parameters
 from hive.networks.weights.wrapper import BoundNetwork
+from hive.policy.descriptions import describe_policy
 from hive.policy.exporting import Exported
-from hive.policy.loaded import describe_policy, load
+from hive.policy.loaded import load
 from hive.records import write_checkpoint
 
 onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hive.algorithms.batches.frames import Frames, stacked_rows
+from hive.algorithms.batches.frames import StackedRows
 from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, network_input, sizes
 from hive.envs import FinalObservations, ObservationSpec, StepRow
 from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
@@ -60,7 +60,7 @@ def collected(rng: np.random.Generator, count: int) -> tuple[list[Rollout], list
 @pytest.mark.parametrize("seed", range(5))
 def test_stacks_are_those_that_the_policy_saw(seed: int) -> None:
     rollouts, saw = collected(np.random.default_rng(seed), 4)
-    frames = stacked_rows(rollouts)
+    frames = input_rows(rollouts)
     np.testing.assert_array_equal(frames.tensor().numpy(), np.stack(saw))
     assert len(frames) == sum(sizes(rollouts))
 
@@ -68,7 +68,7 @@ def test_stacks_are_those_that_the_policy_saw(seed: int) -> None:
 def test_parts_of_the_stacks_are_those_of_all() -> None:
     rollouts, saw = collected(np.random.default_rng(1), 3)
     rows, every = input_rows(rollouts), torch.from_numpy(np.stack(saw))
-    assert isinstance(rows, Frames)
+    assert isinstance(rows, StackedRows)
     torch.testing.assert_close(network_input(rollouts, rows), every)
     chosen = torch.tensor([3, 0, 3])
     torch.testing.assert_close(rows.index_select(0, chosen), every[chosen])

@@ -38,7 +38,7 @@ from hive.networks import (
 from hive.networks.act.exploration import epsilon_greedy
 from hive.networks.build.configured import network_parameters
 from hive.networks.weights.wrapper import BoundNetwork
-from hive.policy.loaded import describe_policy
+from hive.policy.descriptions import describe_policy
 from hive.records import RunDirectory, write_checkpoint
 
 SEEN = ObservationSpec((3,), "float32")

@@ -35,7 +35,8 @@ from hive.networks.build.embedders import InputEmbedderParameters, VectorInput, 
 from hive.networks.build.network import build_network, compute_natively
 from hive.networks.rows.inputs import RECURRENT_STATE, state_width_of
 from hive.networks.rows.normalization import NormalizedNetwork
-from hive.policy.loaded import describe_policy, load
+from hive.policy.descriptions import describe_policy
+from hive.policy.loaded import load
 from hive.records import write_checkpoint
 
 EXAMPLES, ALL_EXAMPLES = 50, 1000

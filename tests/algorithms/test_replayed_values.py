@@ -16,7 +16,7 @@ from torch.optim import SGD
 from hive.algorithms import C51, DQN, QRDQN, Batch
 from hive.algorithms.making import make_algorithm
 from hive.algorithms.parameters import update_parameter
-from hive.algorithms.replayed_values import ReplayedValues
+from hive.algorithms.q_learning import ReplayedValues
 from hive.compat.autonomous import OptimizerReceiver, TrivialTarget
 from hive.config import C51Config, DQNConfig, NetworkConfig, QRDQNConfig
 from hive.envs import Discrete, ObservationSpec

@@ -14,8 +14,8 @@ from small_algorithms import SPECS, distance, gradients_of, network_for, random_
 
 from hive.algorithms import A2C, IMPALA, PPO
 from hive.algorithms.batches.rows import progress_of
-from hive.algorithms.schedules import SCHEDULES, scheduled
-from hive.config import A2CConfig, IMPALAConfig, PPOConfig
+from hive.algorithms.parameters import scheduled
+from hive.config import SCHEDULES, A2CConfig, IMPALAConfig, PPOConfig
 from hive.experience import SEQUENCE, Rollout
 from hive.networks import distribution_for
 

@@ -14,11 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.algorithms.batches.frames import Frames
+from hive.algorithms.batches.frames import StackedRows
 from hive.experience import Rollout
 from hive.networks.rows.inputs import Fragments, Sequences
-
-__all__ = ["ActedFragments", "input_sequences"]
 
 
 def input_sequences(rollouts: Sequence[Rollout], rows: Tensor) -> Sequences:
@@ -59,7 +57,7 @@ class ActedFragments:
         self._number = np.cumsum(valid) - 1
         self._states = _states(rollouts)
 
-    def sequences(self, observations: Tensor | Frames, columns: NDArray[np.int64]) -> tuple[Tensor, Sequences]:
+    def sequences(self, observations: Tensor | StackedRows, columns: NDArray[np.int64]) -> tuple[Tensor, Sequences]:
         """Return the rows of some columns, int64 [M], and these rows as Sequences.
 
         observations: those of all valid acted rows.

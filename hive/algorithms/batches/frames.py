@@ -16,15 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.experience import Rollout
-from hive.networks.weights.device import copy_to_device
-
-__all__ = ["CPU", "Frames", "rows_on", "stacked_rows"]
-
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
-class Frames:
+class StackedRows:
     """N stacks, which are copied from their frames only when they are needed.
 
     frames: [M, *shape], without repetition, on any device; frame 0 is zeros. numbers: int64 [N, k], the frames of each
@@ -42,9 +37,9 @@ class Frames:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, rows: Tensor | slice) -> Frames:
+    def __getitem__(self, rows: Tensor | slice) -> StackedRows:
         """Return some of the stacks."""
-        return Frames(self.frames, self.numbers[rows])
+        return StackedRows(self.frames, self.numbers[rows])
 
     def index_select(self, dim: int, rows: Tensor) -> Tensor:
         """Return the stacks with these numbers, [len(rows), k, *shape], as Tensor.index_select does."""
@@ -57,9 +52,10 @@ class Frames:
         return self.index_select(0, torch.arange(len(self)))
 
 
-def stacked_rows(rollouts: Sequence[Rollout], device: torch.device = CPU) -> Frames:
-    """Return the stacks of all input rows of the rollouts, in the order of hive.algorithms.batches.rows; frames on
-    `device`.
+def stacked_rows(rollouts: Sequence[Rollout]) -> tuple[list[NDArray[Any]], Tensor]:
+    """Return the parts of `StackedRows.frames`, and its numbers, for all input rows of the rollouts.
+
+    The order is that of hive.algorithms.batches.rows.
     """
     frames, numbers, begin = [np.zeros_like(rollouts[0].observations[:1, 0])], [], 1
     for rollout in rollouts:
@@ -68,21 +64,7 @@ def stacked_rows(rollouts: Sequence[Rollout], device: torch.device = CPU) -> Fra
         frames += [part.reshape(-1, *part.shape[2:]) for part in (history, observations)] + [finals]
         numbers.append(_numbers(rollout, begin))
         begin += history.shape[0] * history.shape[1] + observations.shape[0] * observations.shape[1] + len(finals)
-    return Frames(rows_on(device, frames), torch.from_numpy(np.concatenate(numbers)))
-
-
-def rows_on(device: torch.device, parts: Sequence[NDArray[Any]]) -> Tensor:
-    """Return arrays [n, ...] one after the other as a tensor [N, ...]; in host memory a single one is not copied.
-
-    On another device the caller leaves the arrays as they are until a result of the rows has arrived from there.
-    """
-    if device.type == "cpu":
-        return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts))
-    first = torch.from_numpy(parts[0][:0])
-    rows = torch.empty((sum(map(len, parts)), *first.shape[1:]), dtype=first.dtype, device=device)
-    for part, target in zip(parts, rows.split_with_sizes(list(map(len, parts))), strict=True):
-        copy_to_device(part, target)
-    return rows
+    return frames, torch.from_numpy(np.concatenate(numbers))
 
 
 def _numbers(rollout: Rollout, begin: int) -> NDArray[np.int64]:

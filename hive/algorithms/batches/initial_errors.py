@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from hive.networks.rows.normalization import clipped_rewards
 
-__all__ = ["n_step_errors"]
-
 Arrays = Mapping[str, NDArray[Any]]
 
 

@@ -25,8 +25,6 @@ from hive.experience import Rollout
 from hive.learning import AnyPart, GradientReceiver, Part, Remote, TargetNetwork, on_host
 from hive.networks.rows.novelty import Novelty
 
-__all__ = ["SeeksNovelty"]
-
 Outputs = TypeVar("Outputs")
 
 

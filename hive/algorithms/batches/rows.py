@@ -22,43 +22,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.algorithms.batches.fragments import ActedFragments, input_sequences
-from hive.algorithms.batches.frames import CPU, Frames, rows_on, stacked_rows
+from hive.algorithms.batches.frames import StackedRows, stacked_rows
 from hive.algorithms.losses.actor_critic import acted_rows
 from hive.experience import Rollout
+from hive.learning.loss import Floats
 from hive.networks.rows.inputs import Sequences
+from hive.networks.weights.device import copy_to_device
 
-__all__ = [
-    "acted_inputs",
-    "batches",
-    "evaluated",
-    "flat",
-    "input_rows",
-    "minibatches",
-    "network_input",
-    "picked",
-    "progress_of",
-    "sizes",
-    "together",
-    "unflat",
-    "values_of",
-    "weights",
-]
-
-Floats = NDArray[np.float32]
+CPU = torch.device("cpu")
 
 # Rows evaluated at once on a device: 2 GB of layers for Atari frames, and far more than a kernel needs to be worth it.
 ROWS_ON_DEVICE = 8192
 STACKS = 512  # stacks evaluated at once: 14 MB of Atari frames, of which the layers make 200 MB
 
 
-def input_rows(rollouts: Sequence[Rollout], device: torch.device = CPU) -> Tensor | Frames:
+def input_rows(rollouts: Sequence[Rollout], device: torch.device = CPU) -> Tensor | StackedRows:
     """Return all observations, [N, ...], without a copy for a single rollout that has no final observations.
 
     Of a policy that sees several observations, return the stacks, which are not yet put together. device: where the
     network computes, to which each rollout is copied once.
     """
     if rollouts[0].history is not None:
-        return stacked_rows(rollouts, device)
+        frames, numbers = stacked_rows(rollouts)
+        return StackedRows(rows_on(device, frames), numbers)
     parts = []
     for rollout in rollouts:
         parts.append(_flat(rollout.observations))
@@ -67,18 +53,32 @@ def input_rows(rollouts: Sequence[Rollout], device: torch.device = CPU) -> Tenso
     return rows_on(device, parts)
 
 
-def network_input(rollouts: Sequence[Rollout], rows: Tensor | Frames) -> Tensor | Sequences:
+def rows_on(device: torch.device, parts: Sequence[NDArray[Any]]) -> Tensor:
+    """Return arrays [n, ...] one after the other as a tensor [N, ...]; in host memory a single one is not copied.
+
+    On another device the caller leaves the arrays as they are until a result of the rows has arrived from there.
+    """
+    if device.type == "cpu":
+        return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts))
+    first = torch.from_numpy(parts[0][:0])
+    rows = torch.empty((sum(map(len, parts)), *first.shape[1:]), dtype=first.dtype, device=device)
+    for part, target in zip(parts, rows.split_with_sizes(list(map(len, parts))), strict=True):
+        copy_to_device(part, target)
+    return rows
+
+
+def network_input(rollouts: Sequence[Rollout], rows: Tensor | StackedRows) -> Tensor | Sequences:
     """Return the network's input for all input rows, [N, ...]: these, or with a recurrent policy Sequences of them."""
     return input_sequences(rollouts, together(rows)) if remembers(rollouts) else together(rows)
 
 
-def together(rows: Tensor | Frames) -> Tensor:
+def together(rows: Tensor | StackedRows) -> Tensor:
     """Return input rows as one tensor, stacks put together."""
-    return rows.tensor() if isinstance(rows, Frames) else rows
+    return rows.tensor() if isinstance(rows, StackedRows) else rows
 
 
 def evaluated(
-    function: Callable[[Any], tuple[Tensor, ...]], rollouts: Sequence[Rollout], rows: Tensor | Frames
+    function: Callable[[Any], tuple[Tensor, ...]], rollouts: Sequence[Rollout], rows: Tensor | StackedRows
 ) -> list[NDArray[np.float32]]:
     """Return the tensors of `function(input)`, [N, ...] each, for all input rows.
 
@@ -93,16 +93,16 @@ def evaluated(
     return [np.concatenate([part.detach().numpy() for part in column]) for column in zip(*parts, strict=True)]
 
 
-def acted_inputs(rows: Tensor | Frames, sizes: Sequence[int]) -> Tensor | Frames:
+def acted_inputs(rows: Tensor | StackedRows, sizes: Sequence[int]) -> Tensor | StackedRows:
     """Return the rows in which an action was taken, as `hive.algorithms.losses.actor_critic.acted_rows`."""
-    if isinstance(rows, Frames):
-        return Frames(rows.frames, acted_rows(rows.numbers, sizes))
+    if isinstance(rows, StackedRows):
+        return StackedRows(rows.frames, acted_rows(rows.numbers, sizes))
     return acted_rows(rows, sizes)
 
 
 def batches(
     rollouts: Sequence[Rollout],
-    observations: Tensor | Frames,
+    observations: Tensor | StackedRows,
     epochs: int,
     parts: int,
     noise: np.random.Generator | None = None,
@@ -126,7 +126,7 @@ def batches(
         yield fragments.sequences(observations, columns.numpy())
 
 
-def picked(rows: Tensor | Frames, numbers: Tensor) -> Tensor:
+def picked(rows: Tensor | StackedRows, numbers: Tensor) -> Tensor:
     """Return some rows [M, ...], by their numbers, int64 [M], in host memory."""
     return rows.index_select(0, numbers.to(rows.device))
 
@@ -163,13 +163,13 @@ def values_of(rollouts: Sequence[Rollout], values: Floats) -> Iterator[tuple[Rol
     for rollout in rollouts:
         end = start + sum(_sizes(rollout))
         final = end - len(rollout.final_observations)
-        mine = np.ascontiguousarray(values[start:final]).reshape(-1, rollout.rewards.shape[1])
-        following = mine[1:]
+        current = np.ascontiguousarray(values[start:final]).reshape(-1, rollout.rewards.shape[1])
+        following = current[1:]
         if final < end:
             following = following.copy()
             truncated = rollout.final_index >= 0
             following[truncated] = values[final:end][rollout.final_index[truncated]]
-        yield rollout, mine[:-1], following
+        yield rollout, current[:-1], following
         start = end
 
 

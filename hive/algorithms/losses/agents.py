@@ -18,8 +18,6 @@ from torch import Tensor
 from hive.learning.loss import Floats, LossSlopes, LossValue
 from hive.networks.act.exploration import NoisyActions, SoftActions
 
-__all__ = ["CriticLoss", "CriticOfActions", "DeterministicActorLoss", "SoftActorLoss"]
-
 
 class CriticOfActions(Protocol):
     """Critics that an actor follows. Both functions leave the gradients of their parameters alone."""

@@ -50,8 +50,6 @@ from hive.learning.passes import Forward, GraphPass
 from hive.learning.targets import TargetNetwork
 from hive.networks.build.field_rules import FieldRule, FieldRules
 
-__all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
-
 CHECKPOINT_FREQUENCY = 200  # updates between checkpoints, the default of autonomous-learning-library
 
 NonFinite = Literal["raise", "skip", "accept"]

@@ -34,8 +34,6 @@ from hive.records.checkpoints.folders import list_checkpoints, newest_checkpoint
 from hive.records.checkpoints.weights import load_weights
 from hive.records.documents import failure
 
-__all__ = ["Checkpointer", "DummyCheckpointer", "PeriodicCheckpointer", "Stateful", "load_checkpoint"]
-
 FORMAT = 1  # version of the format of "tree" in state.json
 
 # The checkpointer of each folder in this process: two Approximations of one name would overwrite each other's files.

@@ -19,8 +19,6 @@ from hive.errors import NetworkError
 from hive.networks.act.projection import categorical_support, point_mass, project_categorical
 from hive.networks.build.field_rules import FieldRule
 
-__all__ = ["QDist", "QDistModule"]
-
 
 class QDistModule(nn.Module):
     """Computes probabilities from `model`, which returns logits [N, n_actions * n_atoms] or [N, n_actions, n_atoms].

@@ -41,8 +41,6 @@ from hive.learning.loss import Loss
 from hive.learning.passes import Forward
 from hive.networks.build.field_rules import FieldRule
 
-__all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork", "Identity"]
-
 # Greatest number of forward passes that wait for their gradient. A program that calls the features step by step has one
 # per step of its rollout; one that never calls reinforce gets an error before it runs out of memory.
 CACHE_SIZE = 256

@@ -35,8 +35,6 @@ from hive.learning import AnyPart, NativePart, TargetNetwork
 from hive.learning.approximation import own_parameters
 from hive.learning.loss import Loss
 
-__all__ = ["OptimizerReceiver", "accumulate_jointly", "jointly", "reinforce_jointly"]
-
 Outputs = TypeVar("Outputs")
 
 Losses = Sequence[tuple[Approximation, Tensor]]

@@ -17,8 +17,6 @@ from torch.optim import Optimizer
 
 from hive.compat.rlpack import GradAccumulator
 
-__all__ = ["GradientMean"]
-
 
 class GradientMean:
     """The weighted mean of the gradients since the last step. `rounds` is the number of added gradients."""

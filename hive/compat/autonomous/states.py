@@ -25,17 +25,6 @@ from torch import Tensor
 
 from hive.errors import NetworkError
 
-__all__ = [
-    "States",
-    "action_tensor",
-    "leading_shape",
-    "masked",
-    "observation_of",
-    "over_live_states",
-    "over_states",
-    "with_observation",
-]
-
 States: TypeAlias = Any  # a tensor, a mapping or an object, see above
 
 HINT = "give a tensor [N, *shape], or a mapping with `observation` and `mask`"

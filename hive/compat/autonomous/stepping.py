@@ -27,17 +27,6 @@ from torch.optim import Optimizer
 from hive.errors import NetworkError
 from hive.networks.weights.optimizers import clip_factor
 
-__all__ = [
-    "STAGES",
-    "StepReport",
-    "clip_gradients",
-    "gradient_norm",
-    "not_finite_name",
-    "parameters_with_gradients",
-    "refuse_weight",
-    "scale_gradients",
-]
-
 STAGES = ("unscale", "check", "clip", "optimizer", "zero_grad", "scheduler", "target", "checkpoint")
 
 

@@ -27,8 +27,6 @@ from torch import Tensor
 from hive.errors import RecordError
 from hive.records.documents import JSON
 
-__all__ = ["MAX_DEPTH", "from_record", "to_record"]
-
 Arrays = dict[str, npt.NDArray[Any]]
 
 # Greatest nesting; optimizers and schedulers need five levels. The limit stops files made to exhaust the stack.

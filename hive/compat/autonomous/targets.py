@@ -31,8 +31,6 @@ from hive.learning import TargetNetwork
 from hive.learning.approximation import evaluating
 from hive.networks.build.field_rules import FieldRule
 
-__all__ = ["FixedTarget", "PolyakTarget", "TrivialTarget"]
-
 Mode = Literal["eval", "train"]
 Buffers = Literal["copy", "average", "ignore"]
 Counts = Literal["updates", "env_steps"]

@@ -22,8 +22,6 @@ from hive.compat.autonomous.approximation import Approximation
 from hive.compat.autonomous.states import States, action_tensor, leading_shape, masked, over_live_states
 from hive.errors import NetworkError
 
-__all__ = ["ActorCritic", "QContinuous", "QContinuousModule", "QModule", "QNetwork", "VModule", "VNetwork"]
-
 
 class VModule(nn.Module):
     """Computes the values [*leading] of states from `model`, which returns [N] or [N, 1]."""

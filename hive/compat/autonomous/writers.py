@@ -20,8 +20,6 @@ from torch import Tensor
 
 from hive.records.sinks.sinks import MetricsRecord, Sink
 
-__all__ = ["DummyWriter", "SinkWriter", "Writer"]
-
 
 class Writer(Protocol):
     """The interface of a writer. `log_dir` is also the folder of checkpoints."""

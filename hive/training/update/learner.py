@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.algorithms.schedules import scheduled
+from hive.algorithms.parameters import scheduled
 from hive.config import AlgorithmConfig, TargetConfig
 from hive.errors import NetworkError
 from hive.gradients import (

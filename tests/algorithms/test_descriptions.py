@@ -8,7 +8,7 @@ import math
 import pytest
 
 from hive.envs import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete
-from hive.policy.described_actions import action_in, described_action
+from hive.policy.descriptions import action_in, described_action
 
 BOX = Box((1, 2), (-math.inf, 0.0), (0.1, math.inf), "float64")
 GRID = MultiDiscrete((2, 3), (10, 20), (1, 2), "int16")
