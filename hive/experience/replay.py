@@ -34,11 +34,11 @@ from hive.runtime import Layout
 __all__ = ["Replay", "ReplayBatch", "replay_layout"]
 
 Arrays = Mapping[str, NDArray[Any]]
-Kind = tuple[tuple[int, ...], str]
+ShapeAndDtype = tuple[tuple[int, ...], str]
 """Shape and dtype of one observation or action."""
 
 
-def replay_layout(sources: int, rows: int, envs: int, observation: Kind, action: Kind) -> Layout:
+def replay_layout(sources: int, rows: int, envs: int, observation: ShapeAndDtype, action: ShapeAndDtype) -> Layout:
     """Return the layout of a memory with S = `sources`, R = `rows` and B = `envs`. All bytes are zeros at first."""
     each = (sources, rows, envs)
     return Layout(

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hive.experience.priorities import PriorityTree, importance_weights, priority_leaves, replay_words
-from hive.experience.replay import Kind, Replay, ReplayBatch, replay_layout
+from hive.experience.replay import Replay, ReplayBatch, ShapeAndDtype, replay_layout
 from hive.experience.rollouts import BEGINS, FINALS, LENGTH, Rollout, rollout_layout
 
 __all__ = ["DrawnBatch", "ReplayBuffer"]
@@ -48,8 +48,8 @@ class ReplayBuffer:
 
     def __init__(
         self,
-        observation: Kind,
-        action: Kind,
+        observation: ShapeAndDtype,
+        action: ShapeAndDtype,
         *,
         capacity: int,
         envs: int = 1,

@@ -31,7 +31,7 @@ class Purpose(enum.IntEnum):
     evaluation_forward = 7  # torch's generator while evaluating; source 0, sequence: turn
     evaluation_action = 8  # actions of an evaluation that samples them; source 0, sequence: turn
     replay = 9  # draws from a replay memory; source: gradient worker, sequence: number of the plan
-    # Global generators, for what draws from them in an environment's code (hive.training.collect.global_generators).
+    # Global generators, for what draws from them in an environment's code (hive.training.collect.collector).
     describing = 10  # while one environment is built to read its spaces; source 0, sequence 0
     building = 11  # while environments are built; source: collector, sequence: as of `environment`
     resetting = 12  # while they are reset after that; the same

@@ -192,7 +192,7 @@ def test_a_write_that_fails_is_logged_and_the_next_better_one_is_kept(
 
 def test_no_policy_is_kept_by_training_return_where_no_checkpoint_is_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     def best_by(**values: Any) -> str | None:
-        return Blueprint(config_of("small_environments:OneState", **values)).best_by
+        return best_by(Blueprint(config_of("small_environments:OneState", **values)))
 
     never = {"checkpoint__every": "{}"}
     assert [best_by(), best_by(**never)] == ["training", None]

@@ -15,6 +15,7 @@ from hive.records import RunDirectory
 from hive.schemes.trainer import assemble
 from hive.testing import run_inline
 from hive.training import Blueprint, LearnerActor, Replica, replica_slots
+from hive.training.run_start import write_first_state
 
 ENV = "small_environments:Drift"
 LIMIT_S = 60.0  # only a test that fails takes so long
@@ -120,7 +121,7 @@ def copied(blueprint: Blueprint) -> Replica:
         np.zeros(blueprint.state.bytes, np.uint8),
         np.zeros(blueprint.optimizer_state_bytes, np.uint8),
     )
-    replica.copy(blueprint.initialize(state, optimizer_state), state, optimizer_state)
+    replica.copy(write_first_state(blueprint, state, optimizer_state), state, optimizer_state)
     return replica
 
 

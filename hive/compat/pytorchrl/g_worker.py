@@ -30,6 +30,7 @@ from hive.records import JSON, write_checkpoint
 from hive.runtime import Layout
 from hive.training import GWorker as WorkerOfRun
 from hive.training.update.learner import Count, LearnerStep, mean_return
+from hive.training.update.replica import Replica
 
 
 class RoundStorage:
@@ -102,8 +103,9 @@ class GWorker(WorkerOfRun):
         algorithm = algorithm or cast(Algorithm, blueprint.algorithm(alone=True))
         super().__init__(blueprint, index_worker, algorithm=algorithm, codec=codec)
         self.storage = RoundStorage()
-        self.state = blueprint.replica()  # the weights and the optimizer state that `apply_gradients` updates
-        self.state.begin(blueprint.initialize)
+        # The weights and the optimizer state that `apply_gradients` updates.
+        self.state = Replica(blueprint.learner(), blueprint.state.bytes)
+        self.state.begin(blueprint)
         self.bind(self.state.weights)
         self._sequence = 0
         self._last: Gradients | None = None

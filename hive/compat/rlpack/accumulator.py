@@ -33,7 +33,7 @@ from hive import _native
 from hive.compat.rlpack.map_of_tensors import MapOfTensors
 from hive.compat.rlpack.named import check_choice, checked_names, field_of, gradients_of
 from hive.compat.rlpack.results import Into, block_for, copy_into, targets_in
-from hive.compat.rlpack.rounds import Block, Field, Outcome, Rounds, rounds_for, zero_bad
+from hive.compat.rlpack.rounds import GradientField, ReductionOutcome, RoundBlock, Rounds, rounds_for, zero_bad
 from hive.errors import NotFinite
 from hive.gradients import ReductionReport
 
@@ -55,7 +55,7 @@ class GradientNotFinite(NotFinite, RuntimeError):
 
 @dataclass(slots=True)
 class _Round:
-    block: Block
+    block: RoundBlock
     weight: float
     had: list[bool]  # whether each parameter had a gradient
 
@@ -110,13 +110,13 @@ class GradAccumulator:
         self._names = None if parameter_keys is None else checked_names(parameter_keys)
         self._rounds: Rounds | None = None
         self._held: list[_Round] = []
-        self._free: list[Block] = []
-        self._sums: Block | None = None  # this and the next three: only with store="running"
+        self._free: list[RoundBlock] = []
+        self._sums: RoundBlock | None = None  # this and the next three: only with store="running"
         self._summed = 0
         self._weight = 0.0
         self._had_counts: list[int] = []
 
-    def _lay_out(self, fields: Sequence[Field]) -> None:
+    def _lay_out(self, fields: Sequence[GradientField]) -> None:
         self._rounds = rounds_for(self.c_grad_accumulator, fields)
         self._had_counts = [0] * len(fields)
 
@@ -259,7 +259,7 @@ class GradAccumulator:
             parameter.grad = out[name] if had else None
         return out
 
-    def _reduce_to(self, block: Block, rounds: Rounds, mean: bool) -> tuple[float, Outcome]:
+    def _reduce_to(self, block: RoundBlock, rounds: Rounds, mean: bool) -> tuple[float, ReductionOutcome]:
         """Writes the result to `block`; returns the total weight of the rounds, and the outcome."""
         weight = self._total_weight()
         if mean and weight == 0:
@@ -278,7 +278,7 @@ class GradAccumulator:
             raise ValueError("the parameters are unknown before the first accumulate()")
         return self._map_of(self._rounds.new_block())
 
-    def _map_of(self, block: Block) -> MapOfTensors:
+    def _map_of(self, block: RoundBlock) -> MapOfTensors:
         return MapOfTensors.lazy(self._known_names(), lambda: block.tensors, block)
 
     # --- a list of rounds
@@ -368,8 +368,8 @@ class GradAccumulator:
             self._lay_out(fields)
             rounds = self._laid_out()
             self._had_counts = counts
-            self._held = [_Round(Block(rounds, memory), weight, had) for memory, weight, had in held]
-            self._sums = None if sums is None else Block(rounds, sums)
+            self._held = [_Round(RoundBlock(rounds, memory), weight, had) for memory, weight, had in held]
+            self._sums = None if sums is None else RoundBlock(rounds, sums)
 
     # --- properties
 
@@ -423,7 +423,7 @@ class GradAccumulator:
         one.block.lent = True
         return self._map_of(one.block)
 
-    def _take_block(self) -> Block:
+    def _take_block(self) -> RoundBlock:
         return self._free.pop() if self._free else self._laid_out().new_block()
 
     def _give_back(self, rounds: Iterable[_Round]) -> None:
@@ -439,7 +439,7 @@ class GradAccumulator:
         return self._names
 
 
-def _copied(block: Block) -> Any:
+def _copied(block: RoundBlock) -> Any:
     """Returns a copy of the memory of a block, as one tensor or a list of them."""
     memory = block.memory
     return memory.clone() if isinstance(memory, Tensor) else [tensor.detach().clone() for tensor in memory]

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hive.compat.rlpack.rounds import Field
+from hive.compat.rlpack.rounds import GradientField
 
 __all__ = ["check_choice", "checked_names", "field_of", "gradients_of"]
 
@@ -58,8 +58,8 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
-def field_of(name: str, value: object) -> Field:
+def field_of(name: str, value: object) -> GradientField:
     """Returns the form of a parameter's gradient. Raises TypeError for anything but a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a parameter, not {type(value).__name__}")
-    return Field(name, value.shape, value.dtype, value.device)
+    return GradientField(name, value.shape, value.dtype, value.device)

@@ -7,8 +7,7 @@
 The collector is a synchronous object without ports: the caller provides weights and memory, and takes the rollout. The
 environments write directly into the rollout's rows, so no array is stacked afterwards. Noise comes from a stream of the
 rollout's number, so a rollout that another process repeats is bit-identical if the environments are deterministic. The
-seeds of global generators, from which an environment may draw, follow from it too
-(hive.training.collect.global_generators).
+seeds of global generators, from which an environment may draw, follow from it too (`seed_all_globals`).
 
 The state of a recurrent policy is carried from step to step and from rollout to rollout, and is zeros where an episode
 begins. The rollout stores the state before its row 0.
@@ -41,14 +40,10 @@ from hive.networks.act.exploration import EpsilonGreedy
 from hive.networks.build.network import acting_alone
 from hive.networks.build.noisy import acting
 from hive.networks.rows.memory import Memory
-from hive.networks.rows.normalization import NormalizedNetwork, Scales
+from hive.networks.rows.normalization import NormalizedNetwork, Scales, moments_of
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import Status
-from hive.training.collect.frame_stack import FrameStack
-from hive.training.collect.global_generators import seed_all_globals
-
-__all__ = ["Collector", "occasion_of"]
 
 MAX_INCARNATIONS = 1 << 20  # stride between the streams of two rounds; no collector restarts this often
 
@@ -67,6 +62,57 @@ class _Prepared:
     finals: FinalObservations
     rows: list[StepRow]
     observations: list[torch.Tensor]
+
+
+class FrameStack:
+    """`frames` [B, k, *shape], oldest first; zeros for observations before the beginning of an episode.
+
+    seen: a tensor of the same memory.
+    """
+
+    def __init__(self, observation: ObservationSpec, first: NDArray[Any]) -> None:
+        """first: the first observations of B episodes, [B, *shape]."""
+        self.frames = np.zeros((len(first), observation.stack, *observation.shape), observation.dtype)
+        self.frames[:, -1] = first
+        self.seen = torch.from_numpy(self.frames)
+
+    @classmethod
+    def of(cls, observation: ObservationSpec, first: NDArray[Any]) -> FrameStack | None:
+        """Return a stack that begins with `first`, or None for a policy that sees one observation."""
+        return cls(observation, first) if observation.stack > 1 else None
+
+    def push(self, row: StepRow) -> None:
+        """Add the observations of a step. Where an episode ended, they are the only ones of the next episode."""
+        frames = self.frames
+        frames[:, :-1] = frames[:, 1:]
+        frames[row.ended] = 0
+        frames[:, -1] = row.observations
+
+
+def seed_all_globals(seed: int, purpose: Purpose, source: int, sequence: int) -> None:
+    """Seed the global generators of torch, NumPy and Python from a stream.
+
+    An environment's code may draw from these; hive itself draws from streams alone. They are seeded before such code
+    builds, resets or steps environments. So runs with environments that use them repeat and resume exactly, and the
+    collectors of a run, forks of one process, do not draw the same numbers.
+    """
+    word = stream_seed(seed, purpose, source, sequence)
+    torch.default_generator.manual_seed(word)
+    seed_globals(word)
+
+
+def observe(rollout: Rollout, observation: ObservationSpec, out: Arrays) -> None:
+    """Add the valid steps of a rollout to the moments of a network that normalizes (hive.networks.rows.normalization).
+
+    out: those of "observed", "rewarded" and "novelty" that it has.
+    """
+    valid = rollout.valid != 0
+    if "observed" in out:
+        moments_of(observation.numbers(rollout.observations[: rollout.length][valid]), out["observed"])
+    if "rewarded" in out and rollout.discounted is not None:
+        moments_of(rollout.discounted[valid], out["rewarded"])
+    if "novelty" in out and rollout.novelty is not None:
+        moments_of(rollout.novelty[valid], out["novelty"])
 
 
 def occasion_of(start: int, incarnation: int) -> int:

@@ -21,7 +21,7 @@ from hive.errors import UsageError
 from hive.experience import Purpose
 from hive.policy.loaded import Policy
 from hive.runtime.process.user_code.guest import Guest
-from hive.training.collect.global_generators import seed_all_globals
+from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import Evaluation, EvaluationDue
 

@@ -21,7 +21,7 @@ from hive.experience import Purpose
 from hive.policy.loaded import Policy
 from hive.records.sinks.videos import check_video_file, video_writer
 from hive.runtime.process.user_code.guest import Guest
-from hive.training.collect.global_generators import seed_all_globals
+from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import ENDLESS, Evaluator
 from hive.training.evaluate.playing import check_spaces, due_of, evaluator_of, limit_of
 from hive.training.messages import EvaluationDue

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from hive.experience import Rollout
 from hive.networks.weights.flat import FlatParameters
 
-__all__ = ["Finding", "find"]
+__all__ = ["NonFiniteOrigin", "find_origin"]
 
 FIELDS = ("observations", "actions", "log_probs", "rewards", "terminated", "truncated", "valid", "final_index")
 
 
 @dataclass(frozen=True)
-class Finding:
+class NonFiniteOrigin:
     """The origin of a gradient that is not finite."""
 
     cause: str  # one of hive.gradients.CAUSES
@@ -34,13 +34,13 @@ class Finding:
     arrays: Mapping[str, NDArray[Any]]  # inputs, rollouts and weights by name
 
 
-def find(
+def find_origin(
     flat: FlatParameters,
     rollouts: Sequence[Rollout],
     inputs: Sequence[torch.Tensor],
     losses: Sequence[float],
     gradient: NDArray[np.float32],
-) -> Finding:
+) -> NonFiniteOrigin:
     """Return the cause of a gradient that is not finite.
 
     flat: holds the weights that it was computed with. inputs: those of its forward passes. losses: those of its
@@ -60,7 +60,7 @@ def find(
     arrays |= {f"weights.{name}": array for name, array in weights.items()}
     names = ["inputs", *(f"inputs-{number}" for number in range(1, len(inputs)))]
     shown = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, inputs, strict=False)}
-    return Finding(cause, text, {**shown, **arrays})
+    return NonFiniteOrigin(cause, text, {**shown, **arrays})
 
 
 def _in_rollouts(rollouts: Sequence[Rollout]) -> tuple[str, str] | None:

@@ -26,8 +26,10 @@ from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
+from hive.training.record.best_policy import BestSchedule
+from hive.training.resume_barriers import SaveSchedule
+from hive.training.run_start import schedule_of, write_first_state
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
-from hive.training.update.saving import BestSchedule, SaveSchedule
 from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -63,7 +65,7 @@ class LearnerActor(Actor):
         config = blueprint.config
         self.config = config
         self.blueprint = blueprint
-        self.schedule = blueprint.schedule()
+        self.schedule = schedule_of(blueprint)
         self.learner = blueprint.learner(self.status)
         self.exact = config.exact  # whether a run that is resumed from a scheduled checkpoint is bit-identical
         self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
@@ -95,7 +97,7 @@ class LearnerActor(Actor):
         """Publish the first version of every board, or continue from the last committed turn."""
         optimizer_state, weights = self.optimizer_state.board, self.weights.board
         if optimizer_state.latest < 0:
-            version = self.blueprint.initialize(weights.begin(), optimizer_state.begin())
+            version = write_first_state(self.blueprint, weights.begin(), optimizer_state.begin())
             weights.seal(version)
             optimizer_state.publish(version)  # after the seal, as in `_turn`
             weights.notify()

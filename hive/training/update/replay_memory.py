@@ -43,7 +43,7 @@ from hive.experience import (
 )
 from hive.networks.rows.normalization import MOMENTS_OF, add_moments
 from hive.runtime import Layout
-from hive.training.collect.observed import observe
+from hive.training.collect.collector import observe
 from hive.training.update.learner import RETURNS_KEPT, Count, count_episodes
 
 __all__ = ["REPLAY_VALUES", "DrawnRows", "ReplayMemory", "ReplaySize", "ledger_layout", "memory_layout", "plan_layout"]

@@ -18,7 +18,7 @@ number in each gradient and copies the learner's state again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 
 from hive.gradients import SEQUENCE
 from hive.networks.weights.flat import ALIGNMENT
+from hive.training.blueprint import Blueprint
+from hive.training.run_start import write_first_state
 from hive.training.update.learner import Learner, LearnerStep
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -58,9 +60,9 @@ class Replica:
         """uint8 [layout.bytes]: the optimizer state of this turn."""
         return self._current[1]
 
-    def begin(self, initialize: Callable[[Block, Block], int]) -> None:
-        """Start with the weights and the optimizer state that `initialize` writes. It returns their turn."""
-        self.turn = initialize(*self._current)
+    def begin(self, blueprint: Blueprint) -> None:
+        """Start with the first weights and optimizer state of a run."""
+        self.turn = write_first_state(blueprint, *self._current)
 
     def apply(self, gradients: Sequence[Arrays]) -> LearnerStep:
         """Make one turn of these gradients, whatever their numbers. `turn` only increases if it is an update."""
