@@ -19,7 +19,6 @@ until R - capacity more rows are written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +29,8 @@ from hive import _native
 from hive.experience.rollouts import Rollout
 from hive.networks.rows.normalization import LIMIT, Scales
 from hive.runtime import Layout
+from hive.runtime.memory.segments import Arrays
 
-__all__ = ["Replay", "ReplayBatch", "replay_layout"]
-
-Arrays = Mapping[str, NDArray[Any]]
 ShapeAndDtype = tuple[tuple[int, ...], str]
 """Shape and dtype of one observation or action."""
 

@@ -23,8 +23,6 @@ from hive.experience.priorities import PriorityTree, importance_weights, priorit
 from hive.experience.replay import Replay, ReplayBatch, ShapeAndDtype, replay_layout
 from hive.experience.rollouts import BEGINS, FINALS, LENGTH, Rollout, rollout_layout
 
-__all__ = ["DrawnBatch", "ReplayBuffer"]
-
 EPSILON = 1e-6  # added to |TD error|, so that a transition without an error can still be drawn
 
 

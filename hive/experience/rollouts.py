@@ -31,28 +31,12 @@ most that a slot ever held are never touched and take no memory (`hive.runtime.m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive.runtime import Layout, Packed
-
-__all__ = [
-    "BEGINS",
-    "FINALS",
-    "HEADER",
-    "LENGTH",
-    "SEQUENCE",
-    "SOURCE",
-    "VERSION",
-    "Rollout",
-    "check_finals",
-    "expected_finals",
-    "rollout_layout",
-    "samples_in",
-]
+from hive.runtime.memory.segments import Arrays
 
 HEADER = ("version", "length", "finals", "source", "sequence", "begins")
 VERSION, LENGTH, FINALS, SOURCE, SEQUENCE, BEGINS = range(len(HEADER))
@@ -113,7 +97,7 @@ def rollout_layout(
     )
 
 
-def check_finals(arrays: Mapping[str, NDArray[Any]]) -> bool:
+def check_finals(arrays: Arrays) -> bool:
     """Return whether the final observations are as many as the header and `final_index` say, and no index is beyond."""
     header = arrays["header"]
     length, finals = header.item(LENGTH), header.item(FINALS)
@@ -124,7 +108,7 @@ def check_finals(arrays: Mapping[str, NDArray[Any]]) -> bool:
     return finals == len(stored) == len(arrays["final_observations"]) and bool((stored < finals).all())
 
 
-def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:
+def samples_in(arrays: Arrays) -> int:
     """Return `Rollout(arrays).samples` without building a Rollout."""
     return int(np.count_nonzero(arrays["valid"][: arrays["header"].item(LENGTH)]))
 
@@ -143,7 +127,7 @@ class Rollout:
     start: the number from which they are counted, not always whole (`Blueprint.schedule_start`).
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], rounds: float = math.inf, start: float = 0.0) -> None:
+    def __init__(self, arrays: Arrays, rounds: float = math.inf, start: float = 0.0) -> None:
         header = arrays["header"]
         self.version = int(header[VERSION])
         self.source, self.sequence = int(header[SOURCE]), int(header[SEQUENCE])
@@ -175,7 +159,7 @@ class Rollout:
 
     @staticmethod
     def write_header(
-        arrays: Mapping[str, NDArray[Any]],
+        arrays: Arrays,
         version: int,
         length: int,
         finals: int,

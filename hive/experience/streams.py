@@ -15,8 +15,6 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
-__all__ = ["Purpose", "stream", "stream_seed", "stream_seeds"]
-
 
 class Purpose(enum.IntEnum):
     """The use of a stream. The numbers determine every run's results: never change or reuse one."""

@@ -34,29 +34,13 @@ The words of the header:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive.gradients.codecs import PLAIN, Codec
 from hive.runtime import Layout
-
-__all__ = [
-    "CAUSE",
-    "CAUSES",
-    "ENV_STEPS",
-    "EPISODES",
-    "NORMALIZED",
-    "POLICY",
-    "ROLLOUTS",
-    "SAMPLES",
-    "SEQUENCE",
-    "VERSION",
-    "clear",
-    "gradient_layout",
-    "put_episodes",
-]
+from hive.runtime.memory.segments import Arrays
 
 HEADER = ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence", "cause")
 VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE, CAUSE = range(len(HEADER))
@@ -64,8 +48,6 @@ CAUSES = ("", "observation", "reward", "weight", "loss", "gradient")  # names of
 HEADER_WORDS = 8
 
 NORMALIZED = ("observed", "rewarded", "novelty")  # fields for moments that normalisers need, see above
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 def gradient_layout(

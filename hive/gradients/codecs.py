@@ -20,24 +20,21 @@ A codec never receives a non-finite gradient: the worker sends zeros instead, wi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
 from hive.errors import TopologyError
-
-__all__ = ["COMPRESSIONS", "ERROR", "PLAIN", "TOP_K", "Codec", "Half", "Plain", "TopK", "codec_for"]
+from hive.runtime.memory.segments import Arrays
 
 COMPRESSIONS = ("none", "bf16", "fp16", "top-k")
 TOP_K = 0.1  # default share of the elements that top-k sends, a fifth of the bytes
 
 ERROR = 1  # position of the relative error in `coding`; only the accumulator reads the scale at position 0
 
-Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float32]
 Fields = dict[str, tuple[str, tuple[int, ...]]]
 

@@ -32,8 +32,6 @@ from hive.training import (
 from hive.training.record.best_policy import best_by
 from hive.training.run_start import first_gradient, first_round
 
-__all__ = ["assemble", "trainer"]
-
 
 def resumed_from(directory: Path) -> Checkpoint | None:
     """Return the checkpoint that `hive resume` has chosen for this run, or None if the run begins with nothing.

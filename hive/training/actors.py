@@ -63,8 +63,6 @@ from hive.training.run_start import schedule_of
 from hive.training.schedule import Claim
 from hive.training.update.replica import Replica
 
-__all__ = ["CollectorActor", "GradientWorkerActor", "NanDumps"]
-
 
 class CollectorActor(Actor):
     """Collects one rollout after another, each with the behaviour version that the schedule names.

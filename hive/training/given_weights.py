@@ -31,8 +31,7 @@ from hive.networks.build.naming import names_text, shown_name, shown_tensors, st
 from hive.paths import user_path
 from hive.records import checkpoint_at
 from hive.records.checkpoints.weight_files import WeightFile, read_weight_file
-
-Arrays = Mapping[str, NDArray[Any]]
+from hive.runtime.memory.segments import Arrays
 
 WIDER = {"F16": ("float32", "float64"), "BF16": ("float32", "float64"), "F32": ("float64",)}
 """Dtype in a file -> dtypes of tensors that have all of its values, beside the same one."""

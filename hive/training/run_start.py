@@ -6,9 +6,6 @@ interval between policies. So the numbers of rounds and gradients are computed f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +13,7 @@ from hive.errors import RecordError
 from hive.networks.rows.normalization import MOMENTS_OF
 from hive.networks.weights.flat import aligned_block
 from hive.records import Checkpoint
+from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
 from hive.training.given_weights import copy_weights_of
 from hive.training.schedule import Schedule
@@ -101,9 +99,7 @@ def write_first_state(blueprint: Blueprint, state: NDArray[np.uint8], optimizer_
     return 0
 
 
-def write_first_ledger(
-    blueprint: Blueprint, replay: ReplayMemory, ledger: Mapping[str, NDArray[Any]], weights: NDArray[np.uint8]
-) -> int:
+def write_first_ledger(blueprint: Blueprint, replay: ReplayMemory, ledger: Arrays, weights: NDArray[np.uint8]) -> int:
     """Fill the memory and its first ledger, with the rows of a checkpoint if it has any; return its version.
 
     weights: the first of this run, whose statistics go on. Raises RecordError for rows that do not fit this run.

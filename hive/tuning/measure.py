@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,11 @@ from hive.config import Config, ReplayConfig
 from hive.envs import StepRow, VectorEnvironment
 from hive.experience import LENGTH, Rollout
 from hive.networks.weights.flat import aligned_block
+from hive.runtime.memory.segments import Arrays
 from hive.training import Blueprint, Collector, GWorker, ReplayWorker
 from hive.training.update.replay_memory import DrawnRows
 from hive.training.update.replica import Replica
 from hive.tuning.costs import CostLine, Costs
-
-Arrays = Mapping[str, NDArray[Any]]
 
 WARM_S = 0.1  # seconds of steps that warm the caches and are not counted
 COLLECT_S = 0.4  # seconds in which rollouts are collected, with and without clocks; a long rollout is cut short

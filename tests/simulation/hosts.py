@@ -44,6 +44,7 @@ from hive.hosts.messages import TO_HEAD, Accepted, Answer, Ask, Join
 from hive.hosts.part import part_of
 from hive.records import RunDirectory
 from hive.runtime import Bytes, Inlet, Slot, Topology
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire.arrays import Frames
@@ -55,7 +56,7 @@ from simulation import Faults, Simulation, simulate, trainer
 from simulation.simulated_links import LinkFaults, SimulatedLinks
 from simulation.simulated_process import SimulatedProcess, current_process
 from simulation.simulator import NO_LIMIT, SimulatedRun
-from simulation.trainer import Arrays, SilentRecorder, World
+from simulation.trainer import SilentRecorder, World
 
 HOSTS = ("left", "right")
 SILENCE_S = 2.0  # the least that a config accepts

@@ -17,7 +17,7 @@ import functools
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from hive.errors import VersionGone
 from hive.experience import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout
 from hive.networks.rows.normalization import LIMIT, Scales
 from hive.runtime import SharedIn, SharedOut, Status, Subscription
-from hive.runtime.memory.segments import BoardView
+from hive.runtime.memory.segments import Arrays, BoardView
 from hive.schemes.trainer import assemble
 from hive.training import Blueprint, ReplayWorkerActor
 from hive.training.messages import CheckpointDue, ReplayFloor, ReplayLedger, ReplayRows
@@ -59,7 +59,6 @@ NO_COLLECTORS = ("learner", "gradient-worker", "recorder")  # beginnings of the 
 SLOW_ROW_S = 0.002  # longest time for a row of a checkpoint
 KINDS = (*("goes on",) * 6, "terminated", "truncated", "reset")  # of a step
 
-Arrays = Mapping[str, NDArray[Any]]
 Place = tuple[int, int, int]
 """Collector, row and environment of a step."""
 

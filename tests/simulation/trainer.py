@@ -13,7 +13,7 @@ import functools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +33,7 @@ from hive.networks.weights.flat import InitialWeights
 from hive.networks.weights.state import StateLayout
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.supervise.ending import LAST_TRIES
 from hive.schemes.trainer import assemble
 from hive.training import Blueprint, GradientWorkerActor, Learner, Replica
@@ -49,8 +50,6 @@ WITH_TARGET = 0.3  # share of schedules with a target network
 OVER_ZMQ = 0.5  # share of schedules whose rollouts and gradients travel over ZeroMQ, of those that allow it
 STEP = 0.5  # value of every gradient element: not 0, so that each update moves the weights and targets differ
 PER_COLLECTOR = 1 << 16  # rollout r of collector c has number c * PER_COLLECTOR + r, which float32 represents exactly
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ from hive.algorithms.algorithm import Algorithm
 from hive.algorithms.parameters import update_parameter
 from hive.compat.pytorchrl.collection import CWorker, CWorkerSet, Weights, check_device
 from hive.compat.pytorchrl.collector_thread import CollectedRollout, CollectorThread
-from hive.compat.pytorchrl.gradients import Arrays, Gradients, Info, compression_of
+from hive.compat.pytorchrl.gradients import Gradients, Info, compression_of
 from hive.compat.pytorchrl.weights import Snapshot, snapshot_of
 from hive.errors import NetworkError, RecordError
 from hive.gradients import PLAIN, SAMPLES, Codec, clear, gradient_layout
 from hive.networks.weights.flat import aligned_block
 from hive.records import JSON, write_checkpoint
 from hive.runtime import Layout
+from hive.runtime.memory.segments import Arrays
 from hive.training import GWorker as WorkerOfRun
 from hive.training.update.learner import Count, LearnerStep, mean_return
 from hive.training.update.replica import Replica

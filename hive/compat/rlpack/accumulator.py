@@ -37,8 +37,6 @@ from hive.compat.rlpack.rounds import GradientField, ReductionOutcome, RoundBloc
 from hive.errors import NotFinite
 from hive.gradients import ReductionReport
 
-__all__ = ["GradAccumulator", "GradientNotFinite"]
-
 NamedParameters = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
 NonFinite = Literal["raise", "skip", "zero", "report"]
 

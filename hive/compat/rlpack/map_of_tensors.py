@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["MapOfTensors"]
-
 
 class MapOfTensors(MutableMapping[str, Tensor]):
     """An ordered mapping from names to tensors.

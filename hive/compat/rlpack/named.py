@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from hive.compat.rlpack.rounds import GradientField
 
-__all__ = ["check_choice", "checked_names", "field_of", "gradients_of"]
-
 
 def gradients_of(names: Sequence[str], parameters: Sequence[Any], *, strict: bool) -> list[Tensor | None]:
     """Returns the `.grad` of every parameter; None for a frozen one, and for one that did not enter the loss.

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from hive.compat.rlpack.map_of_tensors import MapOfTensors
 from hive.compat.rlpack.rounds import GradientField, RoundBlock, Rounds
 
-__all__ = ["Into", "ResultTargets", "block_for", "copy_into", "targets_in"]
-
 Into = nn.Module | Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]
 ResultTargets = list[tuple[str, Tensor, bool]]  # name, parameter, whether any round had a gradient for it
 

@@ -26,17 +26,6 @@ from torch import Tensor
 
 from hive import _native
 
-__all__ = [
-    "GradientField",
-    "NativeRounds",
-    "ReductionOutcome",
-    "RoundBlock",
-    "Rounds",
-    "TorchRounds",
-    "rounds_for",
-    "zero_bad",
-]
-
 NATIVE = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 SUMMED_IN_FLOAT32 = (torch.bfloat16, torch.float16)
 

@@ -15,7 +15,7 @@ begins. The rollout stores the state before its row 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -44,10 +44,10 @@ from hive.networks.rows.normalization import NormalizedNetwork, Scales, moments_
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import Status
+from hive.runtime.memory.segments import Arrays
 
 MAX_INCARNATIONS = 1 << 20  # stride between the streams of two rounds; no collector restarts this often
 
-Arrays = Mapping[str, NDArray[Any]]
 
 # Maximum slots whose views are cached: more than a slab has. In library use each rollout may be in new memory, so a
 # full cache is cleared.

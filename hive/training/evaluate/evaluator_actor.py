@@ -30,8 +30,6 @@ from hive.training.record.best_policy import BestPolicy
 from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.record.pinned_blocks import held_block, next_due
 
-__all__ = ["EvaluatingActor", "EvaluatorActor"]
-
 
 class EvaluatingActor(Actor, ABC):
     """Has one evaluation after another played, wherever `_play` plays it.

@@ -25,8 +25,6 @@ from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import Evaluation, EvaluationDue
 
-__all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined", "limit_of"]
-
 ENVS = 16  # default maximum of environments, equal to the default of collection.envs
 
 

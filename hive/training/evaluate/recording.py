@@ -26,8 +26,6 @@ from hive.training.evaluate.evaluator import ENDLESS, Evaluator
 from hive.training.evaluate.playing import check_spaces, due_of, evaluator_of, limit_of
 from hive.training.messages import EvaluationDue
 
-__all__ = ["Episode", "Recording", "episodes_of", "record", "show"]
-
 
 @dataclass(frozen=True)
 class Episode:

@@ -11,9 +11,9 @@ finite is marked in its header and never applied; `slot.on_not_finite` is called
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
 from hive.networks.rows.normalization import moments_of, observed_elements, scaled_rewards
 from hive.runtime import Status
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.process.free_memory import size_text
 from hive.training.blueprint import Blueprint
 from hive.training.collect.collector import observe
@@ -34,8 +35,6 @@ from hive.training.gradient.gradient_slot import GradientSlot
 from hive.training.run_start import schedule_start
 
 SMALLER = "more algorithm.minibatches, fewer collection.envs, a shorter collection.rollout"
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 class GWorker:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +22,13 @@ from hive.errors import NetworkError
 from hive.experience import Rollout
 from hive.gradients import CAUSE, CAUSES, SAMPLES, Codec
 from hive.learning import AnyPart, NativePart, Part, RemotePart
+from hive.learning.receivers import Outputs
 from hive.networks.weights.device import DeviceParameters
 from hive.networks.weights.flat import FlatParameters, aligned_block
+from hive.runtime.memory.segments import Arrays
 from hive.training.gradient.devices import device_errors
 from hive.training.gradient.numerics import NonFiniteOrigin, find_origin
 from hive.training.gradient.threads import ONE_THREAD, Threads
-
-Arrays = Mapping[str, NDArray[Any]]
-Outputs = TypeVar("Outputs")
 
 
 class GradientSlot:

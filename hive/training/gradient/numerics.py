@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from hive.experience import Rollout
 from hive.networks.weights.flat import FlatParameters
-
-__all__ = ["NonFiniteOrigin", "find_origin"]
+from hive.runtime.memory.segments import Arrays
 
 FIELDS = ("observations", "actions", "log_probs", "rewards", "terminated", "truncated", "valid", "final_index")
 
@@ -75,7 +74,7 @@ def _in_rollouts(rollouts: Sequence[Rollout]) -> tuple[str, str] | None:
     return None
 
 
-def _in(cause: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, str] | None:
+def _in(cause: str, arrays: Arrays) -> tuple[str, str] | None:
     for name, array in arrays.items():
         if (place := _first_bad(array)) is not None:
             count = int(np.count_nonzero(~np.isfinite(array)))

@@ -24,6 +24,7 @@ from hive.gradients import clear
 from hive.learning import SharedTarget
 from hive.networks.rows.normalization import NormalizedNetwork, Scales
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
+from hive.runtime.memory.segments import Arrays
 from hive.training.actors import NanDumps, gradient_worker_bytes
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.gradient.devices import begin_device, pin, seed_forward
@@ -31,10 +32,6 @@ from hive.training.gradient.gradient_slot import GradientSlot
 from hive.training.messages import Gradient, ReplayPlan, ReplayRows, Weights
 from hive.training.run_start import schedule_of
 from hive.training.update.replay_memory import DrawnRows
-
-__all__ = ["ReplayWorker", "ReplayWorkerActor"]
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 class ReplayWorker:

@@ -46,8 +46,6 @@ from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import EvaluationDue
 
-__all__ = ["EpisodeVideos"]
-
 REST = 1.0  # seconds of rest for each second of CPU time: drawing leaves half of a core, or more, to the training
 MOST_LOST = 2  # recordings lost in a row: one exit may be a kill, two at this very moment are the renderer's doing
 

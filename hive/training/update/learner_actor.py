@@ -23,6 +23,7 @@ from hive.errors import NotFinite, TopologyError
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
@@ -31,10 +32,6 @@ from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
-
-Arrays = Mapping[str, NDArray[Any]]
-
-__all__ = ["RESULTS", "LearnerActor", "info_counters"]
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
 # Seconds between two looks for an evaluator that has released its weights, which nothing announces: short beside any

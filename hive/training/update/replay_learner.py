@@ -14,24 +14,19 @@ rollouts are retired after their ledger, as slots of gradients are after their s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hive.experience import Rollout
 from hive.runtime import WAIT_OUT, CachedViews, Publication, SharedIn, SharedOut, Slot, SlotInlet
+from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
 from hive.training.messages import ReplayFloor, ReplayLedger, ReplayPlan, ReplayRows, RolloutReady
 from hive.training.run_start import write_first_ledger
 from hive.training.update.learner import Count
 from hive.training.update.learner_actor import SAVE_AGAIN_S, LearnerActor
 from hive.training.update.replay_memory import REPLAY_VALUES, ReplayMemory
-
-__all__ = ["ReplayLearnerActor"]
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 class ReplayLearnerActor(LearnerActor):

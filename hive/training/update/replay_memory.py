@@ -43,12 +43,9 @@ from hive.experience import (
 )
 from hive.networks.rows.normalization import MOMENTS_OF, add_moments
 from hive.runtime import Layout
+from hive.runtime.memory.segments import Arrays
 from hive.training.collect.collector import observe
 from hive.training.update.learner import RETURNS_KEPT, Count, count_episodes
-
-__all__ = ["REPLAY_VALUES", "DrawnRows", "ReplayMemory", "ReplaySize", "ledger_layout", "memory_layout", "plan_layout"]
-
-Arrays = Mapping[str, NDArray[Any]]
 
 EPSILON = 1e-6  # added to |TD error|, so that a step without an error can still be drawn
 COUNTERS = 16  # words, as in an optimizer state
