@@ -58,7 +58,7 @@ class ReplayBatch:
 
     observations, next_observations: [N, ...], or stacks [N, k, ...]. actions: [N, ...]. returns: float32 [N], the
     discounted rewards of the steps. discounts: float32 [N], the factor of the value of the next observation: the
-    discount to the power of the steps taken, 0 after a termination. Observations and each reward may be normalised.
+    discount to the power of the steps taken, 0 after a termination. Observations and each reward may be normalized.
     """
 
     positions: NDArray[np.int64]
@@ -120,7 +120,7 @@ class Replay:
         """Return the transitions that begin at `positions`, int64 [N]: indices into [S, R, B], flattened.
 
         Each ends after `n_step` steps, or earlier at the end of its episode and before a seam. The rows after it must
-        be written. scales: normalise observations and rewards. Raises IndexError for a position outside of the memory,
+        be written. scales: normalize observations and rewards. Raises IndexError for a position outside of the memory,
         and ValueError for `n_step` below 1.
         """
         count = len(positions)

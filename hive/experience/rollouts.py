@@ -12,7 +12,7 @@
     episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
     episode_lengths     [T, B] int32          its number of steps, else 0
     infos               [T, B, K] float32     chosen values of `info` where an episode ended, else NaN; only if K > 0
-    discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalised
+    discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalized
     history             [k-1, B, ...]         with env.frame_stack = k: the observations before row 0, oldest first;
                                               zeros where the episode had not begun
     errors              [T, B] float32        with algorithm.initial_errors: absolute TD errors by the behaviour policy;
@@ -31,12 +31,13 @@ most that a slot ever held are never touched and take no memory (`hive.runtime.m
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive.runtime import Layout, Packed
-from hive.runtime.memory.segments import Arrays
 
 HEADER = ("version", "length", "finals", "source", "sequence", "begins")
 VERSION, LENGTH, FINALS, SOURCE, SEQUENCE, BEGINS = range(len(HEADER))
@@ -97,7 +98,7 @@ def rollout_layout(
     )
 
 
-def check_finals(arrays: Arrays) -> bool:
+def check_finals(arrays: Mapping[str, NDArray[Any]]) -> bool:
     """Return whether the final observations are as many as the header and `final_index` say, and no index is beyond."""
     header = arrays["header"]
     length, finals = header.item(LENGTH), header.item(FINALS)
@@ -108,7 +109,7 @@ def check_finals(arrays: Arrays) -> bool:
     return finals == len(stored) == len(arrays["final_observations"]) and bool((stored < finals).all())
 
 
-def samples_in(arrays: Arrays) -> int:
+def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:
     """Return `Rollout(arrays).samples` without building a Rollout."""
     return int(np.count_nonzero(arrays["valid"][: arrays["header"].item(LENGTH)]))
 
@@ -127,7 +128,7 @@ class Rollout:
     start: the number from which they are counted, not always whole (`Blueprint.schedule_start`).
     """
 
-    def __init__(self, arrays: Arrays, rounds: float = math.inf, start: float = 0.0) -> None:
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], rounds: float = math.inf, start: float = 0.0) -> None:
         header = arrays["header"]
         self.version = int(header[VERSION])
         self.source, self.sequence = int(header[SOURCE]), int(header[SEQUENCE])
@@ -159,7 +160,7 @@ class Rollout:
 
     @staticmethod
     def write_header(
-        arrays: Arrays,
+        arrays: Mapping[str, NDArray[Any]],
         version: int,
         length: int,
         finals: int,

@@ -51,19 +51,19 @@ class Codec(Protocol):
         """Whether the slot's `gradient` is the float32 gradient itself, which needs no encoding."""
 
     def fields(self, elements: int) -> Fields:
-        """Returns the fields of a slot, name -> (dtype, shape), for a gradient of `elements` elements."""
+        """Return the fields of a slot, name -> (dtype, shape), for a gradient of `elements` elements."""
 
     def residual(self, elements: int) -> Floats:
-        """Returns a new residual, float32 zeros [elements], or [0] for a codec without one."""
+        """Return a new residual, float32 zeros [elements], or [0] for a codec without one."""
 
     def encode(self, gradient: Floats, out: Arrays, residual: Floats) -> None:
-        """Writes a finite gradient, float32 [P], into the slot `out`, and updates the residual in place."""
+        """Write a finite gradient, float32 [P], into the slot `out`, and updates the residual in place."""
 
     def clear(self, out: Arrays) -> None:
-        """Makes the encoded fields a valid gradient of zeros; does nothing if any bytes are valid."""
+        """Make the encoded fields a valid gradient of zeros; does nothing if any bytes are valid."""
 
     def sent_bytes(self, gradient: Arrays) -> int:
-        """Returns the size of the encoded gradient in this slot, in bytes."""
+        """Return the size of the encoded gradient in this slot, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Plain:
         out["gradient"][:] = gradient
 
     def clear(self, out: Arrays) -> None:
-        """Does nothing: any bytes are a float32 gradient."""
+        """Do nothing: any bytes are a float32 gradient."""
 
     def sent_bytes(self, gradient: Arrays) -> int:
         return gradient["gradient"].nbytes
@@ -147,7 +147,7 @@ PLAIN = Plain()
 
 
 def codec_for(compression: str, top_k: float = TOP_K) -> Codec:
-    """Returns the codec of that name, one of COMPRESSIONS; `top_k` is the share of the elements that top-k sends.
+    """Return the codec of that name, one of COMPRESSIONS; `top_k` is the share of the elements that top-k sends.
 
     Raises TopologyError for another name, and for a share outside of (0, 1].
     """

@@ -76,9 +76,9 @@ class Summary:
     earlier_s: float = 0.0  # the part of wall_s before `started`, which is that of the last part
     inexact: list[str] = field(default_factory=list)  # why it is not exact; [] if it is
     best: dict[str, Any] | None = None  # None if there is no best policy
-    update_counts: dict[str, int] = field(default_factory=dict)  # {} for a topology whose learner does not count them
     # {kind, text, advice, first_steps, last_steps} of each warning; last_steps is None if it held at the end
     warnings: list[dict[str, Any]] = field(default_factory=list)
+    update_counts: dict[str, int] = field(default_factory=dict)  # {} for a topology whose learner does not count them
 
     @property
     def steps_per_s(self) -> float | None:

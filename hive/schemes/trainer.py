@@ -26,11 +26,12 @@ from hive.training import (
     Recorder,
     ReplayLearnerActor,
     ReplayWorkerActor,
+    best_by,
+    first_gradient,
+    first_round,
     info_counters,
     replica_slots,
 )
-from hive.training.record.best_policy import best_by
-from hive.training.run_start import first_gradient, first_round
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:
@@ -201,7 +202,7 @@ def _check_progress(blueprint: Blueprint) -> None:
         has_choice = isinstance(blueprint.config.algorithm, PPOConfig)
         other = 'normalize_over = "minibatch"' if has_choice else "normalize_advantages = false"
         raise TopologyError(
-            f"{workers} gradient workers cannot share the normalisation of advantages with gradients.bootstrap_rounds "
+            f"{workers} gradient workers cannot share the normalization of advantages with gradients.bootstrap_rounds "
             f"= {gradients.bootstrap_rounds}: a gradient would wait for the update that it is part of",
             hint=f"set gradients.bootstrap_rounds = 1, or algorithm.{other}",
         )

@@ -113,8 +113,6 @@ class Blueprint:
             len(config.env.info),
             len(self.flat.groups),
         ).bytes
-        self.network_bytes = 2 * self.flat.block_bytes
-        """Bytes of a network in a process: its first weights, and those that native passes transpose, or gradients."""
         if self.replays:
             self.replay.check()
         self.rollout_layout = self._rollout_layout()
@@ -185,6 +183,11 @@ class Blueprint:
     def network(self) -> nn.Module:
         """Make a separate network for this process, with the run's initial weights."""
         return self.wrapper().online_network.module
+
+    @property
+    def network_bytes(self) -> int:
+        """Bytes of a network in a process: its first weights, and those that native passes transpose, or gradients."""
+        return 2 * self.flat.block_bytes
 
     @functools.cached_property
     def replay(self) -> ReplayBlueprint:

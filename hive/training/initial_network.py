@@ -68,7 +68,7 @@ class InitialNetwork:
         torch.set_num_threads(1)  # ... or its constructor
         check_trainable(self.sketch)
         self.given = GivenWeights(weights, self.sketch)
-        self.flat = InitialWeights(self.sketch, self._make)
+        self.flat = InitialWeights(self.sketch, self._first_weights)
 
     @property
     def is_custom(self) -> bool:
@@ -96,7 +96,7 @@ class InitialNetwork:
             check_custom_network(module, self.parameters, self.spaces, name)
         return module
 
-    def _make(self) -> FlatParameters:
+    def _first_weights(self) -> FlatParameters:
         """Make the network with its initial weights."""
         if not self.is_custom and self.flat.block_bytes > (free := free_memory()).usable:
             # Only a caller that has not checked the memory of the whole run comes here.

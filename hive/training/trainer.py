@@ -64,7 +64,7 @@ class Trainer:
     def train(self) -> int:
         """Train one round: collect a rollout, and make all updates that the algorithm makes of it.
 
-        Returns the environment steps of the rollout. Raises EnvironmentFailed.
+        Return the environment steps of the rollout. Raises EnvironmentFailed.
         """
         with self._guest:
             return self._train()

@@ -53,7 +53,7 @@ class RecordedVector:
         self.vector.step(actions, row)
 
     def repeat(self, seconds: float) -> TimeSpent:
-        """Make the recorded calls again and again for so long, at least one. Returns what a call takes."""
+        """Make the recorded calls again and again for so long, at least one. Return what a call takes."""
         clock, made = Stopwatch(), 0
         while not made or clock.spent().wall < seconds:
             self.calls[0][1].finals.count = 0

@@ -50,7 +50,9 @@ from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.messages import decode
 from hive.schemes.trainer import assemble
+from hive.training.evaluate.evaluator_actor import EvaluatingActor, EvaluatorActor
 from hive.training.messages import Evaluation, EvaluationDue
+from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.schedule import LATEST
 from simulation import Faults, Simulation, simulate, trainer
 from simulation.simulated_links import LinkFaults, SimulatedLinks
@@ -292,14 +294,24 @@ class _Blueprint(trainer.SimulatedBlueprint):
     def collector(self, source: int, *given: Any, **more: Any) -> Any:
         return _Collector(source, self.joining)
 
-    def evaluator(self, status: Any = None) -> Any:
-        return _Evaluator()
+
+class _EvaluatorActor(EvaluatorActor):
+    """The real actor with an evaluator that plays nothing."""
+
+    evaluator: Any
+
+    def __init__(self, blueprint: _Blueprint, directory: Path) -> None:
+        EvaluatingActor.__init__(self, blueprint, directory)
+        self.evaluator = _Evaluator()
+        self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
 
 
 def _topology(blueprint: _Blueprint, directory: Path) -> Topology:
     topology = assemble(blueprint, directory)
     topology["recorder"].cls = _Recorder
     topology["gradient-workers"].cls = _GradientWorkerActor
+    if "evaluator" in topology and topology["evaluator"].cls is EvaluatorActor:
+        topology["evaluator"].cls = _EvaluatorActor
     return topology
 
 

@@ -198,6 +198,14 @@ class _GradientWorkerActor(GradientWorkerActor):
 
     blueprint: SimulatedBlueprint
 
+    def __init__(self, blueprint: SimulatedBlueprint, directory: Path) -> None:
+        super().__init__(blueprint, directory)
+        if self.replica is not None:  # its turns are not those that the world records
+            config = blueprint.config
+            workers = blueprint.gradient_workers
+            learner = Learner(config.algorithm, blueprint.wrapper(), config.run.steps, workers=workers)
+            self.replica = Replica(learner, blueprint.state.bytes)
+
     def g_worker(self) -> Any:
         return _GradientWorker(self.blueprint.algorithm())
 
@@ -309,11 +317,6 @@ class SimulatedBlueprint(Blueprint):
 
     def wrapper(self, device: Any = None) -> NetworkWrapper:
         return NetworkWrapper(NetworkParameters(), Spaces({}, Discrete(2)), self.state, torch.Generator())
-
-    def replica(self) -> Replica:
-        config = self.config
-        learner = Learner(config.algorithm, self.wrapper(), config.run.steps, workers=self.gradient_workers)
-        return Replica(learner, self.state.bytes)
 
     def learner(self, status: Status | None = None) -> Learner:
         config = self.config

@@ -337,7 +337,7 @@ def test_schedules_go_on_at_the_steps_of_the_checkpoint_in_rounds_of_another_sha
     tmp_path: Path, values: dict[str, Any]
 ) -> None:
     """600 of 1,600 steps are done, whatever number the first round has."""
-    shape = {"round_shape": Blueprint(config(**PPO_RUN)).round_shape, "schedule_start": 0.0} if values else {}
+    shape = {"round_shape": round_shape(Blueprint(config(**PPO_RUN))), "schedule_start": 0.0} if values else {}
     blueprint = resumed(tmp_path, shape, **values)
     first, steps = first_round(blueprint), blueprint.round_steps
     assert [progress(blueprint, first + n) for n in range(3)] == pytest.approx(

@@ -121,7 +121,7 @@ class GradAccumulator:
     # --- rounds
 
     def accumulate(self, named_parameters: NamedParameters, weight: float = 1.0) -> None:
-        """Adds a copy of the gradients of `model.named_parameters()`, an iterable of pairs or a mapping, as a round.
+        """Add a copy of the gradients of `model.named_parameters()`, an iterable of pairs or a mapping, as a round.
 
         A MapOfTensors contains the gradients themselves instead of parameters.
 
@@ -173,7 +173,7 @@ class GradAccumulator:
         return gradients_of(self._names, values, strict=self.unused == "raise")
 
     def _new_round(self, gradients: list[Tensor | None], weight: float, non_finite: str) -> _Round | None:
-        """Returns a checked copy of the gradients; None if the round is skipped."""
+        """Return a checked copy of the gradients; None if the round is skipped."""
         rounds = self._laid_out()
         block = self._take_block()
         try:
@@ -207,7 +207,7 @@ class GradAccumulator:
         return None
 
     def _refuse(self, bad: int, non_finite: str) -> None:
-        """Counts a non-finite round under non_finite="skip"; raises GradientNotFinite otherwise."""
+        """Count a non-finite round under non_finite="skip"; raises GradientNotFinite otherwise."""
         if non_finite == "skip":
             self.skipped += 1
             return
@@ -218,7 +218,7 @@ class GradAccumulator:
     # --- reductions
 
     def mean_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
-        """Returns the sum of weight * gradient over the rounds held, divided by the sum of the weights.
+        """Return the sum of weight * gradient over the rounds held, divided by the sum of the weights.
 
         Fewer rounds than `bootstrap_rounds` are allowed unless `strict`; `report` has their number and the norm.
 
@@ -232,7 +232,7 @@ class GradAccumulator:
         return self._reduce(True, out, into)
 
     def sum_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
-        """Returns the sum of weight * gradient over the rounds held. Arguments and errors: as for `mean_reduce`."""
+        """Return the sum of weight * gradient over the rounds held. Arguments and errors: as for `mean_reduce`."""
         return self._reduce(False, out, into)
 
     def _reduce(self, mean: bool, out: MapOfTensors | None, into: Into | None) -> MapOfTensors:
@@ -258,7 +258,7 @@ class GradAccumulator:
         return out
 
     def _reduce_to(self, block: RoundBlock, rounds: Rounds, mean: bool) -> tuple[float, ReductionOutcome]:
-        """Writes the result to `block`; returns the total weight of the rounds, and the outcome."""
+        """Write the result to `block`; returns the total weight of the rounds, and the outcome."""
         weight = self._total_weight()
         if mean and weight == 0:
             raise ValueError("the weights of all rounds are 0, so they have no mean")
@@ -271,7 +271,7 @@ class GradAccumulator:
         return weight, rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
 
     def zeros(self) -> MapOfTensors:
-        """Returns a result of zeros to pass as `out`. Raises ValueError while the parameters are unknown."""
+        """Return a result of zeros to pass as `out`. Raises ValueError while the parameters are unknown."""
         if self._rounds is None:
             raise ValueError("the parameters are unknown before the first accumulate()")
         return self._map_of(self._rounds.new_block())
@@ -282,7 +282,7 @@ class GradAccumulator:
     # --- a list of rounds
 
     def __len__(self) -> int:
-        """Returns the number of rounds held."""
+        """Return the number of rounds held."""
         return self._summed if self.store == "running" else len(self._held)
 
     @overload
@@ -290,7 +290,7 @@ class GradAccumulator:
     @overload
     def __getitem__(self, index: slice) -> list[MapOfTensors]: ...
     def __getitem__(self, index: int | slice) -> MapOfTensors | list[MapOfTensors]:
-        """Returns the live gradients of a round (writing to them changes the round), or for a slice a list of them.
+        """Return the live gradients of a round (writing to them changes the round), or for a slice a list of them.
 
         Raises TypeError with store="running", IndexError for an index out of range.
         """
@@ -298,7 +298,7 @@ class GradAccumulator:
         return [self._lend(one) for one in held] if isinstance(held, list) else self._lend(held)
 
     def __setitem__(self, index: int | slice, named_parameters: Any) -> None:
-        """Replaces a round by a copy of other gradients, as for `accumulate`; its weight does not change.
+        """Replace a round by a copy of other gradients, as for `accumulate`; its weight does not change.
 
         A slice takes an equal number of iterables of named parameters, with step 1 any number that fits. Added rounds
         have weight 1. A non-finite round raises GradientNotFinite under non_finite="skip" too. Other errors: as for
@@ -327,7 +327,7 @@ class GradAccumulator:
         self._give_back(old)
 
     def __delitem__(self, index: int | slice) -> None:
-        """Removes a round, or those of a slice; later rounds move up."""
+        """Remove a round, or those of a slice; later rounds move up."""
         held = self._indexable()
         old = held[index] if isinstance(index, slice) else [held[index]]
         del held[index]
@@ -337,7 +337,7 @@ class GradAccumulator:
         return (self._lend(one) for one in list(self._indexable()))
 
     def clear(self) -> None:
-        """Removes all rounds and resets `skipped` and `zeroed`; keeps the memory for the next rounds."""
+        """Remove all rounds and resets `skipped` and `zeroed`; keeps the memory for the next rounds."""
         self._give_back(self._held)
         self._held, self._summed, self._weight = [], 0, 0.0
         self._had_counts = [0] * len(self._had_counts)
@@ -346,7 +346,7 @@ class GradAccumulator:
     # --- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns copies of all rounds: for pickle, copy.deepcopy and torch.save."""
+        """Return copies of all rounds: for pickle, copy.deepcopy and torch.save."""
         state = dict(self.__dict__)
         rounds = state.pop("_rounds")
         del state["c_grad_accumulator"], state["_free"]
@@ -377,7 +377,7 @@ class GradAccumulator:
         return len(self) >= self.bootstrap_rounds
 
     def step_due(self) -> bool:
-        """Returns whether to reduce, clear and step now: after `bootstrap_rounds` calls, skipped ones included.
+        """Return whether to reduce, clear and step now: after `bootstrap_rounds` calls, skipped ones included.
 
         It is False while no round is held, because there would be no gradient to step with.
         """
@@ -425,7 +425,7 @@ class GradAccumulator:
         return self._free.pop() if self._free else self._laid_out().new_block()
 
     def _give_back(self, rounds: Iterable[_Round]) -> None:
-        """Keeps the blocks for new rounds, except those that the caller may still read (see `_lend`)."""
+        """Keep the blocks for new rounds, except those that the caller may still read (see `_lend`)."""
         self._free += [one.block for one in rounds if not one.block.lent]
 
     def _laid_out(self) -> Rounds:
@@ -438,6 +438,6 @@ class GradAccumulator:
 
 
 def _copied(block: RoundBlock) -> Any:
-    """Returns a copy of the memory of a block, as one tensor or a list of them."""
+    """Return a copy of the memory of a block, as one tensor or a list of them."""
     memory = block.memory
     return memory.clone() if isinstance(memory, Tensor) else [tensor.detach().clone() for tensor in memory]

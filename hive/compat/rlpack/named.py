@@ -14,7 +14,7 @@ from hive.compat.rlpack.rounds import GradientField
 
 
 def gradients_of(names: Sequence[str], parameters: Sequence[Any], *, strict: bool) -> list[Tensor | None]:
-    """Returns the `.grad` of every parameter; None for a frozen one, and for one that did not enter the loss.
+    """Return the `.grad` of every parameter; None for a frozen one, and for one that did not enter the loss.
 
     Raises RuntimeError for the latter if `strict`, and if no parameter has a gradient; TypeError for plain tensors.
     """
@@ -39,7 +39,7 @@ def gradients_of(names: Sequence[str], parameters: Sequence[Any], *, strict: boo
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns `names` as a tuple. Raises TypeError unless they are strings, ValueError for none and for duplicates."""
+    """Return `names` as a tuple. Raises TypeError unless they are strings, ValueError for none and for duplicates."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError("parameter_keys must be a sequence of names")
     if not names:
@@ -51,13 +51,13 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises ValueError, which names the argument, unless `value` is one of `choices`."""
+    """Raise ValueError, which names the argument, unless `value` is one of `choices`."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def field_of(name: str, value: object) -> GradientField:
-    """Returns the form of a parameter's gradient. Raises TypeError for anything but a tensor."""
+    """Return the form of a parameter's gradient. Raises TypeError for anything but a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a parameter, not {type(value).__name__}")
     return GradientField(name, value.shape, value.dtype, value.device)

@@ -18,7 +18,7 @@ ResultTargets = list[tuple[str, Tensor, bool]]  # name, parameter, whether any r
 
 
 def block_for(out: Mapping[str, Tensor] | None, rounds: Rounds, held: Sequence[RoundBlock]) -> RoundBlock:
-    """Returns the block of `out` if it is one of `rounds`, otherwise a new one that copy_into copies from.
+    """Return the block of `out` if it is one of `rounds`, otherwise a new one that copy_into copies from.
 
     Raises ValueError for an `out` of other names, shapes or dtypes, and for one that shares memory with a held round.
     """
@@ -39,7 +39,7 @@ def block_for(out: Mapping[str, Tensor] | None, rounds: Rounds, held: Sequence[R
 
 
 def _check_foreign(tensors: Sequence[Tensor], held: Sequence[RoundBlock]) -> None:
-    """Raises ValueError for tensors that share memory with a held round."""
+    """Raise ValueError for tensors that share memory with a held round."""
     lent = [view for block in held if block.lent for view in block.tensors]
     ours = {view.untyped_storage().data_ptr() for view in lent}
     if any(tensor.untyped_storage().data_ptr() in ours for tensor in tensors):
@@ -47,19 +47,19 @@ def _check_foreign(tensors: Sequence[Tensor], held: Sequence[RoundBlock]) -> Non
 
 
 def copy_into(out: Mapping[str, Tensor], block: RoundBlock) -> None:
-    """Copies a result to `out`, unless `out` is the map of that block."""
+    """Copy a result to `out`, unless `out` is the map of that block."""
     if _block_of(out) is not block:
         with torch.no_grad():
             torch._foreach_copy_([out[field.name] for field in block.owner.fields], list(block.tensors))
 
 
 def _block_of(out: Mapping[str, Tensor]) -> object:
-    """Returns the block that the tensors of a MapOfTensors are views of; None for another mapping."""
+    """Return the block that the tensors of a MapOfTensors are views of; None for another mapping."""
     return out.block if isinstance(out, MapOfTensors) else None
 
 
 def targets_in(into: Into, fields: Sequence[GradientField], counts: Mapping[str, int]) -> ResultTargets:
-    """Returns the trainable parameters in `into` that get a gradient. Other names are ignored.
+    """Return the trainable parameters in `into` that get a gradient. Other names are ignored.
 
     counts: parameter name -> number of rounds with a gradient for it.
 

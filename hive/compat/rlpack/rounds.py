@@ -102,7 +102,7 @@ class NativeRounds:
         return found
 
     def _addresses(self, gradients: GradientSequence) -> tuple[list[int], list[Tensor]]:
-        """Returns the addresses of the gradients (0 for None), and the tensors to keep alive while they are used."""
+        """Return the addresses of the gradients (0 for None), and the tensors to keep alive while they are used."""
         addresses, alive = [], []
         for index, (gradient, (dtype, shape)) in enumerate(zip(gradients, self._expected, strict=True)):
             if gradient is None:
@@ -117,29 +117,29 @@ class NativeRounds:
         return addresses, alive
 
     def gather(self, gradients: GradientSequence, block: RoundBlock) -> int:
-        """Copies the gradients, None as zeros; returns the index of the first non-finite one, or -1."""
+        """Copy the gradients, None as zeros; returns the index of the first non-finite one, or -1."""
         addresses, _alive = self._addresses(gradients)
         return self._native.gather(addresses, block.array)
 
     def first_bad(self, gradients: GradientSequence) -> int:
-        """Returns the index of the first non-finite gradient, or -1."""
+        """Return the index of the first non-finite gradient, or -1."""
         addresses, _alive = self._addresses(gradients)
         return self._native.first_bad(addresses)
 
     def add(self, gradients: GradientSequence, weight: float, sums: RoundBlock, onto: bool) -> None:
-        """Adds weighted gradients to the sums, or with `onto` False overwrites the sums."""
+        """Add weighted gradients to the sums, or with `onto` False overwrites the sums."""
         addresses, _alive = self._addresses(gradients)
         self._native.add(addresses, weight, sums.array, onto)
 
     def reduce(
         self, blocks: Sequence[RoundBlock], weights: Sequence[float], divisor: float, out: RoundBlock
     ) -> ReductionOutcome:
-        """Writes the weighted sum of the blocks, divided by `divisor`, to `out`."""
+        """Write the weighted sum of the blocks, divided by `divisor`, to `out`."""
         found = self._native.reduce([block.array for block in blocks], weights, divisor, out.array)
         return ReductionOutcome(found.norm, found.finite, found.bad_index, found.bad_input)
 
     def finish(self, sums: RoundBlock, divisor: float, out: RoundBlock) -> ReductionOutcome:
-        """Writes the sums, divided by `divisor`, to `out`."""
+        """Write the sums, divided by `divisor`, to `out`."""
         found = self._native.finish(sums.array, divisor, out.array)
         return ReductionOutcome(found.norm, found.finite, found.bad_index)
 
@@ -226,7 +226,7 @@ Rounds = NativeRounds | TorchRounds
 
 
 def rounds_for(native: _native.GradAccumulator, fields: Sequence[GradientField]) -> Rounds:
-    """Returns NativeRounds if C++ supports all fields, otherwise TorchRounds. Raises TypeError for integer dtypes."""
+    """Return NativeRounds if C++ supports all fields, otherwise TorchRounds. Raises TypeError for integer dtypes."""
     for field in fields:
         if not (field.dtype.is_floating_point or field.dtype.is_complex):
             raise TypeError(f"`{field.name}` is {_short(field.dtype)}, gradients must be floats")
@@ -236,7 +236,7 @@ def rounds_for(native: _native.GradAccumulator, fields: Sequence[GradientField])
 
 
 def zero_bad(tensors: Iterable[Tensor]) -> int:
-    """Sets NaN and infinities to zero, in place; returns their number."""
+    """Set NaN and infinities to zero, in place; returns their number."""
     count = 0
     for tensor in tensors:
         bad = ~torch.isfinite(tensor)
@@ -255,7 +255,7 @@ def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def _norm_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns a dtype in which the squares of the values do not overflow."""
+    """Return a dtype in which the squares of the values do not overflow."""
     return torch.complex128 if dtype.is_complex else torch.float64
 
 

@@ -126,7 +126,7 @@ class Collector:
     observation: shape and dtype of an observation. network: its online network acts, with the weights of `bind`.
     distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
     its process. log_probs: whether to store the log probabilities of the acting policy. discount: discount factor
-    of the sums that normalised rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
+    of the sums that normalized rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
     have room for them. status: the status page that shows its phases; None in library use.
     """
 
@@ -216,7 +216,7 @@ class Collector:
             self._collect(rollout, sequence, version, enough)
 
     def _may_leave_helpers(self) -> bool:
-        """Whether hive chose the helpers: a number that the user has set stays, and costs exactness."""
+        """Return whether hive chose the helpers: a number that the user has set stays, and costs exactness."""
         return isinstance(self.vector, HelpedVector) and not self.vector.alone and self.vector.helping.chosen
 
     def _leave_helpers(self) -> None:
@@ -315,7 +315,7 @@ class Collector:
             rollout["history"][...] = self.stack.frames[:, :-1].swapaxes(0, 1)
 
     def _discount(self, rollout: Arrays, length: int) -> None:
-        """Writes the discounted sum of rewards since each episode began. It continues in the next rollout."""
+        """Write the discounted sum of rewards since each episode began. It continues in the next rollout."""
         sums, ended = self.discounted, (rollout["terminated"] | rollout["truncated"]) > 0
         for t in range(length):
             sums *= self.discount

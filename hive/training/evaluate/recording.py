@@ -4,7 +4,7 @@
     show(policy, config, title="pole", episodes=None, ended=print)      # until the window is closed
 
 It is the `Evaluator` of a run with one environment, so the policy acts as in evaluations: with its memory, stacks,
-masks and normalisation. The episodes are those of environment 0 of `evaluate` with the same seed, unless actions are
+masks and normalization. The episodes are those of environment 0 of `evaluate` with the same seed, unless actions are
 sampled.
 """
 

@@ -67,7 +67,7 @@ class ReplayWorker:
     def gather(self, drawn: DrawnRows, out: Arrays, number: int) -> Batch | None:
         """Return the batch of gradient `number`, whose slot `out` takes the errors; None if no rows were drawn.
 
-        Rows are normalised by the statistics of the bound weights. Also None before these count a row: a gradient of
+        Rows are normalized by the statistics of the bound weights. Also None before these count a row: a gradient of
         raw rows would be of another scale than all later ones, and the optimizer's moments would keep it for long.
         """
         self._enter(0)
@@ -97,7 +97,7 @@ class ReplayWorker:
 
 
 def learning(network: nn.Module) -> nn.Module:
-    """Return the network that gradients are made with: the one within the normaliser, which batches have passed."""
+    """Return the network that gradients are made with: the one within the normalizer, which batches have passed."""
     return network.network if isinstance(network, NormalizedNetwork) else network
 
 

@@ -307,11 +307,11 @@ WARNING_RULES: tuple[WarningRule, ...] = (
     WarningRule(
         "values explain nothing",
         _unexplained,
-        "set network.separate_networks = true, or normalise with network.normalize_rewards = true and "
+        "set network.separate_networks = true, or normalize with network.normalize_rewards = true and "
         "network.normalize_observations = true",
         long=True,
         turns=SOME_TURNS,
-        replay_advice="lower algorithm.learning_rate, or normalise with network.normalize_rewards = true and "
+        replay_advice="lower algorithm.learning_rate, or normalize with network.normalize_rewards = true and "
         "network.normalize_observations = true",
     ),
     WarningRule(

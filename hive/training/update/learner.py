@@ -120,7 +120,7 @@ class Learner:
     """Applies gradients to the global network of `network`.
 
     total_steps: environment steps at which a linear schedule of the learning rate reaches 0. workers: gradient workers
-    of the run. codec: compression of the gradients. normalizer: returns the buffers of a network that normalises
+    of the run. codec: compression of the gradients. normalizer: returns the buffers of a network that normalizes
     observations, from a block of weights. status: the status page that shows its phase; None in library use.
     """
 

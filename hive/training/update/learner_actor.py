@@ -454,7 +454,7 @@ RESULTS = (
     *("updates", "env_steps", "frames", "episodes", "skipped", *(which.name for which in PASSED)),
     *("first_steps", "train_s", "mean_return_100"),
 )
-"""The learner's counters that summarise a run."""
+"""The learner's counters that summarize a run."""
 
 INFO = "info/"  # begins the names of counters and metrics of env.info
 COUNTER_BYTES = 23  # maximum size of the name of a counter (hive.runtime.memory.status)
