@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.experience.streams import Purpose, stream
 
-__all__ = ["PriorityTree", "importance_weights", "priority_leaves", "replay_words"]
-
 Draws = tuple[NDArray[np.int64], NDArray[np.uint32]]
 
 

@@ -19,7 +19,6 @@ until R - capacity more rows are written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,15 +29,13 @@ from hive import _native
 from hive.experience.rollouts import Rollout
 from hive.networks.rows.normalization import LIMIT, Scales
 from hive.runtime import Layout
+from hive.runtime.memory.segments import Arrays
 
-__all__ = ["Replay", "ReplayBatch", "replay_layout"]
-
-Arrays = Mapping[str, NDArray[Any]]
-Kind = tuple[tuple[int, ...], str]
+ShapeAndDtype = tuple[tuple[int, ...], str]
 """Shape and dtype of one observation or action."""
 
 
-def replay_layout(sources: int, rows: int, envs: int, observation: Kind, action: Kind) -> Layout:
+def replay_layout(sources: int, rows: int, envs: int, observation: ShapeAndDtype, action: ShapeAndDtype) -> Layout:
     """Return the layout of a memory with S = `sources`, R = `rows` and B = `envs`. All bytes are zeros at first."""
     each = (sources, rows, envs)
     return Layout(
@@ -61,7 +58,7 @@ class ReplayBatch:
 
     observations, next_observations: [N, ...], or stacks [N, k, ...]. actions: [N, ...]. returns: float32 [N], the
     discounted rewards of the steps. discounts: float32 [N], the factor of the value of the next observation: the
-    discount to the power of the steps taken, 0 after a termination. Observations and each reward may be normalised.
+    discount to the power of the steps taken, 0 after a termination. Observations and each reward may be normalized.
     """
 
     positions: NDArray[np.int64]
@@ -123,7 +120,7 @@ class Replay:
         """Return the transitions that begin at `positions`, int64 [N]: indices into [S, R, B], flattened.
 
         Each ends after `n_step` steps, or earlier at the end of its episode and before a seam. The rows after it must
-        be written. scales: normalise observations and rewards. Raises IndexError for a position outside of the memory,
+        be written. scales: normalize observations and rewards. Raises IndexError for a position outside of the memory,
         and ValueError for `n_step` below 1.
         """
         count = len(positions)

@@ -20,10 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hive.experience.priorities import PriorityTree, importance_weights, priority_leaves, replay_words
-from hive.experience.replay import Kind, Replay, ReplayBatch, replay_layout
+from hive.experience.replay import Replay, ReplayBatch, ShapeAndDtype, replay_layout
 from hive.experience.rollouts import BEGINS, FINALS, LENGTH, Rollout, rollout_layout
-
-__all__ = ["DrawnBatch", "ReplayBuffer"]
 
 EPSILON = 1e-6  # added to |TD error|, so that a transition without an error can still be drawn
 
@@ -48,8 +46,8 @@ class ReplayBuffer:
 
     def __init__(
         self,
-        observation: Kind,
-        action: Kind,
+        observation: ShapeAndDtype,
+        action: ShapeAndDtype,
         *,
         capacity: int,
         envs: int = 1,

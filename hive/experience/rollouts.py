@@ -12,7 +12,7 @@
     episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
     episode_lengths     [T, B] int32          its number of steps, else 0
     infos               [T, B, K] float32     chosen values of `info` where an episode ended, else NaN; only if K > 0
-    discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalised
+    discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalized
     history             [k-1, B, ...]         with env.frame_stack = k: the observations before row 0, oldest first;
                                               zeros where the episode had not begun
     errors              [T, B] float32        with algorithm.initial_errors: absolute TD errors by the behaviour policy;
@@ -38,21 +38,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.runtime import Layout, Packed
-
-__all__ = [
-    "BEGINS",
-    "FINALS",
-    "HEADER",
-    "LENGTH",
-    "SEQUENCE",
-    "SOURCE",
-    "VERSION",
-    "Rollout",
-    "check_finals",
-    "expected_finals",
-    "rollout_layout",
-    "samples_in",
-]
 
 HEADER = ("version", "length", "finals", "source", "sequence", "begins")
 VERSION, LENGTH, FINALS, SOURCE, SEQUENCE, BEGINS = range(len(HEADER))

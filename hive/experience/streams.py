@@ -15,8 +15,6 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
-__all__ = ["Purpose", "stream", "stream_seed", "stream_seeds"]
-
 
 class Purpose(enum.IntEnum):
     """The use of a stream. The numbers determine every run's results: never change or reuse one."""
@@ -31,7 +29,7 @@ class Purpose(enum.IntEnum):
     evaluation_forward = 7  # torch's generator while evaluating; source 0, sequence: turn
     evaluation_action = 8  # actions of an evaluation that samples them; source 0, sequence: turn
     replay = 9  # draws from a replay memory; source: gradient worker, sequence: number of the plan
-    # Global generators, for what draws from them in an environment's code (hive.training.collect.global_generators).
+    # Global generators, for what draws from them in an environment's code (hive.training.collect.collector).
     describing = 10  # while one environment is built to read its spaces; source 0, sequence 0
     building = 11  # while environments are built; source: collector, sequence: as of `environment`
     resetting = 12  # while they are reset after that; the same

@@ -20,18 +20,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hive import _native
-from hive.gradients.codecs import PLAIN, Codec
-
-__all__ = ["GradAccumulator", "MeanGradient", "ReductionReport"]
+from hive.gradients.codecs import PLAIN, Codec, Floats
 
 Slot = Mapping[str, NDArray[Any]]
-Floats = NDArray[np.float32]
 Places = Mapping[str, tuple[slice, tuple[int, ...]]]  # parameter -> its elements and its shape
 
 

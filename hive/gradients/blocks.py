@@ -11,11 +11,11 @@
     episode_returns   [E] float32                    returns of the episodes that ended in these rollouts
     episode_lengths   [E] int32                      their lengths, in environment steps
     episode_infos     [E, K] float32                 only if K > 0: their chosen values of `info`; NaN where missing
-    observed          [1 + 2 n] float64              only if observations are normalised: count, means and sums of
+    observed          [1 + 2 n] float64              only if observations are normalized: count, means and sums of
                                                      squared distances of a round's (hive.networks.rows.normalization)
     errors            [N] float32                    only with a replay memory: absolute TD errors of the rows of its
                                                      plan, in order; NaN: this gradient computes none
-    rewarded, novelty [3] float64                    only if rewards are normalised, or with novelty: those of the
+    rewarded, novelty [3] float64                    only if rewards are normalized, or with novelty: those of the
                                                      discounted rewards and of the novelties
 
 The words of the header:
@@ -34,38 +34,20 @@ The words of the header:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive.gradients.codecs import PLAIN, Codec
 from hive.runtime import Layout
-
-__all__ = [
-    "CAUSE",
-    "CAUSES",
-    "ENV_STEPS",
-    "EPISODES",
-    "NORMALIZED",
-    "POLICY",
-    "ROLLOUTS",
-    "SAMPLES",
-    "SEQUENCE",
-    "VERSION",
-    "clear",
-    "gradient_layout",
-    "put_episodes",
-]
+from hive.runtime.memory.segments import Arrays
 
 HEADER = ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence", "cause")
 VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE, CAUSE = range(len(HEADER))
 CAUSES = ("", "observation", "reward", "weight", "loss", "gradient")  # names of the non-finite quantity; "": none
 HEADER_WORDS = 8
 
-NORMALIZED = ("observed", "rewarded", "novelty")  # fields for moments that normalisers need, see above
-
-Arrays = Mapping[str, NDArray[Any]]
+NORMALIZED = ("observed", "rewarded", "novelty")  # fields for moments that normalizers need, see above
 
 
 def gradient_layout(
@@ -78,7 +60,7 @@ def gradient_layout(
     normalized: Mapping[str, int] | None = None,
     errors: int = 0,
 ) -> Layout:
-    """Returns the layout of one gradient slot.
+    """Return the layout of one gradient slot.
 
     parameter_elements: the length of a flat gradient; parameters: the number of parameters; statistics: of statistics.
     episodes: the greatest number of episodes that can end in the rollouts of one gradient.
@@ -104,7 +86,7 @@ def gradient_layout(
 
 
 def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
-    """Initialises a slot as gradient `sequence` of its worker, made on state `version`, with zero samples."""
+    """Initialize a slot as gradient `sequence` of its worker, made on state `version`, with zero samples."""
     arrays["header"][:] = version, 0, 0, 0, 0, -1, sequence, 0
     arrays["moments"][:] = 0.0
     arrays["norm"][:] = 0.0
@@ -122,7 +104,7 @@ def put_episodes(
     episodes: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]],
     infos: Sequence[NDArray[np.float32]] = (),
 ) -> None:
-    """Writes the returns float32 [n] and lengths int32 [n] of finished episodes, one group after the other.
+    """Write the returns float32 [n] and lengths int32 [n] of finished episodes, one group after the other.
 
     infos: for each group the values of `info` float32 [n, K], if the slot has a field for them.
     """

@@ -20,24 +20,21 @@ A codec never receives a non-finite gradient: the worker sends zeros instead, wi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
 from hive.errors import TopologyError
-
-__all__ = ["COMPRESSIONS", "ERROR", "PLAIN", "TOP_K", "Codec", "Half", "Plain", "TopK", "codec_for"]
+from hive.runtime.memory.segments import Arrays
 
 COMPRESSIONS = ("none", "bf16", "fp16", "top-k")
 TOP_K = 0.1  # default share of the elements that top-k sends, a fifth of the bytes
 
 ERROR = 1  # position of the relative error in `coding`; only the accumulator reads the scale at position 0
 
-Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float32]
 Fields = dict[str, tuple[str, tuple[int, ...]]]
 
@@ -54,19 +51,19 @@ class Codec(Protocol):
         """Whether the slot's `gradient` is the float32 gradient itself, which needs no encoding."""
 
     def fields(self, elements: int) -> Fields:
-        """Returns the fields of a slot, name -> (dtype, shape), for a gradient of `elements` elements."""
+        """Return the fields of a slot, name -> (dtype, shape), for a gradient of `elements` elements."""
 
     def residual(self, elements: int) -> Floats:
-        """Returns a new residual, float32 zeros [elements], or [0] for a codec without one."""
+        """Return a new residual, float32 zeros [elements], or [0] for a codec without one."""
 
     def encode(self, gradient: Floats, out: Arrays, residual: Floats) -> None:
-        """Writes a finite gradient, float32 [P], into the slot `out`, and updates the residual in place."""
+        """Write a finite gradient, float32 [P], into the slot `out`, and updates the residual in place."""
 
     def clear(self, out: Arrays) -> None:
-        """Makes the encoded fields a valid gradient of zeros; does nothing if any bytes are valid."""
+        """Make the encoded fields a valid gradient of zeros; does nothing if any bytes are valid."""
 
     def sent_bytes(self, gradient: Arrays) -> int:
-        """Returns the size of the encoded gradient in this slot, in bytes."""
+        """Return the size of the encoded gradient in this slot, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Plain:
         out["gradient"][:] = gradient
 
     def clear(self, out: Arrays) -> None:
-        """Does nothing: any bytes are a float32 gradient."""
+        """Do nothing: any bytes are a float32 gradient."""
 
     def sent_bytes(self, gradient: Arrays) -> int:
         return gradient["gradient"].nbytes
@@ -150,7 +147,7 @@ PLAIN = Plain()
 
 
 def codec_for(compression: str, top_k: float = TOP_K) -> Codec:
-    """Returns the codec of that name, one of COMPRESSIONS; `top_k` is the share of the elements that top-k sends.
+    """Return the codec of that name, one of COMPRESSIONS; `top_k` is the share of the elements that top-k sends.
 
     Raises TopologyError for another name, and for a share outside of (0, 1].
     """

@@ -59,6 +59,7 @@ from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
 from hive.training import Blueprint
 from hive.training.evaluate.evaluator_actor import EvaluatingActor
 from hive.training.messages import Evaluation, EvaluationDue, RolloutReady, Weights
+from hive.training.run_start import schedule_of
 from hive.training.schedule import LATEST
 
 __all__ = ["HostActor", "HostLink", "RemoteCollector", "RemoteEvaluator"]
@@ -464,7 +465,7 @@ class HostActor(Actor):
         self.draining = False  # whether the run ends; else an exit of this process is a failure of one of its actors
         link.note = self.note
         link.clock = self.clock
-        self.schedule = link.blueprint.schedule()
+        self.schedule = schedule_of(link.blueprint)
         self.in_order = self.schedule.collection.behaviour_version(0) != LATEST
         self.waiting = self.status.phase(f"wait {link.name}"[:23], WAIT_IN)
         names = ("sent_bytes", "received_bytes", "round_trip_ms", "backlog", "refused", "late", "joined")

@@ -9,6 +9,8 @@ best policy:
     by              "evaluation": of the episodes of an evaluation; "training": of the last 100 training episodes
     steps           environment steps of the run until then
     updates         updates of the run until then
+
+`update_counts` are the learner's counters UPDATE_COUNTS: how often each step of an update was made.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class BestFacts(TypedDict):
     updates: int | None
 
 
+UPDATE_COUNTS = ("adopted", "reduced", "applied", "target_updates")
 ENDINGS = ("finished", "stopped", "failed")
 NOT_STARTED = "it could not start"  # `stop_reason` of a run that failed before its first stage
 
@@ -75,6 +78,7 @@ class Summary:
     best: dict[str, Any] | None = None  # None if there is no best policy
     # {kind, text, advice, first_steps, last_steps} of each warning; last_steps is None if it held at the end
     warnings: list[dict[str, Any]] = field(default_factory=list)
+    update_counts: dict[str, int] = field(default_factory=dict)  # {} for a topology whose learner does not count them
 
     @property
     def steps_per_s(self) -> float | None:

@@ -20,8 +20,6 @@ from typing import Any
 from hive.config import CUSTOM, Config, ConfigProblems, shown
 from hive.runtime import Topology
 
-__all__ = ["apply_custom"]
-
 NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
 
 

@@ -32,8 +32,6 @@ from hive.runtime import Topology, check_memory, free_memory
 from hive.schemes.trainer import assemble
 from hive.training import Blueprint
 
-__all__ = ["check_run", "check_settings", "explained"]
-
 MOST_WAYS = 3  # ways out that an error lists
 
 # Key -> a small value of it. Keys of [algorithm] that an algorithm does not have are left out.

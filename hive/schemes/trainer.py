@@ -26,11 +26,12 @@ from hive.training import (
     Recorder,
     ReplayLearnerActor,
     ReplayWorkerActor,
+    best_by,
+    first_gradient,
+    first_round,
     info_counters,
     replica_slots,
 )
-
-__all__ = ["assemble", "trainer"]
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:
@@ -90,9 +91,10 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
         _connect_replay(t, blueprint, worker, learner, recorder)
     t.connect(learner.metrics, recorder.metrics)
     t.connect(learner.checkpoints, recorder.checkpoints)
-    if blueprint.best_by == "evaluation":
+    best = best_by(blueprint)
+    if best == "evaluation":
         _evaluate(t, blueprint, learner, recorder, directory)
-    elif blueprint.best_by == "training":
+    elif best == "training":
         t.connect(learner.improved, recorder.improved)
     connect_hosts(t, blueprint, directory)
 
@@ -123,7 +125,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
             rollouts,
             slots=collection.slots,
             by_share=by_share and not blueprint.replays,
-            first=blueprint.first_round,
+            first=first_round(blueprint),
             in_step=not asynchronous,
             on_death="reoffer" if blueprint.replays else "drop",
         ),
@@ -132,7 +134,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
         worker.gradients,
         learner.gradients,
         carrier(
-            gradient, slots=slots, on_death="reoffer", first=blueprint.first_gradient, shared=gradients.decentralized
+            gradient, slots=slots, on_death="reoffer", first=first_gradient(blueprint), shared=gradients.decentralized
         ),
     )
 
@@ -159,7 +161,7 @@ def _connect_state(
 
 def _check_disk(blueprint: Blueprint, directory: Path) -> None:
     """Raise TopologyError if the disk has no room for a checkpoint of the replay memory when it is full."""
-    needed = blueprint.saved_replay_bytes
+    needed = blueprint.replay.saved_bytes
     existing = next(folder for folder in (directory, *directory.absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(existing).free
     if needed > free:
@@ -174,7 +176,7 @@ def _check_disk(blueprint: Blueprint, directory: Path) -> None:
 def _connect_replay(t: Topology, blueprint: Blueprint, worker: Group, learner: Group, recorder: Group) -> None:
     """Connect the replay memory, its ledger and the plans."""
     layout, config = blueprint.memory_layout, blueprint.config
-    sparse = blueprint.sparse_finals_bytes
+    sparse = blueprint.replay.sparse_finals_bytes
     t.connect(learner.memory, worker.memory, Shared(layout.bytes, sparse, config.run.replay_folder or ""))
     t.connect(learner.memory, recorder.memory)
     t.connect(learner.ledger, recorder.ledger, Board(blueprint.ledger_layout.bytes))
@@ -200,7 +202,7 @@ def _check_progress(blueprint: Blueprint) -> None:
         has_choice = isinstance(blueprint.config.algorithm, PPOConfig)
         other = 'normalize_over = "minibatch"' if has_choice else "normalize_advantages = false"
         raise TopologyError(
-            f"{workers} gradient workers cannot share the normalisation of advantages with gradients.bootstrap_rounds "
+            f"{workers} gradient workers cannot share the normalization of advantages with gradients.bootstrap_rounds "
             f"= {gradients.bootstrap_rounds}: a gradient would wait for the update that it is part of",
             hint=f"set gradients.bootstrap_rounds = 1, or algorithm.{other}",
         )

@@ -25,7 +25,9 @@ from hive.training.messages import (
     RolloutReady,
     Weights,
 )
+from hive.training.record.best_policy import best_by
 from hive.training.record.recorder import Recorder
+from hive.training.run_start import first_gradient, first_round
 from hive.training.trainer import Trainer
 from hive.training.update.learner import Learner
 from hive.training.update.learner_actor import RESULTS, LearnerActor, info_counters
@@ -70,8 +72,11 @@ __all__ = [
     "Update",
     "UpdateHook",
     "Weights",
+    "best_by",
     "environment_of",
     "evaluate",
+    "first_gradient",
+    "first_round",
     "info_counters",
     "joined",
     "record",

@@ -36,7 +36,16 @@ from numpy.typing import NDArray
 from hive.algorithms.algorithm import Moments
 from hive.algorithms.batches.advantages import merged
 from hive.algorithms.parameters import Configured, update_parameter
-from hive.envs import HelpedVector, VectorEnvironment, Watched, statistics_text
+from hive.envs import (
+    HelpedVector,
+    Helping,
+    VectorEnvironment,
+    Watched,
+    can_be_helped,
+    configured_vector,
+    statistics_text,
+)
+from hive.envs.vectors.helped_vector import helped_vector
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.experience import Purpose, Rollout, samples_in
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
@@ -44,16 +53,15 @@ from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.records.run_warnings import GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.training.blueprint import Blueprint, blueprint_in
-from hive.training.collect.collector import occasion_of
-from hive.training.collect.global_generators import seed_all_globals
+from hive.training.collect.collector import occasion_of, seed_all_globals
 from hive.training.gradient.devices import begin_device, pin
 from hive.training.gradient.g_worker import GWorker
-from hive.training.gradient.numerics import Finding
+from hive.training.gradient.numerics import NonFiniteOrigin
+from hive.training.gradient.threads import helpers_of
 from hive.training.messages import Gradient, OptimizerState, RolloutReady, Weights
+from hive.training.run_start import schedule_of
 from hive.training.schedule import Claim
 from hive.training.update.replica import Replica
-
-__all__ = ["CollectorActor", "GradientWorkerActor", "NanDumps"]
 
 
 class CollectorActor(Actor):
@@ -73,7 +81,7 @@ class CollectorActor(Actor):
         """`first_source`: the number, within the run, of the first collector of this group."""
         config = blueprint.config
         self.blueprint = blueprint
-        self.schedule = blueprint.schedule()
+        self.schedule = schedule_of(blueprint)
         # The round of the resume barrier that the environments were last built and reset at.
         self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
         self.steps = self.status.counter("env_steps")
@@ -99,7 +107,17 @@ class CollectorActor(Actor):
         if self.helped is not None:
             self.helped.make_environments()
             return self.helped
-        vector = self.blueprint.helped_vector(self._seed_building)
+        config, environment = self.blueprint.config, self.blueprint.environment
+        helping = Helping(
+            lambda first, count: configured_vector(config.env, count, first),
+            self._seed_building,
+            helpers_of(config) if can_be_helped(config.env) else 0,
+            chosen=config.collection.helpers is None,
+            observation=environment.observation,
+            action=environment.action,
+            infos=len(config.env.info),
+        )
+        vector = helped_vector(helping, config.collection.envs)
         self.helped = vector if isinstance(vector, HelpedVector) else None
         self.may_help = self.helped is not None
         return vector
@@ -199,7 +217,7 @@ class NanDumps:
     actor: Actor
     directory: Path  # of the run
 
-    def __call__(self, finding: Finding, header: NDArray[np.int64]) -> None:
+    def __call__(self, finding: NonFiniteOrigin, header: NDArray[np.int64]) -> None:
         actor = self.actor
         name = f"{actor.name}-{int(header[SEQUENCE]):06d}"
         facts: dict[str, JSON] = {"cause": finding.cause, "text": finding.text, "state_version": int(header[VERSION])}
@@ -210,6 +228,15 @@ class NanDumps:
             kept = None
         where = f"; its rollouts, inputs and weights are in {kept}" if kept else ""
         actor.note("not finite", f"{finding.text}, found by {actor.name}{where}", cause=finding.cause)
+
+
+def gradient_worker_bytes(blueprint: Blueprint) -> int:
+    """Return the bytes that a worker keeps outside of shared memory: networks, what its codec keeps, a replica."""
+    flat, codec = blueprint.flat, blueprint.codec
+    networks = blueprint.network_bytes * (2 if blueprint.state.has_target else 1)
+    coded = 0 if codec.in_place else flat.parameter_bytes + codec.residual(1).nbytes * flat.parameter_elements
+    replica = 2 * (blueprint.state.bytes + blueprint.optimizer_state_bytes) + flat.parameter_bytes
+    return networks + coded + (replica if blueprint.config.gradients.decentralized else 0)
 
 
 class GradientWorkerActor(Actor):
@@ -226,19 +253,19 @@ class GradientWorkerActor(Actor):
         config = blueprint.config
         self.blueprint = blueprint
         self.directory = directory
-        self.schedule = blueprint.schedule()
+        self.schedule = schedule_of(blueprint)
         self.workers = range(blueprint.gradient_workers)
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
         self.per_round = blueprint.gradients_per_round
         if blueprint.device is not None:
             begin_device(self, config, blueprint.device)
         self.worker = self.g_worker()
-        self.replica = blueprint.replica() if config.gradients.decentralized else None
+        self.replica = Replica(blueprint.learner(), blueprint.state.bytes) if config.gradients.decentralized else None
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
         """Return the bytes of its networks and, if decentralized, of its copy of the learner's state."""
-        return blueprint_in(parameters, lambda blueprint: blueprint.gradient_worker_bytes)
+        return blueprint_in(parameters, gradient_worker_bytes)
 
     def g_worker(self) -> GWorker:
         """Make the worker that computes the gradients. Subclasses may override."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from hive.algorithms.algorithm import Algorithm
@@ -22,56 +19,38 @@ from hive.algorithms.batches.novelty import SeeksNovelty
 from hive.algorithms.making import heads_of_algorithm, make_algorithm
 from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
 from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
-from hive.config.refusals import refused_keys
 from hive.envs import (
     EnvironmentSpec,
-    Helping,
     VectorEnvironment,
-    can_be_helped,
     check_evaluation,
     configured_spec,
     configured_vector,
     seed_globals,
 )
 from hive.envs.spaces.meaning import kept_meaning, kept_scale
-from hive.envs.vectors.helped_vector import helped_vector
-from hive.errors import MemoryShort, RecordError, TopologyError
+from hive.errors import TopologyError
 from hive.experience import Purpose, expected_finals, rollout_layout, stream_seed
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.build.configured import configured_distribution, copy_arrays, network_parameters
-from hive.networks.build.convolutions import has_bfloat16_instructions
-from hive.networks.build.layers import without_memory
-from hive.networks.build.network import build_network, check_network_device
-from hive.networks.build.parameters import NetworkParameters
+from hive.networks.build.configured import configured_distribution
 from hive.networks.build.spaces import Spaces
 from hive.networks.rows.inputs import state_width_of
-from hive.networks.rows.normalization import MOMENTS_OF, observed_elements
+from hive.networks.rows.normalization import observed_elements
 from hive.networks.weights.device import prepare_device
-from hive.networks.weights.flat import FlatParameters, InitialWeights, aligned_block
 from hive.networks.weights.optimizers import FlatOptimizer
 from hive.networks.weights.state import StateLayout
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.policy.descriptions import describe_policy, described_spaces
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
-from hive.runtime.memory.segments import PAGE
-from hive.runtime.process.free_memory import allocation_limit, free_memory, size_text
 from hive.runtime.process.user_code.torch_state import hive_torch
-from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
-from hive.training.collect.collector import Collector
-from hive.training.collect.global_generators import seed_all_globals
-from hive.training.evaluate.evaluator import ENDLESS, Evaluator
-from hive.training.given_weights import GivenWeights
+from hive.training.collect.collector import Collector, seed_all_globals
+from hive.training.given_weights import copy_weights_of
 from hive.training.gradient.devices import chosen_device
-from hive.training.gradient.threads import helpers_of, threads_of
-from hive.training.network_checks import check_custom_network, check_trainable
-from hive.training.schedule import Schedule
-from hive.training.update.learner import Count, Learner, check_codec, optimizer_settings, optimizer_state_layout
-from hive.training.update.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
-from hive.training.update.replica import Replica
-
-__all__ = ["Blueprint", "blueprint_in", "environment_of"]
+from hive.training.gradient.threads import threads_of
+from hive.training.initial_network import InitialNetwork
+from hive.training.update.learner import Learner, check_codec, optimizer_settings, optimizer_state_layout
+from hive.training.update.replay_blueprint import ReplayBlueprint
 
 
 class Blueprint:
@@ -88,16 +67,13 @@ class Blueprint:
     a replay memory. warmup: with a replay memory, the number of rounds before the first gradient. has_lag: whether a
     policy older than that of a round's first gradient may make its rollouts.
 
-    resume: the checkpoint that the run continues from, if any. Raises what environments and networks raise,
-    RecordError if `run.init_from` or a file of `network.weights` does not fit, and NetworkError for a network whose
-    buffers change in training. given: the weights of these files; none if the run is resumed.
+    resume: the checkpoint that the run continues from, if any. environment: that of the config, if it is known already;
+    else one is built, read and closed. Raises what environments and networks raise, and RecordError if `run.init_from`
+    or a file of `network.weights` does not fit. weight_files: the SHA-256 of each of these files, by module.
 
-    All sizes follow from a network without memory (hive.networks.build.layers), so that a run that does not fit this
+    All sizes follow from a network without memory (hive.training.initial_network), so that a run that does not fit this
     machine is refused before anything is allocated. `flat.made` has the initial weights, which the fork server makes
-    once. A network with custom code is built at once, because only its author knows what its constructor needs.
-
-    environment: that of the config, if it is known already; else one is built, read and closed. Raises MemoryShort for
-    a network that no machine, or a custom one that this machine, has memory for.
+    once.
     """
 
     @hive_torch()
@@ -118,33 +94,27 @@ class Blueprint:
         self._count_gradients(algorithm)
         self.distribution: ActionDistribution = algorithm.distribution
         self.heads = heads_of_algorithm(algorithm)
-        self.trained_parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
-        check_network_device(self.trained_parameters, self.device)
-        self.parameters = self._acting(self.trained_parameters)
-        torch.set_num_threads(1)  # a custom network's module may have set another number
-        self.sketch = self._sketched()
-        torch.set_num_threads(1)  # ... or its constructor
-        check_trainable(self.sketch)
+        weights = config.network.weights if resume is None else {}
+        self.initial = InitialNetwork(config, self.spaces, self.heads, self.device, weights)
+        """The networks of all processes begin with its weights."""
+        self.weight_files = self.initial.given.sha256 if resume is None else dict(resume.state.get("weight_files", {}))
+        self.sketch, self.flat = self.initial.sketch, self.initial.flat
         self.state_width = state_width_of(self.sketch)
         self._check_columns()
-        self.given = GivenWeights({} if resume is not None else config.network.weights, self.sketch)
-        self.flat = InitialWeights(self.sketch, self._made)
         self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))
         if resume is None and config.run.init_from is not None:  # only to raise errors before any process starts
-            self._copy_weights(config.run.init_from, self.flat.hollow_arrays())
+            copy_weights_of(config.run.init_from, self.flat.hollow_arrays())
         self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
         check_codec(self.codec, self.flat)
-        moment_blocks = FlatOptimizer(optimizer_settings(config.algorithm)).moment_blocks
-        self.optimizer_state_layout = optimizer_state_layout(
-            moment_blocks,
+        self.optimizer_state_bytes = optimizer_state_layout(
+            FlatOptimizer(optimizer_settings(config.algorithm)).moment_blocks,
             self.flat.parameter_elements,
             self.gradient_workers,
             len(config.env.info),
             len(self.flat.groups),
-        )
-        self.optimizer_state_bytes = self.optimizer_state_layout.bytes
+        ).bytes
         if self.replays:
-            self._check_replay()
+            self.replay.check()
         self.rollout_layout = self._rollout_layout()
 
     def _count_rounds(self) -> None:
@@ -157,7 +127,9 @@ class Blueprint:
         self.per_version = self.collectors * collection.broadcast_interval
         self.has_lag = collection.max_lag > 0
         self.replays = isinstance(config.algorithm, ReplayConfig)
-        self.warmup = warmup_rounds(self.replay_config, self.round_steps) if self.replays else None
+        self.warmup = (
+            warmup_rounds(config.algorithm, self.round_steps) if isinstance(config.algorithm, ReplayConfig) else None
+        )
 
     def _count_gradients(self, algorithm: Algorithm | ReplayAlgorithm) -> None:
         """Set the facts of the algorithm."""
@@ -183,12 +155,6 @@ class Blueprint:
             errors=getattr(config.algorithm, "initial_errors", False),
         )
 
-    def _acting(self, trained: NetworkParameters) -> NetworkParameters:
-        """Return the parameters of networks on the CPU. With a GPU these may act in float32 where it uses bfloat16."""
-        if self.device is None or trained.precision == "float32" or has_bfloat16_instructions():
-            return trained
-        return dataclasses.replace(trained, precision="float32")
-
     def _as_trained(self, environment: EnvironmentSpec) -> EnvironmentSpec:
         """Return the spec with the meaning of spaces that weights were trained with, if the run begins with some."""
         place = self.config.run.init_from
@@ -204,48 +170,6 @@ class Blueprint:
             action=kept_scale(environment.action, action),
         )
 
-    @property
-    def has_custom_network(self) -> bool:
-        """Whether code of the user builds a part of the network."""
-        whole = self.parameters.module or self.parameters.extractor
-        return whole is not None or any(head.cls is not None for head in self.parameters.heads_parameters)
-
-    @property
-    def _network_name(self) -> str:
-        """The custom code that builds the network, as the config names it."""
-        network = self.config.network
-        named = [one for one in (network.module, network.extractor, network.policy_head, network.value_head) if one]
-        return f"the network of `{'`, `'.join(named)}`" if named else "the network"
-
-    def _sketched(self) -> nn.Module:
-        """Return the network without memory for its parameters, or, with custom code in it, the network itself."""
-        if self.has_custom_network:
-            with allocation_limit(self._network_name):
-                network = build_network(self.parameters, self.spaces, self._generator())
-                check_custom_network(network, self.parameters, self.spaces, self._network_name)
-            return network
-        with without_memory():
-            return build_network(self.parameters, self.spaces, self._generator())
-
-    def _made(self) -> FlatParameters:
-        """Make the network with its initial weights."""
-        flat = FlatParameters(self.sketch) if self.has_custom_network else self._built()
-        self.given.write(flat.arrays(flat.block))
-        return flat
-
-    def _built(self) -> FlatParameters:
-        if self.flat.block_bytes > (free := free_memory()).usable:  # a caller that has not checked the whole run
-            size = size_text(self.flat.block_bytes)
-            raise MemoryShort(
-                f"the network needs {size} for {self.flat.count:,} parameters, and {free} are free",
-                hint="lower network.middleware, or give it observations of fewer elements",
-            )
-        return FlatParameters(build_network(self.parameters, self.spaces, self._generator()))
-
-    def _generator(self) -> torch.Generator:
-        """Return the generator of the run's initial weights."""
-        return torch.Generator().manual_seed(stream_seed(self.config.run.seed, Purpose.initial_weights, 0, 0))
-
     def wrapper(self, device: torch.device | None = None) -> NetworkWrapper:
         """Make the networks of one process: online, target and global, each allocated when it is first used.
 
@@ -253,12 +177,37 @@ class Blueprint:
         """
         if device is not None:
             prepare_device(device, deterministic=not self.config.asynchronous)
-        parameters = self.parameters if device is None else self.trained_parameters
-        return NetworkWrapper(parameters, self.spaces, self.state, self._generator(), device)
+        parameters = self.initial.parameters if device is None else self.initial.trained_parameters
+        return NetworkWrapper(parameters, self.spaces, self.state, self.initial.generator(), device)
 
     def network(self) -> nn.Module:
         """Make a separate network for this process, with the run's initial weights."""
         return self.wrapper().online_network.module
+
+    @property
+    def network_bytes(self) -> int:
+        """Bytes of a network in a process: its first weights, and those that native passes transpose, or gradients."""
+        return 2 * self.flat.block_bytes
+
+    @functools.cached_property
+    def replay(self) -> ReplayBlueprint:
+        """The sizes and layouts of the replay memory of an algorithm that learns from one (`replays`)."""
+        return ReplayBlueprint(self.config, self.environment, self.gradients_per_round, self.normalized)
+
+    @property
+    def memory_layout(self) -> Layout:
+        """The layout of the replay memory."""
+        return self.replay.memory_layout
+
+    @property
+    def ledger_layout(self) -> Layout:
+        """The layout of the replay memory's ledger."""
+        return self.replay.ledger_layout
+
+    @property
+    def plan_layout(self) -> Layout:
+        """The layout of a plan."""
+        return self.replay.plan_layout
 
     def _check_columns(self) -> None:
         """Raise TopologyError for more minibatches than environments in a share: a sequence is not divided."""
@@ -273,48 +222,12 @@ class Blueprint:
                 "less, or raise collection.envs",
             )
 
-    @property
-    def weight_files(self) -> dict[str, str]:
-        """The SHA-256 of each file of `network.weights` that the run began with, by the name of its module."""
-        return self.given.sha256 if self.resume is None else dict(self.resume.state.get("weight_files", {}))
-
     def policy(self) -> dict[str, Any]:
         """Return the description, for JSON, from which `hive.load` rebuilds this run's policy."""
         environment = self.environment
         return describe_policy(
             environment.observation, environment.action, self.config.network, self.heads, self.distribution
         )
-
-    @property
-    def network_bytes(self) -> int:
-        """Bytes of a network in a process: its first weights, and those that native passes transpose, or gradients."""
-        return 2 * self.flat.block_bytes
-
-    @property
-    def gradient_worker_bytes(self) -> int:
-        """Bytes that a gradient worker keeps outside of shared memory: networks, what its codec keeps, a replica."""
-        weights, gradient = self.network_bytes, self.flat.parameter_bytes
-        networks = weights * (2 if self.state.has_target else 1)
-        coded = 0 if self.codec.in_place else gradient + self.codec.residual(1).nbytes * self.flat.parameter_elements
-        replica = 2 * (self.state.bytes + self.optimizer_state_bytes) + gradient
-        return networks + coded + (replica if self.config.gradients.decentralized else 0)
-
-    @property
-    def best_by(self) -> str | None:
-        """The return that the best policy is chosen by: "evaluation" or "training"; None if none is kept."""
-        if self.config.evaluation.every:
-            return "evaluation"
-        sendable = self.flat.block_bytes <= MAX_ARRAY_BYTES  # the learner sends the weights to the recorder
-        return "training" if self.config.checkpoint.every and sendable else None
-
-    def is_lagged(self, number: int, version: int) -> bool:
-        """Whether policy `version` is older than that of the first gradient of round `number`.
-
-        Only rounds in order say so; without order every rollout counts as older.
-        """
-        collection = self.config.collection
-        current = collection.communication != "asynchronous" and version * collection.broadcast_interval == number
-        return self.has_lag and not current
 
     def algorithm(self, *, alone: bool = False) -> Algorithm | ReplayAlgorithm:
         """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalizes advantages alone.
@@ -330,160 +243,6 @@ class Blueprint:
             expect_lag()
         weight = self.config.network.novelty_weight
         return SeeksNovelty(cast(Algorithm, algorithm), weight) if weight else algorithm
-
-    @property
-    def round_shape(self) -> list[int]:
-        """The settings that relate the number of a round to environment steps and to updates."""
-        per_turn = self.config.gradients.bootstrap_rounds
-        return [self.round_steps, self.gradients_per_round, per_turn]
-
-    @functools.cached_property
-    def schedule_start(self) -> float:
-        """The round from which schedules count; 0 unless a checkpoint was resumed in rounds of another shape.
-
-        The number of the first round then says nothing about the share of the run that is done, and the environment
-        steps of the checkpoint do. In asynchronous runs it never does: every gradient of every worker is an update.
-        """
-        if self.resume is None:
-            return 0.0
-        state = self.resume.state
-        if state.get("round_shape") == self.round_shape and not self.config.asynchronous:
-            return float(state.get("schedule_start", 0.0))
-        return self.first_round - int(state.get("env_steps", 0)) / self.round_steps
-
-    @property
-    def replay_config(self) -> ReplayConfig:
-        """[algorithm] of an algorithm that learns from a replay memory."""
-        assert isinstance(self.config.algorithm, ReplayConfig)
-        return self.config.algorithm
-
-    @functools.cached_property
-    def replay_size(self) -> ReplaySize:
-        """The sizes of the replay memory."""
-        config, collection = self.replay_config, self.config.collection
-        asynchronous = collection.communication == "asynchronous"
-        ahead = -(-self.config.gradients.max_lag // self.gradients_per_round) + 1
-        # Asynchronously more rounds are appended early, and one collector may have made all of their rollouts.
-        rounds_ahead = (ahead + collection.max_lag) * self.collectors if asynchronous else ahead
-        return ReplaySize(
-            sources=self.collectors,
-            envs=collection.envs,
-            steps=collection.rollout,
-            kept=config.replay_capacity // (self.collectors * collection.envs),
-            rounds_ahead=rounds_ahead,
-            stack=self.environment.observation.stack,
-            n_step=config.n_step,
-            workers=self.gradient_workers,
-            batch=config.batch_size // self.gradient_workers,
-        )
-
-    @functools.cached_property
-    def memory_layout(self) -> Layout:
-        """The layout of the replay memory."""
-        observation, action = self.environment.observation, self.environment.action
-        return memory_layout(self.replay_size, (observation.shape, observation.dtype), (action.shape, action.dtype))
-
-    @property
-    def saved_replay_bytes(self) -> int:
-        """Bytes of the replay memory's rows in a checkpoint when it is full; 0 where checkpoints leave it out."""
-        if not (self.replays and self.config.checkpoint.replay):
-            return 0
-        size, fields = self.replay_size, self.memory_layout.fields
-        stored = {name: field for name, field in fields.items() if name not in ("finals", "held_leaves")}
-        each = sum(dtype.itemsize * math.prod(shape[3:]) for dtype, shape in stored.values())  # of [S, R, B, ...]
-        return each * min(self.config.run.steps, size.saved * size.sources * size.envs)
-
-    @property
-    def sparse_finals_bytes(self) -> int:
-        """Bytes of the replay memory's last observations of truncated episodes that are not expected to be written.
-
-        Only a declared time limit is expected to truncate. Each observation then touches whole pages.
-        """
-        dtype, shape = self.memory_layout.fields["finals"]
-        rows, size = math.prod(shape[:3]), dtype.itemsize * math.prod(shape[3:])
-        limit = self.environment.max_episode_steps
-        expected = -(-rows // limit) if limit else 0
-        return size * rows - min(size * rows, expected * (size + 2 * PAGE))
-
-    @functools.cached_property
-    def ledger_layout(self) -> Layout:
-        """The layout of the replay memory's ledger."""
-        return ledger_layout(self.collectors, len(self.config.env.info), self.normalized)
-
-    @functools.cached_property
-    def plan_layout(self) -> Layout:
-        """The layout of a plan."""
-        return plan_layout(self.replay_size)
-
-    def replay_memory(self, memory: NDArray[np.uint8]) -> ReplayMemory:
-        """Make the learner's side of the replay memory in this block."""
-        config = self.replay_config
-        return ReplayMemory(
-            self.replay_size,
-            self.memory_layout,
-            memory,
-            self.environment.observation,
-            seed=self.config.run.seed,
-            alpha=config.priority_exponent,
-            least_steps=config.learning_starts,
-        )
-
-    def initialize_replay(
-        self, replay: ReplayMemory, ledger: Mapping[str, NDArray[Any]], weights: NDArray[np.uint8]
-    ) -> int:
-        """Fill the memory and its first ledger, with the rows of a checkpoint if it has any; return its version.
-
-        weights: the first of this run, whose statistics go on. Raises RecordError for rows that do not fit this run.
-        """
-        for array in ledger.values():
-            array[:] = 0
-        buffers = self.flat.buffer_arrays(self.state.weights(weights))
-        for name in self.normalized:
-            ledger[name][:] = buffers[f"{MOMENTS_OF[name][0]}seen"]
-        if self.resume is None:
-            return 0
-        ledger["rollouts"][:] = self.first_round
-        block = aligned_block(self.optimizer_state_bytes)
-        self._resume_optimizer_state(self.resume, block)
-        for name, array in self.learner().views(block).items():
-            if name in ("counters", "returns", "infos"):
-                ledger[name][:] = array
-        if self.resume.has_replay:
-            stored = ledger_layout(self.collectors, len(self.resume.state.get("info", ())), self.normalized)
-            saved = stored.views(_bytes_of(self.resume, "replay_ledger", stored.bytes))
-            for name in ("counters", "written", "returns", *self.normalized):
-                ledger[name][:] = saved[name]
-            self.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
-            replay.tree.rebuild()
-            replay.forget_unfinished(ledger)  # also rows that a smaller memory does not keep
-        return self.first_round * self.collectors
-
-    def _check_replay(self) -> None:
-        """Raise TopologyError for what cannot be combined with a replay memory, and for sizes that do not fit."""
-        config = self.replay_config
-        for row, name in refused_keys(self.config):
-            raise TopologyError(f"{row.what} is refused: {name} {row.reason}", hint=row.instead)
-        share, rest = divmod(config.batch_size, self.gradient_workers)
-        if rest:
-            below, above = (whole * self.gradient_workers for whole in (share, share + 1))
-            raise TopologyError(
-                f"algorithm.batch_size = {config.batch_size} cannot be divided among {self.gradient_workers} gradient "
-                "workers",
-                hint=f"set it to {f'{below} or {above}' if below else above}",
-            )
-        least = self.collectors * self.config.collection.envs * config.n_step
-        if config.replay_capacity < least:
-            raise TopologyError(
-                f"algorithm.replay_capacity = {config.replay_capacity} has no room for algorithm.n_step = "
-                f"{config.n_step} steps of every environment",
-                hint=f"set it to {least} or more",
-            )
-        if self.warmup is not None and self.warmup * self.round_steps >= self.config.run.steps:
-            raise TopologyError(
-                f"algorithm.learning_starts = {config.learning_starts} leaves no updates in run.steps = "
-                f"{self.config.run.steps}",
-                hint="raise run.steps, or lower algorithm.learning_starts",
-            )
 
     def collector(
         self,
@@ -507,42 +266,9 @@ class Blueprint:
             incarnation=incarnation,
             log_probs=self.behaviour_log_probs,
             discount=self.config.algorithm.discount,
-            n_step=self.replay_config.n_step if self.replays else 0,
+            n_step=self.replay.config.n_step if self.replays else 0,
             status=status,
         )
-
-    def evaluator(self, status: Status | None = None) -> Evaluator:
-        """Make the evaluator of the run, with its own environments and network."""
-        evaluation, env = self.config.evaluation, self.config.evaluation_env
-        seed_all_globals(self.config.run.seed, Purpose.evaluation_building, 0, 0)
-        return Evaluator(
-            configured_vector(env, evaluation.envs),
-            self.environment.observation,
-            self.network(),
-            self.distribution,
-            seed=self.config.run.seed,
-            episodes=evaluation.episodes,
-            info=env.info,
-            max_steps=evaluation.max_steps,
-            status=status,
-        )
-
-    def replaying_evaluator(self, vector: VectorEnvironment) -> Evaluator:
-        """Make a player of single episodes of evaluations, in a vector of one environment, without a last episode."""
-        return Evaluator(
-            vector,
-            self.environment.observation,
-            self.network(),
-            self.distribution,
-            seed=self.config.run.seed,
-            episodes=ENDLESS,
-            info=self.config.evaluation_env.info,
-            max_steps=self.config.evaluation.max_steps,
-        )
-
-    def replica(self) -> Replica:
-        """Make a gradient worker's copy of the state, still empty."""
-        return Replica(self.learner(), self.state.bytes)
 
     def learner(self, status: Status | None = None) -> Learner:
         """Make the learner of the run."""
@@ -558,103 +284,10 @@ class Blueprint:
             status=status,
         )
 
-    def initialize(self, state: NDArray[np.uint8], optimizer_state: NDArray[np.uint8]) -> int:
-        """Write the initial state, or that of the checkpoint resumed from, and return its turn.
-
-        state: uint8 [state.bytes]. optimizer_state: uint8 [optimizer_state_bytes]. Raises RecordError if the checkpoint
-        does not fit this network and optimizer.
-        """
-        if self.resume is not None:
-            state[:] = _bytes_of(self.resume, "weights", len(state))
-            self._resume_optimizer_state(self.resume, optimizer_state)
-            return self.resume.update
-        self.flat.initialize_into(self.state.weights(state))
-        if self.config.run.init_from is not None:
-            own = self.flat.arrays(self.state.weights(state))
-            self._copy_weights(self.config.run.init_from, own)
-            self.given.write(own)
-        self.state.moments(state)[:] = 0.0, 1.0
-        if self.state.has_target:
-            self.state.begin_target(state)
-        optimizer_state[:] = 0
-        return 0
-
-    def _copy_weights(self, place: str, own: Mapping[str, NDArray[Any]]) -> None:
-        """Overwrite the initial weights `own` with those of another run. Raises RecordError if they do not fit."""
-        checkpoint = checkpoint_at(place)
-        copy_arrays(checkpoint.tensors(), own, str(checkpoint.path))
-
-    def _resume_optimizer_state(self, resume: Checkpoint, optimizer_state: NDArray[np.uint8]) -> None:
-        """Restore the optimizer state of a checkpoint, which may have another number of workers."""
-        learner, state = self.learner(), resume.state
-        workers = int(state.get("gradient_workers", self.gradient_workers))
-        stored = [str(name) for name in state.get("info", ())]
-        groups = len(self.flat.groups)
-        sizes = learner.network.optimizer.moment_blocks, self.flat.parameter_elements, workers, len(stored), groups
-        layout = optimizer_state_layout(*sizes)
-        part = "optimizer_state" if resume.format > 1 else "ledger"
-        before, after = layout.views(_bytes_of(resume, part, layout.bytes)), learner.views(optimizer_state)
-        for name in ("counters", "returns", "moments", *(["group_updates"] if groups > 1 else [])):
-            after[name][:] = before[name]
-        if "infos" in after:  # a value that the checkpoint does not have is missing in its episodes
-            after["infos"][:] = np.nan
-            for column, name in enumerate(self.config.env.info):
-                if name in stored:
-                    after["infos"][:, column] = before["infos"][:, stored.index(name)]
-        after["applied"][:] = self.first_gradient  # every worker of the new run begins with this number
-        # The behavior version is rollouts // per_version. With another per_version, rescale the count of rollouts so
-        # that the version does not go back.
-        version = int(before["counters"][Count.rollouts]) // int(state.get("per_version", self.per_version))
-        if state.get("per_version", self.per_version) != self.per_version:
-            after["counters"][Count.rollouts] = version * self.per_version
-        learner.shift_times(optimizer_state)
-
-    @property
-    def first_round(self) -> int:
-        """The first round of this run: the first that the checkpoint has not finished."""
-        if self.resume is None:
-            return 0
-        if self.replays and self.resume.has_replay:  # which may hold a round that no turn has begun
-            return int(self.resume.state["rounds"])
-        done = self.resume.update * self.config.gradients.bootstrap_rounds
-        return (self.warmup or 0) - (-done // self.gradients_per_round)
-
-    @property
-    def first_gradient(self) -> int:
-        """The number of each worker's first gradient."""
-        return (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
-
-    @property
-    def steps_between_barriers(self) -> int:
-        """Steps of each environment from one scheduled checkpoint, where all begin anew, to the next; 0: no such."""
-        barriers = self.schedule().barriers
-        anew = barriers.every and not self.config.asynchronous
-        return barriers.period * self.config.collection.rollout if anew else 0
-
-    def schedule(self) -> Schedule:
-        """Make the schedule of one actor: the versions, rollouts and gradients that it uses."""
-        per_round = self.gradients_per_round
-        sizes = self.collectors, self.gradient_workers
-        return Schedule.of(self.config, per_round, *sizes, self.first_round, self.warmup)
-
     def vector(self, count: int | None = None, **options: Any) -> VectorEnvironment:
         """Make `count` environments, by default `collection.envs`. `options` override those of the config."""
         env = dataclasses.replace(self.config.env, options={**self.config.env.options, **options})
         return configured_vector(env, count or self.config.collection.envs)
-
-    def helped_vector(self, seed: Callable[[], None]) -> VectorEnvironment:
-        """Make the environments of a collector, with helpers if these pay. seed: seeds the global generators."""
-        config, environment = self.config, self.environment
-        helping = Helping(
-            lambda first, count: configured_vector(config.env, count, first),
-            seed,
-            helpers_of(config) if can_be_helped(config.env) else 0,
-            chosen=config.collection.helpers is None,
-            observation=environment.observation,
-            action=environment.action,
-            infos=len(config.env.info),
-        )
-        return helped_vector(helping, config.collection.envs)
 
     @property
     def normalized(self) -> dict[str, int]:
@@ -683,19 +316,8 @@ class Blueprint:
             self.codec,
             len(self.config.env.info),
             {} if self.replays else self.normalized,
-            self.replay_size.batch if self.replays else 0,
+            self.replay.size.batch if self.replays else 0,
         )
-
-
-def _bytes_of(checkpoint: Checkpoint, part: str, size: int) -> NDArray[np.uint8]:
-    """Return a part of a checkpoint as uint8 [size]. Raises RecordError if it has another size."""
-    data = np.frombuffer(checkpoint.part(part), np.uint8)
-    if len(data) != size:
-        raise RecordError(
-            f"`{part}` of {checkpoint.path} has {len(data)} bytes, this run needs {size}",
-            hint="the network and the optimizer must be those of the checkpoint",
-        )
-    return data
 
 
 def environment_of(config: Config) -> EnvironmentSpec:

@@ -26,13 +26,12 @@ from torch import Tensor, nn
 
 from hive.config.values import toml_text
 from hive.errors import NetworkError
+from hive.networks.build.configured import copy_arrays
 from hive.networks.build.naming import names_text, shown_name, shown_tensors, statistics_of
 from hive.paths import user_path
+from hive.records import checkpoint_at
 from hive.records.checkpoints.weight_files import WeightFile, read_weight_file
-
-__all__ = ["GivenWeights"]
-
-Arrays = Mapping[str, NDArray[Any]]
+from hive.runtime.memory.segments import Arrays
 
 WIDER = {"F16": ("float32", "float64"), "BF16": ("float32", "float64"), "F32": ("float64",)}
 """Dtype in a file -> dtypes of tensors that have all of its values, beside the same one."""
@@ -149,3 +148,12 @@ def _tensors_in(module: nn.Module, name: str) -> dict[str, Tensor]:
     near = get_close_matches(name, modules, 1)
     hint = f"did you mean `{near[0]}`?" if near else f'"" is the whole network; its modules are {names_text(modules)}'
     raise NetworkError(f"network.weights {toml_text(name)}: the network has no such module with weights", hint=hint)
+
+
+def copy_weights_of(place: str, arrays: Arrays) -> None:
+    """Overwrite the initial weights with those of another run (`run.init_from`). Raises RecordError if they do not fit.
+
+    arrays: the tensors of this run's network, by name.
+    """
+    checkpoint = checkpoint_at(place)
+    copy_arrays(checkpoint.tensors(), arrays, str(checkpoint.path))

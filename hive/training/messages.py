@@ -16,22 +16,6 @@ from numpy.typing import NDArray
 
 from hive.runtime import Message, Shape
 
-__all__ = [
-    "CheckpointDue",
-    "Evaluation",
-    "EvaluationDue",
-    "Gradient",
-    "Improved",
-    "Metrics",
-    "OptimizerState",
-    "ReplayFloor",
-    "ReplayLedger",
-    "ReplayPlan",
-    "ReplayRows",
-    "RolloutReady",
-    "Weights",
-]
-
 NORMAL_95 = 1.96  # half-width, in standard errors, of the interval that contains 95 % of a normal distribution
 
 

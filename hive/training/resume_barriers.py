@@ -1,4 +1,4 @@
-"""Resume barriers: the rounds at which a deterministic run can be resumed bit-identically.
+"""Resume barriers, the rounds at which a deterministic run can be resumed bit-identically, and when a run is saved.
 
 At a resume barrier every earlier round is consumed and no later one has begun. Collectors rebuild their environments
 and reset them by (seed, environment, round of the barrier), and versions count from there. Every actor computes the
@@ -13,6 +13,15 @@ With a replay memory the first `warmup` rounds make no gradients, and barriers a
 P is `every` turns in rounds, rounded up so that a barrier ends both a turn and a version. A resumed run begins with a
 barrier. If its checkpoint was a scheduled one, that barrier is one of the original run's. Asynchronous runs have no
 barriers: they write checkpoints but cannot be resumed bit-identically.
+
+A turn is saved if it is one of
+
+    due       `checkpoint.every` has passed. In deterministic runs that is the turn of a resume barrier. In asynchronous
+              runs it is the first end of a round after that many updates, or the first turn after that many seconds
+    overdue   nothing was saved for `checkpoint.autosave_s`, so a crash of the machine would lose too much work. Only
+              ends of rounds are saved so, and none if `checkpoint.every` is {}. An overdue save is no resume barrier:
+              it leaves the run bit-identical, but a run resumed from it is not exact. While the recorder is busy, it
+              stays overdue at the next turn
 """
 
 from __future__ import annotations
@@ -21,7 +30,8 @@ import functools
 from dataclasses import dataclass
 from math import gcd, lcm
 
-__all__ = ["NoBarriers", "ResumeBarriers"]
+from hive.clock import Clock
+from hive.config import Config
 
 
 @dataclass(frozen=True)
@@ -110,3 +120,36 @@ class NoBarriers(ResumeBarriers):
         """Return whether `turn` is the first to end a round since a multiple of `every` turns."""
         spacing = self.per_round // gcd(self.per_turn, self.per_round)  # turns between two that end rounds
         return self.every > 0 and turn % spacing == 0 and turn // self.every > (turn - spacing) // self.every
+
+
+class SaveSchedule:
+    """The learner's schedule of checkpoints. Call it once per turn, in order.
+
+    Time is measured by `clock` from the construction, so a new incarnation of the learner starts at 0 seconds.
+    """
+
+    def __init__(self, config: Config, barriers: ResumeBarriers, clock: Clock) -> None:
+        self.barriers = barriers
+        self.clock = clock
+        self.every_ns = int(config.checkpoint.every.get("seconds", 0) * 1e9)
+        self.most_ns = config.checkpoint.autosave_s * 1e9 if config.checkpoint.every else 0
+        self.saved()
+
+    def saved(self) -> None:
+        """Record that a checkpoint is being written now, for whatever reason."""
+        self.last_ns = self.clock.now_ns()
+
+    def due(self, turn: int) -> bool:
+        """Return whether a scheduled checkpoint is due at `turn`.
+
+        A schedule in seconds returns True once per interval, whether or not the checkpoint is then written.
+        """
+        if self.every_ns:
+            if is_due := self.clock.now_ns() - self.last_ns >= self.every_ns:
+                self.saved()
+            return is_due
+        return self.barriers.is_checkpoint(turn)
+
+    def overdue(self, turn: int) -> bool:
+        """Return whether `turn` should be saved although no scheduled checkpoint is due."""
+        return 0 < self.most_ns <= self.clock.now_ns() - self.last_ns and self.barriers.ends_round(turn)

@@ -31,19 +31,6 @@ from dataclasses import dataclass
 from hive.config import Config
 from hive.training.resume_barriers import NoBarriers, ResumeBarriers
 
-__all__ = [
-    "LATEST",
-    "Claim",
-    "CollectionSchedule",
-    "GradientSchedule",
-    "GradientsAsReady",
-    "PartialRounds",
-    "RolloutsAsReady",
-    "RoundsInOrder",
-    "Schedule",
-    "TurnsInOrder",
-]
-
 LATEST = -1  # requests the newest version of a board
 
 

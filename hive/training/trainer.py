@@ -52,7 +52,7 @@ class Trainer:
         self.collector = blueprint.collector(number, incarnation, status)
         self.worker = GWorker.of_run(blueprint, number, status)
         self.replica = Replica(blueprint.learner(status), blueprint.state.bytes)
-        self.replica.begin(blueprint.initialize)
+        self.replica.begin(blueprint)
         rollout, gradient = blueprint.rollout_layout, blueprint.gradient_layout(1)
         self._rollout = rollout.views(aligned_block(rollout.bytes))
         per_turn = blueprint.config.gradients.bootstrap_rounds
@@ -64,7 +64,7 @@ class Trainer:
     def train(self) -> int:
         """Train one round: collect a rollout, and make all updates that the algorithm makes of it.
 
-        Returns the environment steps of the rollout. Raises EnvironmentFailed.
+        Return the environment steps of the rollout. Raises EnvironmentFailed.
         """
         with self._guest:
             return self._train()

@@ -13,7 +13,7 @@ but `measure.py` is arithmetic without torch.
 from __future__ import annotations
 
 from hive.tuning.choice import Choice, Trial, choose, described, fastest, finalists, means, predictions, unconfirmed
-from hive.tuning.costs import COSTS_FILE, GIVEN_FILE, Costs, Line
+from hive.tuning.costs import COSTS_FILE, GIVEN_FILE, CostLine, Costs
 from hive.tuning.placement import WHOLESALE_PARAMETERS, Placement, placements
 from hive.tuning.rates import Rate, predict
 
@@ -22,8 +22,8 @@ __all__ = [
     "GIVEN_FILE",
     "WHOLESALE_PARAMETERS",
     "Choice",
+    "CostLine",
     "Costs",
-    "Line",
     "Placement",
     "Rate",
     "Trial",

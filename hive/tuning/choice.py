@@ -82,13 +82,13 @@ def finalists(config: Config, costs: Costs, rates: Sequence[Rate], *, lossy: boo
 
 
 def _has_simpler(rate: Rate, rates: Sequence[Rate]) -> bool:
-    """Whether a placement with fewer processes is predicted to be as fast."""
+    """Return whether a placement with fewer processes is predicted to be as fast."""
     fewer = (other for other in rates if other.placement.processes < rate.placement.processes)
     return any(other.steps_per_s * (1 + EQUAL) >= rate.steps_per_s for other in fewer)
 
 
 def _may_decentralize(config: Config) -> bool:
-    """Whether the config allows decentralized updates (hive.config.rules, Blueprint)."""
+    """Return whether the config allows decentralized updates (hive.config.rules, Blueprint)."""
     asynchronous = config.gradients.communication == "asynchronous"
     return not asynchronous and config.run.carrier == "slots" and not isinstance(config.algorithm, ReplayConfig)
 

@@ -11,14 +11,14 @@ COSTS_FILE = "costs.json"  # its Costs
 
 
 @dataclass(frozen=True)
-class Line:
+class CostLine:
     """Seconds of a part as a straight line: a fixed cost, and a cost of each unit."""
 
     fixed: float
     each: float
 
     @classmethod
-    def through(cls, few: tuple[float, float], many: tuple[float, float]) -> Line:
+    def through(cls, few: tuple[float, float], many: tuple[float, float]) -> CostLine:
         """Return the line through two measurements (units, seconds), neither part of which is negative.
 
         Equal numbers of units, or fewer seconds for more units, which only noise can give, make all of it a fixed cost.
@@ -48,12 +48,12 @@ class Costs:
     network.
     """
 
-    environment: Line
+    environment: CostLine
     busy: float
-    policy: Line
-    gradient: Line
+    policy: CostLine
+    gradient: CostLine
     gradients: int
-    update: Line
+    update: CostLine
     publish: float
     parameters: int
     at_hand: float = 1.0
@@ -63,5 +63,5 @@ class Costs:
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Costs:
         """Return the costs that `dataclasses.asdict` has made a mapping of."""
-        lines = {name: Line(**found[name]) for name in ("environment", "policy", "gradient", "update")}
+        lines = {name: CostLine(**found[name]) for name in ("environment", "policy", "gradient", "update")}
         return cls(**{**found, **lines})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,11 @@ from hive.config import Config, ReplayConfig
 from hive.envs import StepRow, VectorEnvironment
 from hive.experience import LENGTH, Rollout
 from hive.networks.weights.flat import aligned_block
+from hive.runtime.memory.segments import Arrays
 from hive.training import Blueprint, Collector, GWorker, ReplayWorker
 from hive.training.update.replay_memory import DrawnRows
 from hive.training.update.replica import Replica
-from hive.tuning.costs import Costs, Line
-
-Arrays = Mapping[str, NDArray[Any]]
+from hive.tuning.costs import CostLine, Costs
 
 WARM_S = 0.1  # seconds of steps that warm the caches and are not counted
 COLLECT_S = 0.4  # seconds in which rollouts are collected, with and without clocks; a long rollout is cut short
@@ -53,8 +52,8 @@ class RecordedVector:
         self.calls.append((actions, row))
         self.vector.step(actions, row)
 
-    def repeat(self, seconds: float) -> Spent:
-        """Make the recorded calls again and again for so long, at least one. Returns what a call takes."""
+    def repeat(self, seconds: float) -> TimeSpent:
+        """Make the recorded calls again and again for so long, at least one. Return what a call takes."""
         clock, made = Stopwatch(), 0
         while not made or clock.spent().wall < seconds:
             self.calls[0][1].finals.count = 0
@@ -67,7 +66,7 @@ class RecordedVector:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spent:
+class TimeSpent:
     """Seconds of a part: by the clock on the wall, and of this process on a core.
 
     Costs are the latter, which other processes of the machine do not change. Only environments may sleep.
@@ -83,9 +82,9 @@ class Stopwatch:
     def __init__(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
-    def spent(self, count: int = 1) -> Spent:
+    def spent(self, count: int = 1) -> TimeSpent:
         """Return what one of `count` equal parts has taken since the clock was made."""
-        return Spent((time.perf_counter() - self.wall) / count, (time.process_time() - self.cpu) / count)
+        return TimeSpent((time.perf_counter() - self.wall) / count, (time.process_time() - self.cpu) / count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +92,9 @@ class Point:
     """Seconds of the parts where one collector has `envs` environments; updates: of one gradient, and of two."""
 
     envs: int
-    environment: Spent
+    environment: TimeSpent
     policy: float
-    gradient: Spent
+    gradient: TimeSpent
     updates: tuple[float, float]
     publish: float
     gradients: int
@@ -117,12 +116,12 @@ def measure(config: Config) -> Costs:
     at_hand = min(1.0, many.gradient.cpu / many.gradient.wall)  # computing never sleeps: the rest went to others
     least, most = (_lasting(point.environment, at_hand) for point in (few, many))
     return Costs(
-        environment=Line.through((few.envs, least), (total, most)),
+        environment=CostLine.through((few.envs, least), (total, most)),
         busy=many.environment.cpu / most,
-        policy=Line.through((few.envs, few.policy), (total, many.policy)),
-        gradient=Line.through((share, few.gradient.cpu), (1.0, many.gradient.cpu)),
+        policy=CostLine.through((few.envs, few.policy), (total, many.policy)),
+        gradient=CostLine.through((share, few.gradient.cpu), (1.0, many.gradient.cpu)),
         gradients=many.gradients,
-        update=Line.through((1, many.updates[0]), (2, many.updates[1])),
+        update=CostLine.through((1, many.updates[0]), (2, many.updates[1])),
         publish=many.publish,
         parameters=many.parameters,
         at_hand=at_hand,
@@ -131,7 +130,7 @@ def measure(config: Config) -> Costs:
     )
 
 
-def _lasting(environment: Spent, at_hand: float) -> float:
+def _lasting(environment: TimeSpent, at_hand: float) -> float:
     """Return the seconds of a step on a core of its own: work, and what cannot be explained by waiting for a core."""
     return environment.cpu + max(0.0, environment.wall - environment.cpu / at_hand)
 
@@ -162,7 +161,7 @@ def _point(config: Config) -> Point:
     collector = blueprint.collector(0, vector=vector)
     try:
         replica = Replica(blueprint.learner(), blueprint.state.bytes)
-        replica.begin(blueprint.initialize)
+        replica.begin(blueprint)
         rollout = blueprint.rollout_layout.views(aligned_block(blueprint.rollout_layout.bytes))
         environment, policy = _collect(collector, vector, replica, rollout)
     finally:
@@ -186,7 +185,9 @@ def _point(config: Config) -> Point:
     )
 
 
-def _collect(collector: Collector, vector: RecordedVector, replica: Replica, rollout: Arrays) -> tuple[Spent, float]:
+def _collect(
+    collector: Collector, vector: RecordedVector, replica: Replica, rollout: Arrays
+) -> tuple[TimeSpent, float]:
     """Fill the rollout; return what a step of the environments takes, and the seconds of the rest of a step."""
     collector.bind(replica.weights)
     collector.reset()
@@ -198,7 +199,7 @@ def _collect(collector: Collector, vector: RecordedVector, replica: Replica, rol
     return environment, max(0.0, whole.cpu - environment.cpu)
 
 
-def _collect_for(seconds: float, collector: Collector, rollout: Arrays) -> Spent:
+def _collect_for(seconds: float, collector: Collector, rollout: Arrays) -> TimeSpent:
     """Collect for so long, at least one step; return what a step takes."""
     clock, steps = Stopwatch(), 0
     while not steps or clock.spent().wall < seconds:
@@ -222,7 +223,7 @@ def _fill(rollout: Arrays) -> None:
     rollout["header"][LENGTH] = steps
 
 
-def _trained(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Sequence[Arrays]) -> tuple[Spent, int]:
+def _trained(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Sequence[Arrays]) -> tuple[TimeSpent, int]:
     """Return what a gradient of this rollout takes, and the gradients of a round."""
     worker = GWorker.of_run(blueprint, 0)
     worker.bind(replica.weights)
@@ -236,14 +237,16 @@ def _trained(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Seq
     return _per_call(compute, GRADIENTS_S), worker.algo.gradients_per_round
 
 
-def _replayed(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Sequence[Arrays]) -> tuple[Spent, int]:
+def _replayed(
+    blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Sequence[Arrays]
+) -> tuple[TimeSpent, int]:
     """Return what a gradient takes whose rows are drawn from a replay memory, and the gradients of a round."""
     memory = np.zeros(blueprint.memory_layout.bytes, np.uint8)
-    replay = blueprint.replay_memory(memory)
+    replay = blueprint.replay.memory(memory)
     ledgers = [blueprint.ledger_layout.views(aligned_block(blueprint.ledger_layout.bytes)) for _ in range(2)]
     plan = blueprint.plan_layout.views(aligned_block(blueprint.plan_layout.bytes))
     ledgers[0]["counters"][:] = 0
-    while int(ledgers[0]["written"][0]) < blueprint.replay_config.n_step + 1 + blueprint.config.collection.rollout:
+    while int(ledgers[0]["written"][0]) < blueprint.replay.config.n_step + 1 + blueprint.config.collection.rollout:
         replay.admit([Rollout(rollout)], ledgers[0], ledgers[1], 0)
         ledgers.reverse()
     replica.learner.replace_statistics(ledgers[0], replica.weights)
@@ -256,14 +259,14 @@ def _replayed(blueprint: Blueprint, replica: Replica, rollout: Arrays, slots: Se
         if made % blueprint.gradients_per_batch == 0:
             replay.draw(made, ledgers[0], plan)
         slot = slots[made % 2]
-        batch = worker.gather(DrawnRows.of(plan, 0, blueprint.replay_config.importance_exponent), slot, made)
+        batch = worker.gather(DrawnRows.of(plan, 0, blueprint.replay.config.importance_exponent), slot, made)
         worker.compute(batch, slot, sequence=made, version=replica.turn)
         made += 1
 
     return _per_call(compute, GRADIENTS_S), worker.algo.gradients_per_round
 
 
-def _per_call(call: Callable[[], object], seconds: float) -> Spent:
+def _per_call(call: Callable[[], object], seconds: float) -> TimeSpent:
     """Return what a call takes, repeated for so long, at least once; the first call is not counted if it is short."""
     clock = Stopwatch()
     call()

@@ -93,7 +93,7 @@ def _gradient_workers(config: Config, automatic: tuple[str, ...], cores: int) ->
 
 
 def _is_possible(config: Config, made: Placement) -> bool:
-    """Whether every gradient worker has an equal share, and sequences and batches can be divided as they must."""
+    """Return whether every gradient worker has an equal share, and sequences and batches can be divided."""
     workers, collection, algorithm = max(made.gradient_workers, 1), config.collection, config.algorithm
     asynchronous = collection.communication == "asynchronous"
     owned = not asynchronous or collection.ownership == "gradient_worker"

@@ -20,6 +20,7 @@ from hive.networks import aligned_block
 from hive.networks.weights.device import prepare_device
 from hive.training import Blueprint, GWorker
 from hive.training.gradient.devices import pin
+from hive.training.run_start import write_first_state
 
 REPEATS = 5
 
@@ -35,7 +36,7 @@ def profiled(text: str, collectors: int) -> dict[str, Any]:
     worker, learner = GWorker.of_run(blueprint, 0), blueprint.learner()
     states = [aligned_block(blueprint.state.bytes) for _ in range(2)]
     optimizer_states = [aligned_block(blueprint.optimizer_state_bytes) for _ in range(2)]
-    blueprint.initialize(states[0], optimizer_states[0])
+    write_first_state(blueprint, states[0], optimizer_states[0])
     layout = blueprint.gradient_layout(collectors)
     slot = layout.views(aligned_block(layout.bytes))
     model: Any = worker.algo.model  # type: ignore[attr-defined]

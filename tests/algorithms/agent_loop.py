@@ -17,6 +17,7 @@ from hive.networks import aligned_block
 from hive.networks.build.agents import AgentNetwork
 from hive.training import Blueprint
 from hive.training.gradient.gradient_slot import GradientSlot
+from hive.training.run_start import write_first_state
 from hive.training.update.learner import LearnerStep
 
 PENDULUM = "Pendulum-v1"
@@ -52,7 +53,7 @@ class AgentLoop:
         self.gradient = layout.views(aligned_block(layout.bytes))
         self.weights = [aligned_block(blueprint.state.bytes) for _ in range(2)]
         self.optimizer_states = [aligned_block(blueprint.optimizer_state_bytes) for _ in range(2)]
-        blueprint.initialize(self.weights[0], self.optimizer_states[0])
+        write_first_state(blueprint, self.weights[0], self.optimizer_states[0])
         self.turns = 0
         self.bind()
 
@@ -72,10 +73,9 @@ class AgentLoop:
     def make(self, batch: Batch) -> None:
         """Make the gradient of the batch."""
         clear(self.gradient, 0)
-        self.slot.open(self.gradient, [])
         torch.default_generator.manual_seed(batch.number)
-        self.algorithm.gradient(batch)
-        self.slot.close()
+        with self.slot.filling(self.gradient):
+            self.algorithm.gradient(batch)
 
     def apply(self) -> LearnerStep:
         """Make a turn of this gradient."""

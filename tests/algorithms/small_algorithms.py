@@ -282,8 +282,8 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
         device=None,
         wrapper=lambda device: wrapper,
         rounds=math.inf,
-        schedule_start=0.0,
-        is_lagged=lambda number, version: False,
+        resume=None,
+        has_lag=False,
     )
     worker = GWorker(blueprint, source, algorithm=algorithm)
     bind(worker, network, network if wrapper.has_target else None)

@@ -12,7 +12,7 @@ from hive.algorithms.batches.frames import StackedRows
 from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, network_input, sizes
 from hive.envs import FinalObservations, ObservationSpec, StepRow
 from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
-from hive.training.collect.frame_stack import FrameStack
+from hive.training.collect.collector import FrameStack
 
 STEPS, ENVS, STACK = 7, 3, 4
 SEEN = ObservationSpec((2,), "float32", stack=STACK)

@@ -27,6 +27,7 @@ from hive.policy.exporting import export
 from hive.policy.loaded import Policy
 from hive.records import checkpoint_at
 from hive.training import Blueprint
+from hive.training.run_start import write_first_state
 
 OLD = Path(__file__).parent / "old_runs"
 EXPECTED: dict[str, list[dict[str, Any]]] = json.loads((OLD / "expected.json").read_text())
@@ -145,7 +146,7 @@ def fresh(name: str) -> Config:
 def acting(blueprint: Blueprint) -> Policy:
     """The policy that collectors of a run begin with."""
     state = aligned_block(blueprint.state.bytes)
-    blueprint.initialize(state, np.zeros(blueprint.optimizer_state_bytes, np.uint8))
+    write_first_state(blueprint, state, np.zeros(blueprint.optimizer_state_bytes, np.uint8))
     network = blueprint.network()
     FlatParameters(network).bind(state, read_only=True)
     return Policy(blueprint.environment.observation, blueprint.environment.action, network, {}, blueprint.distribution)

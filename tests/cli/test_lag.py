@@ -13,6 +13,7 @@ from hive.cli.parts.lag import Lag, helper_line, lag_lines, lags_of
 from hive.config import Config, load_config
 from hive.runtime import Actor, Topology
 from hive.training import Blueprint
+from hive.training.run_start import schedule_of
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -81,7 +82,7 @@ def test_the_age_of_the_policy(values: dict[str, Any], words: str) -> None:
 
 def test_the_age_of_the_policy_is_that_of_the_versions_that_rounds_use() -> None:
     config = config_of(collection__max_lag=2, collection__broadcast_interval=3, checkpoint__every={})
-    collection = Blueprint(config).schedule().collection
+    collection = schedule_of(Blueprint(config)).collection
     ages = {number - 3 * collection.behaviour_version(number) for number in range(50, 100)}
     assert (max(ages), min(ages)) == (found(config)[0].age, 6)
 

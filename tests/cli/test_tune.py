@@ -13,7 +13,7 @@ from hive.cli.parts.new_run import new_run
 from hive.cli.parts.tune import Tuning, recorded_sets, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.errors import ConfigError
-from hive.tuning import Choice, Costs, Line, Placement, Trial, predict
+from hive.tuning import Choice, CostLine, Costs, Placement, Trial, predict
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 AUTO = ENV + '[collection]\nworkers = "auto"\n'
@@ -59,7 +59,7 @@ def test_a_custom_topology_cannot_be_measured() -> None:
 
 
 def test_the_table_marks_the_choice_and_shows_both_rates() -> None:
-    line = Line(1e-6, 1e-6)
+    line = CostLine(1e-6, 1e-6)
     costs = Costs(line, 1.0, line, line, 1, line, 1e-6, 9000)
     config = load_config("run.toml", text=ENV)
     rates = [predict(config, costs, placement, 2) for placement in (Placement(1, 0, 16), FOUR)]

@@ -83,7 +83,7 @@ def task(request: pytest.FixtureRequest) -> Task:
 
 def networks(task: Task) -> tuple[Blueprint, nn.Module, Any]:
     blueprint = blueprint_of(task)
-    network = build_network(blueprint.parameters, blueprint.spaces, torch.Generator().manual_seed(1))
+    network = build_network(blueprint.initial.parameters, blueprint.spaces, torch.Generator().manual_seed(1))
     return blueprint, network, model_for(task)
 
 

@@ -18,12 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_runs import Run, train
 
+import hive
 from hive.config.schemes import SCHEMES
 from hive.experience import FINALS, LENGTH, Rollout
 from hive.networks.act.exploration import EpsilonGreedy
 from hive.records import read_jsonl
+from hive.records.summary import UPDATE_COUNTS, Summary
 from hive.runtime import Slot, Topology
 from hive.training import CollectorActor
+from hive.training.update.learner import PASSED
 
 EVERY_DAY, FULL = 20, 400  # examples
 REPLAYING = ("apex", "c51", "ddpg", "dqn", "qr-dqn", "rainbow", "sac", "td3")
@@ -255,3 +258,21 @@ def test_each_update_passes_through_the_accumulator_and_the_wrapper(
     assert {name: run.results[name] for name in expected} == expected
     *_, last = read_jsonl(run.directory.metrics_file)
     assert {name: last[f"learner/{name}"] for name in expected} == expected
+
+
+@pytest.mark.parametrize(("gradient_workers", "gradients_each"), [(0, 1), (2, 2)])
+def test_the_summary_of_a_recorded_run_counts_each_step_of_its_updates(
+    gradient_workers: int, gradients_each: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a target network that follows each update, all four counts follow from the number of updates."""
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path))
+    config = tmp_path / "bandit.toml"
+    config.write_text('[run]\nscheme = "nstep-q"\nsteps = 96\n[env]\nid = "small_environments:Bandit"\n')
+    sets = [f"gradients.workers={gradient_workers}", f"collection.workers={gradient_workers}"]
+    sets += ["collection.envs=2", "collection.rollout=8", "algorithm.target_interval=1"]
+    result = hive.train(config, sets=sets, inline=True, quiet=True)
+    summary = Summary.read(Path(result.directory) / "summary.json")
+    updates = summary.updates
+    assert updates > 2
+    assert tuple(summary.update_counts) == UPDATE_COUNTS == tuple(count.name for count in PASSED)
+    assert [*summary.update_counts.values()] == [gradients_each * updates, updates, updates, updates]

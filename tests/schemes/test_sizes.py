@@ -28,6 +28,7 @@ from hive.runtime.topology.building import load
 from hive.schemes import assemble, check_memory, sizes
 from hive.schemes.sizes import check_settings, memory_of
 from hive.training import Blueprint, Trainer
+from hive.training.initial_network import InitialNetwork
 
 GIB = 1 << 30
 ROOM = 1 << 29  # bytes that a refusal may take: far less than any of the runs that are refused
@@ -202,7 +203,7 @@ def run_of(folder: Path, *sets: str) -> RunDirectory:
 def test_a_run_is_refused_before_its_weights_are_made(
     free: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Blueprint, "_made", lambda self: pytest.fail("weights were made"))
+    monkeypatch.setattr(InitialNetwork, "_first_weights", lambda self: pytest.fail("weights were made"))
     with pytest.raises(MemoryShort, match=r"because of network.middleware = \[40_000, 40_000\]"):
         load(str(run_of(tmp_path, "network.middleware = [40_000, 40_000]").path))
 

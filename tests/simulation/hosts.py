@@ -44,18 +44,21 @@ from hive.hosts.messages import TO_HEAD, Accepted, Answer, Ask, Join
 from hive.hosts.part import part_of
 from hive.records import RunDirectory
 from hive.runtime import Bytes, Inlet, Slot, Topology
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.messages import decode
 from hive.schemes.trainer import assemble
+from hive.training.evaluate.evaluator_actor import EvaluatingActor, EvaluatorActor
 from hive.training.messages import Evaluation, EvaluationDue
+from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.schedule import LATEST
 from simulation import Faults, Simulation, simulate, trainer
 from simulation.simulated_links import LinkFaults, SimulatedLinks
 from simulation.simulated_process import SimulatedProcess, current_process
 from simulation.simulator import NO_LIMIT, SimulatedRun
-from simulation.trainer import Arrays, SilentRecorder, World
+from simulation.trainer import SilentRecorder, World
 
 HOSTS = ("left", "right")
 SILENCE_S = 2.0  # the least that a config accepts
@@ -291,14 +294,24 @@ class _Blueprint(trainer.SimulatedBlueprint):
     def collector(self, source: int, *given: Any, **more: Any) -> Any:
         return _Collector(source, self.joining)
 
-    def evaluator(self, status: Any = None) -> Any:
-        return _Evaluator()
+
+class _EvaluatorActor(EvaluatorActor):
+    """The real actor with an evaluator that plays nothing."""
+
+    evaluator: Any
+
+    def __init__(self, blueprint: _Blueprint, directory: Path) -> None:
+        EvaluatingActor.__init__(self, blueprint, directory)
+        self.evaluator = _Evaluator()
+        self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
 
 
 def _topology(blueprint: _Blueprint, directory: Path) -> Topology:
     topology = assemble(blueprint, directory)
     topology["recorder"].cls = _Recorder
     topology["gradient-workers"].cls = _GradientWorkerActor
+    if "evaluator" in topology and topology["evaluator"].cls is EvaluatorActor:
+        topology["evaluator"].cls = _EvaluatorActor
     return topology
 
 

@@ -17,7 +17,7 @@ import functools
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,13 @@ from hive.errors import VersionGone
 from hive.experience import BEGINS, FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout
 from hive.networks.rows.normalization import LIMIT, Scales
 from hive.runtime import SharedIn, SharedOut, Status, Subscription
-from hive.runtime.memory.segments import BoardView
+from hive.runtime.memory.segments import Arrays, BoardView
 from hive.schemes.trainer import assemble
 from hive.training import Blueprint, ReplayWorkerActor
 from hive.training.messages import CheckpointDue, ReplayFloor, ReplayLedger, ReplayRows
 from hive.training.record.pinned_blocks import held_block, next_due
 from hive.training.update.learner import Count
+from hive.training.update.replay_blueprint import ReplayBlueprint
 from hive.training.update.replay_memory import DrawnRows, ReplayMemory
 from simulation import Faults, Simulation, simulate
 from simulation.fakes import DyingBoard
@@ -58,7 +59,6 @@ NO_COLLECTORS = ("learner", "gradient-worker", "recorder")  # beginnings of the 
 SLOW_ROW_S = 0.002  # longest time for a row of a checkpoint
 KINDS = (*("goes on",) * 6, "terminated", "truncated", "reset")  # of a step
 
-Arrays = Mapping[str, NDArray[Any]]
 Place = tuple[int, int, int]
 """Collector, row and environment of a step."""
 
@@ -432,7 +432,7 @@ class _Recorder(SilentRecorder):
     async def _read(self, due: CheckpointDue) -> None:
         weights, _ = held_block(self.weights, due.turn), held_block(self.optimizer_state, due.turn)
         ledger = held_block(self.ledger, due.ledger)
-        size, world = self.blueprint.replay_size, self.blueprint.world
+        size, world = self.blueprint.replay.size, self.blueprint.world
         arrays = self.blueprint.memory_layout.views(self.memory.memory)
         digest = hashlib.sha256(b"".join(part.tobytes() for part in (weights, ledger, arrays["held_leaves"])))
         written = self.blueprint.ledger_layout.views(ledger)["written"].copy()
@@ -444,6 +444,28 @@ class _Recorder(SilentRecorder):
                 world.save(source, row, {name: array[source, row % size.rows] for name, array in arrays.items()})
                 floor[source] = row + 1
         world.saved[due.turn] = digest.hexdigest()
+
+
+class _WatchedReplay(ReplayBlueprint):
+    """A replay memory whose learner is watched."""
+
+    def __init__(self, blueprint: SimulatedBlueprint) -> None:
+        per_round = blueprint.gradients_per_round
+        super().__init__(blueprint.config, blueprint.environment, per_round, blueprint.normalized)
+        self.blueprint = blueprint
+
+    def memory(self, block: NDArray[np.uint8]) -> ReplayMemory:
+        watched = _Memory(
+            self.size,
+            self.memory_layout,
+            block,
+            self.environment.observation,
+            seed=self.run.run.seed,
+            alpha=self.config.priority_exponent,
+            least_steps=self.config.learning_starts,
+        )
+        watched.watch(self.blueprint.world)
+        return watched
 
 
 class SimulatedBlueprint(Blueprint):
@@ -458,24 +480,14 @@ class SimulatedBlueprint(Blueprint):
         status: Status | None = None,
         vector: VectorEnvironment | None = None,
     ) -> Any:
-        return _Collector(source, self.replay_config.n_step, self.config.algorithm.discount)
+        return _Collector(source, self.replay.config.n_step, self.config.algorithm.discount)
 
     def vector(self, count: int | None = None, **options: Any) -> Any:
         return None
 
-    def replay_memory(self, memory: NDArray[np.uint8]) -> ReplayMemory:
-        config = self.replay_config
-        watched = _Memory(
-            self.replay_size,
-            self.memory_layout,
-            memory,
-            self.environment.observation,
-            seed=self.config.run.seed,
-            alpha=config.priority_exponent,
-            least_steps=config.learning_starts,
-        )
-        watched.watch(self.world)
-        return watched
+    @functools.cached_property
+    def replay(self) -> ReplayBlueprint:
+        return _WatchedReplay(self)
 
 
 def run(planned: Schedule) -> Simulation:
@@ -505,7 +517,7 @@ def _undisturbed(sets: tuple[str, ...]) -> tuple[SimulatedBlueprint, World, Simu
 
 def _simulate(blueprint: SimulatedBlueprint, seed: int, faults: Faults) -> tuple[Simulation, World]:
     config = blueprint.config
-    blueprint.world = world = World(blueprint.replay_config.n_step, config.algorithm.discount, random.Random(seed))
+    blueprint.world = world = World(blueprint.replay.config.n_step, config.algorithm.discount, random.Random(seed))
     topology = assemble(blueprint, Path())
     topology["recorder"].cls = _Recorder
     topology["gradient-workers"].cls = _WorkerActor
@@ -542,7 +554,7 @@ def _judge(simulation: Simulation, blueprint: SimulatedBlueprint, world: World) 
 
 def _live(blueprint: SimulatedBlueprint, world: World) -> int:
     """Return how many steps a memory must hold: those inserted, less those evicted and those not complete yet."""
-    size = blueprint.replay_size
+    size = blueprint.replay.size
     live = 0
     for rows in world.rows.values():
         complete = max(0, len(rows) - size.n_step + 1)

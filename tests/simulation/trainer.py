@@ -13,7 +13,7 @@ import functools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +33,7 @@ from hive.networks.weights.flat import InitialWeights
 from hive.networks.weights.state import StateLayout
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.supervise.ending import LAST_TRIES
 from hive.schemes.trainer import assemble
 from hive.training import Blueprint, GradientWorkerActor, Learner, Replica
@@ -49,8 +50,6 @@ WITH_TARGET = 0.3  # share of schedules with a target network
 OVER_ZMQ = 0.5  # share of schedules whose rollouts and gradients travel over ZeroMQ, of those that allow it
 STEP = 0.5  # value of every gradient element: not 0, so that each update moves the weights and targets differ
 PER_COLLECTOR = 1 << 16  # rollout r of collector c has number c * PER_COLLECTOR + r, which float32 represents exactly
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -199,6 +198,14 @@ class _GradientWorkerActor(GradientWorkerActor):
 
     blueprint: SimulatedBlueprint
 
+    def __init__(self, blueprint: SimulatedBlueprint, directory: Path) -> None:
+        super().__init__(blueprint, directory)
+        if self.replica is not None:  # its turns are not those that the world records
+            config = blueprint.config
+            workers = blueprint.gradient_workers
+            learner = Learner(config.algorithm, blueprint.wrapper(), config.run.steps, workers=workers)
+            self.replica = Replica(learner, blueprint.state.bytes)
+
     def g_worker(self) -> Any:
         return _GradientWorker(self.blueprint.algorithm())
 
@@ -310,11 +317,6 @@ class SimulatedBlueprint(Blueprint):
 
     def wrapper(self, device: Any = None) -> NetworkWrapper:
         return NetworkWrapper(NetworkParameters(), Spaces({}, Discrete(2)), self.state, torch.Generator())
-
-    def replica(self) -> Replica:
-        config = self.config
-        learner = Learner(config.algorithm, self.wrapper(), config.run.steps, workers=self.gradient_workers)
-        return Replica(learner, self.state.bytes)
 
     def learner(self, status: Status | None = None) -> Learner:
         config = self.config

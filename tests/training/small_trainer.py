@@ -20,6 +20,7 @@ from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import Layout, Status
 from hive.runtime.memory.status import PAGE_BYTES, ActorStatus, read_status
 from hive.training import Blueprint, Collector, GWorker
+from hive.training.run_start import write_first_state
 from hive.training.update.learner import Count, LearnerStep, mean_return
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -91,7 +92,7 @@ def wrapper_of(module: nn.Module, *, has_target: bool = False) -> NetworkWrapper
 def weights_of(blueprint: Blueprint) -> NDArray[np.uint8]:
     """A block with the initial weights."""
     block = aligned_block(blueprint.state.bytes)
-    blueprint.initialize(block, aligned_block(blueprint.optimizer_state_bytes))
+    write_first_state(blueprint, block, aligned_block(blueprint.optimizer_state_bytes))
     return block
 
 

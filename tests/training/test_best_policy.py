@@ -18,9 +18,10 @@ from hive.records import RunDirectory, best_facts, best_policy, list_checkpoints
 from hive.runtime.supervise.supervisor import Outcome
 from hive.schemes import build
 from hive.testing import run_inline
-from hive.training import Blueprint, LearnerActor, Recorder, blueprint
+from hive.training import Blueprint, LearnerActor, Recorder
 from hive.training.messages import Improved
-from hive.training.record.best_policy import BestPolicy
+from hive.training.record import best_policy as best_policy_module
+from hive.training.record.best_policy import BestPolicy, best_by
 
 # 32 episodes a turn; a return of 1.0 after some 30 turns.
 BANDIT: dict[str, Any] = {
@@ -191,14 +192,14 @@ def test_a_write_that_fails_is_logged_and_the_next_better_one_is_kept(
 
 
 def test_no_policy_is_kept_by_training_return_where_no_checkpoint_is_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
-    def best_by(**values: Any) -> str | None:
-        return Blueprint(config_of("small_environments:OneState", **values)).best_by
+    def kept_by(**values: Any) -> str | None:
+        return best_by(Blueprint(config_of("small_environments:OneState", **values)))
 
     never = {"checkpoint__every": "{}"}
-    assert [best_by(), best_by(**never)] == ["training", None]
-    assert [best_by(**EVALUATED), best_by(**EVALUATED, **never)] == ["evaluation"] * 2
-    monkeypatch.setattr(blueprint, "MAX_ARRAY_BYTES", 100)  # more than one message can hold
-    assert best_by() is None
+    assert [kept_by(), kept_by(**never)] == ["training", None]
+    assert [kept_by(**EVALUATED), kept_by(**EVALUATED, **never)] == ["evaluation"] * 2
+    monkeypatch.setattr(best_policy_module, "MAX_ARRAY_BYTES", 100)  # more than one message can hold
+    assert kept_by() is None
 
 
 def test_of_equal_returns_the_earliest_turn_is_kept_in_whatever_order_they_arrive(tmp_path: Path) -> None:

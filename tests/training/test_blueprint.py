@@ -24,6 +24,7 @@ from hive.networks.build.configured import load_module
 from hive.networks.build.network import NetworkPerHead, heads_of
 from hive.records import RunDirectory, checkpoint_at, write_checkpoint
 from hive.training import Blueprint, Learner
+from hive.training.run_start import first_round, round_shape, schedule_start, write_first_state
 from hive.training.update.learner import Count
 
 
@@ -67,7 +68,7 @@ def test_every_network_begins_with_the_weights_of_the_run() -> None:
 def test_initial_weights_are_drawn_from_their_own_stream() -> None:
     blueprint = Blueprint(config(run__seed=9))
     generator = torch.Generator().manual_seed(stream_seed(9, Purpose.initial_weights, 0, 0))
-    network = build_network(blueprint.parameters, blueprint.spaces, generator)
+    network = build_network(blueprint.initial.parameters, blueprint.spaces, generator)
     expected = b"".join(parameter.detach().numpy().tobytes() for parameter in network.parameters())
     assert weights(blueprint) == expected
 
@@ -237,7 +238,7 @@ def test_the_vector_has_the_environments_of_one_collector() -> None:
 def begun(blueprint: Blueprint) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8], int]:
     """Its first weights by name, its first optimizer_state, and the turn."""
     state, optimizer_state = aligned_block(blueprint.state.bytes), aligned_block(blueprint.optimizer_state_bytes)
-    turn = blueprint.initialize(state, optimizer_state)
+    turn = write_first_state(blueprint, state, optimizer_state)
     return blueprint.flat.arrays(state[: blueprint.flat.block_bytes]), optimizer_state, turn
 
 
@@ -300,23 +301,23 @@ def resumed(folder: Path, state: dict[str, Any], **values: Any) -> Blueprint:
 def progress(blueprint: Blueprint, sequence: int) -> float:
     arrays = {name: array.copy() for name, array in allocate(blueprint.rollout_layout).items()}
     arrays["header"][[SEQUENCE, LENGTH, FINALS]] = sequence, 0, 0
-    return Rollout(arrays, blueprint.rounds, blueprint.schedule_start).progress
+    return Rollout(arrays, blueprint.rounds, schedule_start(blueprint)).progress
 
 
 def test_schedules_of_a_new_run_count_full_rounds() -> None:
     blueprint = Blueprint(config(**PPO_RUN, collection__workers=2))
-    assert (blueprint.round_steps, blueprint.rounds, blueprint.schedule_start) == (32, 50.0, 0.0)
+    assert (blueprint.round_steps, blueprint.rounds, schedule_start(blueprint)) == (32, 50.0, 0.0)
     assert [progress(blueprint, sequence) for sequence in (0, 24, 49, 50)] == [0.02, 0.5, 1.0, 1.0]
 
 
 def test_a_resumed_run_repeats_its_schedules(tmp_path: Path) -> None:
     """The numbers of its rollouts decide, although fewer steps were valid. A second resumption keeps the start."""
     undisturbed = Blueprint(config(**PPO_RUN))
-    same = resumed(tmp_path, {"round_shape": undisturbed.round_shape, "schedule_start": 0.0})
-    assert same.first_round == 40
+    same = resumed(tmp_path, {"round_shape": round_shape(undisturbed), "schedule_start": 0.0})
+    assert first_round(same) == 40
     assert [progress(same, n) for n in (40, 70, 99)] == [progress(undisturbed, n) for n in (40, 70, 99)]
-    moved = resumed(tmp_path / "later", {"round_shape": undisturbed.round_shape, "schedule_start": -12.5})
-    assert moved.schedule_start == -12.5
+    moved = resumed(tmp_path / "later", {"round_shape": round_shape(undisturbed), "schedule_start": -12.5})
+    assert schedule_start(moved) == -12.5
 
 
 @pytest.mark.parametrize(
@@ -336,9 +337,9 @@ def test_schedules_go_on_at_the_steps_of_the_checkpoint_in_rounds_of_another_sha
     tmp_path: Path, values: dict[str, Any]
 ) -> None:
     """600 of 1,600 steps are done, whatever number the first round has."""
-    shape = {"round_shape": Blueprint(config(**PPO_RUN)).round_shape, "schedule_start": 0.0} if values else {}
+    shape = {"round_shape": round_shape(Blueprint(config(**PPO_RUN))), "schedule_start": 0.0} if values else {}
     blueprint = resumed(tmp_path, shape, **values)
-    first, steps = blueprint.first_round, blueprint.round_steps
+    first, steps = first_round(blueprint), blueprint.round_steps
     assert [progress(blueprint, first + n) for n in range(3)] == pytest.approx(
         [(600 + steps * (n + 1)) / 1600 for n in range(3)]
     )
@@ -368,7 +369,7 @@ def test_an_optimizer_state_of_other_numbers_of_workers_is_restored(
     """Counters, returns and moments are kept, gradients are renumbered, and the behaviour version does not go back."""
     old = Blueprint(config(gradients__workers=3, collection__workers=1))
     state, optimizer_state = aligned_block(old.state.bytes), aligned_block(old.optimizer_state_bytes)
-    old.initialize(state, optimizer_state)
+    write_first_state(old, state, optimizer_state)
     views = old.learner().views(optimizer_state)
     views["counters"][[Count.updates, Count.rollouts, Count.episodes]] = 6, 7, 40
     views["applied"][:] = 3, 4, 5
@@ -415,7 +416,7 @@ def test_a_batch_must_be_divisible_among_the_gradient_workers() -> None:
     with pytest.raises(TopologyError, match="batch_size = 32 cannot be divided among 3 gradient workers") as caught:
         replaying(gradients__workers=3, algorithm__batch_size=32)
     assert caught.value.hint == "set it to 30 or 33"
-    assert replaying(gradients__workers=3, algorithm__batch_size=33).replay_size.batch == 11
+    assert replaying(gradients__workers=3, algorithm__batch_size=33).replay.size.batch == 11
 
 
 def test_a_replay_memory_must_hold_a_transition_of_each_environment() -> None:
@@ -423,7 +424,7 @@ def test_a_replay_memory_must_hold_a_transition_of_each_environment() -> None:
     with pytest.raises(TopologyError, match=r"replay_capacity = 11 has no room for .*n_step = 3 steps") as caught:
         replaying(**sizes, algorithm__replay_capacity=11)
     assert caught.value.hint == "set it to 12 or more"
-    assert replaying(**sizes, algorithm__replay_capacity=12).replay_size.kept == 3
+    assert replaying(**sizes, algorithm__replay_capacity=12).replay.size.kept == 3
 
 
 @pytest.mark.parametrize(("starts", "warmup"), [(0, 0), (1, 1), (16, 1), (17, 2), (984, 62)])
@@ -469,6 +470,6 @@ def test_the_ring_has_room_for_the_rounds_that_a_lag_lets_ahead(lag: int, update
     lagging = {"gradients__max_lag": lag} if lag else {}
     made = replaying(
         gradients__communication=f'"{mode}"', algorithm__updates_per_step=f'"{updates}/16"', **lagging
-    ).replay_size
+    ).replay.size
     assert made.rounds_ahead == ahead
     assert made.rows > made.kept + ahead * (made.steps + 1) + made.n_step + made.stack - 2

@@ -15,7 +15,7 @@ from small_trainer import Page, config_of, weights_of
 from hive.config import Config
 from hive.records import RunDirectory
 from hive.records.sinks.drawing_marks import DrawingMarks
-from hive.training import Blueprint, EvaluationDue
+from hive.training import Blueprint, EvaluationDue, Evaluator
 from hive.training.record.episode_videos import EpisodeVideos
 
 pytest.importorskip("imageio_ffmpeg", reason="needs the extra video")
@@ -106,7 +106,7 @@ def setup(folder: Path, options: str = "{truncates=3}", name: str = "Drawn", **v
 def test_the_episodes_are_those_of_the_evaluation(tmp_path: Path) -> None:
     """Five episodes in two environments: their returns are random, and depend on the actions."""
     run = setup(tmp_path, evaluation__episodes=5, evaluation__envs=2, evaluation__videos=5)
-    evaluator = run.blueprint.evaluator()
+    evaluator = Evaluator.of_run(run.blueprint)
     evaluator.bind(run.weights)
     evaluation = evaluator.evaluate(due_of(4))
     evaluator.close()

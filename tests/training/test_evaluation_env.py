@@ -13,7 +13,7 @@ import hive
 from hive.config import load_config
 from hive.errors import ConfigError
 from hive.records import read_jsonl
-from hive.training import Blueprint, EvaluationDue, evaluate
+from hive.training import Blueprint, EvaluationDue, Evaluator, evaluate
 
 ENV = "small_environments:OneState"
 OPTIONS = "{ terminates = 3 }"
@@ -36,8 +36,8 @@ def test_its_keys_replace_those_of_training_and_its_options_are_added() -> None:
 
 def test_the_evaluator_plays_it_and_collectors_do_not() -> None:
     blueprint = Blueprint(config(evaluation__env="{ options = { terminates = 5 } }"))
-    assert blueprint.evaluator().evaluate(EvaluationDue(0, 0, 0, 0, 0.0)).mean_length == 5.0
-    assert Blueprint(config()).evaluator().evaluate(EvaluationDue(0, 0, 0, 0, 0.0)).mean_length == 3.0
+    assert Evaluator.of_run(blueprint).evaluate(EvaluationDue(0, 0, 0, 0, 0.0)).mean_length == 5.0
+    assert Evaluator.of_run(Blueprint(config())).evaluate(EvaluationDue(0, 0, 0, 0, 0.0)).mean_length == 3.0
     assert blueprint.vector().environments[0].ends == (3, 0)  # type: ignore[attr-defined]
 
 

@@ -121,14 +121,16 @@ def test_the_statistics_are_those_of_the_returns() -> None:
 def test_steps_that_only_reset_are_not_counted() -> None:
     """Gymnasium's own vectorised CartPole resets in the step after an end. Each other step earns 1."""
     blueprint = Blueprint(config_of("CartPole-v1", env__vector='"native"', **TWO))
-    found = blueprint.evaluator().evaluate(DUE)
+    found = Evaluator.of_run(blueprint).evaluate(DUE)
     assert found.episodes == 6
     assert found.mean_return == found.mean_length > 1
 
 
 def test_episodes_that_are_cut_are_whole_episodes() -> None:
     """More of them than a rollout has room for final observations."""
-    found = blueprint_of("OneState", env__options="{truncates=7}", evaluation__episodes=40).evaluator().evaluate(DUE)
+    found = Evaluator.of_run(blueprint_of("OneState", env__options="{truncates=7}", evaluation__episodes=40)).evaluate(
+        DUE
+    )
     assert (found.episodes, found.mean_return, found.deviation, found.mean_length) == (40, 7.0, 0.0, 7.0)
 
 
@@ -145,7 +147,7 @@ def test_the_likeliest_action_is_taken_every_time() -> None:
 @pytest.mark.parametrize("actions", ["discrete", "multi-discrete", "box"])
 def test_actions_are_the_mode_of_the_distribution(actions: str) -> None:
     blueprint = blueprint_of(env__options=f'{{actions="{actions}"}}')
-    evaluator, weights = blueprint.evaluator(), weights_of(blueprint)
+    evaluator, weights = Evaluator.of_run(blueprint), weights_of(blueprint)
     evaluator.bind(weights)
     evaluator.begin(DUE)
     seen = evaluator.observations.clone()
@@ -203,7 +205,7 @@ def test_a_single_episode_has_no_interval() -> None:
 def test_it_acts_with_the_weights_that_are_bound_and_leaves_them_alone() -> None:
     """Action 1 earns in context 1 only, action 0 in the other: of many episodes about half. No buffer is written."""
     blueprint = blueprint_of("Bandit", evaluation__episodes=200, network__middleware=[])
-    evaluator, weights = blueprint.evaluator(), weights_of(blueprint)
+    evaluator, weights = Evaluator.of_run(blueprint), weights_of(blueprint)
     arrays = blueprint.flat.arrays(weights)
     for array in arrays.values():
         array[...] = 0.0
@@ -221,7 +223,7 @@ def test_it_acts_with_the_weights_that_are_bound_and_leaves_them_alone() -> None
 def test_it_acts_in_evaluation_mode() -> None:
     """Neither dropout nor BatchNorm's statistics are of the policy that is judged."""
     blueprint = blueprint_of(network__module='"small_environments:Normalising"')
-    evaluator, weights = blueprint.evaluator(), weights_of(blueprint)
+    evaluator, weights = Evaluator.of_run(blueprint), weights_of(blueprint)
     before = weights.copy()
     evaluator.bind(weights)
     evaluator.evaluate(DUE)
@@ -234,7 +236,7 @@ def test_it_acts_in_evaluation_mode() -> None:
 
 def test_the_same_turn_gets_the_same_evaluation_from_any_evaluator() -> None:
     blueprint = blueprint_of()
-    fresh, used = blueprint.evaluator(), blueprint.evaluator()
+    fresh, used = Evaluator.of_run(blueprint), Evaluator.of_run(blueprint)
     expected = numbers(fresh.evaluate(due(7)))
     others = [numbers(used.evaluate(due(turn))) for turn in (5, 6)]
     assert numbers(used.evaluate(due(7))) == expected
@@ -242,12 +244,12 @@ def test_the_same_turn_gets_the_same_evaluation_from_any_evaluator() -> None:
 
 
 def test_another_seed_gets_another_evaluation() -> None:
-    one, other = (blueprint_of(run__seed=seed).evaluator().evaluate(DUE) for seed in (1, 2))
+    one, other = (Evaluator.of_run(blueprint_of(run__seed=seed)).evaluate(DUE) for seed in (1, 2))
     assert one.mean_return != other.mean_return
 
 
 def test_one_that_was_not_finished_leaves_no_trace() -> None:
-    evaluator = blueprint_of().evaluator()
+    evaluator = Evaluator.of_run(blueprint_of())
     expected = numbers(evaluator.evaluate(due(7)))
     evaluator.begin(due(6))
     for _ in range(5):
@@ -266,7 +268,7 @@ def test_seeds_are_those_of_the_turn_and_of_each_environment() -> None:
 def test_randomness_in_the_network_depends_on_the_turn_alone() -> None:
     """Its policy is only noise of torch's, and another actor of the process draws between its steps."""
     blueprint = blueprint_of(network__module='"small_environments:Shaky"')
-    quiet, disturbed = blueprint.evaluator(), blueprint.evaluator()
+    quiet, disturbed = Evaluator.of_run(blueprint), Evaluator.of_run(blueprint)
     expected = numbers(quiet.evaluate(due(7)))
     disturbed.begin(due(7))
     while (found := disturbed.step()) is None:
@@ -277,7 +279,7 @@ def test_randomness_in_the_network_depends_on_the_turn_alone() -> None:
 
 def test_between_two_steps_gradients_can_be_made() -> None:
     """Another actor of the process does not find itself in inference mode."""
-    evaluator = blueprint_of().evaluator()
+    evaluator = Evaluator.of_run(blueprint_of())
     evaluator.begin(DUE)
     assert evaluator.step() is None
     assert not torch.is_inference_mode_enabled()
@@ -305,7 +307,7 @@ def test_a_step_without_an_evaluation() -> None:
 
 def test_errors_of_environments_pass_through() -> None:
     page = Page()
-    evaluator = blueprint_of("Fails", env__options="{when=5}").evaluator(page.status)
+    evaluator = Evaluator.of_run(blueprint_of("Fails", env__options="{when=5}"), page.status)
     with pytest.raises(EnvironmentFailed, match="the motor is stuck") as caught:
         evaluator.evaluate(DUE)
     assert not caught.value.permanent

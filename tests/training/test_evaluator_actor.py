@@ -20,7 +20,7 @@ from hive.runtime.supervise.accounting import holds
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.schemes import build
 from hive.testing import run_inline
-from hive.training import Blueprint, Evaluation, EvaluationDue, EvaluatorActor, LearnerActor
+from hive.training import Blueprint, Evaluation, EvaluationDue, Evaluator, EvaluatorActor, LearnerActor
 
 EVERY_FOUR = {"evaluation__every": "{updates=4}", "evaluation__episodes": 3, "evaluation__envs": 2}
 NEVER_ENDS: dict[str, Any] = {"env": "OneState", "run__steps": 512, **EVERY_FOUR}
@@ -180,7 +180,7 @@ def test_the_weights_are_those_of_the_turn(tmp_path: Path, workers: int) -> None
         **EVERY_FOUR,
     )
     blueprint = Blueprint(run.config)
-    evaluator, block = blueprint.evaluator(), weights_of(blueprint)
+    evaluator, block = Evaluator.of_run(blueprint), weights_of(blueprint)
     arrays, lines = blueprint.flat.arrays(block), {line["turn"]: line for line in run.evaluations()}
     saved = list_checkpoints(run.directory.checkpoints)
     assert {checkpoint.update for checkpoint in saved} >= {4, 8}

@@ -28,7 +28,7 @@ from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumul
 from hive.learning import Part
 from hive.networks import aligned_block
 from hive.runtime.memory.status import BUSY, RUNTIME
-from hive.training import Blueprint, GWorker, network_checks
+from hive.training import Blueprint, GWorker, initial_network
 
 
 def blueprint_of(**values: Any) -> Blueprint:
@@ -202,7 +202,7 @@ def test_rollouts_and_weights_are_only_read() -> None:
 
 def test_buffers_that_a_forward_pass_writes_stay_private(monkeypatch: pytest.MonkeyPatch) -> None:
     """BatchNorm writes its statistics while it trains; the block is the learner's state. (A run refuses such a one.)"""
-    monkeypatch.setattr(network_checks, "buffers_that_training_changes", lambda *_: [])
+    monkeypatch.setattr(initial_network, "buffers_that_training_changes", lambda *_: [])
     blueprint = blueprint_of(network__module='"small_environments:Running"')
     assert len(blueprint.flat.buffers) == 4
     weights = weights_of(blueprint)

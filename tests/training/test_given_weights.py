@@ -21,6 +21,7 @@ from hive.hosts.shape import without_hosts
 from hive.networks import aligned_block
 from hive.records import checkpoint_at, write_checkpoint
 from hive.training import Blueprint
+from hive.training.run_start import write_first_state
 
 NET = "test_given_weights:Net"
 
@@ -65,7 +66,7 @@ def config(weights: str, **more: Any) -> Config:
 def begun(blueprint: Blueprint) -> dict[str, NDArray[Any]]:
     """The first weights of a run, by name."""
     state, optimizer_state = aligned_block(blueprint.state.bytes), aligned_block(blueprint.optimizer_state_bytes)
-    blueprint.initialize(state, optimizer_state)
+    write_first_state(blueprint, state, optimizer_state)
     return blueprint.flat.arrays(state[: blueprint.flat.block_bytes])
 
 

@@ -14,7 +14,7 @@ from small_trainer import Arrays, allocate, config_of, same_bytes, weights_of
 import hive
 from hive.experience import Rollout
 from hive.runtime.process.user_code.guest import Guest
-from hive.training import Blueprint, Trainer
+from hive.training import Blueprint, Evaluator, Trainer
 from hive.training.messages import EvaluationDue
 
 DRAWS = "small_environments:Drawing"
@@ -95,7 +95,7 @@ def test_an_evaluation_follows_from_its_seed_and_turn_whatever_happens_between_i
     blueprint = Blueprint(config_of(DRAWS, evaluation__every="{updates=1}", evaluation__episodes=6, evaluation__envs=2))
     played = []
     for turn in (3, 3, 4):
-        evaluator = blueprint.evaluator()
+        evaluator = Evaluator.of_run(blueprint)
         evaluator.begin(EvaluationDue(turn, turn, 0, 0, 0.0))
         seen = [evaluator.row.observations.tolist()]
         while evaluator.step() is None:

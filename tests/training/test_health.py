@@ -23,10 +23,10 @@ from hive.envs import (
     configured_vector,
 )
 from hive.training.record import health
-from hive.training.record.health import KINDS, Facts, Health
+from hive.training.record.health import WARNING_RULES, Health, HealthFacts
 
 LOG2 = math.log(2)
-FACTS = Facts(steps=200_000, goal=None, environments=8, time_limit=10**6, most_entropy=LOG2)
+FACTS = HealthFacts(steps=200_000, goal=None, environments=8, time_limit=10**6, most_entropy=LOG2)
 GAUSSIAN = replace(FACTS, most_entropy=None, dimensions=3, log_range=math.log(2.0))
 
 HEALTHY: dict[str, float] = {
@@ -48,7 +48,7 @@ Series = Sequence[dict[str, Any]]
 class Run:
     """A run of lines: each adds `steps` environment steps, `turns` updates, 50 episodes and `seconds`."""
 
-    def __init__(self, facts: Facts = FACTS, steps: int = 5_000, turns: int = 50, seconds: float = 1.0) -> None:
+    def __init__(self, facts: HealthFacts = FACTS, steps: int = 5_000, turns: int = 50, seconds: float = 1.0) -> None:
         self.health = Health(facts)
         self.each = steps, turns, seconds
         self.steps, self.updates, self.seconds, self.episodes = 0, 0, 0.0, 1000
@@ -92,7 +92,7 @@ def test_a_healthy_run_has_no_warning() -> None:
 
 
 # (name, facts, lines before, the least that causes it, the most that does not)
-CAUSES: dict[str, tuple[str, Facts, Series, dict[str, Any], dict[str, Any]]] = {
+CAUSES: dict[str, tuple[str, HealthFacts, Series, dict[str, Any], dict[str, Any]]] = {
     "half of what was learned": ("return collapsed", FACTS, [mean(20), mean(500, 0)], mean(259), mean(261)),
     "of a negative return": ("return collapsed", FACTS, [mean(-500), mean(-100, 40)], mean(-301), mean(-299)),
     "a quarter of the best": ("return collapsed", FACTS, [mean(500, 0)], mean(374), mean(376)),
@@ -194,9 +194,9 @@ def test_values_need_not_explain_equal_returns() -> None:
 )
 def test_the_limit_that_is_advised_can_be_set(id: str, env: dict[str, Any], advice: str) -> None:
     config = config_of(id, **env)
-    facts = Facts.of(config, configured_spec(config.env), 1)
+    facts = HealthFacts.of(config, configured_spec(config.env), 1)
     assert facts.limit_advice == advice
-    (text,) = (kind.advice_for(facts) for kind in KINDS if kind.name == "no episode ended")
+    (text,) = (kind.advice_for(facts) for kind in WARNING_RULES if kind.name == "no episode ended")
     assert text.endswith(f"or limit episodes: {advice}")
     name, _, value = advice.partition(" = ")
     if name.startswith("add"):
@@ -389,19 +389,19 @@ def test_metrics_that_a_custom_algorithm_lacks_are_not_judged() -> None:
 )
 def test_facts_of_a_run(action: Any, expected: tuple[float | None, int, float]) -> None:
     config = config_of("small_environments:OneState", collection__envs=5, run__steps=77, run__stop_at_return=3)
-    facts = Facts.of(config, EnvironmentSpec("x", ObservationSpec((1,), "float32"), action, 9), 2)
+    facts = HealthFacts.of(config, EnvironmentSpec("x", ObservationSpec((1,), "float32"), action, 9), 2)
     assert (facts.steps, facts.goal, facts.environments, facts.time_limit) == (77, 3.0, 10, 9)
     assert (facts.most_entropy, facts.dimensions, facts.log_range) == pytest.approx(expected)
 
 
 def test_every_row_of_the_table_is_tried_above() -> None:
     tried = {kind for kind, *_ in CAUSES.values()} | {"updates skipped", "no episode ended", "info missing"}
-    assert tried == {kind.name for kind in KINDS}
+    assert tried == {kind.name for kind in WARNING_RULES}
 
 
 def test_advice_of_a_run_with_a_replay_memory_names_no_key_that_it_refuses() -> None:
     without = replace(FACTS, replays=True)
-    of_replays = [kind for kind in KINDS if kind.name not in ("deviation collapsed", "deviation exploded")]
+    of_replays = [kind for kind in WARNING_RULES if kind.name not in ("deviation collapsed", "deviation exploded")]
     assert not [kind.name for kind in of_replays if "entropy_weight" in kind.advice_for(without)]
     assert "network.normalize_rewards" in " ".join(kind.advice_for(without) for kind in of_replays)
 
@@ -411,7 +411,7 @@ def test_every_key_in_the_advice_exists() -> None:
     from hive.config.algorithms import ALGORITHMS
     from hive.config.schema import Config
 
-    words = {word.strip(",;().'\"") for kind in KINDS for word in f"{kind.advice} {kind.replay_advice}".split()}
+    words = {word.strip(",;().'\"") for kind in WARNING_RULES for word in f"{kind.advice} {kind.replay_advice}".split()}
     named = {word for word in words if word.partition(".")[0] in Config.__dataclass_fields__ and "." in word}
     assert len(named) > 8
     for key in named:

@@ -17,7 +17,7 @@ from hive.errors import ConfigError, UsageError
 from hive.policy.graph import PolicyGraph
 from hive.policy.loaded import Policy
 from hive.records import write_checkpoint
-from hive.training import Blueprint, evaluate
+from hive.training import Blueprint, Evaluator, evaluate
 
 ID = "small_environments:Privileged"
 ALONE = "{privileged=false}"
@@ -74,7 +74,7 @@ def test_it_plays_the_same_episodes_with_and_without_them(tmp_path: Path) -> Non
 
 def test_evaluations_of_a_run_may_take_place_without_them() -> None:
     blueprint = Blueprint(config(evaluation__env=f"{{options={ALONE}}}", evaluation__every="{updates=1}"))
-    evaluator = blueprint.evaluator()
+    evaluator = Evaluator.of_run(blueprint)
     evaluator.bind(weights_of(blueprint))
     assert evaluator.vector.count == 10
     with pytest.raises(ConfigError, match="differ in parts"):

@@ -12,7 +12,8 @@ import hive
 from hive.config import load_config
 from hive.errors import EnvironmentFailed
 from hive.records import list_checkpoints, read_jsonl
-from hive.training import Blueprint, EvaluationDue
+from hive.training import Blueprint, EvaluationDue, Evaluator
+from hive.training.run_start import write_first_state
 from hive.training.update.learner import Count
 from hive.training.update.turn_metrics import info_means
 
@@ -75,14 +76,14 @@ def test_metrics_evaluations_and_a_resumed_run(tmp_path: Path, monkeypatch: pyte
     assert checkpoint.state["info"] == ["is_success", "odd", "never"]
     other = Blueprint(load_config(str(path), [*sets[1:], 'env.info=["odd", "new"]']), checkpoint)
     state = np.zeros(other.state.bytes, np.uint8), np.zeros(other.optimizer_state_bytes, np.uint8)
-    other.initialize(*state)
+    write_first_state(other, *state)
     infos = other.learner().views(state[1])["infos"]
     assert info_means(["odd", "new"], infos) == {"odd": 7.0}
 
 
 def test_an_evaluation_has_the_means_of_its_episodes() -> None:
     config = config_of(ENV, env__info=INFO, env__options="{ terminates = 2 }", evaluation__episodes=6)
-    found = Blueprint(config).evaluator().evaluate(EvaluationDue(0, 0, 0, 0, 0.0))
+    found = Evaluator.of_run(Blueprint(config)).evaluate(EvaluationDue(0, 0, 0, 0, 0.0))
     assert found.info == {"odd": 7.0, "is_success": 0.0}, "each of 6 environments plays its first episode"
 
 

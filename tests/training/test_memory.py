@@ -23,7 +23,7 @@ from hive.envs import VectorEnvironment
 from hive.envs.vectors.native_vector import NativeVector
 from hive.errors import TopologyError
 from hive.experience import FINALS, LENGTH, Rollout
-from hive.training import Blueprint, Collector, EvaluationDue
+from hive.training import Blueprint, Collector, EvaluationDue, Evaluator
 
 ENVS, STEPS, EVERY = 3, 24, 5
 # Large weights of the policy's outputs, because with the usual small ones actions hardly depend on the state.
@@ -224,7 +224,7 @@ def test_an_evaluation_begins_every_episode_with_zeros() -> None:
     returns = {}
     for envs in (1, 3):
         blueprint = blueprint_of(**KINDS["box"], evaluation__episodes=3, evaluation__envs=envs)
-        evaluator = blueprint.evaluator()
+        evaluator = Evaluator.of_run(blueprint)
         evaluator.vector.close()
         evaluator.vector = same_vector(Same, envs)
         evaluator.bind(weights_of(blueprint)[: blueprint.flat.block_bytes])

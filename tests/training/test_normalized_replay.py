@@ -20,6 +20,7 @@ from hive.gradients import SAMPLES
 from hive.networks import aligned_block
 from hive.networks.rows.normalization import LIMIT
 from hive.training import Blueprint, ReplayWorker
+from hive.training.run_start import write_first_ledger, write_first_state
 from hive.training.update.replay_memory import DrawnRows
 
 TURNS = 3
@@ -49,14 +50,14 @@ class Loop:
         self.collector.reset()
         self.learner = blueprint.learner()
         memory = np.zeros(blueprint.memory_layout.bytes, np.uint8)
-        self.replay = blueprint.replay_memory(memory)
+        self.replay = blueprint.replay.memory(memory)
         self.worker = ReplayWorker(blueprint, 0, memory)
         self.ledgers = [allocate(blueprint.ledger_layout) for _ in range(2)]
         self.plan, self.slot = allocate(blueprint.plan_layout), allocate(blueprint.gradient_layout(1))
         self.states = [aligned_block(blueprint.state.bytes) for _ in range(2)]
         self.optimizer_states = [aligned_block(blueprint.optimizer_state_bytes) for _ in range(2)]
-        blueprint.initialize(self.states[0], self.optimizer_states[0])
-        blueprint.initialize_replay(self.replay, self.ledgers[0], self.states[0])
+        write_first_state(blueprint, self.states[0], self.optimizer_states[0])
+        write_first_ledger(blueprint, self.replay, self.ledgers[0], self.states[0])
         self.rollouts: list[Arrays] = []
         self.turns = 0
 
@@ -146,7 +147,7 @@ class Raw:
     """The rows of a batch as the environments returned them, normalised here by the statistics."""
 
     def __init__(self, loop: Loop, drawn: DrawnRows, known: tuple[Tensor, Tensor, float]) -> None:
-        config = loop.blueprint.replay_config
+        config = loop.blueprint.replay.config
         rows = loop.worker.rows.gather(drawn.positions, n_step=1, discount=config.discount)
         mean, deviation, spread = known
 
@@ -180,7 +181,7 @@ def test_a_normalised_update_is_that_of_plain_torch(scheme: str, backend: str) -
     if scheme == "sac":
         relu.append("algorithm.critic_first=false")
     loop = Loop(blueprint_of(scheme, id, *sets, *relu))
-    config, seed = loop.blueprint.replay_config, loop.blueprint.config.run.seed
+    config, seed = loop.blueprint.replay.config, loop.blueprint.config.run.seed
     loss = sac_loss if scheme == "sac" else dqn_loss
     moments: Values = {}
     for turn in range(TURNS):

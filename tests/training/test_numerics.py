@@ -14,7 +14,7 @@ from small_trainer import Arrays, allocate, collector_of, config_of, weights_of,
 from hive.experience import Rollout
 from hive.gradients import CAUSE, CAUSES, SAMPLES
 from hive.training import Blueprint
-from hive.training.gradient.numerics import Finding
+from hive.training.gradient.numerics import NonFiniteOrigin
 
 BAD = [math.nan, math.inf, -math.inf]
 
@@ -27,7 +27,7 @@ class Scene:
         self.worker = worker_of(self.blueprint)
         self.weights = weights_of(self.blueprint)
         self.share = [self._rollout(source) for source in range(2)]
-        self.found: list[tuple[Finding, NDArray[np.int64]]] = []
+        self.found: list[tuple[NonFiniteOrigin, NDArray[np.int64]]] = []
         self.worker.slot.on_not_finite = lambda finding, header: self.found.append((finding, header))
 
     def _rollout(self, source: int) -> Arrays:
@@ -35,7 +35,7 @@ class Scene:
         collector_of(self.blueprint, source).collect(arrays, sequence=3, version=0)
         return arrays
 
-    def look(self) -> tuple[Finding | None, Arrays]:
+    def look(self) -> tuple[NonFiniteOrigin | None, Arrays]:
         out = allocate(self.blueprint.gradient_layout(2))
         self.worker.bind(self.weights)
         self.worker.compute(self.share, out, sequence=3, version=5)

@@ -14,7 +14,8 @@ from hive.gradients import SAMPLES, clear
 from hive.records import RunDirectory
 from hive.schemes.trainer import assemble
 from hive.testing import run_inline
-from hive.training import Blueprint, LearnerActor, Replica, replica_slots
+from hive.training import Blueprint, GradientWorkerActor, LearnerActor, Replica, replica_slots
+from hive.training.run_start import write_first_state
 
 ENV = "small_environments:Drift"
 LIMIT_S = 60.0  # only a test that fails takes so long
@@ -43,13 +44,14 @@ class WatchedReplica(Replica):
         return done
 
 
-class WatchedBlueprint(Blueprint):
-    """Its replicas share one record."""
+class WatchedWorker(GradientWorkerActor):
+    """Its replica shares one record with those of the other workers."""
 
-    def replica(self) -> Replica:
-        replica = WatchedReplica(self.learner(), self.state.bytes)
-        replica.seen, replica.size = self.__dict__.setdefault("seen", {}), self.flat.parameter_bytes
-        return replica
+    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
+        super().__init__(blueprint, directory)
+        if self.replica is not None:
+            self.replica = replica = WatchedReplica(blueprint.learner(), blueprint.state.bytes)
+            replica.seen, replica.size = blueprint.__dict__.setdefault("seen", {}), blueprint.flat.parameter_bytes
 
 
 class WatchedLearner(LearnerActor):
@@ -61,7 +63,7 @@ class WatchedLearner(LearnerActor):
         self.blueprint.__dict__.setdefault("truth", {})[self.turn] = hashlib.sha256(block).hexdigest()
 
 
-def train(folder: Path, decentralized: bool, workers: int = 2, **values: Any) -> tuple[str, WatchedBlueprint]:
+def train(folder: Path, decentralized: bool, workers: int = 2, **values: Any) -> tuple[str, Blueprint]:
     """Return the digest of the run and the recorded weights."""
     config = config_of(
         ENV,
@@ -69,9 +71,10 @@ def train(folder: Path, decentralized: bool, workers: int = 2, **values: Any) ->
         gradients__decentralized=str(decentralized).lower(),
     )
     directory = RunDirectory.create(folder, "run")
-    blueprint = WatchedBlueprint(config)
+    blueprint = Blueprint(config)
     topology = assemble(blueprint, directory.path)
     topology["learner"].cls = WatchedLearner
+    topology["gradient-workers"].cls = WatchedWorker
     outcome = run_inline(topology, seconds=LIMIT_S)
     assert (outcome.state, outcome.exact) == ("finished", True)
     return outcome.digest, blueprint
@@ -115,12 +118,12 @@ def blueprint() -> Blueprint:
 
 
 def copied(blueprint: Blueprint) -> Replica:
-    replica = blueprint.replica()
+    replica = Replica(blueprint.learner(), blueprint.state.bytes)
     state, optimizer_state = (
         np.zeros(blueprint.state.bytes, np.uint8),
         np.zeros(blueprint.optimizer_state_bytes, np.uint8),
     )
-    replica.copy(blueprint.initialize(state, optimizer_state), state, optimizer_state)
+    replica.copy(write_first_state(blueprint, state, optimizer_state), state, optimizer_state)
     return replica
 
 

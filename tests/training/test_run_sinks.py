@@ -9,7 +9,7 @@ from small_trainer import config_of
 
 from hive.records import MetricsRecord, RunDirectory, Video, read_jsonl
 from hive.records.sinks.sinks import ConfigTables
-from hive.training.record.run_sinks import RunSinks, config_tables
+from hive.training.record.recorder import RunSinks, config_tables
 
 RECORD = MetricsRecord(3, 30, 0.75, {"return/mean_100": 5.0})
 

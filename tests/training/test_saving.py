@@ -10,7 +10,9 @@ import pytest
 from small_trainer import config_of
 
 from hive.training import Blueprint
-from hive.training.update.saving import BestSchedule, SaveSchedule
+from hive.training.record.best_policy import BestSchedule
+from hive.training.resume_barriers import SaveSchedule
+from hive.training.run_start import schedule_of
 
 
 class Watch:
@@ -27,7 +29,7 @@ class Watch:
 
 def schedule(**values: Any) -> tuple[SaveSchedule, Watch]:
     config, watch = config_of("small_environments:OneState", **values), Watch()
-    return SaveSchedule(config, Blueprint(config).schedule().barriers, watch), watch
+    return SaveSchedule(config, schedule_of(Blueprint(config)).barriers, watch), watch
 
 
 PPO = {"run__scheme": '"ppo"', "algorithm__epochs": 2, "algorithm__minibatches": 2}

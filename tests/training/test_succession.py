@@ -23,6 +23,7 @@ from hive.runtime.carriers.slots import SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.segments import PAGE, REASONS, BoardPlan, BoardView, SlabPlan, SlabView
 from hive.training import Blueprint, Gradient, GradientWorkerActor, LearnerActor, Metrics, RolloutReady
+from hive.training.run_start import write_first_state
 from hive.training.update.learner import Count
 
 DIED = REASONS.index("consumer_died")
@@ -104,8 +105,10 @@ class WorkerFixture(ActorFixture):
         self.rollouts = [slab_of(self.blueprint.rollout_layout, slots=3) for _ in range(2)]
         self.gradients = slab_of(self.blueprint.gradient_layout(2), slots=6)
         self.weights = board_of(self.blueprint.state.bytes)
-        self.blueprint.initialize(
-            self.weights.blocks[self.weights.words.begin()], np.zeros(self.blueprint.optimizer_state_bytes, np.uint8)
+        write_first_state(
+            self.blueprint,
+            self.weights.blocks[self.weights.words.begin()],
+            np.zeros(self.blueprint.optimizer_state_bytes, np.uint8),
         )
         self.weights.words.seal(0, 0)
         self.weights.words.publish(0)

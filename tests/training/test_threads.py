@@ -58,9 +58,8 @@ def test_torch_has_its_threads_while_a_gradient_is_computed() -> None:
     layout = gradient_layout(flat.parameter_elements, len(flat.parameters), 0, 0, codec_for("none"))
     out = allocate(layout)
     clear(out, 0)
-    slot.open(out, ())
-    assert torch.get_num_threads() == 3
-    slot.close()
+    with slot.filling(out):
+        assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == 1
 
 

@@ -6,18 +6,18 @@ import dataclasses
 from typing import Any
 
 from hive.config import Config, load_config
-from hive.tuning import Costs, Line
+from hive.tuning import CostLine, Costs
 
 TEXT = '[env]\nid = "CartPole-v1"\n'
 BOTH = ("collection.workers", "gradients.workers")
 
 CHEAP = Costs(
-    environment=Line(0.0, 1e-6),
+    environment=CostLine(0.0, 1e-6),
     busy=1.0,
-    policy=Line(10e-6, 0.0),
-    gradient=Line(50e-6, 200e-6),
+    policy=CostLine(10e-6, 0.0),
+    gradient=CostLine(50e-6, 200e-6),
     gradients=1,
-    update=Line(40e-6, 1e-6),
+    update=CostLine(40e-6, 1e-6),
     publish=2e-6,
     parameters=9_000,
 )

@@ -6,7 +6,7 @@ from made_up_costs import BOTH, config, costs
 
 from hive.tuning import (
     WHOLESALE_PARAMETERS,
-    Line,
+    CostLine,
     Placement,
     Trial,
     choose,
@@ -46,7 +46,7 @@ def test_shares_and_batches_are_equal() -> None:
 
 def test_gradients_travel_otherwise_only_beyond_the_limit() -> None:
     for parameters, expected in ((WHOLESALE_PARAMETERS - 1, 0), (WHOLESALE_PARAMETERS, 1)):
-        made = costs(gradient=Line(0.0, 1.0), update=Line(1e-3, 0.0), parameters=parameters)
+        made = costs(gradient=CostLine(0.0, 1.0), update=CostLine(1e-3, 0.0), parameters=parameters)
         rates = predictions(config(), made, BOTH, 2)
         tried = finalists(config(), made, rates, lossy=True)
         assert tried[0] == DEFAULT
@@ -58,7 +58,7 @@ def test_gradients_travel_otherwise_only_beyond_the_limit() -> None:
 
 
 def test_nothing_runs_where_the_default_is_far_ahead() -> None:
-    cheap = costs(gradient=Line(10e-3, 0.0), environment=Line(10e-3, 0.0))
+    cheap = costs(gradient=CostLine(10e-3, 0.0), environment=CostLine(10e-3, 0.0))
     rates = predictions(config(), cheap, ("gradients.workers",), 1)
     rates = [rates[0], *(rate for rate in rates[1:] if rate.steps_per_s < rates[0].steps_per_s / 2)]
     assert finalists(config(), cheap, rates, lossy=True) == [DEFAULT]
@@ -79,7 +79,7 @@ def test_the_default_stays_unless_another_placement_is_clearly_faster() -> None:
 
 def test_the_choice_sets_the_automatic_keys_and_tells_why() -> None:
     given = config("collection.workers=auto")
-    made = costs(environment=Line(0.0, 2e-3), busy=0.0)
+    made = costs(environment=CostLine(0.0, 2e-3), busy=0.0)
     rates = predictions(given, made, given.automatic, 2)
     kept = choose(given, made, rates, [Trial(DEFAULT, 100.0), Trial(TWO, 80.0)], 2)
     assert kept.values == {"collection.workers": 1}
@@ -91,8 +91,8 @@ def test_the_choice_sets_the_automatic_keys_and_tells_why() -> None:
 
 
 def test_lag_is_mentioned_where_it_makes_a_synchronous_run_faster() -> None:
-    given, balanced = config("collection.communication=synchronous"), costs(environment=Line(0.0, 1e-6))
-    for made, mentioned in ((balanced, True), (costs(environment=Line(0.0, 1e-4)), False)):
+    given, balanced = config("collection.communication=synchronous"), costs(environment=CostLine(0.0, 1e-6))
+    for made, mentioned in ((balanced, True), (costs(environment=CostLine(0.0, 1e-4)), False)):
         rates = predictions(given, made, (), 2)
         assert ("would collect while it trains" in choose(given, made, rates, [], 2).reasons) == mentioned
     assert "would collect" not in choose(config(), balanced, predictions(config(), balanced, (), 2), [], 2).reasons

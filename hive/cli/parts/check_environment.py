@@ -77,6 +77,7 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
         unrepeatable,
         wrappers_of,
     )
+    from hive.training.run_start import steps_between_barriers
 
     sets = [f"env.id={json.dumps(options.env)}", *options.set]
     if options.config is None:
@@ -93,7 +94,7 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     done = examine(*asked, kind=env.vector, info=env.info, steps=STEPS, limit_s=LIMIT_S)
     facts |= _played(done, spec)
     blueprint = _blueprint(config)
-    done.begun_anew = blueprint.steps_between_barriers
+    done.begun_anew = steps_between_barriers(blueprint)
     warnings = done.warnings(env.id) + _reward_warnings(done, config, origin)
     if done.failure is None:
         facts |= _compiled(env, spec)

@@ -164,7 +164,7 @@ def _network_sizes(blueprint: Blueprint) -> NetworkSizes:
         bytes=flat.block_bytes,
         observation_bytes=observation.bytes,
         checkpoint_bytes=blueprint.state.bytes + blueprint.optimizer_state_bytes,
-        replay_bytes=blueprint.saved_replay_bytes,
+        replay_bytes=blueprint.replay.saved_bytes if blueprint.replays else 0,
         optimizer=blueprint.config.algorithm.optimizer,
         optimizer_ms=milliseconds,
         optimizer_bytes=each,

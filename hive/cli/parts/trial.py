@@ -45,6 +45,7 @@ def examine_environment(config: Config, topology: Topology) -> Examination:
     """Play one environment of the config with random actions."""
     from hive.envs import examine, wrappers_of
     from hive.schemes import blueprint_of
+    from hive.training.run_start import steps_between_barriers
 
     env = config.env
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
@@ -54,7 +55,7 @@ def examine_environment(config: Config, topology: Topology) -> Examination:
         done = examine(*asked, kind=env.vector, info=env.info, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
     finally:
         limit.cancel()
-    done.begun_anew = blueprint_of(topology).steps_between_barriers
+    done.begun_anew = steps_between_barriers(blueprint_of(topology))
     return done
 
 

@@ -21,7 +21,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ from hive.errors import TopologyError
 from hive.experience import LENGTH, Rollout
 from hive.networks.weights.flat import aligned_block
 from hive.runtime import Actor, Board, Publication, Slot, SlotInlet, Slots, Topology
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.run.inline_run import InlineRun
 from hive.training import Blueprint, CollectorActor, RolloutReady, Weights
 
@@ -55,7 +56,7 @@ class CollectedRollout:
     float32 [E] and lengths int32 [E] of the finished episodes. seconds: its collection time.
     """
 
-    data: Mapping[str, NDArray[Any]]
+    data: Arrays
     version_collected: int
     n_samples: int
     worker_id: int

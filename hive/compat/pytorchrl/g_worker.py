@@ -21,15 +21,17 @@ from hive.algorithms.algorithm import Algorithm
 from hive.algorithms.parameters import update_parameter
 from hive.compat.pytorchrl.collection import CWorker, CWorkerSet, Weights, check_device
 from hive.compat.pytorchrl.collector_thread import CollectedRollout, CollectorThread
-from hive.compat.pytorchrl.gradients import Arrays, Gradients, Info, compression_of
+from hive.compat.pytorchrl.gradients import Gradients, Info, compression_of
 from hive.compat.pytorchrl.weights import Snapshot, snapshot_of
 from hive.errors import NetworkError, RecordError
 from hive.gradients import PLAIN, SAMPLES, Codec, clear, gradient_layout
 from hive.networks.weights.flat import aligned_block
 from hive.records import JSON, write_checkpoint
 from hive.runtime import Layout
+from hive.runtime.memory.segments import Arrays
 from hive.training import GWorker as WorkerOfRun
 from hive.training.update.learner import Count, LearnerStep, mean_return
+from hive.training.update.replica import Replica
 
 
 class RoundStorage:
@@ -102,8 +104,9 @@ class GWorker(WorkerOfRun):
         algorithm = algorithm or cast(Algorithm, blueprint.algorithm(alone=True))
         super().__init__(blueprint, index_worker, algorithm=algorithm, codec=codec)
         self.storage = RoundStorage()
-        self.state = blueprint.replica()  # the weights and the optimizer state that `apply_gradients` updates
-        self.state.begin(blueprint.initialize)
+        # The weights and the optimizer state that `apply_gradients` updates.
+        self.state = Replica(blueprint.learner(), blueprint.state.bytes)
+        self.state.begin(blueprint)
         self.bind(self.state.weights)
         self._sequence = 0
         self._last: Gradients | None = None

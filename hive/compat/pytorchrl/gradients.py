@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, overload
 
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.algorithms.algorithm import Algorithm
 from hive.errors import TopologyError
 from hive.gradients import ENV_STEPS, EPISODES, SAMPLES, Codec, GradAccumulator, codec_for
 from hive.networks.weights.flat import FlatParameters
+from hive.runtime.memory.segments import Arrays
 
 DEFAULT_COMPRESSION = "bf16"  # codec of `compress_grads_to_send=True`: half the bytes at a relative error below 1 %
 
-Arrays = Mapping[str, NDArray[Any]]
 Info = dict[str, Any]
 
 

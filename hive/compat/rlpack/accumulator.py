@@ -33,11 +33,9 @@ from hive import _native
 from hive.compat.rlpack.map_of_tensors import MapOfTensors
 from hive.compat.rlpack.named import check_choice, checked_names, field_of, gradients_of
 from hive.compat.rlpack.results import Into, block_for, copy_into, targets_in
-from hive.compat.rlpack.rounds import Block, Field, Outcome, Rounds, rounds_for, zero_bad
+from hive.compat.rlpack.rounds import GradientField, ReductionOutcome, RoundBlock, Rounds, rounds_for, zero_bad
 from hive.errors import NotFinite
 from hive.gradients import ReductionReport
-
-__all__ = ["GradAccumulator", "GradientNotFinite"]
 
 NamedParameters = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
 NonFinite = Literal["raise", "skip", "zero", "report"]
@@ -55,7 +53,7 @@ class GradientNotFinite(NotFinite, RuntimeError):
 
 @dataclass(slots=True)
 class _Round:
-    block: Block
+    block: RoundBlock
     weight: float
     had: list[bool]  # whether each parameter had a gradient
 
@@ -110,20 +108,20 @@ class GradAccumulator:
         self._names = None if parameter_keys is None else checked_names(parameter_keys)
         self._rounds: Rounds | None = None
         self._held: list[_Round] = []
-        self._free: list[Block] = []
-        self._sums: Block | None = None  # this and the next three: only with store="running"
+        self._free: list[RoundBlock] = []
+        self._sums: RoundBlock | None = None  # this and the next three: only with store="running"
         self._summed = 0
         self._weight = 0.0
         self._had_counts: list[int] = []
 
-    def _lay_out(self, fields: Sequence[Field]) -> None:
+    def _lay_out(self, fields: Sequence[GradientField]) -> None:
         self._rounds = rounds_for(self.c_grad_accumulator, fields)
         self._had_counts = [0] * len(fields)
 
     # --- rounds
 
     def accumulate(self, named_parameters: NamedParameters, weight: float = 1.0) -> None:
-        """Adds a copy of the gradients of `model.named_parameters()`, an iterable of pairs or a mapping, as a round.
+        """Add a copy of the gradients of `model.named_parameters()`, an iterable of pairs or a mapping, as a round.
 
         A MapOfTensors contains the gradients themselves instead of parameters.
 
@@ -175,7 +173,7 @@ class GradAccumulator:
         return gradients_of(self._names, values, strict=self.unused == "raise")
 
     def _new_round(self, gradients: list[Tensor | None], weight: float, non_finite: str) -> _Round | None:
-        """Returns a checked copy of the gradients; None if the round is skipped."""
+        """Return a checked copy of the gradients; None if the round is skipped."""
         rounds = self._laid_out()
         block = self._take_block()
         try:
@@ -209,7 +207,7 @@ class GradAccumulator:
         return None
 
     def _refuse(self, bad: int, non_finite: str) -> None:
-        """Counts a non-finite round under non_finite="skip"; raises GradientNotFinite otherwise."""
+        """Count a non-finite round under non_finite="skip"; raises GradientNotFinite otherwise."""
         if non_finite == "skip":
             self.skipped += 1
             return
@@ -220,7 +218,7 @@ class GradAccumulator:
     # --- reductions
 
     def mean_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
-        """Returns the sum of weight * gradient over the rounds held, divided by the sum of the weights.
+        """Return the sum of weight * gradient over the rounds held, divided by the sum of the weights.
 
         Fewer rounds than `bootstrap_rounds` are allowed unless `strict`; `report` has their number and the norm.
 
@@ -234,7 +232,7 @@ class GradAccumulator:
         return self._reduce(True, out, into)
 
     def sum_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
-        """Returns the sum of weight * gradient over the rounds held. Arguments and errors: as for `mean_reduce`."""
+        """Return the sum of weight * gradient over the rounds held. Arguments and errors: as for `mean_reduce`."""
         return self._reduce(False, out, into)
 
     def _reduce(self, mean: bool, out: MapOfTensors | None, into: Into | None) -> MapOfTensors:
@@ -259,8 +257,8 @@ class GradAccumulator:
             parameter.grad = out[name] if had else None
         return out
 
-    def _reduce_to(self, block: Block, rounds: Rounds, mean: bool) -> tuple[float, Outcome]:
-        """Writes the result to `block`; returns the total weight of the rounds, and the outcome."""
+    def _reduce_to(self, block: RoundBlock, rounds: Rounds, mean: bool) -> tuple[float, ReductionOutcome]:
+        """Write the result to `block`; returns the total weight of the rounds, and the outcome."""
         weight = self._total_weight()
         if mean and weight == 0:
             raise ValueError("the weights of all rounds are 0, so they have no mean")
@@ -273,18 +271,18 @@ class GradAccumulator:
         return weight, rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
 
     def zeros(self) -> MapOfTensors:
-        """Returns a result of zeros to pass as `out`. Raises ValueError while the parameters are unknown."""
+        """Return a result of zeros to pass as `out`. Raises ValueError while the parameters are unknown."""
         if self._rounds is None:
             raise ValueError("the parameters are unknown before the first accumulate()")
         return self._map_of(self._rounds.new_block())
 
-    def _map_of(self, block: Block) -> MapOfTensors:
+    def _map_of(self, block: RoundBlock) -> MapOfTensors:
         return MapOfTensors.lazy(self._known_names(), lambda: block.tensors, block)
 
     # --- a list of rounds
 
     def __len__(self) -> int:
-        """Returns the number of rounds held."""
+        """Return the number of rounds held."""
         return self._summed if self.store == "running" else len(self._held)
 
     @overload
@@ -292,7 +290,7 @@ class GradAccumulator:
     @overload
     def __getitem__(self, index: slice) -> list[MapOfTensors]: ...
     def __getitem__(self, index: int | slice) -> MapOfTensors | list[MapOfTensors]:
-        """Returns the live gradients of a round (writing to them changes the round), or for a slice a list of them.
+        """Return the live gradients of a round (writing to them changes the round), or for a slice a list of them.
 
         Raises TypeError with store="running", IndexError for an index out of range.
         """
@@ -300,7 +298,7 @@ class GradAccumulator:
         return [self._lend(one) for one in held] if isinstance(held, list) else self._lend(held)
 
     def __setitem__(self, index: int | slice, named_parameters: Any) -> None:
-        """Replaces a round by a copy of other gradients, as for `accumulate`; its weight does not change.
+        """Replace a round by a copy of other gradients, as for `accumulate`; its weight does not change.
 
         A slice takes an equal number of iterables of named parameters, with step 1 any number that fits. Added rounds
         have weight 1. A non-finite round raises GradientNotFinite under non_finite="skip" too. Other errors: as for
@@ -329,7 +327,7 @@ class GradAccumulator:
         self._give_back(old)
 
     def __delitem__(self, index: int | slice) -> None:
-        """Removes a round, or those of a slice; later rounds move up."""
+        """Remove a round, or those of a slice; later rounds move up."""
         held = self._indexable()
         old = held[index] if isinstance(index, slice) else [held[index]]
         del held[index]
@@ -339,7 +337,7 @@ class GradAccumulator:
         return (self._lend(one) for one in list(self._indexable()))
 
     def clear(self) -> None:
-        """Removes all rounds and resets `skipped` and `zeroed`; keeps the memory for the next rounds."""
+        """Remove all rounds and resets `skipped` and `zeroed`; keeps the memory for the next rounds."""
         self._give_back(self._held)
         self._held, self._summed, self._weight = [], 0, 0.0
         self._had_counts = [0] * len(self._had_counts)
@@ -348,7 +346,7 @@ class GradAccumulator:
     # --- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns copies of all rounds: for pickle, copy.deepcopy and torch.save."""
+        """Return copies of all rounds: for pickle, copy.deepcopy and torch.save."""
         state = dict(self.__dict__)
         rounds = state.pop("_rounds")
         del state["c_grad_accumulator"], state["_free"]
@@ -368,8 +366,8 @@ class GradAccumulator:
             self._lay_out(fields)
             rounds = self._laid_out()
             self._had_counts = counts
-            self._held = [_Round(Block(rounds, memory), weight, had) for memory, weight, had in held]
-            self._sums = None if sums is None else Block(rounds, sums)
+            self._held = [_Round(RoundBlock(rounds, memory), weight, had) for memory, weight, had in held]
+            self._sums = None if sums is None else RoundBlock(rounds, sums)
 
     # --- properties
 
@@ -379,7 +377,7 @@ class GradAccumulator:
         return len(self) >= self.bootstrap_rounds
 
     def step_due(self) -> bool:
-        """Returns whether to reduce, clear and step now: after `bootstrap_rounds` calls, skipped ones included.
+        """Return whether to reduce, clear and step now: after `bootstrap_rounds` calls, skipped ones included.
 
         It is False while no round is held, because there would be no gradient to step with.
         """
@@ -423,11 +421,11 @@ class GradAccumulator:
         one.block.lent = True
         return self._map_of(one.block)
 
-    def _take_block(self) -> Block:
+    def _take_block(self) -> RoundBlock:
         return self._free.pop() if self._free else self._laid_out().new_block()
 
     def _give_back(self, rounds: Iterable[_Round]) -> None:
-        """Keeps the blocks for new rounds, except those that the caller may still read (see `_lend`)."""
+        """Keep the blocks for new rounds, except those that the caller may still read (see `_lend`)."""
         self._free += [one.block for one in rounds if not one.block.lent]
 
     def _laid_out(self) -> Rounds:
@@ -439,7 +437,7 @@ class GradAccumulator:
         return self._names
 
 
-def _copied(block: Block) -> Any:
-    """Returns a copy of the memory of a block, as one tensor or a list of them."""
+def _copied(block: RoundBlock) -> Any:
+    """Return a copy of the memory of a block, as one tensor or a list of them."""
     memory = block.memory
     return memory.clone() if isinstance(memory, Tensor) else [tensor.detach().clone() for tensor in memory]

@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["MapOfTensors"]
-
 
 class MapOfTensors(MutableMapping[str, Tensor]):
     """An ordered mapping from names to tensors.
@@ -37,7 +35,7 @@ class MapOfTensors(MutableMapping[str, Tensor]):
 
     @classmethod
     def lazy(cls, names: Sequence[str], views: Callable[[], Sequence[Tensor]], block: object) -> MapOfTensors:
-        """Returns a map of `names` to the tensors that `views` returns, called at the first access.
+        """Return a map of `names` to the tensors that `views` returns, called at the first access.
 
         The tensors are views of `block`.
         """
@@ -84,11 +82,11 @@ class MapOfTensors(MutableMapping[str, Tensor]):
         return self.copy()
 
     def copy(self) -> MapOfTensors:
-        """Returns another map of the same tensors."""
+        """Return another map of the same tensors."""
         return MapOfTensors(self._known())
 
     def clone(self) -> MapOfTensors:
-        """Returns another map, of copies of the tensors."""
+        """Return another map, of copies of the tensors."""
         return MapOfTensors({name: tensor.detach().clone() for name, tensor in self.items()})
 
     def __reduce__(self) -> tuple[type[MapOfTensors], tuple[dict[str, Tensor]]]:
@@ -102,7 +100,7 @@ class MapOfTensors(MutableMapping[str, Tensor]):
 
 
 def _compact(tensor: Tensor) -> Tensor:
-    """Returns the tensor, or a copy if its storage is a larger block, which pickle would save as a whole."""
+    """Return the tensor, or a copy if its storage is a larger block, which pickle would save as a whole."""
     whole = tensor.untyped_storage().nbytes() == tensor.nbytes if tensor.layout is torch.strided else True
     return tensor if whole else tensor.detach().clone()
 

@@ -10,13 +10,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hive.compat.rlpack.rounds import Field
-
-__all__ = ["check_choice", "checked_names", "field_of", "gradients_of"]
+from hive.compat.rlpack.rounds import GradientField
 
 
 def gradients_of(names: Sequence[str], parameters: Sequence[Any], *, strict: bool) -> list[Tensor | None]:
-    """Returns the `.grad` of every parameter; None for a frozen one, and for one that did not enter the loss.
+    """Return the `.grad` of every parameter; None for a frozen one, and for one that did not enter the loss.
 
     Raises RuntimeError for the latter if `strict`, and if no parameter has a gradient; TypeError for plain tensors.
     """
@@ -41,7 +39,7 @@ def gradients_of(names: Sequence[str], parameters: Sequence[Any], *, strict: boo
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns `names` as a tuple. Raises TypeError unless they are strings, ValueError for none and for duplicates."""
+    """Return `names` as a tuple. Raises TypeError unless they are strings, ValueError for none and for duplicates."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError("parameter_keys must be a sequence of names")
     if not names:
@@ -53,13 +51,13 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises ValueError, which names the argument, unless `value` is one of `choices`."""
+    """Raise ValueError, which names the argument, unless `value` is one of `choices`."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
-def field_of(name: str, value: object) -> Field:
-    """Returns the form of a parameter's gradient. Raises TypeError for anything but a tensor."""
+def field_of(name: str, value: object) -> GradientField:
+    """Return the form of a parameter's gradient. Raises TypeError for anything but a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a parameter, not {type(value).__name__}")
-    return Field(name, value.shape, value.dtype, value.device)
+    return GradientField(name, value.shape, value.dtype, value.device)

@@ -11,23 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from hive.compat.rlpack.map_of_tensors import MapOfTensors
-from hive.compat.rlpack.rounds import Block, Field, Rounds
-
-__all__ = ["Into", "Targets", "block_for", "copy_into", "targets_in"]
+from hive.compat.rlpack.rounds import GradientField, RoundBlock, Rounds
 
 Into = nn.Module | Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]
-Targets = list[tuple[str, Tensor, bool]]  # name, parameter, whether any round had a gradient for it
+ResultTargets = list[tuple[str, Tensor, bool]]  # name, parameter, whether any round had a gradient for it
 
 
-def block_for(out: Mapping[str, Tensor] | None, rounds: Rounds, held: Sequence[Block]) -> Block:
-    """Returns the block of `out` if it is one of `rounds`, otherwise a new one that copy_into copies from.
+def block_for(out: Mapping[str, Tensor] | None, rounds: Rounds, held: Sequence[RoundBlock]) -> RoundBlock:
+    """Return the block of `out` if it is one of `rounds`, otherwise a new one that copy_into copies from.
 
     Raises ValueError for an `out` of other names, shapes or dtypes, and for one that shares memory with a held round.
     """
     if out is None:
         return rounds.new_block()
     block = _block_of(out)
-    if isinstance(block, Block):
+    if isinstance(block, RoundBlock):
         if any(one is block for one in held):
             raise ValueError("out is a round of this accumulator, which a reduction must not overwrite")
         if block.owner is rounds:
@@ -40,28 +38,28 @@ def block_for(out: Mapping[str, Tensor] | None, rounds: Rounds, held: Sequence[B
     return rounds.new_block()
 
 
-def _check_foreign(tensors: Sequence[Tensor], held: Sequence[Block]) -> None:
-    """Raises ValueError for tensors that share memory with a held round."""
+def _check_foreign(tensors: Sequence[Tensor], held: Sequence[RoundBlock]) -> None:
+    """Raise ValueError for tensors that share memory with a held round."""
     lent = [view for block in held if block.lent for view in block.tensors]
     ours = {view.untyped_storage().data_ptr() for view in lent}
     if any(tensor.untyped_storage().data_ptr() in ours for tensor in tensors):
         raise ValueError("out has tensors of a round of this accumulator, which a reduction must not overwrite")
 
 
-def copy_into(out: Mapping[str, Tensor], block: Block) -> None:
-    """Copies a result to `out`, unless `out` is the map of that block."""
+def copy_into(out: Mapping[str, Tensor], block: RoundBlock) -> None:
+    """Copy a result to `out`, unless `out` is the map of that block."""
     if _block_of(out) is not block:
         with torch.no_grad():
             torch._foreach_copy_([out[field.name] for field in block.owner.fields], list(block.tensors))
 
 
 def _block_of(out: Mapping[str, Tensor]) -> object:
-    """Returns the block that the tensors of a MapOfTensors are views of; None for another mapping."""
+    """Return the block that the tensors of a MapOfTensors are views of; None for another mapping."""
     return out.block if isinstance(out, MapOfTensors) else None
 
 
-def targets_in(into: Into, fields: Sequence[Field], counts: Mapping[str, int]) -> Targets:
-    """Returns the trainable parameters in `into` that get a gradient. Other names are ignored.
+def targets_in(into: Into, fields: Sequence[GradientField], counts: Mapping[str, int]) -> ResultTargets:
+    """Return the trainable parameters in `into` that get a gradient. Other names are ignored.
 
     counts: parameter name -> number of rounds with a gradient for it.
 
@@ -69,7 +67,7 @@ def targets_in(into: Into, fields: Sequence[Field], counts: Mapping[str, int]) -
     TypeError for plain tensors, and for those computed from others, whose `.grad` nothing reads.
     """
     given = _named(into)
-    targets: Targets = []
+    targets: ResultTargets = []
     for field in fields:
         parameter = given.get(field.name)
         if parameter is None:
@@ -95,7 +93,7 @@ def _named(into: Into) -> Mapping[str, Tensor]:
     return given
 
 
-def _check_fits(field: Field, parameter: Tensor) -> None:
+def _check_fits(field: GradientField, parameter: Tensor) -> None:
     if (parameter.shape, parameter.dtype, parameter.device) != (field.shape, field.dtype, field.device):
         raise ValueError(
             f"`{field.name}` of into is {parameter.dtype} {list(parameter.shape)} on {parameter.device}, "

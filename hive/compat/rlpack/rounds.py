@@ -26,16 +26,14 @@ from torch import Tensor
 
 from hive import _native
 
-__all__ = ["Block", "Field", "NativeRounds", "Outcome", "Rounds", "TorchRounds", "rounds_for", "zero_bad"]
-
 NATIVE = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 SUMMED_IN_FLOAT32 = (torch.bfloat16, torch.float16)
 
-Gradients = Sequence[Tensor | None]
+GradientSequence = Sequence[Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class GradientField:
     """The shape, dtype and device of the gradient of a parameter."""
 
     name: str
@@ -44,7 +42,7 @@ class Field:
     device: torch.device
 
 
-class Outcome(NamedTuple):
+class ReductionOutcome(NamedTuple):
     """The outcome of a reduction: its Euclidean norm, and whether it is finite.
 
     `bad_field` is the index of the first non-finite field, `bad_round` that of the first round with one; -1: none or
@@ -57,7 +55,7 @@ class Outcome(NamedTuple):
     bad_round: int = -1
 
 
-class Block:
+class RoundBlock:
     """The memory of one round, of a result, or of running sums."""
 
     def __init__(self, owner: Rounds, memory: Any) -> None:
@@ -79,22 +77,22 @@ class Block:
 class NativeRounds:
     """Rounds in host memory, computed by `native`."""
 
-    def __init__(self, native: _native.GradAccumulator, fields: Sequence[Field]) -> None:
+    def __init__(self, native: _native.GradAccumulator, fields: Sequence[GradientField]) -> None:
         native.lay_out([NATIVE[field.dtype] for field in fields], [field.shape.numel() for field in fields])
         self._native = native
         self.fields = fields
         self._offsets = native.offsets
         self._expected = [(field.dtype, field.shape) for field in fields]
 
-    def new_block(self) -> Block:
+    def new_block(self) -> RoundBlock:
         return self._zeros(self._native.bytes)
 
-    def new_sums(self) -> Block:
+    def new_sums(self) -> RoundBlock:
         return self._zeros(self._native.sum_bytes)
 
-    def _zeros(self, size: int) -> Block:
+    def _zeros(self, size: int) -> RoundBlock:
         with torch.inference_mode(False):  # ordinary tensors even if the caller is in inference mode
-            return Block(self, torch.zeros(size, dtype=torch.uint8))  # torch aligns them to 64 bytes
+            return RoundBlock(self, torch.zeros(size, dtype=torch.uint8))  # torch aligns them to 64 bytes
 
     def views(self, memory: Tensor) -> list[Tensor]:
         found = []
@@ -103,8 +101,8 @@ class NativeRounds:
             found.append(part.view(field.dtype).view(field.shape))
         return found
 
-    def _addresses(self, gradients: Gradients) -> tuple[list[int], list[Tensor]]:
-        """Returns the addresses of the gradients (0 for None), and the tensors to keep alive while they are used."""
+    def _addresses(self, gradients: GradientSequence) -> tuple[list[int], list[Tensor]]:
+        """Return the addresses of the gradients (0 for None), and the tensors to keep alive while they are used."""
         addresses, alive = [], []
         for index, (gradient, (dtype, shape)) in enumerate(zip(gradients, self._expected, strict=True)):
             if gradient is None:
@@ -118,67 +116,71 @@ class NativeRounds:
             addresses.append(gradient.data_ptr())
         return addresses, alive
 
-    def gather(self, gradients: Gradients, block: Block) -> int:
-        """Copies the gradients, None as zeros; returns the index of the first non-finite one, or -1."""
+    def gather(self, gradients: GradientSequence, block: RoundBlock) -> int:
+        """Copy the gradients, None as zeros; returns the index of the first non-finite one, or -1."""
         addresses, _alive = self._addresses(gradients)
         return self._native.gather(addresses, block.array)
 
-    def first_bad(self, gradients: Gradients) -> int:
-        """Returns the index of the first non-finite gradient, or -1."""
+    def first_bad(self, gradients: GradientSequence) -> int:
+        """Return the index of the first non-finite gradient, or -1."""
         addresses, _alive = self._addresses(gradients)
         return self._native.first_bad(addresses)
 
-    def add(self, gradients: Gradients, weight: float, sums: Block, onto: bool) -> None:
-        """Adds weighted gradients to the sums, or with `onto` False overwrites the sums."""
+    def add(self, gradients: GradientSequence, weight: float, sums: RoundBlock, onto: bool) -> None:
+        """Add weighted gradients to the sums, or with `onto` False overwrites the sums."""
         addresses, _alive = self._addresses(gradients)
         self._native.add(addresses, weight, sums.array, onto)
 
-    def reduce(self, blocks: Sequence[Block], weights: Sequence[float], divisor: float, out: Block) -> Outcome:
-        """Writes the weighted sum of the blocks, divided by `divisor`, to `out`."""
+    def reduce(
+        self, blocks: Sequence[RoundBlock], weights: Sequence[float], divisor: float, out: RoundBlock
+    ) -> ReductionOutcome:
+        """Write the weighted sum of the blocks, divided by `divisor`, to `out`."""
         found = self._native.reduce([block.array for block in blocks], weights, divisor, out.array)
-        return Outcome(found.norm, found.finite, found.bad_index, found.bad_input)
+        return ReductionOutcome(found.norm, found.finite, found.bad_index, found.bad_input)
 
-    def finish(self, sums: Block, divisor: float, out: Block) -> Outcome:
-        """Writes the sums, divided by `divisor`, to `out`."""
+    def finish(self, sums: RoundBlock, divisor: float, out: RoundBlock) -> ReductionOutcome:
+        """Write the sums, divided by `divisor`, to `out`."""
         found = self._native.finish(sums.array, divisor, out.array)
-        return Outcome(found.norm, found.finite, found.bad_index)
+        return ReductionOutcome(found.norm, found.finite, found.bad_index)
 
 
 class TorchRounds:
     """Rounds in torch tensors, for example on a GPU. The methods are those of NativeRounds."""
 
-    def __init__(self, fields: Sequence[Field]) -> None:
+    def __init__(self, fields: Sequence[GradientField]) -> None:
         self.fields = fields
 
-    def new_block(self) -> Block:
+    def new_block(self) -> RoundBlock:
         return self._zeros([field.dtype for field in self.fields])
 
-    def new_sums(self) -> Block:
+    def new_sums(self) -> RoundBlock:
         return self._zeros([_sum_dtype(field.dtype) for field in self.fields])
 
-    def _zeros(self, dtypes: Sequence[torch.dtype]) -> Block:
+    def _zeros(self, dtypes: Sequence[torch.dtype]) -> RoundBlock:
         with torch.inference_mode(False):
             zeros = [torch.zeros(f.shape, dtype=d, device=f.device) for f, d in zip(self.fields, dtypes, strict=True)]
-        return Block(self, zeros)
+        return RoundBlock(self, zeros)
 
     def views(self, memory: list[Tensor]) -> list[Tensor]:
         return memory
 
-    def gather(self, gradients: Gradients, block: Block) -> int:
+    def gather(self, gradients: GradientSequence, block: RoundBlock) -> int:
         torch._foreach_copy_(block.memory, self._filled(gradients))
         return self._first_bad(block.memory)
 
-    def first_bad(self, gradients: Gradients) -> int:
+    def first_bad(self, gradients: GradientSequence) -> int:
         return self._first_bad(self._filled(gradients))
 
-    def add(self, gradients: Gradients, weight: float, sums: Block, onto: bool) -> None:
+    def add(self, gradients: GradientSequence, weight: float, sums: RoundBlock, onto: bool) -> None:
         terms = self._weighted(self._filled(gradients), weight)
         if onto:
             torch._foreach_add_(sums.memory, terms)
         else:
             torch._foreach_copy_(sums.memory, terms)
 
-    def reduce(self, blocks: Sequence[Block], weights: Sequence[float], divisor: float, out: Block) -> Outcome:
+    def reduce(
+        self, blocks: Sequence[RoundBlock], weights: Sequence[float], divisor: float, out: RoundBlock
+    ) -> ReductionOutcome:
         sums = self.new_sums()
         onto = False
         for block, weight in zip(blocks, weights, strict=True):
@@ -191,15 +193,15 @@ class TorchRounds:
         bad = (k for k, weight in enumerate(weights) if weight and self._first_bad(blocks[k].memory) >= 0)
         return outcome._replace(bad_round=next(bad, -1))
 
-    def finish(self, sums: Block, divisor: float, out: Block) -> Outcome:
+    def finish(self, sums: RoundBlock, divisor: float, out: RoundBlock) -> ReductionOutcome:
         torch._foreach_copy_(out.memory, torch._foreach_div(sums.memory, divisor))
         home = self.fields[0].device
         exact = [tensor.detach().to(_norm_dtype(tensor.dtype)) for tensor in out.memory]
         norm = float(torch.linalg.vector_norm(torch.stack([n.to(home) for n in torch._foreach_norm(exact)])))
         bad = -1 if norm - norm == 0.0 else self._first_bad(out.memory)
-        return Outcome(norm, bad < 0, bad)
+        return ReductionOutcome(norm, bad < 0, bad)
 
-    def _filled(self, gradients: Gradients) -> list[Tensor]:
+    def _filled(self, gradients: GradientSequence) -> list[Tensor]:
         filled = []
         for field, gradient in zip(self.fields, gradients, strict=True):
             if gradient is None:
@@ -223,8 +225,8 @@ class TorchRounds:
 Rounds = NativeRounds | TorchRounds
 
 
-def rounds_for(native: _native.GradAccumulator, fields: Sequence[Field]) -> Rounds:
-    """Returns NativeRounds if C++ supports all fields, otherwise TorchRounds. Raises TypeError for integer dtypes."""
+def rounds_for(native: _native.GradAccumulator, fields: Sequence[GradientField]) -> Rounds:
+    """Return NativeRounds if C++ supports all fields, otherwise TorchRounds. Raises TypeError for integer dtypes."""
     for field in fields:
         if not (field.dtype.is_floating_point or field.dtype.is_complex):
             raise TypeError(f"`{field.name}` is {_short(field.dtype)}, gradients must be floats")
@@ -234,7 +236,7 @@ def rounds_for(native: _native.GradAccumulator, fields: Sequence[Field]) -> Roun
 
 
 def zero_bad(tensors: Iterable[Tensor]) -> int:
-    """Sets NaN and infinities to zero, in place; returns their number."""
+    """Set NaN and infinities to zero, in place; returns their number."""
     count = 0
     for tensor in tensors:
         bad = ~torch.isfinite(tensor)
@@ -253,7 +255,7 @@ def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def _norm_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns a dtype in which the squares of the values do not overflow."""
+    """Return a dtype in which the squares of the values do not overflow."""
     return torch.complex128 if dtype.is_complex else torch.float64
 
 
@@ -261,7 +263,7 @@ def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _unlike(field: Field, gradient: Tensor) -> ValueError:
+def _unlike(field: GradientField, gradient: Tensor) -> ValueError:
     return ValueError(
         f"the gradient of `{field.name}` is {_short(gradient.dtype)} {list(gradient.shape)} on {gradient.device}, "
         f"in earlier rounds it was {_short(field.dtype)} {list(field.shape)} on {field.device}"

@@ -1,6 +1,6 @@
 """Seeds the global generators of NumPy and Python, from which an environment's code may draw.
 
-A module of its own below everything that builds environments. `hive.training.collect.global_generators` adds torch's.
+A module of its own below everything that builds environments. `hive.training.collect.collector` adds torch's.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ from hive.records.run_warnings import (
     apply_event,
     warnings_of,
 )
-from hive.records.summary import NOT_STARTED
+from hive.records.summary import NOT_STARTED, UPDATE_COUNTS
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.output import CHECK_S, FLOOD_S, OUTPUT_BYTES, BoundedOutput
 from hive.runtime.process.processes import ProcessTable, SharedMemory
@@ -460,6 +460,7 @@ class LiveRun:
             env_steps=steps,
             frames=frames if frames != steps else None,
             updates=int(results.get("updates", 0)),
+            update_counts={name: int(results[name]) for name in UPDATE_COUNTS if name in results},
             episodes=int(results.get("episodes", 0)),
             mean_return_100=mean_return if math.isfinite(mean_return) else None,
             started=self.started,

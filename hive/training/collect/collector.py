@@ -7,8 +7,7 @@
 The collector is a synchronous object without ports: the caller provides weights and memory, and takes the rollout. The
 environments write directly into the rollout's rows, so no array is stacked afterwards. Noise comes from a stream of the
 rollout's number, so a rollout that another process repeats is bit-identical if the environments are deterministic. The
-seeds of global generators, from which an environment may draw, follow from it too
-(hive.training.collect.global_generators).
+seeds of global generators, from which an environment may draw, follow from it too (`seed_all_globals`).
 
 The state of a recurrent policy is carried from step to step and from rollout to rollout, and is zeros where an episode
 begins. The rollout stores the state before its row 0.
@@ -16,7 +15,7 @@ begins. The rollout stores the state before its row 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -41,18 +40,14 @@ from hive.networks.act.exploration import EpsilonGreedy
 from hive.networks.build.layers import acting
 from hive.networks.build.network import acting_alone
 from hive.networks.rows.inputs import Memory
-from hive.networks.rows.normalization import NormalizedNetwork, Scales
+from hive.networks.rows.normalization import NormalizedNetwork, Scales, add_rows
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import Status
-from hive.training.collect.frame_stack import FrameStack
-from hive.training.collect.global_generators import seed_all_globals
-
-__all__ = ["Collector", "occasion_of"]
+from hive.runtime.memory.segments import Arrays
 
 MAX_INCARNATIONS = 1 << 20  # stride between the streams of two rounds; no collector restarts this often
 
-Arrays = Mapping[str, NDArray[Any]]
 
 # Maximum slots whose views are cached: more than a slab has. In library use each rollout may be in new memory, so a
 # full cache is cleared.
@@ -69,6 +64,57 @@ class _Prepared:
     observations: list[torch.Tensor]
 
 
+class FrameStack:
+    """`frames` [B, k, *shape], oldest first; zeros for observations before the beginning of an episode.
+
+    seen: a tensor of the same memory.
+    """
+
+    def __init__(self, observation: ObservationSpec, first: NDArray[Any]) -> None:
+        """first: the first observations of B episodes, [B, *shape]."""
+        self.frames = np.zeros((len(first), observation.stack, *observation.shape), observation.dtype)
+        self.frames[:, -1] = first
+        self.seen = torch.from_numpy(self.frames)
+
+    @classmethod
+    def of(cls, observation: ObservationSpec, first: NDArray[Any]) -> FrameStack | None:
+        """Return a stack that begins with `first`, or None for a policy that sees one observation."""
+        return cls(observation, first) if observation.stack > 1 else None
+
+    def push(self, row: StepRow) -> None:
+        """Add the observations of a step. Where an episode ended, they are the only ones of the next episode."""
+        frames = self.frames
+        frames[:, :-1] = frames[:, 1:]
+        frames[row.ended] = 0
+        frames[:, -1] = row.observations
+
+
+def seed_all_globals(seed: int, purpose: Purpose, source: int, sequence: int) -> None:
+    """Seed the global generators of torch, NumPy and Python from a stream.
+
+    An environment's code may draw from these; hive itself draws from streams alone. They are seeded before such code
+    builds, resets or steps environments. So runs with environments that use them repeat and resume exactly, and the
+    collectors of a run, forks of one process, do not draw the same numbers.
+    """
+    word = stream_seed(seed, purpose, source, sequence)
+    torch.default_generator.manual_seed(word)
+    seed_globals(word)
+
+
+def observe(rollout: Rollout, observation: ObservationSpec, out: Arrays) -> None:
+    """Add the valid steps of a rollout to the moments of a network that normalizes (hive.networks.rows.normalization).
+
+    out: those of "observed", "rewarded" and "novelty" that it has.
+    """
+    valid = rollout.valid != 0
+    if "observed" in out:
+        add_rows(observation.numbers(rollout.observations[: rollout.length][valid]), out["observed"])
+    if "rewarded" in out and rollout.discounted is not None:
+        add_rows(rollout.discounted[valid], out["rewarded"])
+    if "novelty" in out and rollout.novelty is not None:
+        add_rows(rollout.novelty[valid], out["novelty"])
+
+
 def occasion_of(start: int, incarnation: int) -> int:
     """Return the sequence of the streams that a reset uses: `start` is the round of its resume barrier."""
     return start * MAX_INCARNATIONS + incarnation
@@ -80,7 +126,7 @@ class Collector:
     observation: shape and dtype of an observation. network: its online network acts, with the weights of `bind`.
     distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
     its process. log_probs: whether to store the log probabilities of the acting policy. discount: discount factor
-    of the sums that normalised rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
+    of the sums that normalized rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
     have room for them. status: the status page that shows its phases; None in library use.
     """
 
@@ -170,7 +216,7 @@ class Collector:
             self._collect(rollout, sequence, version, enough)
 
     def _may_leave_helpers(self) -> bool:
-        """Whether hive chose the helpers: a number that the user has set stays, and costs exactness."""
+        """Return whether hive chose the helpers: a number that the user has set stays, and costs exactness."""
         return isinstance(self.vector, HelpedVector) and not self.vector.alone and self.vector.helping.chosen
 
     def _leave_helpers(self) -> None:
@@ -269,7 +315,7 @@ class Collector:
             rollout["history"][...] = self.stack.frames[:, :-1].swapaxes(0, 1)
 
     def _discount(self, rollout: Arrays, length: int) -> None:
-        """Writes the discounted sum of rewards since each episode began. It continues in the next rollout."""
+        """Write the discounted sum of rewards since each episode began. It continues in the next rollout."""
         sums, ended = self.discounted, (rollout["terminated"] | rollout["truncated"]) > 0
         for t in range(length):
             sums *= self.discount

@@ -28,19 +28,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.envs import ObservationSpec, StepRow, VectorEnvironment, runs_python, seed_globals
+from hive.envs import ObservationSpec, StepRow, VectorEnvironment, configured_vector, runs_python, seed_globals
 from hive.envs.spaces.fitted import fitted_vector
 from hive.experience import Purpose, stream, stream_seed, stream_seeds
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.rows.inputs import Memory
 from hive.networks.weights.flat import FlatParameters
 from hive.runtime import START, Status
-from hive.training.collect.frame_stack import FrameStack
-from hive.training.collect.global_generators import seed_all_globals
+from hive.training.blueprint import Blueprint
+from hive.training.collect.collector import FrameStack, seed_all_globals
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.update.turn_metrics import info_means
-
-__all__ = ["ENDLESS", "Evaluator"]
 
 ENDLESS = 1 << 31  # episodes of a play without a limit
 ROUNDS = 1 << 40  # stride between the seeds of two resets of one evaluation: more than turns of a run
@@ -91,6 +89,34 @@ class Evaluator:
         self.observations = torch.from_numpy(self.row.observations)
         self._due: EvaluationDue | None = None
         policy.eval()
+
+    @classmethod
+    def of_run(cls, blueprint: Blueprint, status: Status | None = None) -> Evaluator:
+        """Make the evaluator of a run, with its own environments and network."""
+        evaluation, env = blueprint.config.evaluation, blueprint.config.evaluation_env
+        seed_all_globals(blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
+        return cls._of(blueprint, configured_vector(env, evaluation.envs), evaluation.episodes, status)
+
+    @classmethod
+    def of_videos(cls, blueprint: Blueprint, vector: VectorEnvironment) -> Evaluator:
+        """Make a player of single episodes of evaluations, in a vector of one environment, without a last episode."""
+        return cls._of(blueprint, vector, ENDLESS)
+
+    @classmethod
+    def _of(
+        cls, blueprint: Blueprint, vector: VectorEnvironment, episodes: int, status: Status | None = None
+    ) -> Evaluator:
+        return cls(
+            vector,
+            blueprint.environment.observation,
+            blueprint.network(),
+            blueprint.distribution,
+            seed=blueprint.config.run.seed,
+            episodes=episodes,
+            info=blueprint.config.evaluation_env.info,
+            max_steps=blueprint.config.evaluation.max_steps,
+            status=status,
+        )
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Evaluate these weights from now on: uint8 [block_bytes], read in place."""

@@ -24,12 +24,11 @@ from hive.errors import VersionGone
 from hive.records import RunDirectory
 from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Subscription
 from hive.training.blueprint import Blueprint, blueprint_in
+from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import Evaluation, EvaluationDue, Weights
 from hive.training.record.best_policy import BestPolicy
 from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.record.pinned_blocks import held_block, next_due
-
-__all__ = ["EvaluatingActor", "EvaluatorActor"]
 
 
 class EvaluatingActor(Actor, ABC):
@@ -99,7 +98,7 @@ class EvaluatorActor(EvaluatingActor):
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         super().__init__(blueprint, directory)
         with self.status(START):
-            self.evaluator = blueprint.evaluator(self.status)
+            self.evaluator = Evaluator.of_run(blueprint, self.status)
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
 
     async def run(self) -> None:

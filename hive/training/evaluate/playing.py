@@ -21,11 +21,9 @@ from hive.errors import UsageError
 from hive.experience import Purpose
 from hive.policy.loaded import Policy
 from hive.runtime.process.user_code.guest import Guest
-from hive.training.collect.global_generators import seed_all_globals
+from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import Evaluation, EvaluationDue
-
-__all__ = ["check_spaces", "due_of", "evaluate", "evaluator_of", "joined", "limit_of"]
 
 ENVS = 16  # default maximum of environments, equal to the default of collection.envs
 

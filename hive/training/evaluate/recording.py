@@ -4,7 +4,7 @@
     show(policy, config, title="pole", episodes=None, ended=print)      # until the window is closed
 
 It is the `Evaluator` of a run with one environment, so the policy acts as in evaluations: with its memory, stacks,
-masks and normalisation. The episodes are those of environment 0 of `evaluate` with the same seed, unless actions are
+masks and normalization. The episodes are those of environment 0 of `evaluate` with the same seed, unless actions are
 sampled.
 """
 
@@ -21,12 +21,10 @@ from hive.experience import Purpose
 from hive.policy.loaded import Policy
 from hive.records.sinks.videos import check_video_file, video_writer
 from hive.runtime.process.user_code.guest import Guest
-from hive.training.collect.global_generators import seed_all_globals
+from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import ENDLESS, Evaluator
 from hive.training.evaluate.playing import check_spaces, due_of, evaluator_of, limit_of
 from hive.training.messages import EvaluationDue
-
-__all__ = ["Episode", "Recording", "episodes_of", "record", "show"]
 
 
 @dataclass(frozen=True)

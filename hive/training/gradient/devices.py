@@ -25,8 +25,6 @@ from hive.runtime import Actor
 from hive.runtime.process.free_memory import size_text
 from hive.runtime.process.user_code.throwaway import forks, in_child
 
-__all__ = ["begin_device", "chosen_device", "device_errors", "device_facts", "pin", "seed_forward"]
-
 NO_DETERMINISTIC_KERNEL = "does not have a deterministic implementation"  # torch's words
 
 

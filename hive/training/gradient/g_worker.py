@@ -11,9 +11,9 @@ finite is marked in its header and never applied; `slot.on_not_finite` is called
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,15 @@ from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
 from hive.networks.rows.normalization import add_rows, observed_elements, scaled_rewards
 from hive.runtime import Status
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.process.free_memory import size_text
 from hive.training.blueprint import Blueprint
-from hive.training.collect.observed import observe
-from hive.training.gradient.devices import device_errors, seed_forward
+from hive.training.collect.collector import observe
+from hive.training.gradient.devices import seed_forward
 from hive.training.gradient.gradient_slot import GradientSlot
+from hive.training.run_start import schedule_start
 
 SMALLER = "more algorithm.minibatches, fewer collection.envs, a shorter collection.rollout"
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 class GWorker:
@@ -57,6 +57,7 @@ class GWorker:
         codec: Codec | None = None,
     ) -> None:
         self.blueprint = blueprint
+        self.schedule_start = schedule_start(blueprint)
         self.index_worker = index_worker
         self.seed = blueprint.config.run.seed
         self.codec = codec or blueprint.codec
@@ -111,19 +112,14 @@ class GWorker:
         if step == 0:
             self._begin(number, rollouts, out)
         if self._round is not None and self._round[0] == number:
-            gradients = self._round[1]
             seed_forward(self.seed, self.index_worker, sequence, self.slot.device)
-            self.slot.open(out, self._rollouts)
-            try:
-                with device_errors(self.slot.device, self._describe, SMALLER):
-                    # The algorithm runs to its next yield and makes one gradient; one that has finished makes none.
-                    made = next(gradients, None) if moments is None else gradients.send(moments)
-            except StopIteration:
-                made = None
-            finally:
-                self.slot.close()
-            if isinstance(made, Moments):
-                out["moments"][:] = made.count, made.total, made.squares
+            with self.slot.filling(out, self._rollouts, self._describe, SMALLER):
+                try:
+                    request = self._round[1].send(moments)  # the algorithm runs to its next yield: one gradient
+                except StopIteration:  # it has finished, so this gradient has zero samples
+                    request = None
+            if isinstance(request, Moments):
+                out["moments"][:] = request.count, request.total, request.squares
             if step == self.algo.gradients_per_round - 1:  # one normalization holds for a round
                 for view in self._rollouts:
                     observe(view, self.blueprint.environment.observation, out)
@@ -132,8 +128,7 @@ class GWorker:
 
     def _begin(self, number: int, rollouts: Sequence[Arrays], out: Arrays) -> None:
         """Begin a round: count its steps and episodes in its first gradient, and let the algorithm make gradients."""
-        rounds, start = self.blueprint.rounds, self.blueprint.schedule_start
-        views = [Rollout(arrays, rounds, start) for arrays in rollouts]
+        views = [Rollout(arrays, self.blueprint.rounds, self.schedule_start) for arrays in rollouts]
         put_episodes(out, [view.episodes() for view in views], [view.episode_infos() for view in views])
         samples = sum(view.samples for view in views)
         out["header"][ENV_STEPS] = samples
@@ -141,10 +136,19 @@ class GWorker:
         self._round = None
         if samples:
             for view in views:
-                view.lagged = self.blueprint.is_lagged(number, view.version)
+                view.lagged = self.blueprint.has_lag and self._is_older(number, view.version)
             self._scale_rewards(views)
             self._noise = stream(self.seed, Purpose.minibatches, self.index_worker, number, self._noise)
             self._round, self._rollouts = (number, self.algo.gradients(views, self._noise)), views
+
+    def _is_older(self, number: int, version: int) -> bool:
+        """Return whether policy `version` is older than that of the first gradient of round `number`.
+
+        Without order every rollout counts as older.
+        """
+        collection = self.blueprint.config.collection
+        in_order = collection.communication != "asynchronous"
+        return not (in_order and version * collection.broadcast_interval == number)
 
     def _scale_rewards(self, views: Sequence[Rollout]) -> None:
         """Normalize the rewards of the round by the statistics of the weights that are bound."""

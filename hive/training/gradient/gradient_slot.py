@@ -8,8 +8,9 @@ earlier outputs is refused. A gradient that is not finite is marked in the slot'
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,21 +22,19 @@ from hive.errors import NetworkError
 from hive.experience import Rollout
 from hive.gradients import CAUSE, CAUSES, SAMPLES, Codec
 from hive.learning import AnyPart, NativePart, Part, RemotePart
+from hive.learning.receivers import Outputs
 from hive.networks.weights.device import DeviceParameters
 from hive.networks.weights.flat import FlatParameters, aligned_block
-from hive.training.gradient.numerics import Finding, find
+from hive.runtime.memory.segments import Arrays
+from hive.training.gradient.devices import device_errors
+from hive.training.gradient.numerics import NonFiniteOrigin, find_origin
 from hive.training.gradient.threads import ONE_THREAD, Threads
-
-__all__ = ["GradientSlot"]
-
-Arrays = Mapping[str, NDArray[Any]]
-Outputs = TypeVar("Outputs")
 
 
 class GradientSlot:
     """Writes gradients of the network of `flat` into gradient slots. It is a GradientReceiver (hive.learning).
 
-    on_not_finite: a function of (Finding, header of the slot), called while the gradient's inputs still exist.
+    on_not_finite: a function of (NonFiniteOrigin, header of the slot), called while the gradient's inputs still exist.
     """
 
     def __init__(self, flat: FlatParameters, codec: Codec, threads: Threads = ONE_THREAD) -> None:
@@ -45,7 +44,7 @@ class GradientSlot:
         _native.set_threads(threads.native, threads.spin_us)
         self.residual = codec.residual(flat.parameter_elements)
         """float32 [parameter_elements], or [0]: the part of earlier gradients that the codec has not sent yet."""
-        self.on_not_finite: Callable[[Finding, NDArray[np.int64]], None] = lambda finding, header: None
+        self.on_not_finite: Callable[[NonFiniteOrigin, NDArray[np.int64]], None] = lambda finding, header: None
         elements = 0 if codec.in_place else flat.parameter_elements
         self._gradient = aligned_block(4 * elements).view(np.float32)  # gradient before compression
         self._binding = 0  # number of times that weights were bound
@@ -62,17 +61,28 @@ class GradientSlot:
         """Refuse losses of earlier outputs from now on, because other weights are bound."""
         self._binding += 1
 
-    def open(self, out: Arrays, rollouts: Sequence[Rollout]) -> None:
-        """Write the next gradient, made of these rollouts, into `out`, a cleared slot of zero samples."""
+    @contextmanager
+    def filling(
+        self,
+        out: Arrays,
+        rollouts: Sequence[Rollout] = (),
+        describe: Callable[[], str] = lambda: "a gradient",
+        smaller: str = "",
+    ) -> Iterator[None]:
+        """Write the one gradient that is made within this context, of these rollouts, into `out`, a cleared slot.
+
+        describe, smaller: the work, and how to make it smaller, for an error of a device without memory.
+        """
         self._out, self._rollouts, self._made = out, rollouts, False
         if self.threads.torch > 1:
             torch.set_num_threads(self.threads.torch)
-
-    def close(self) -> None:
-        """Refuse gradients until the next `open`."""
-        self._out = None
-        if self.threads.torch > 1:  # a collector of this process acts with one, as it does in a process of its own
-            torch.set_num_threads(1)
+        try:
+            with device_errors(self.device, describe, smaller):
+                yield
+        finally:
+            self._out = None
+            if self.threads.torch > 1:  # a collector of this process acts with one thread, as in a separate process
+                torch.set_num_threads(1)
 
     def watch(self, outputs: Outputs) -> Outputs:
         """Mark outputs with the bound weights. Backpropagating them later, with other weights, raises NetworkError."""
@@ -110,10 +120,10 @@ class GradientSlot:
         for part in parts:
             if isinstance(part, NativePart):
                 overlaps = (mask & part.forward.mask).any()  # elsewhere `gradient` is zero
-                own = np.zeros_like(gradient) if overlaps else gradient
-                part.forward.differentiate(part.slopes, own)
+                addend = np.zeros_like(gradient) if overlaps else gradient
+                part.forward.differentiate(part.slopes, addend)
                 if overlaps:
-                    gradient += own
+                    gradient += addend
                 mask |= part.forward.mask
                 losses.append(part.value)
         out["statistics"][: len(statistics)] = statistics
@@ -124,8 +134,8 @@ class GradientSlot:
             if not self.codec.in_place:
                 self.codec.encode(gradient, out, self.residual)
         else:
-            seen = [tensor for part in parts for tensor in _tensors(part.inputs)]
-            finding = find(self.flat, self._rollouts, seen, losses, gradient)
+            inputs = [tensor for part in parts for tensor in _tensors(part.inputs)]
+            finding = find_origin(self.flat, self._rollouts, inputs, losses, gradient)
             out["header"][CAUSE] = CAUSES.index(finding.cause)
             self.codec.clear(out)
             self.on_not_finite(finding, out["header"])
@@ -158,9 +168,9 @@ class GradientSlot:
             mask[:] = 0
             for part in parts:  # a few parameters, such as a temperature
                 assert isinstance(part, Part)
-                own = list(part.parameters or ())
-                found = torch.autograd.grad(part.loss, own, allow_unused=True)
-                self.flat.add_gradient(gradient, mask, own, found)
+                parameters = list(part.parameters or ())
+                gradients = torch.autograd.grad(part.loss, parameters, allow_unused=True)
+                self.flat.add_gradient(gradient, mask, parameters, gradients)
         else:
             self.flat.release_gradients()
             for part in parts:
@@ -177,5 +187,5 @@ def _tensors(value: Any) -> list[Tensor]:
         value = list(value.values())
     if isinstance(value, (tuple, list)):
         return [tensor for item in value for tensor in _tensors(item)]
-    found = getattr(value, "observation", None)
-    return [found] if isinstance(found, Tensor) else []
+    observation = getattr(value, "observation", None)
+    return [observation] if isinstance(observation, Tensor) else []

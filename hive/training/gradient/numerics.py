@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from hive.experience import Rollout
 from hive.networks.weights.flat import FlatParameters
-
-__all__ = ["Finding", "find"]
+from hive.runtime.memory.segments import Arrays
 
 FIELDS = ("observations", "actions", "log_probs", "rewards", "terminated", "truncated", "valid", "final_index")
 
 
 @dataclass(frozen=True)
-class Finding:
+class NonFiniteOrigin:
     """The origin of a gradient that is not finite."""
 
     cause: str  # one of hive.gradients.CAUSES
@@ -34,13 +33,13 @@ class Finding:
     arrays: Mapping[str, NDArray[Any]]  # inputs, rollouts and weights by name
 
 
-def find(
+def find_origin(
     flat: FlatParameters,
     rollouts: Sequence[Rollout],
     inputs: Sequence[torch.Tensor],
     losses: Sequence[float],
     gradient: NDArray[np.float32],
-) -> Finding:
+) -> NonFiniteOrigin:
     """Return the cause of a gradient that is not finite.
 
     flat: holds the weights that it was computed with. inputs: those of its forward passes. losses: those of its
@@ -60,7 +59,7 @@ def find(
     arrays |= {f"weights.{name}": array for name, array in weights.items()}
     names = ["inputs", *(f"inputs-{number}" for number in range(1, len(inputs)))]
     shown = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, inputs, strict=False)}
-    return Finding(cause, text, {**shown, **arrays})
+    return NonFiniteOrigin(cause, text, {**shown, **arrays})
 
 
 def _in_rollouts(rollouts: Sequence[Rollout]) -> tuple[str, str] | None:
@@ -75,7 +74,7 @@ def _in_rollouts(rollouts: Sequence[Rollout]) -> tuple[str, str] | None:
     return None
 
 
-def _in(cause: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, str] | None:
+def _in(cause: str, arrays: Arrays) -> tuple[str, str] | None:
     for name, array in arrays.items():
         if (place := _first_bad(array)) is not None:
             count = int(np.count_nonzero(~np.isfinite(array)))

@@ -24,16 +24,14 @@ from hive.gradients import clear
 from hive.learning import SharedTarget
 from hive.networks.rows.normalization import NormalizedNetwork, Scales
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
-from hive.training.actors import NanDumps
+from hive.runtime.memory.segments import Arrays
+from hive.training.actors import NanDumps, gradient_worker_bytes
 from hive.training.blueprint import Blueprint, blueprint_in
-from hive.training.gradient.devices import begin_device, device_errors, pin, seed_forward
+from hive.training.gradient.devices import begin_device, pin, seed_forward
 from hive.training.gradient.gradient_slot import GradientSlot
 from hive.training.messages import Gradient, ReplayPlan, ReplayRows, Weights
+from hive.training.run_start import schedule_of
 from hive.training.update.replay_memory import DrawnRows
-
-__all__ = ["ReplayWorker", "ReplayWorkerActor"]
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 class ReplayWorker:
@@ -53,7 +51,7 @@ class ReplayWorker:
         online = learning(network.module)
         shared = SharedTarget(online, learning(target.module), self.slot.device) if target else None
         self.algo.connect(online, self.slot, shared)
-        self.rows = Replay(blueprint.memory_layout.views(memory), stack=blueprint.replay_size.stack)
+        self.rows = Replay(blueprint.memory_layout.views(memory), stack=blueprint.replay.size.stack)
         self.status = status
         self.phases = (status.phase("gather"), status.phase("gradient")) if status else (0, 0)
 
@@ -69,7 +67,7 @@ class ReplayWorker:
     def gather(self, drawn: DrawnRows, out: Arrays, number: int) -> Batch | None:
         """Return the batch of gradient `number`, whose slot `out` takes the errors; None if no rows were drawn.
 
-        Rows are normalised by the statistics of the bound weights. Also None before these count a row: a gradient of
+        Rows are normalized by the statistics of the bound weights. Also None before these count a row: a gradient of
         raw rows would be of another scale than all later ones, and the optimizer's moments would keep it for long.
         """
         self._enter(0)
@@ -87,13 +85,9 @@ class ReplayWorker:
         clear(out, version, sequence)
         if batch is not None:
             seed_forward(self.seed, self.index_worker, sequence, self.slot.device)
-            self.slot.open(out, ())
-            try:
-                what = f"a batch of {len(batch):,} transitions"
-                with device_errors(self.slot.device, lambda: what, "a smaller algorithm.batch_size"):
-                    self.algo.gradient(batch)
-            finally:
-                self.slot.close()
+            what = f"a batch of {len(batch):,} transitions"
+            with self.slot.filling(out, (), lambda: what, "a smaller algorithm.batch_size"):
+                self.algo.gradient(batch)
         if self.status:
             self.status.enter(self.status.runtime)
 
@@ -103,7 +97,7 @@ class ReplayWorker:
 
 
 def learning(network: nn.Module) -> nn.Module:
-    """Return the network that gradients are made with: the one within the normaliser, which batches have passed."""
+    """Return the network that gradients are made with: the one within the normalizer, which batches have passed."""
     return network.network if isinstance(network, NormalizedNetwork) else network
 
 
@@ -118,19 +112,19 @@ class ReplayWorkerActor(Actor):
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
-        self.schedule = blueprint.schedule()
+        self.schedule = schedule_of(blueprint)
         if blueprint.device is not None:
             begin_device(self, blueprint.config, blueprint.device)
         self.worker = ReplayWorker(blueprint, self.index, self.memory.memory, self.status)
         self.per_batch = self.worker.algo.gradients_per_batch
-        self.importance_exponent = blueprint.replay_config.importance_exponent
+        self.importance_exponent = blueprint.replay.config.importance_exponent
         self.plan_views = CachedViews(blueprint.plan_layout)
         self.worker.slot.on_not_finite = NanDumps(self, directory)
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
         """Return the bytes of its networks."""
-        return blueprint_in(parameters, lambda blueprint: blueprint.gradient_worker_bytes)
+        return blueprint_in(parameters, gradient_worker_bytes)
 
     async def run(self) -> None:
         barriers = self.schedule.barriers

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from hive.config import Config, ReplayConfig
 from hive.cores import cores
 
-__all__ = ["ONE_THREAD", "Threads", "helpers_of", "threads_of"]
-
 # Threads for native passes: passes of usual size have no more parts that are worth it, and a machine has other runs.
 MOST_CHOSEN = 4
 # With a replay memory one gradient follows another, and collectors take little of the time: a thread that looks for the

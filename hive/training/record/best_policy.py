@@ -19,9 +19,46 @@ from numpy.typing import NDArray
 from hive.errors import RecordError
 from hive.records import RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
 from hive.records.return_text import return_text
+from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.training.blueprint import Blueprint
+from hive.training.update.learner import RETURNS_KEPT
 
-__all__ = ["BestPolicy"]
+# Turns between two candidates for the best policy, as a share of the turns so far. A return that rises all the time
+# then costs 50 writes each time the number of turns grows by a factor of e, however long the run is, and a policy that
+# lasted for 2 % of the run is not missed.
+BEST_SPACING = 0.02
+
+
+def best_by(blueprint: Blueprint) -> str | None:
+    """Return the return that the best policy is chosen by: "evaluation" or "training"; None if none is kept."""
+    if blueprint.config.evaluation.every:
+        return "evaluation"
+    sendable = blueprint.flat.block_bytes <= MAX_ARRAY_BYTES  # the learner sends the weights to the recorder
+    return "training" if blueprint.config.checkpoint.every and sendable else None
+
+
+class BestSchedule:
+    """The learner's choice of turns whose weights may be the best by training return.
+
+    It begins without a best return, also in a successor of the learner and in a resumed run: the recorder compares what
+    it gets with the best policy on disk.
+    """
+
+    def __init__(self) -> None:
+        self.best = -math.inf  # highest mean return of an offered turn
+        self.turn = 0  # the turn that was offered last
+
+    def improved(self, turn: int, episodes: int, mean_return: float) -> bool:
+        """Return whether to offer `turn`, whose last 100 episodes have this mean return, and record that it is offered.
+
+        A mean of fewer than 100 episodes is not comparable, and one that is not finite is never the best.
+        """
+        if episodes < RETURNS_KEPT or turn < self.turn * (1 + BEST_SPACING):
+            return False
+        if not self.best < mean_return < math.inf:  # also for NaN
+            return False
+        self.turn, self.best = turn, mean_return
+        return True
 
 
 class BestPolicy:
@@ -59,7 +96,7 @@ class BestPolicy:
         state = {
             "mean_return": mean_return,
             "episodes": episodes,
-            "by": self.blueprint.best_by,
+            "by": best_by(self.blueprint),
             "env_steps": env_steps,
             "updates": updates,
             "env": self.blueprint.config.env.id,

@@ -42,11 +42,9 @@ from hive.records.sinks.videos import VideoWriter, evaluation_video, surplus_vid
 from hive.runtime import RUNTIME, Actor
 from hive.runtime.actor.error_location import named
 from hive.training.blueprint import Blueprint
-from hive.training.collect.global_generators import seed_all_globals
+from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import EvaluationDue
-
-__all__ = ["EpisodeVideos"]
 
 REST = 1.0  # seconds of rest for each second of CPU time: drawing leaves half of a core, or more, to the training
 MOST_LOST = 2  # recordings lost in a row: one exit may be a kill, two at this very moment are the renderer's doing
@@ -189,7 +187,7 @@ class EpisodeVideos:
         await asyncio.to_thread(choose_renderer)  # the trials take seconds
         seed_all_globals(self.blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
         rendered = rendered_environment(self.blueprint.config.evaluation_env)
-        return _Player(rendered, self.blueprint.replaying_evaluator(rendered.vector), suffix)
+        return _Player(rendered, Evaluator.of_videos(self.blueprint, rendered.vector), suffix)
 
     async def _play(self, player: _Player, due: EvaluationDue, first: int) -> None:
         """Record the episodes of environment `first`, each to a file."""

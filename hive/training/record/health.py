@@ -2,9 +2,9 @@
 
     Metrics ──> Health.judge ──> the warnings that began or ended with this line, for the event log
 
-`KINDS` is the table of warnings: when one holds, its sentence and its advice. A warning begins when its condition has
-held for long enough, measured in environment steps and in turns. It ends with the first line in which the condition
-does not hold, and begins again after QUIET_S seconds of training at the earliest.
+`WARNING_RULES` is the table of warnings: when one holds, its sentence and its advice. A warning begins when its
+condition has held for long enough, measured in environment steps and in turns. It ends with the first line in which the
+condition does not hold, and begins again after QUIET_S seconds of training at the earliest.
 
 A Health depends on the lines of metrics alone. So a recorder that is restarted, and any reader of `metrics.jsonl`,
 comes to the same warnings by judging the lines again. `Health.at_end` judges the whole run. Nothing here has an effect
@@ -25,8 +25,6 @@ from hive.config import Config, ReplayConfig
 from hive.envs import Box, EnvironmentSpec, choices_of, limit_advice
 from hive.networks.build.spaces import simple_actions
 from hive.records.run_warnings import RunWarning
-
-__all__ = ["KINDS", "Facts", "Health", "Kind", "Line"]
 
 GOAL_NOT_JUDGED = "goal not judged"  # the warning of `Health.at_end`
 QUIET_S = 60.0  # seconds of training between two beginnings of one warning, as for the lines of runtime.diagnostics
@@ -69,7 +67,7 @@ HALF_LOG_TWO_PI_E = 0.5 * math.log(2.0 * math.pi * math.e)  # entropy of a norma
 
 
 @dataclass(frozen=True)
-class Facts:
+class HealthFacts:
     """The part of a run's config and environment that the judgement depends on."""
 
     steps: int  # run.steps
@@ -85,7 +83,7 @@ class Facts:
     limit_advice: str = ""  # the setting that limits episodes of this environment
 
     @classmethod
-    def of(cls, config: Config, environment: EnvironmentSpec, collectors: int) -> Facts:
+    def of(cls, config: Config, environment: EnvironmentSpec, collectors: int) -> HealthFacts:
         """Return the facts of a run with this number of collectors."""
         facts = cls._of_actions(config, environment, collectors)
         env = config.env
@@ -97,28 +95,28 @@ class Facts:
         )
 
     @classmethod
-    def _of_actions(cls, config: Config, environment: EnvironmentSpec, collectors: int) -> Facts:
+    def _of_actions(cls, config: Config, environment: EnvironmentSpec, collectors: int) -> HealthFacts:
         run, action, environments = config.run, environment.action, collectors * config.collection.envs
-        given = run.steps, run.stop_at_return, environments, environment.max_episode_steps
+        goals = run.steps, run.stop_at_return, environments, environment.max_episode_steps
         info = config.env.info
         if (choices := choices_of(action)) is not None:
-            return cls(*given, sum(math.log(n) for n in choices), info=info)
+            return cls(*goals, sum(math.log(n) for n in choices), info=info)
         parts: list[Any] = simple_actions(action)
         boxes = [part for part in parts if isinstance(part, Box)]
         if len(boxes) < len(parts) or config.network.action_distribution == "squashed":
-            return cls(*given, None, info=info)  # the entropy does not determine a deviation
+            return cls(*goals, None, info=info)  # the entropy does not determine a deviation
         # Entropies are those of the scale in which a policy acts; for the actors of replay algorithms that is -1 to 1.
         scaled = isinstance(config.algorithm, ReplayConfig)
         bounds = [(*pair, scaled or box.scaled) for box in boxes for pair in zip(box.low, box.high, strict=True)]
         widths = [1.0 if is_scaled else 0.5 * (high - low) for low, high, is_scaled in bounds]
         logs = [math.log(width) if 0.0 < width < math.inf else 0.0 for width in widths]
-        return cls(*given, None, len(logs), info=config.env.info, log_range=sum(logs) / max(len(logs), 1))
+        return cls(*goals, None, len(logs), info=info, log_range=sum(logs) / max(len(logs), 1))
 
 
-class Line(NamedTuple):
+class JudgedMetrics(NamedTuple):
     """One line of metrics, with what earlier lines say. Metrics that are missing are NaN."""
 
-    facts: Facts
+    facts: HealthFacts
     steps: int
     values: Mapping[str, float]
     turns: int  # turns since the previous line
@@ -141,21 +139,21 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kind:
+class WarningRule:
     """One row of the table of warnings."""
 
     name: str
-    cause: Callable[[Line], str]  # why it holds, as a clause; "" where it does not, or where it cannot be judged
-    advice: str  # "{limit}" stands for `Facts.limit_advice`
+    cause: Callable[[JudgedMetrics], str]  # why it holds, as a clause; "" where it does not or cannot be judged
+    advice: str  # "{limit}" stands for `HealthFacts.limit_advice`
     long: bool = False  # whether it must last for LONG_STEPS, or LONG_SHARE of the run
     turns: int = 0  # least number of turns for which it must last
     replay_advice: str = ""  # instead of `advice` with a replay memory, where it differs
 
-    def advice_for(self, facts: Facts) -> str:
+    def advice_for(self, facts: HealthFacts) -> str:
         return ((facts.replays and self.replay_advice) or self.advice).replace("{limit}", facts.limit_advice)
 
 
-def _collapsed(line: Line) -> str:
+def _collapsed(line: JudgedMetrics) -> str:
     lost, learned = line.best - line.mean, line.best - line.lowest
     is_large = lost > LOST_SHARE * learned and lost > LOST_OF_BEST * abs(line.best) and lost > line.spread
     if is_large and not line.at_goal:
@@ -163,13 +161,13 @@ def _collapsed(line: Line) -> str:
     return ""
 
 
-def _not_finite(line: Line) -> str:
+def _not_finite(line: JudgedMetrics) -> str:
     if line.value("episodes") > 0 and not math.isfinite(line.mean):
         return f"the mean return of the last {WINDOW} episodes is no finite number"
     return ""
 
 
-def _constant(line: Line) -> str:
+def _constant(line: JudgedMetrics) -> str:
     same = line.value("return/deviation_100") == 0.0 and line.best == line.lowest == line.mean
     # Weights of another run may have had the best possible return from the beginning.
     if same and line.value("episodes") >= CONSTANT_EPISODES and not (line.at_goal or line.facts.pretrained):
@@ -177,14 +175,14 @@ def _constant(line: Line) -> str:
     return ""
 
 
-def _no_exploration(line: Line) -> str:
+def _no_exploration(line: JudgedMetrics) -> str:
     entropy, most = line.value("learner/entropy"), line.facts.most_entropy
     if most and entropy < ENTROPY_SHARE * most and not line.at_goal:
         return f"the policy hardly varies its actions (entropy {entropy:.2g} of {most:.2g} nats)"
     return ""
 
 
-def _deviation(line: Line) -> float:
+def _deviation(line: JudgedMetrics) -> float:
     """Return the Gaussian's deviation in half-widths of the bounds: a geometric mean over states and dimensions."""
     if not line.facts.dimensions:
         return math.nan
@@ -192,26 +190,26 @@ def _deviation(line: Line) -> float:
     return math.exp(min(exponent, 700.0))  # the largest exponent whose power float64 holds is 709
 
 
-def _narrow(line: Line) -> str:
+def _narrow(line: JudgedMetrics) -> str:
     if (deviation := _deviation(line)) < DEVIATIONS[0] and not line.at_goal:
         return f"the policy's standard deviation is {deviation:.2g} of half the actions' range"
     return ""
 
 
-def _wide(line: Line) -> str:
+def _wide(line: JudgedMetrics) -> str:
     if (deviation := _deviation(line)) > DEVIATIONS[1]:
         return f"the policy's standard deviation is {deviation:.2g} times half the actions' range"
     return ""
 
 
-def _far(line: Line) -> str:
+def _far(line: JudgedMetrics) -> str:
     kl, clipped = line.value("learner/kl"), line.value("learner/clipped")
     if kl > KL or clipped > CLIPPED_SHARE:
         return f"the policy moves too far from the one that acted (KL divergence {kl:.2g}, {clipped:.0%} clipped)"
     return ""
 
 
-def _unexplained(line: Line) -> str:
+def _unexplained(line: JudgedMetrics) -> str:
     explained, size = line.value("learner/explained_variance"), line.value("learner/target_rms")
     error = math.sqrt(max(line.value("learner/value_loss"), 0.0)) / size if size > 0.0 else math.nan
     equal = line.value("return/deviation_100") == 0.0  # solved or never rewarded: nothing differs between episodes
@@ -220,32 +218,32 @@ def _unexplained(line: Line) -> str:
     return ""
 
 
-def _size_of_targets(line: Line) -> float:
+def _size_of_targets(line: JudgedMetrics) -> float:
     """Return the size of value targets; Q-learning reports the mean of its values instead."""
     size = line.value("learner/target_rms")
     return abs(line.value("learner/q_mean")) if math.isnan(size) else size
 
 
-def _large_rewards(line: Line) -> str:
+def _large_rewards(line: JudgedMetrics) -> str:
     if (size := _size_of_targets(line)) > TARGETS[1]:
         return f"the value function must learn returns of about {size:.1e}"
     return ""
 
 
-def _small_rewards(line: Line) -> str:
+def _small_rewards(line: JudgedMetrics) -> str:
     if (size := line.value("learner/target_rms")) < TARGETS[0]:
         return f"the value function must learn returns of about {size:.1e}"
     return ""
 
 
-def _skipped(line: Line) -> str:
+def _skipped(line: JudgedMetrics) -> str:
     if line.skipped > SKIPPED_SHARE * line.turns:
         which = "all" if line.skipped == line.turns else f"{line.skipped / line.turns:.0%} of"
         return f"{which} {line.turns:,} updates were skipped, because they were not finite"
     return ""
 
 
-def _no_episode(line: Line) -> str:
+def _no_episode(line: JudgedMetrics) -> str:
     limit = line.facts.time_limit
     each = EPISODE_LIMITS * limit if limit else EPISODE_STEPS
     if line.idle_steps > each * line.facts.environments:
@@ -253,26 +251,26 @@ def _no_episode(line: Line) -> str:
     return ""
 
 
-def _no_info(line: Line) -> str:
+def _no_info(line: JudgedMetrics) -> str:
     missing = [f"`{name}`" for name in line.facts.info if f"info/{name}" not in line.values]
     if missing and line.value("episodes") >= WINDOW:
         return f"no episode ended with {' or '.join(missing)} in its info"
     return ""
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
+WARNING_RULES: tuple[WarningRule, ...] = (
+    WarningRule(
         "return collapsed",
         _collapsed,
         'lower algorithm.learning_rate, or set algorithm.learning_rate_schedule = "linear"; run.stop_at_return ends a '
         "run at its goal",
     ),
-    Kind(
+    WarningRule(
         "return not finite",
         _not_finite,
         "the rewards overflow: scale them, or set network.normalize_rewards = true",
     ),
-    Kind(
+    WarningRule(
         "return constant",
         _constant,
         "no action has made a difference yet: explore more (algorithm.entropy_weight, or nstep-q's "
@@ -281,42 +279,42 @@ KINDS: tuple[Kind, ...] = (
         replay_advice="no action has made a difference yet: explore more (algorithm.learning_starts, and with action "
         "values algorithm.exploration_steps), set network.normalize_observations = true, or reward progress",
     ),
-    Kind(
+    WarningRule(
         "entropy gone",
         _no_exploration,
         "raise algorithm.entropy_weight or lower algorithm.learning_rate",
         turns=SOME_TURNS,
         replay_advice="raise algorithm.target_entropy_share or lower algorithm.learning_rate",
     ),
-    Kind(
+    WarningRule(
         "deviation collapsed",
         _narrow,
         "raise algorithm.entropy_weight or lower algorithm.learning_rate",
         turns=SOME_TURNS,
     ),
-    Kind(
+    WarningRule(
         "deviation exploded",
         _wide,
         "lower algorithm.entropy_weight or algorithm.learning_rate",
         turns=SOME_TURNS,
     ),
-    Kind(
+    WarningRule(
         "updates too large",
         _far,
         "lower algorithm.learning_rate or algorithm.epochs, or set algorithm.target_kl = 0.02",
         turns=KL_TURNS,
     ),
-    Kind(
+    WarningRule(
         "values explain nothing",
         _unexplained,
-        "set network.separate_networks = true, or normalise with network.normalize_rewards = true and "
+        "set network.separate_networks = true, or normalize with network.normalize_rewards = true and "
         "network.normalize_observations = true",
         long=True,
         turns=SOME_TURNS,
-        replay_advice="lower algorithm.learning_rate, or normalise with network.normalize_rewards = true and "
+        replay_advice="lower algorithm.learning_rate, or normalize with network.normalize_rewards = true and "
         "network.normalize_observations = true",
     ),
-    Kind(
+    WarningRule(
         "rewards too large",
         _large_rewards,
         "set network.normalize_rewards = true",
@@ -324,26 +322,26 @@ KINDS: tuple[Kind, ...] = (
         replay_advice="set network.normalize_rewards = true; if the rewards are small, the values diverge: lower "
         "algorithm.learning_rate, or change the target network more slowly (algorithm.target_interval, target_rate)",
     ),
-    Kind(
+    WarningRule(
         "rewards too small",
         _small_rewards,
         "set network.normalize_rewards = true, or check that rewards arrive",
         long=True,
         turns=SOME_TURNS,
     ),
-    Kind(
+    WarningRule(
         "updates skipped",
         _skipped,
         "lower algorithm.learning_rate, set algorithm.clip_gradients, or network.normalize_rewards = true for large "
         "rewards",
         turns=SKIPPED_TURNS,
     ),
-    Kind(
+    WarningRule(
         "info missing",
         _no_info,
         "env.info names keys of the info that the last step of an episode returns, also after its wrappers",
     ),
-    Kind(
+    WarningRule(
         "no episode ended",
         _no_episode,
         "the mean return is old or unknown: raise checkpoint.every if episodes are only long (environments begin anew "
@@ -355,7 +353,7 @@ KINDS: tuple[Kind, ...] = (
 
 @dataclass
 class _Streak:
-    """How long the condition of one kind has held."""
+    """How long the condition of one warning has held."""
 
     steps: int  # environment steps of the line before it began to hold
     turns: int = 0  # turns since then
@@ -365,12 +363,12 @@ class _Streak:
 class Health:
     """Judges the metrics of one run, line by line; see the module."""
 
-    facts: Facts
+    facts: HealthFacts
     active: dict[str, RunWarning] = field(default_factory=dict)  # the warnings that hold, by name
 
     def __post_init__(self) -> None:
         self._streaks: dict[str, _Streak] = {}
-        self._began_s: dict[str, float] = {}  # training time at which each kind began last
+        self._began_s: dict[str, float] = {}  # training time at which each warning began last
         self._totals = (0, 0, 0)  # steps, updates and skipped turns of the previous line
         self._episodes, self._episode_steps = 0.0, 0  # number of episodes, and steps of the line that counted the last
         self._best, self._spread = -math.inf, math.inf
@@ -389,18 +387,18 @@ class Health:
         known = {name: math.nan if value is None else value for name, value in values.items()}
         began, ended = [], []
         line = self._line(steps, updates, known)
-        for kind in KINDS:
-            cause = kind.cause(line)
+        for rule in WARNING_RULES:
+            cause = rule.cause(line)
             if not cause:
-                self._streaks.pop(kind.name, None)
-                if kind.name in self.active:
-                    ended.append(self.active.pop(kind.name))
-            elif self._lasts(kind, line) and kind.name not in self.active:
-                since_s = round(seconds, 3) - self._began_s.get(kind.name, -math.inf)
+                self._streaks.pop(rule.name, None)
+                if rule.name in self.active:
+                    ended.append(self.active.pop(rule.name))
+            elif self._lasts(rule, line) and rule.name not in self.active:
+                since_s = round(seconds, 3) - self._began_s.get(rule.name, -math.inf)
                 if since_s >= QUIET_S:
-                    self._began_s[kind.name] = round(seconds, 3)  # rounded as in metrics.jsonl
-                    self.active[kind.name] = RunWarning(kind.name, cause, kind.advice_for(self.facts), steps)
-                    began.append(self.active[kind.name])
+                    self._began_s[rule.name] = round(seconds, 3)  # rounded as in metrics.jsonl
+                    self.active[rule.name] = RunWarning(rule.name, cause, rule.advice_for(self.facts), steps)
+                    began.append(self.active[rule.name])
         self._totals = steps, updates, int(_number(known.get("learner/skipped")))
         return began, ended
 
@@ -416,7 +414,7 @@ class Health:
         limit = f", or shorten episodes: {self.facts.limit_advice}" if self.facts.limit_advice else ""
         return [RunWarning(GOAL_NOT_JUDGED, cause, f"raise run.steps{limit}", steps)]
 
-    def _line(self, steps: int, updates: int, values: Mapping[str, float]) -> Line:
+    def _line(self, steps: int, updates: int, values: Mapping[str, float]) -> JudgedMetrics:
         """Add the line to the history, and return it with the history that its judgement needs."""
         _, updates_before, skipped_before = self._totals
         skipped = max(int(_number(values.get("learner/skipped"))) - skipped_before, 0)
@@ -430,14 +428,14 @@ class Health:
                 self._spread = _number(values.get("return/deviation_100"))
         turns = max(updates - updates_before, 0) + skipped
         kept = self._best, self._lowest, self._spread, steps - self._episode_steps
-        return Line(self.facts, steps, values, turns, skipped, *kept)
+        return JudgedMetrics(self.facts, steps, values, turns, skipped, *kept)
 
-    def _lasts(self, kind: Kind, line: Line) -> bool:
-        """Whether the condition of this kind, which holds, has held for long enough."""
-        streak = self._streaks.setdefault(kind.name, _Streak(self._totals[0]))
+    def _lasts(self, rule: WarningRule, line: JudgedMetrics) -> bool:
+        """Return whether the condition of this warning, which holds, has held for long enough."""
+        streak = self._streaks.setdefault(rule.name, _Streak(self._totals[0]))
         streak.turns += line.turns
-        long = max(LONG_STEPS, LONG_SHARE * self.facts.steps) if kind.long else 0
-        return streak.turns >= kind.turns and line.steps - streak.steps >= long
+        long = max(LONG_STEPS, LONG_SHARE * self.facts.steps) if rule.long else 0
+        return streak.turns >= rule.turns and line.steps - streak.steps >= long
 
 
 def _number(value: float | None) -> float:

@@ -20,8 +20,6 @@ from hive.errors import VersionGone
 from hive.runtime import Inlet, Message, Subscription
 from hive.runtime.memory.segments import Bytes
 
-__all__ = ["held_block", "next_due"]
-
 LOST_AFTER_S = 1.0  # timeout for the message of a pin, which normally follows within a millisecond
 
 M = TypeVar("M", bound=Message)

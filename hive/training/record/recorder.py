@@ -14,18 +14,23 @@ import asyncio
 import queue
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hive.config import Config, is_reference, load_reference
 from hive.errors import RecordError, VersionGone
 from hive.records import (
     JSON,
+    JsonlSink,
     JsonlWriter,
     MetricsRecord,
     RunDirectory,
+    Sink,
+    SinkSet,
+    Video,
     keep_until_pruned,
     list_checkpoints,
     read_jsonl,
@@ -45,6 +50,12 @@ from hive.records.run_warnings import (
     active,
     warnings_of,
 )
+from hive.records.sinks.csv_sink import CsvSink
+from hive.records.sinks.new_videos import NewVideos
+from hive.records.sinks.sink_thread import SinkThread
+from hive.records.sinks.sinks import cause
+from hive.records.sinks.tensorboard_sink import TensorBoardSink
+from hive.records.sinks.wandb_sink import WandbSink
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.messages import (
@@ -58,20 +69,18 @@ from hive.training.messages import (
     ReplayRows,
     Weights,
 )
-from hive.training.record.best_policy import BestPolicy
-from hive.training.record.health import Facts, Health
+from hive.training.record.best_policy import BestPolicy, best_by
+from hive.training.record.health import Health, HealthFacts
 from hive.training.record.pinned_blocks import held_block, next_due
-from hive.training.record.run_sinks import RunSinks
+from hive.training.run_start import round_shape, schedule_start
 from hive.training.update.learner import RETURNS_KEPT, Count, mean_return
-
-__all__ = ["Recorder"]
 
 
 class Recorder(Actor):
     """Writes metrics to the sinks of [record], `checkpoints/<turn>/`, `evaluations.jsonl` and, if `improved` is
     connected, `best/<turn>/`.
 
-    directory: that of the run. A sink that fails is dropped with a warning (hive.training.record.run_sinks).
+    directory: that of the run. A sink that fails is dropped with a warning (RunSinks).
     """
 
     role = "recorder"
@@ -98,14 +107,14 @@ class Recorder(Actor):
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
         self.judged_steps = 0  # environment steps of the last line of metrics
-        self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
+        self.health = Health(HealthFacts.of(blueprint.config, blueprint.environment, blueprint.collectors))
         self.unsaved = False  # whether the last checkpoint could not be written
         self.writing = asyncio.Lock()  # one checkpoint at a time: that with a replay memory lets other tasks run
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
         """Return the bytes of the policies that the learner sends."""
-        return blueprint_in(parameters, lambda b: b.flat.block_bytes * (b.best_by == "training"))
+        return blueprint_in(parameters, lambda b: b.flat.block_bytes * (best_by(b) == "training"))
 
     async def setup(self) -> None:
         """Judge the metrics of earlier incarnations and of the run that is resumed."""
@@ -308,8 +317,8 @@ class Recorder(Actor):
             "info": list[JSON](blueprint.config.env.info),
             "gradient_workers": blueprint.gradient_workers,
             "per_version": blueprint.per_version,
-            "round_shape": list[JSON](blueprint.round_shape),
-            "schedule_start": blueprint.schedule_start,
+            "round_shape": list[JSON](round_shape(blueprint)),
+            "schedule_start": schedule_start(blueprint),
             "policy": blueprint.policy(),
             **({"weight_files": dict[str, JSON](files)} if (files := blueprint.weight_files) else {}),
         }
@@ -347,7 +356,7 @@ class Recorder(Actor):
 
     def _rows(self, ledger: Bytes, ended: bool) -> RowsToSave:
         """Return the rows of the replay memory that belong to a ledger."""
-        size, arrays = self.blueprint.replay_size, self.blueprint.memory_layout.views(self.memory.memory)
+        size, arrays = self.blueprint.replay.size, self.blueprint.memory_layout.views(self.memory.memory)
         held = arrays.pop("held_leaves")
         if not ended:
             arrays["leaves"] = held
@@ -375,3 +384,68 @@ class Recorder(Actor):
             self.evaluated.close()
         if before is None:
             self._raise_sink_error()
+
+
+class RunSinks:
+    """The sinks of `record.sinks`, which get the run's config, metrics and videos.
+
+    `metrics.jsonl` and `metrics.csv` are written at once. Other sinks have threads, because they may be slow. Only a
+    failure of `metrics.jsonl` raises; others cost one call of `warn`, from any thread.
+    """
+
+    def __init__(self, config: Config, directory: RunDirectory, warn: Callable[[str], None]) -> None:
+        """Make the sinks and pass them the config. Raises RecordError if `metrics.jsonl` cannot be opened."""
+        self.sinks = SinkSet([JsonlSink(directory.metrics_file)], warn)
+        self.videos: NewVideos | None = NewVideos(directory.videos)
+        self.last = MetricsRecord(0, 0, 0.0, {})
+        self.warn = warn
+        for name in config.record.sinks:
+            if name == "csv":
+                earlier = read_jsonl(directory.metrics_file)
+                self.sinks.add("the CSV sink", lambda earlier=earlier: CsvSink(directory.csv_file, earlier))  # type: ignore[misc]
+            elif make := _maker(name, directory):
+                shown = f"the sink `{name}`"
+                self.sinks.add(shown, lambda shown=shown, make=make: SinkThread(shown, make, warn))  # type: ignore[misc]
+        self.sinks.write_config(config_tables(config))
+
+    def write(self, record: MetricsRecord) -> None:
+        """Write a record, and pass on the videos that appeared since the last one."""
+        self.sinks.write(record)
+        self.last = record
+        self._pass_videos()
+
+    def _pass_videos(self) -> None:
+        if self.videos is None:
+            return
+        try:
+            for path in self.videos.take():
+                self.sinks.write_video(Video(path, self.last.updates, self.last.env_steps))
+        except (OSError, RecordError) as error:
+            self.videos = None
+            self.warn(f"videos no longer reach the sinks: {cause(error)}")
+
+    def close(self) -> None:
+        """Pass on the last videos and close all sinks, which takes at most a few seconds for each."""
+        self._pass_videos()
+        self.sinks.close()
+
+
+def config_tables(config: Config) -> dict[str, Mapping[str, Any]]:
+    """Return the config as table -> key -> value, with the values that TOML has; `[custom.<group>]` is a table."""
+    tables: dict[str, dict[str, Any]] = {}
+    for entry in config.entries():
+        table, _, name = entry.name.rpartition(".")
+        tables.setdefault(table, {})[name] = list(entry.value) if isinstance(entry.value, tuple) else entry.value
+    return {**tables}
+
+
+def _maker(name: str, directory: RunDirectory) -> Callable[[], Sink] | None:
+    """Return the function that makes a sink other than "jsonl" and "csv"; None for these."""
+    if name == "tensorboard":
+        return lambda: TensorBoardSink(directory.path / "tensorboard")
+    if name == "wandb":
+        return lambda: WandbSink(directory.path)
+    if is_reference(name):
+        # The folder in which a user-defined sink writes: that of the run.
+        return lambda: load_reference(name)(directory.path)
+    return None

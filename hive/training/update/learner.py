@@ -22,9 +22,8 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,22 +50,9 @@ from hive.networks.weights.optimizers import OptimizerSettings
 from hive.networks.weights.state import Version
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.runtime import CachedViews, Layout, Status
-
-__all__ = [
-    "PASSED",
-    "RETURNS_KEPT",
-    "Count",
-    "Learner",
-    "LearnerStep",
-    "check_codec",
-    "mean_statistics",
-    "optimizer_settings",
-    "optimizer_state_layout",
-]
+from hive.runtime.memory.segments import Arrays
 
 RETURNS_KEPT = 100  # episodes in the mean return, as is usual in the RL literature
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 class Count(enum.IntEnum):
@@ -133,7 +119,7 @@ class Learner:
     """Applies gradients to the global network of `network`.
 
     total_steps: environment steps at which a linear schedule of the learning rate reaches 0. workers: gradient workers
-    of the run. codec: compression of the gradients. normalizer: returns the buffers of a network that normalises
+    of the run. codec: compression of the gradients. normalizer: returns the buffers of a network that normalizes
     observations, from a block of weights. status: the status page that shows its phase; None in library use.
     """
 

@@ -23,16 +23,15 @@ from hive.errors import NotFinite, TopologyError
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
+from hive.training.record.best_policy import BestSchedule
+from hive.training.resume_barriers import SaveSchedule
+from hive.training.run_start import schedule_of, write_first_state
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
-from hive.training.update.saving import BestSchedule, SaveSchedule
 from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
-
-Arrays = Mapping[str, NDArray[Any]]
-
-__all__ = ["RESULTS", "LearnerActor", "info_counters"]
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
 # Seconds between two looks for an evaluator that has released its weights, which nothing announces: short beside any
@@ -63,7 +62,7 @@ class LearnerActor(Actor):
         config = blueprint.config
         self.config = config
         self.blueprint = blueprint
-        self.schedule = blueprint.schedule()
+        self.schedule = schedule_of(blueprint)
         self.learner = blueprint.learner(self.status)
         self.exact = config.exact  # whether a run that is resumed from a scheduled checkpoint is bit-identical
         self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
@@ -95,7 +94,7 @@ class LearnerActor(Actor):
         """Publish the first version of every board, or continue from the last committed turn."""
         optimizer_state, weights = self.optimizer_state.board, self.weights.board
         if optimizer_state.latest < 0:
-            version = self.blueprint.initialize(weights.begin(), optimizer_state.begin())
+            version = write_first_state(self.blueprint, weights.begin(), optimizer_state.begin())
             weights.seal(version)
             optimizer_state.publish(version)  # after the seal, as in `_turn`
             weights.notify()
@@ -455,7 +454,7 @@ RESULTS = (
     *("updates", "env_steps", "frames", "episodes", "skipped", *(which.name for which in PASSED)),
     *("first_steps", "train_s", "mean_return_100"),
 )
-"""The learner's counters that summarise a run."""
+"""The learner's counters that summarize a run."""
 
 INFO = "info/"  # begins the names of counters and metrics of env.info
 COUNTER_BYTES = 23  # maximum size of the name of a counter (hive.runtime.memory.status)

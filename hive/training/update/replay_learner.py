@@ -14,23 +14,19 @@ rollouts are retired after their ledger, as slots of gradients are after their s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hive.experience import Rollout
 from hive.runtime import WAIT_OUT, CachedViews, Publication, SharedIn, SharedOut, Slot, SlotInlet
+from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
 from hive.training.messages import ReplayFloor, ReplayLedger, ReplayPlan, ReplayRows, RolloutReady
+from hive.training.run_start import write_first_ledger
 from hive.training.update.learner import Count
 from hive.training.update.learner_actor import SAVE_AGAIN_S, LearnerActor
 from hive.training.update.replay_memory import REPLAY_VALUES, ReplayMemory
-
-__all__ = ["ReplayLearnerActor"]
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 class ReplayLearnerActor(LearnerActor):
@@ -48,8 +44,8 @@ class ReplayLearnerActor(LearnerActor):
         self.exact &= blueprint.config.checkpoint.replay
         self.as_ready = collection.communication == "asynchronous"
         self.rounds_early = collection.max_lag if self.as_ready else 0  # rounds that are appended before their turns
-        self.replay: ReplayMemory = blueprint.replay_memory(self.memory.memory)
-        self.size = blueprint.replay_size
+        self.replay: ReplayMemory = blueprint.replay.memory(self.memory.memory)
+        self.size = blueprint.replay.size
         self.ledger_views, self.plan_views = CachedViews(blueprint.ledger_layout), CachedViews(blueprint.plan_layout)
         self.phase = self.status.phase("replay")
         self.waits = self.status.phase("wait ledger", WAIT_OUT)
@@ -63,7 +59,7 @@ class ReplayLearnerActor(LearnerActor):
         board = self.ledger.board
         if board.latest < 0:
             weights = self.weights.board.read(self.turn)
-            version = self.blueprint.initialize_replay(self.replay, self.ledger_views(board.begin()), weights)
+            version = write_first_ledger(self.blueprint, self.replay, self.ledger_views(board.begin()), weights)
             board.publish(version)
         else:
             self.replay.forget_unfinished(self._ledger())
@@ -155,7 +151,7 @@ class ReplayLearnerActor(LearnerActor):
 
     def _more_values(self) -> dict[str, float]:
         board = self.plans.board
-        draws = (self.turn // self.per_batch) * self.blueprint.replay_config.batch_size
+        draws = (self.turn // self.per_batch) * self.blueprint.replay.config.batch_size
         plan = self.plan_views(board.read(board.latest))
         values = self.replay.describe(self._ledger(), plan, draws)
         for name, value in values.items():

@@ -6,7 +6,7 @@
     ledger    counters, written [S] int64, rollouts [S] int64, returns [100] float32 (, infos [100, K] float32)
               (, observed [1 + 2 n] float64) (, rewarded [3] float64)
               how much of it is written, as a version of a board: version r after r rollouts; and, if the network
-              normalises, the moments of all steps that were ever written (hive.networks.rows.normalization)
+              normalizes, the moments of all steps that were ever written (hive.networks.rows.normalization)
     plan      drawn, least int64; positions int64 [W, n], leaves uint32 [W, n]
               the rows that each of W gradient workers computes its part of an update from
 
@@ -14,7 +14,7 @@ A learner that is killed is followed by one that repeats its last step. So each 
 depend on committed numbers alone, and may be written twice, or reads them only after all of these writes: first the
 rollouts of a round are admitted, then the plan is drawn, and the errors of a turn are written at its end.
 
-Statistics of a network that normalises are sums over all rows so far, which the ledger has: a rollout is in them when,
+Statistics of a network that normalizes are sums over all rows so far, which the ledger has: a rollout is in them when,
 and only when, its rows are in the memory. Each turn sets those of its weights to those of the ledger.
 
 No row is overwritten while it is read. A plan names rows that could be drawn when it was drawn. Until its
@@ -43,12 +43,9 @@ from hive.experience import (
 )
 from hive.networks.rows.normalization import MOMENTS_OF, add_moments
 from hive.runtime import Layout
-from hive.training.collect.observed import observe
+from hive.runtime.memory.segments import Arrays
+from hive.training.collect.collector import observe
 from hive.training.update.learner import RETURNS_KEPT, Count, count_episodes
-
-__all__ = ["REPLAY_VALUES", "DrawnRows", "ReplayMemory", "ReplaySize", "ledger_layout", "memory_layout", "plan_layout"]
-
-Arrays = Mapping[str, NDArray[Any]]
 
 EPSILON = 1e-6  # added to |TD error|, so that a step without an error can still be drawn
 COUNTERS = 16  # words, as in an optimizer state
@@ -226,7 +223,7 @@ class ReplayMemory:
         """Set the priorities of the rows of a plan to their new absolute TD errors.
 
         errors: float32 [n] of each worker, in order; those that are not finite leave the priority as it is, and so does
-        a row that cannot be drawn any more. Returns the largest new leaf, and how many were above the limit.
+        a row that cannot be drawn any more. Return the largest new leaf, and how many were above the limit.
         """
         largest = saturated = 0
         if not self.alpha:
@@ -280,7 +277,7 @@ class ReplayMemory:
     def _let_draw(self, source: int, first: int, end: int, leaf: int) -> range:
         """Let the steps be drawn that rows `first` to `end` - 1 have completed, and as many of the oldest no more.
 
-        Returns the rows of the former.
+        Return the rows of the former.
         """
         before, now = (max(0, row - self.size.n_step + 1) for row in (first, end))
         oldest, kept = (max(0, row - self.size.kept) for row in (before, now))

@@ -18,18 +18,16 @@ number in each gradient and copies the learner's state again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hive.gradients import SEQUENCE
 from hive.networks.weights.flat import ALIGNMENT
+from hive.runtime.memory.segments import Arrays, Bytes
+from hive.training.blueprint import Blueprint
+from hive.training.run_start import write_first_state
 from hive.training.update.learner import Learner, LearnerStep
-
-Arrays = Mapping[str, NDArray[Any]]
-Block = NDArray[np.uint8]
 
 
 def replica_slots(lag: int, per_turn: int) -> int:
@@ -49,18 +47,18 @@ class Replica:
         self._current, self._next = ((_block(state_bytes), _block(learner.layout.bytes)) for _ in range(2))
 
     @property
-    def weights(self) -> Block:
+    def weights(self) -> Bytes:
         """uint8 [state_bytes]: the weights and the target of this turn."""
         return self._current[0]
 
     @property
-    def optimizer_state(self) -> Block:
+    def optimizer_state(self) -> Bytes:
         """uint8 [layout.bytes]: the optimizer state of this turn."""
         return self._current[1]
 
-    def begin(self, initialize: Callable[[Block, Block], int]) -> None:
-        """Start with the weights and the optimizer state that `initialize` writes. It returns their turn."""
-        self.turn = initialize(*self._current)
+    def begin(self, blueprint: Blueprint) -> None:
+        """Start with the first weights and optimizer state of a run."""
+        self.turn = write_first_state(blueprint, *self._current)
 
     def apply(self, gradients: Sequence[Arrays]) -> LearnerStep:
         """Make one turn of these gradients, whatever their numbers. `turn` only increases if it is an update."""
@@ -69,7 +67,7 @@ class Replica:
         self.turn += step.applied
         return step
 
-    def copy(self, turn: int, weights: Block, optimizer_state: Block) -> None:
+    def copy(self, turn: int, weights: Bytes, optimizer_state: Bytes) -> None:
         """Copy the learner's state of a turn."""
         self._current[0][:], self._current[1][:] = weights, optimizer_state
         self.turn = turn
@@ -94,7 +92,7 @@ def _have_numbers(gradients: Sequence[Arrays], numbers: Sequence[int]) -> bool:
     return all(g["header"].item(SEQUENCE) == number for g, number in zip(gradients, numbers, strict=True))
 
 
-def _block(size: int) -> Block:
+def _block(size: int) -> Bytes:
     """Return memory aligned like a block of a board, because alignment changes the bits of a matrix product."""
     memory = np.zeros(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from hive.compat.rlpack import GradAccumulator, GradientNotFinite, MapOfTensors, accumulator
-from hive.compat.rlpack.rounds import Field, Rounds, TorchRounds
+from hive.compat.rlpack.rounds import GradientField, Rounds, TorchRounds
 from hive.errors import HiveError, NotFinite
 
 STORES = ("rounds", "running")
@@ -93,7 +93,7 @@ def test_micro_batches_and_mean_equal_one_batch(
 def on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Selects the implementation for GPU tensors, for tensors on the CPU."""
 
-    def rounds_for(_native: object, fields: list[Field]) -> Rounds:
+    def rounds_for(_native: object, fields: list[GradientField]) -> Rounds:
         return TorchRounds(fields)
 
     monkeypatch.setattr(accumulator, "rounds_for", rounds_for)

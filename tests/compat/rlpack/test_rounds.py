@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from hive import _native
-from hive.compat.rlpack.rounds import Field, NativeRounds, Rounds, TorchRounds, rounds_for
+from hive.compat.rlpack.rounds import GradientField, NativeRounds, Rounds, TorchRounds, rounds_for
 
 CPU = torch.device("cpu")
 SHAPES = {"a": (3,), "b": (2, 20), "c": ()}
 
 
-def fields(dtype: torch.dtype = torch.float32) -> list[Field]:
-    return [Field(name, torch.Size(shape), dtype, CPU) for name, shape in SHAPES.items()]
+def fields(dtype: torch.dtype = torch.float32) -> list[GradientField]:
+    return [GradientField(name, torch.Size(shape), dtype, CPU) for name, shape in SHAPES.items()]
 
 
 def gradients(seed: int) -> list[Tensor | None]:
@@ -81,7 +81,7 @@ def test_native_fields_begin_at_multiples_of_64_and_the_padding_is_zero() -> Non
 
 def test_dtype_and_device_select_the_class_of_rounds() -> None:
     def kind(dtype: torch.dtype, device: torch.device = CPU) -> type:
-        return type(rounds_for(_native.GradAccumulator(), [Field("w", torch.Size([1]), dtype, device)]))
+        return type(rounds_for(_native.GradAccumulator(), [GradientField("w", torch.Size([1]), dtype, device)]))
 
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         assert kind(dtype) is NativeRounds
@@ -93,7 +93,7 @@ def test_dtype_and_device_select_the_class_of_rounds() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_gradients_on_a_gpu_are_reduced_there() -> None:
     given = [None if g is None else g.cuda() for g in gradients(0)]
-    there = [Field(f.name, f.shape, f.dtype, torch.device("cuda", 0)) for f in fields()]
+    there = [GradientField(f.name, f.shape, f.dtype, torch.device("cuda", 0)) for f in fields()]
     rounds = rounds_for(_native.GradAccumulator(), there)
     block, out = rounds.new_block(), rounds.new_block()
     assert rounds.gather(given, block) == -1
