@@ -11,8 +11,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["cores", "cpu_quota"]
-
 # Version of control groups -> the files of a quota: `cpu.max` holds both numbers, "max" without a quota. Version 1 has
 # a file for each, and -1 without a quota.
 FILES = {2: ("cpu.max",), 1: ("cpu.cfs_quota_us", "cpu.cfs_period_us")}

@@ -13,8 +13,6 @@ from hive.config.positions import Path as KeyPath
 from hive.config.problems import FileSource, Problem, config_error, dotted
 from hive.errors import ConfigError
 
-__all__ = ["ConfigProblems"]
-
 
 class ConfigProblems:
     """Collects problems; `raise_all` raises them as one ConfigError.

@@ -20,18 +20,6 @@ from typing import Any
 
 from hive.config.values import free_fault, is_integer, is_number, toml_text
 
-__all__ = [
-    "AUTO",
-    "REQUIRED",
-    "Key",
-    "Limits",
-    "is_reference",
-    "is_topology_reference",
-    "key",
-    "keys_of",
-    "with_default",
-]
-
 REQUIRED: Any = dataclasses.MISSING
 """Marks a key without a default."""
 

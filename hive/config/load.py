@@ -35,8 +35,6 @@ from hive.config.values import closest, free_fault, shown
 from hive.paths import SESSION_FILE
 from hive.printable import printable
 
-__all__ = ["RESOLVED_NAME", "ConfigText", "load_config"]
-
 RESOLVED_NAME = "resolved.toml"
 """The file with the resolved config in a run's directory."""
 

@@ -17,8 +17,6 @@ import re
 import tomllib
 from dataclasses import dataclass
 
-__all__ = ["Mark", "Path", "Positions", "mark"]
-
 Path = tuple[str | int, ...]
 
 PATH_DEPTH = 8  # maximum parts of a path; keys have two. Without a limit, `a.a.a...` would take quadratic memory

@@ -24,8 +24,6 @@ from hive.config.values import SHOWN_LENGTH, toml_key
 from hive.errors import ConfigError
 from hive.printable import printable
 
-__all__ = ["FileSource", "Override", "Problem", "Renamed", "Source", "config_error", "dotted"]
-
 PROBLEMS_SHOWN = 50  # maximum problems in an error, about two screens; the others are counted
 
 HINT = "`hive init CartPole-v1` writes a config that works; `hive config` on it shows every key"

@@ -28,26 +28,6 @@ from hive.config.values import toml_text
 from hive.cores import cores
 from hive.declared import RULES
 
-__all__ = [
-    "BARRIER_STEPS",
-    "CUSTOM",
-    "HEAD",
-    "SECTIONS",
-    "START_LIMIT_S",
-    "CheckpointConfig",
-    "CollectionConfig",
-    "Config",
-    "Entry",
-    "EnvConfig",
-    "EvaluationConfig",
-    "GradientsConfig",
-    "HostsConfig",
-    "NetworkConfig",
-    "RecordConfig",
-    "RunConfig",
-    "SupervisionConfig",
-]
-
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
 START_LIMIT_S = 300.0  # simulators start in minutes: they load scenes, compile shaders, wait for a license
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among

@@ -18,8 +18,6 @@ from hive.envs.wrappers import WrapperConfig
 from hive.errors import ConfigError
 from hive.runtime.process.user_code.throwaway import forks
 
-__all__ = ["can_be_helped", "check_evaluation", "configured_spec", "configured_vector", "difference", "wrappers_of"]
-
 
 def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`.

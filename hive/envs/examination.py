@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnasium.spaces import Box
 
-__all__ = ["Examination", "examine", "statistics_text", "vector_of_one"]
-
 SEVERAL = 10  # least episodes between two times at which a run begins all anew
 LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
 

@@ -14,8 +14,6 @@ from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, Topolo
 from hive.runtime.actor.error_location import is_interrupt, named
 from hive.runtime.process.user_code.torch_state import environment_torch
 
-__all__ = ["call", "close", "import_module", "install"]
-
 EXTRAS = {"Box2D": "box2d", "mujoco": "mujoco", "ale_py": "atari", "minigrid": "minigrid", "cv2": "atari"}
 """Top-level module -> the extra of hive that installs it."""
 

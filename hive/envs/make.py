@@ -43,23 +43,6 @@ if TYPE_CHECKING:
     from hive.envs.vectors.atari import AtariOptions, Games
     from hive.envs.vectors.compiled_vector import CompiledVector
 
-__all__ = [
-    "LIBRARY",
-    "NO_OPTIONS",
-    "PACKAGES",
-    "describe",
-    "import_modules",
-    "limit_advice",
-    "limit_of_class",
-    "make_compiled",
-    "make_environment",
-    "make_games",
-    "make_native",
-    "preset_for",
-    "steps_one_by_one",
-    "takes_native",
-]
-
 PACKAGES = {
     "ALE": ("ale_py", ""),
     "MiniGrid": ("minigrid", ""),

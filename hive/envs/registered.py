@@ -6,8 +6,6 @@ import dataclasses
 import sys
 from typing import Any
 
-__all__ = ["registration"]
-
 GIVEN = ("entry_point", "reward_threshold", "nondeterministic", "max_episode_steps", "order_enforce")
 GIVEN_TOO = ("disable_env_checker", "kwargs", "additional_wrappers", "vector_entry_point")
 KNOWN = ("gymnasium", "shimmy")  # packages whose environments every process knows

@@ -25,8 +25,6 @@ from hive.envs.vectors.seeding import seed_globals
 from hive.envs.wrappers import WrapperConfig
 from hive.errors import EnvironmentFailed
 
-__all__ = ["unrepeatable"]
-
 SEED = 1
 REMEDY = (
     "draw all random numbers from `self.np_random`, which `super().reset(seed=seed)` seeds, not from a generator "

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["KEYS", "RunningStatistics", "Watched"]
-
 SPREADS = ("var", "std", "variance", "deviation", "S")
 """Ends of the names of what stands beside a running mean; `S` is Welford's sum of squares."""
 

@@ -23,17 +23,6 @@ from hive.errors import EnvironmentFailed, EnvironmentMissing
 if TYPE_CHECKING:
     import gymnasium
 
-__all__ = [
-    "WrapperConfig",
-    "import_wrappers",
-    "limit_of",
-    "needed_wrappers",
-    "skip_of",
-    "steps_inside",
-    "with_names",
-    "wrapped",
-]
-
 WrapperConfig = str | Mapping[str, Any]
 """One entry of `env.wrappers`."""
 

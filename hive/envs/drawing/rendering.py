@@ -40,17 +40,6 @@ from hive.envs.wrappers import steps_inside, with_names
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, UsageError
 from hive.runtime.actor.error_location import is_interrupt, named
 
-__all__ = [
-    "Picture",
-    "RenderedEnvironment",
-    "check_pictures",
-    "choose_renderer",
-    "has_display",
-    "prepare_drawing",
-    "rendered_environment",
-    "rendered_spec",
-]
-
 DEFAULT_FPS = 30.0  # of environments whose metadata has no `render_fps`; Gymnasium's own default
 GL_BACKENDS = ("egl", "osmesa")  # ways in which MuJoCo draws without a display, the faster first
 GL_CHECK_S = 30  # for starting an interpreter and a software renderer on a busy machine

@@ -30,19 +30,6 @@ if TYPE_CHECKING:
     from gymnasium import spaces
     from gymnasium.spaces import Space
 
-__all__ = [
-    "ActionSpec",
-    "Box",
-    "Composite",
-    "Discrete",
-    "MultiBinary",
-    "MultiDiscrete",
-    "action_converter",
-    "action_spec",
-    "choices_of",
-    "each_action",
-]
-
 MAX_VALUES = 256  # of an element of a Box of integers; beyond, choices without an order would not learn
 
 SERVED = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"

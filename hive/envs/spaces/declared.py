@@ -15,8 +15,6 @@ from hive.runtime.actor.error_location import is_interrupt, named
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
-__all__ = ["OLD_PACKAGE", "is_old", "spaces_of"]
-
 OLD_PACKAGE = "gym"  # the package that gymnasium has replaced; its classes have the same names
 EXAMPLES = {
     "observation_space": "gymnasium.spaces.Box(low, high, shape, dtype)",

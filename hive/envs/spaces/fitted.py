@@ -17,8 +17,6 @@ from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.envs.vectors.seeding import runs_python
 from hive.envs.vectors.vector import VectorEnvironment
 
-__all__ = ["fitted_spec", "fitted_vector"]
-
 
 def fitted_spec(mine: ObservationSpec, found: ObservationSpec) -> ObservationSpec:
     """Return `mine` if the rows of an environment fit it with or without its hidden parts, otherwise `found`."""

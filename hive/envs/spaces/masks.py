@@ -23,8 +23,6 @@ from hive.envs.spaces.actions import action_spec, choices_of
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, Path
 from hive.errors import EnvironmentFailed
 
-__all__ = ["Masked", "MaskedSpace", "info_has_mask"]
-
 
 class MaskedSpace(spaces.Dict):
     """A Dict of which one part, at `mask_path`, is the action mask. choices: the sizes of all discrete actions."""

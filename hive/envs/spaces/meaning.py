@@ -17,8 +17,6 @@ from hive.envs.spaces.actions import ActionSpec, Box, Composite
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 
-__all__ = ["configured_meaning", "earlier_meaning", "explained", "kept_meaning", "kept_scale"]
-
 EARLIER_NAME = "observation"  # of the only part that networks saw with env.rules = 1, if one is called so
 
 Array = TypeVar("Array", bound=ArraySpec)

@@ -28,8 +28,6 @@ from hive.envs.wrappers import WrapperConfig
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.throwaway import Holdings, in_child
 
-__all__ = ["described_by_child", "from_plain", "to_plain"]
-
 CLASSES: Mapping[str, Any] = {
     name: value
     for module in (spec, observation, actions)

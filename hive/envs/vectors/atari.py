@@ -36,8 +36,6 @@ from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import runs_python
 from hive.errors import ConfigError, EnvironmentMissing
 
-__all__ = ["AtariGame", "AtariOptions", "AtariVector", "Games", "game_of"]
-
 ENTRY_POINT = "ale_py.env:AtariEnv"
 SCREEN = 210, 160  # height and width of pictures: the size of most games' screens, and close to that of the others
 FRAMES_PER_SECOND = 60  # rate at which the console draws

@@ -28,8 +28,6 @@ from hive.errors import EnvironmentFailed
 from hive.printable import printable
 from hive.runtime.actor.error_location import is_interrupt, named
 
-__all__ = ["RESULTS", "Checks", "as_array", "at", "fault_of", "short", "store"]
-
 RESULTS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
 """Method of a Gymnasium environment -> the tuple that it returns."""
 

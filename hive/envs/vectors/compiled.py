@@ -30,17 +30,6 @@ from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed, EnvironmentMissing
 
-__all__ = [
-    "COMPARED",
-    "CompiledGame",
-    "bit_equal",
-    "classic_control",
-    "create",
-    "library_environment",
-    "load_library",
-    "with_limit",
-]
-
 DEFAULT_NAME = "environment"
 LIMIT = "max_episode_steps"  # the one option of gymnasium.make that compiled environments have
 

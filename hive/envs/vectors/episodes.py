@@ -18,8 +18,6 @@ from hive import _native
 from hive.envs.vectors.checks import Checks, short
 from hive.envs.vectors.rows import StepRow
 
-__all__ = ["Episodes"]
-
 Flags = tuple[Any, ...] | NDArray[Any]
 
 

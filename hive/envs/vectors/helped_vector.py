@@ -43,8 +43,6 @@ from hive.runtime.process.stop_signals import do_nothing
 from hive.runtime.process.user_code.companion import Companion
 from hive.runtime.process.user_code.sent_errors import raise_sent
 
-__all__ = ["WORTH_S", "HelpedVector", "Helping", "helped_vector"]
-
 LOOK_S = 0.2  # interval between two looks whether a helper that has not answered has exited
 IDLE_S = 60.0  # limit of one wait for an order; the helper then waits again
 CLOSE_S = 10.0  # time for all helpers to close their environments, side by side; then they are killed

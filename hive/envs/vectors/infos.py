@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from hive.envs.vectors.checks import Checks, as_array
 
-__all__ = ["Infos"]
-
 
 class Infos:
     """The chosen `names`, the keys of `info` in the order of a row's columns."""

@@ -36,8 +36,6 @@ from hive.errors import ConfigError
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
-__all__ = ["SEED_BITS", "NativeVector"]
-
 SEED_BITS = 30
 """Seeds are truncated to this size: Atari's are signed 32-bit integers, and classes count up from the given seed."""
 

@@ -17,8 +17,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from hive.errors import EnvironmentMissing
 
-__all__ = ["Pool", "pool_spec"]
-
 ONE_THREAD = 1  # collectors have a core each, so that by default a pool does not take those of others
 
 

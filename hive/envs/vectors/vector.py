@@ -24,8 +24,6 @@ from hive.envs.vectors.seeding import runs_python
 from hive.envs.wrappers import WrapperConfig, with_names
 from hive.runtime.process.user_code.torch_state import environment_torch, environments_differ
 
-__all__ = ["VectorEnvironment", "make_vector"]
-
 
 class VectorEnvironment(Protocol):
     """`count` environments that are stepped together; each is reset automatically when its episode ends.
