@@ -8,10 +8,10 @@ from hive.envs.configured import (
     configured_spec,
     configured_vector,
     difference,
-    wrappers_of,
+    recipe_of,
 )
 from hive.envs.examination import Examination, examine, statistics_text
-from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for, takes_native
+from hive.envs.make import Recipe, describe, limit_advice, make_compiled, make_environment, preset_for, takes_native
 from hive.envs.repeatability import unrepeatable
 from hive.envs.spaces.actions import (
     ActionSpec,
@@ -51,6 +51,7 @@ __all__ = [
     "MultiDiscrete",
     "ObservationPart",
     "ObservationSpec",
+    "Recipe",
     "StepRow",
     "VectorEnvironment",
     "Watched",
@@ -73,11 +74,11 @@ __all__ = [
     "make_vector",
     "needed_wrappers",
     "preset_for",
+    "recipe_of",
     "runs_python",
     "seed_globals",
     "settings_by_spaces",
     "statistics_text",
     "takes_native",
     "unrepeatable",
-    "wrappers_of",
 ]

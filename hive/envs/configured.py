@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import partial
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
-from hive.envs.make import describe, steps_one_by_one
+from hive.envs.make import Recipe, describe, steps_one_by_one
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.fitted import fitted_spec
 from hive.envs.spaces.meaning import configured_meaning
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
-from hive.envs.vectors.vector import VectorEnvironment, make_vector
-from hive.envs.wrappers import WrapperConfig
+from hive.envs.vectors.vector import VectorEnvironment, vector_of
 from hive.errors import ConfigError
 from hive.runtime.process.user_code.throwaway import forks
 
@@ -26,25 +24,25 @@ def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> Environme
     if env.start_limit_s is not set.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
-    read = partial(described_by_child, limit_s=limit_s) if forks() else describe
-    spec = read(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
-    return configured_meaning(spec, env)
+    recipe = recipe_of(env)
+    return configured_meaning(described_by_child(recipe, limit_s) if forks() else describe(recipe), env)
 
 
 def configured_vector(env: EnvConfig, count: int, first: int = 0) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`, which documents `first`."""
-    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset, env.info, env.rules, first)
+    return vector_of(recipe_of(env), count, first)
 
 
 def can_be_helped(env: EnvConfig) -> bool:
     """Whether several processes can share the environments of a collector: single ones, stepped in Python."""
-    return steps_one_by_one(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info)
+    return steps_one_by_one(recipe_of(env))
 
 
-def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:
-    """Return all wrappers of an environment: those of env.wrappers and, around them, that of env.action_mask."""
+def recipe_of(env: EnvConfig) -> Recipe:
+    """Return how an environment of the config is made; around its env.wrappers is that of env.action_mask."""
     mask = {"name": "hive.envs.spaces.masks:Masked", "source": env.action_mask, "id": env.id}
-    return (*env.wrappers, mask) if env.action_mask else env.wrappers
+    wrappers = (*env.wrappers, mask) if env.action_mask else env.wrappers
+    return Recipe(env.id, env.options, env.vector, wrappers, env.preset, env.info, env.rules)
 
 
 def check_evaluation(config: Config, training: EnvironmentSpec) -> None:

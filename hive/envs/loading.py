@@ -78,6 +78,11 @@ def close(environment: Any) -> str:
     return ""
 
 
+def top_level(module: str) -> str:
+    """Return the first word of `package.module:Class`."""
+    return re.split("[.:]", module)[0]
+
+
 def install(module: str) -> str:
     """Return a hint with the command that installs a top-level module."""
     package = with_extra(EXTRAS[module]) if module in EXTRAS else PACKAGES.get(module, module)
@@ -95,7 +100,7 @@ def _lacks(kind: str, name: str, error: ModuleNotFoundError) -> EnvironmentMissi
     """Return the error for a missing module: the one in the name, or one that hive or the environment imports."""
     missing = error.name or str(error)
     top = missing.partition(".")[0]
-    if top == name.partition(":")[0].partition(".")[0] and top not in {*EXTRAS, *PACKAGES}:
+    if top == top_level(name) and top not in {*EXTRAS, *PACKAGES}:
         clause, hint = why_not_found(name)
         if clause:
             return EnvironmentMissing(f"no {kind} `{name}`: {clause}", hint=hint)

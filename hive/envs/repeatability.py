@@ -10,19 +10,18 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.examination import Examination, vector_of_one
+from hive.envs.make import Recipe
 from hive.envs.random_actions import RandomActions
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import seed_globals
-from hive.envs.wrappers import WrapperConfig
 from hive.errors import EnvironmentFailed
 
 SEED = 1
@@ -35,28 +34,18 @@ Step = dict[str, NDArray[Any]]
 """What a step returned: "observation", "reward" and "end"."""
 
 
-def unrepeatable(
-    id: str,
-    options: Mapping[str, Any],
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    *,
-    kind: str = "auto",
-    steps: int,
-    limit_s: float,
-) -> str:
+def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
     """Return a sentence about the first difference between equally seeded environments; "" if there is none.
 
-    Each plays at most `steps` steps with the same random actions, and all of them at most `limit_s` seconds. kind: as
-    for `make_vector`. Raises the errors of `make_vector`.
+    Each plays at most `steps` steps with the same random actions, and all of them at most `limit_s` seconds. Raises
+    the errors of `make_vector`.
     """
     end_s = time.monotonic() + limit_s
-    asked = id, options, wrappers, preset, kind
     with contextlib.ExitStack() as stack:
         vectors = []
         for _ in range(2):
             _seed_globals()
-            vectors.append(vector_of_one(*asked, done=Examination()))
+            vectors.append(vector_of_one(recipe, Examination()))
             stack.callback(vectors[-1].close)
         one, other = vectors
         try:

@@ -17,7 +17,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from hive.records.regular import read_regular
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 Document = TypeVar("Document")
+MISSING = object()  # the value of a required key that data lacks
 
 
 def failure(action: str, path: Path, error: OSError) -> RecordError:
@@ -99,19 +100,20 @@ def misfit(value: object, hint: Any, name: str = "") -> str:
     that may also be NaN or infinite. All other numbers are finite and have at most 64 bits. `name`: that of the value.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    below = f"{name}." if name else ""
+    parts: Iterable[tuple[Any, Any, Any]]  # key, value and annotation
+    if value is MISSING:
+        return f"`{name}` is missing"
     if origin is list and isinstance(value, list):
-        return next(filter(None, (misfit(item, arguments[0], f"{below}{i}") for i, item in enumerate(value))), "")
-    if origin is dict and isinstance(value, dict):
-        return next(filter(None, (misfit(item, arguments[1], f"{below}{key}") for key, item in value.items())), "")
-    if _has_fields(hint) and isinstance(value, dict):
-        for key, (kind, required) in _fields(hint).items():
-            if key in value and (wrong := misfit(value[key], kind, f"{below}{key}")):
-                return wrong
-            if required and key not in value:
-                return f"`{below}{key}` is missing"
-        return ""
-    return "" if _is_of(value, hint, origin, arguments) else f"`{name}` is not {_described(hint)}"
+        parts = ((number, item, arguments[0]) for number, item in enumerate(value))
+    elif origin is dict and isinstance(value, dict):
+        parts = ((key, item, arguments[1]) for key, item in value.items())
+    elif _has_fields(hint) and isinstance(value, dict):
+        fields = _fields(hint).items()
+        parts = ((k, value.get(k, MISSING), kind) for k, (kind, required) in fields if required or k in value)
+    else:
+        return "" if _is_of(value, hint, origin, arguments) else f"`{name}` is not {_described(hint)}"
+    below = f"{name}." if name else ""
+    return next(filter(None, (misfit(item, kind, f"{below}{key}") for key, item, kind in parts)), "")
 
 
 def _is_of(value: object, hint: Any, origin: Any, arguments: Sequence[Any]) -> bool:

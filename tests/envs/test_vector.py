@@ -13,7 +13,7 @@ import pytest
 import torch
 from fake_environments import Counting
 
-from hive.envs import StepRow, describe, make_vector
+from hive.envs import Recipe, StepRow, describe, make_vector
 from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
@@ -46,7 +46,7 @@ def test_settings_of_torch_hold_for_the_environments_only(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch_state, "_environments", None)
     vector = make_vector("test_vector:Doubles", {}, 2)
     assert torch.get_default_dtype() == torch.float32
-    row = StepRow.allocate(describe("test_vector:Doubles", {}).observation, 2)
+    row = StepRow.allocate(describe(Recipe("test_vector:Doubles")).observation, 2)
     vector.reset([1, 2], row.observations)
     vector.step(np.zeros(2, np.int64), row)
     assert row.rewards.tolist() == [8.0, 8.0]
@@ -75,8 +75,8 @@ def test_both_kinds_write_the_same_cartpole() -> None:
     """Same rows; under random actions the same mean length of an episode, which is about 22."""
     lengths = {}
     for kind, id in (("python", "CartPole-v1"), ("native", "OnlyVectorised-v0")):
-        spec = describe(id, {}, kind)
-        assert spec.observation == describe("CartPole-v1", {}).observation
+        spec = describe(Recipe(id, kind=kind))
+        assert spec.observation == describe(Recipe("CartPole-v1")).observation
         vector = make_vector(id, {}, 16, kind)
         row = StepRow.allocate(spec.observation, 16)
         vector.reset(range(16), row.observations)

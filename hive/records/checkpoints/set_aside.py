@@ -98,21 +98,34 @@ def set_aside(
         for path, lines in kept.items():
             write_bytes(path, lines, files)
         return None
+    folder = _free(run, wall())
+    _copy(run, folder, origin, newer, rest, files)
+    _cut(run, folder, origin, files)
+    return folder
+
+
+def _copy(
+    run: RunDirectory,
+    folder: Path,
+    origin: Origin,
+    newer: Mapping[str, list[Path]],
+    lines_of: Mapping[str, bytes],
+    files: Files,
+) -> None:
+    """Make `folder` with newer checkpoints by folder, newer lines by file, and the files of the run."""
     known: dict[str, Facts] = {}
-    with atomic_folder(folder := _free(run, wall()), files, known) as temporary:
+    with atomic_folder(folder, files, known) as temporary:
         files.write(temporary / ORIGIN, json_text(dataclasses.asdict(origin)).encode())
         for path in (run.config_file, run.resolved_file, run.session_file, run.summary_file):
             if path.exists():
                 files.write(temporary / path.name, read_regular(path))
-        for name, lines in rest.items():
+        for name, lines in lines_of.items():
             files.write(temporary / name, lines)
         files.make_folder(temporary / run.logs.name)
         for name, folders in newer.items():
             files.make_folder(temporary / name)
             for original in folders:
                 known |= _link(original, temporary / name / original.name, f"{name}/{original.name}", files)
-    _cut(run, folder, origin, files)
-    return folder
 
 
 def finish_set_aside(run: RunDirectory, files: Files = FILES) -> list[Path]:
