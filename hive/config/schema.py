@@ -597,7 +597,7 @@ class SupervisionConfig:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ConfigEntry:
     """One key of a config: its full name (`collection.envs`), value, origin and one-line description.
 
     changed: whether the value is another one than the key would have if it was not given. It is false for what the
@@ -722,7 +722,7 @@ class Config:
             return self.custom[group][key_name]
         return getattr(getattr(self, section), key_name)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ConfigEntry]:
         """Yield every key, table by table; the parameters of [custom.<group>] come last."""
         for section in SECTIONS:
             table: type = type(getattr(self, section))
@@ -730,11 +730,13 @@ class Config:
                 full = f"{section}.{name}"
                 value = self.value(full)
                 changed = full in self.automatic or value != self.unset[full]
-                yield Entry(full, value, self.origins[full], declared.limits.doc, changed)
+                yield ConfigEntry(full, value, self.origins[full], declared.limits.doc, changed)
         for group, parameters in self.custom.items():
             for name, value in parameters.items():
                 doc = f"parameter of the actors of `{group}`"
-                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc, changed=True)
+                yield ConfigEntry(
+                    f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc, changed=True
+                )
 
     def differences(self, other: Config) -> list[str]:
         """Return the full names of keys whose values differ, or that only one of the two algorithms has."""

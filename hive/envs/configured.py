@@ -56,14 +56,14 @@ def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
     mine = training.observation.without(config.network.critic_parts)
     pairs = (("observations", mine, fitted_spec(mine, found.observation)), ("actions", training.action, found.action))
     for what, own, its in pairs:
-        if differs := difference(own, its):
+        if differs := spec_difference(own, its):
             raise ConfigError(
                 f"the {what} of [env] and of [evaluation.env] differ in {differs}",
                 hint="evaluations need the spaces of training: set the wrappers and options that form them in both",
             )
 
 
-def difference(mine: ObservationSpec | ActionSpec, its: ObservationSpec | ActionSpec) -> str:
+def spec_difference(mine: ObservationSpec | ActionSpec, its: ObservationSpec | ActionSpec) -> str:
     """Return the first difference of two specs, as "shape: (4,) and (8,)"; "" if they are equal."""
     if mine == its:
         return ""

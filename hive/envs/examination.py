@@ -26,7 +26,7 @@ from hive.envs.vectors.checks import as_array
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
-from hive.envs.wrappers import limit_of, skip_of, with_names
+from hive.envs.wrappers import skip_of, step_limit_of, with_names
 from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def vector_of_one(recipe: Recipe, done: Examination) -> NativeVector | PythonVec
         done.declared_limit = limit_of_class(vectorized.spec)
         return NativeVector(id, vectorized, info)
     environment = make_environment(recipe)
-    done.declared_limit, done.frame_skip = limit_of(environment), skip_of(environment)
+    done.declared_limit, done.frame_skip = step_limit_of(environment), skip_of(environment)
     try:
         return _JudgedVector(with_names(id, recipe.wrappers), environment, info, done)
     except BaseException:

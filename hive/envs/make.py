@@ -32,7 +32,7 @@ from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.declared import OLD_PACKAGE, is_old, spaces_of
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.spaces.spec import EnvironmentSpec
-from hive.envs.wrappers import WrapperConfig, import_wrappers, limit_of, skip_of, wrapped
+from hive.envs.wrappers import WrapperConfig, import_wrappers, skip_of, step_limit_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def describe(recipe: Recipe) -> EnvironmentSpec:
         if not recipe.wrappers and recipe.preset == "none":
             _compiled_form(recipe)  # compares bits now: processes that are forked inherit the result
         environment = make_environment(recipe)
-        prefix, limit, skip = "", limit_of(environment), skip_of(environment)
+        prefix, limit, skip = "", step_limit_of(environment), skip_of(environment)
     try:
         observations, actions = spaces_of(id, environment, prefix)
         return EnvironmentSpec(

@@ -30,7 +30,7 @@ REMEDY = (
     "without a seed such as `np.random.default_rng()`, and reset all state"
 )
 
-Step = dict[str, NDArray[Any]]
+PlayedStep = dict[str, NDArray[Any]]
 """What a step returned: "observation", "reward" and "end"."""
 
 
@@ -66,7 +66,7 @@ def _seed_globals() -> None:
         torch.default_generator.manual_seed(SEED)
 
 
-def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list[Step]:
+def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list[PlayedStep]:
     """Return the rows of the reset and of each step."""
     row = StepRow.allocate(vector.observation, 1)
     draw = RandomActions(vector.action, vector.observation.mask, SEED)
@@ -80,12 +80,12 @@ def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list
     return played
 
 
-def _copy(row: StepRow) -> Step:
+def _copy(row: StepRow) -> PlayedStep:
     ends = np.concatenate([row.terminated, row.truncated])
     return {"observation": row.observations.copy(), "reward": row.rewards.copy(), "end": ends}
 
 
-def _difference(first: list[Step], again: list[Step]) -> str:
+def _difference(first: list[PlayedStep], again: list[PlayedStep]) -> str:
     """Return what differs first, and where: "reward in step 7"; "" if nothing does."""
     for number, (mine, other) in enumerate(zip(first, again, strict=False)):
         for name, value in mine.items():

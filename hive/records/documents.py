@@ -66,7 +66,7 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def is_number(value: object) -> bool:
+def is_json_number(value: object) -> bool:
     """Whether a value is a finite number of at most 64 bits, as hive writes them; True and False are not."""
     if isinstance(value, int):
         return not isinstance(value, bool) and -(2**63) <= value < 2**64
@@ -126,11 +126,11 @@ def _is_of(value: object, hint: Any, origin: Any, arguments: Sequence[Any]) -> b
         kind, limit = arguments
         if isinstance(limit, range):
             return not misfit(value, kind) and limit.start <= value < limit.stop  # type: ignore[operator]
-        return isinstance(value, float) or is_number(value)
+        return isinstance(value, float) or is_json_number(value)
     if isinstance(value, bool):
         return hint is bool
     if hint in (int, float):
-        return is_number(value) and (hint is float or isinstance(value, int))
+        return is_json_number(value) and (hint is float or isinstance(value, int))
     return isinstance(hint, type) and not _has_fields(hint) and isinstance(value, hint)
 
 

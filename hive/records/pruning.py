@@ -29,7 +29,7 @@ from hive.records.checkpoints.folders import best_policy, list_checkpoints, surp
 from hive.records.checkpoints.set_aside import is_cut, sets_aside
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
-from hive.records.failed_starts import FAILED_FOLDER
+from hive.records.failed_starts import FAILED_FOLDER, size_of
 from hive.records.runs import find_runs, run_state
 from hive.records.sinks.drawing_marks import marks_in
 from hive.records.sinks.videos import surplus_videos
@@ -135,7 +135,7 @@ def delete(item: Item) -> None:
 
 def _never_began(run: RunDirectory) -> bool:
     """Whether a run has nothing that a user could miss: no metrics, weights or videos."""
-    if _size(run.metrics_file) or (run.videos.exists() and any(path.name[0] != "." for path in run.videos.iterdir())):
+    if size_of(run.metrics_file) or (run.videos.exists() and any(path.name[0] != "." for path in run.videos.iterdir())):
         return False
     damaged = any(path.name[0] != "." for path in run.checkpoints.iterdir())
     return not damaged and not list_checkpoints(run.checkpoints) and best_policy(run.best, verify=False) is None
@@ -161,10 +161,3 @@ def _mtime(path: Path) -> float:
         return path.lstat().st_mtime
     except OSError:
         return 0.0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0

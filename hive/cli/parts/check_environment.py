@@ -132,20 +132,20 @@ def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, st
 
 
 def _spaces(spec: EnvironmentSpec) -> dict[str, str]:
-    from hive.envs import described
+    from hive.envs import spaces_text
 
-    observed, _, acted = described(spec).partition(" observed, ")
+    observed, _, acted = spaces_text(spec).partition(" observed, ")
     kind = f"{spec.observation.dtype} {list(spec.observation.shape)}"
     return {"observations": f"{observed}, stored as {kind}", "actions": acted, **_meanings(spec)}
 
 
 def _meanings(spec: EnvironmentSpec) -> dict[str, str]:
     """Return the lines about what parts of the spaces mean to a network."""
-    from hive.envs.spaces.meaning import explained
+    from hive.envs.spaces.meaning import meaning_lines
 
     return {
         f"{name}, as seen" if not name.startswith("action") else name + ", scaled": text
-        for name, text in explained(spec)
+        for name, text in meaning_lines(spec)
     }
 
 

@@ -55,7 +55,7 @@ def settings_by_spaces(
     return settings
 
 
-def described(spec: EnvironmentSpec) -> str:
+def spaces_text(spec: EnvironmentSpec) -> str:
     """Return the spaces in words: "8 numbers observed, one of 4 actions"."""
     observation, action = spec.observation, spec.action
     seen = " and ".join(f"{_seen(one)}{_called(one)}" for one in observation.inputs)

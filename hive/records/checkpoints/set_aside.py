@@ -26,17 +26,18 @@ from hive.errors import RecordError
 from hive.records.atomic import (
     DONE,
     FILES,
-    Facts,
+    FileFacts,
     Files,
     atomic_folder,
     read_listing,
     remove_folder,
     unfinished_in,
     write_bytes,
+    write_mark,
 )
 from hive.records.checkpoints.folders import Checkpoint, checkpoint_folders
 from hive.records.directory import RunDirectory
-from hive.records.documents import failure, json_text, read_document
+from hive.records.documents import json_text, read_document
 from hive.records.jsonl import split_lines
 from hive.records.regular import read_regular
 
@@ -113,7 +114,7 @@ def _copy(
     files: Files,
 ) -> None:
     """Make `folder` with newer checkpoints by folder, newer lines by file, and the files of the run."""
-    known: dict[str, Facts] = {}
+    known: dict[str, FileFacts] = {}
     with atomic_folder(folder, files, known) as temporary:
         files.write(temporary / ORIGIN, json_text(dataclasses.asdict(origin)).encode())
         for path in (run.config_file, run.resolved_file, run.session_file, run.summary_file):
@@ -148,11 +149,7 @@ def _cut(run: RunDirectory, folder: Path, origin: Origin, files: Files) -> None:
             original = root / copy.name
             if original.is_dir() and _listing(original) == _listing(copy):  # otherwise it is another one
                 remove_folder(original, files)
-    try:
-        files.write(folder / CUT, b"")
-        files.sync(folder)
-    except OSError as error:
-        raise failure("write", folder / CUT, error) from error
+    write_mark(folder, CUT, files)
 
 
 def _line_files(run: RunDirectory) -> list[Path]:
@@ -178,7 +175,7 @@ def _free(run: RunDirectory, wall_s: float) -> Path:
     return path
 
 
-def _link(source: Path, target: Path, name: str, files: Files) -> dict[str, Facts]:
+def _link(source: Path, target: Path, name: str, files: Files) -> dict[str, FileFacts]:
     """Link all files of a checkpoint into a new folder; return the facts that it lists by names below `name`.
 
     A file system without hard links gets copies.
