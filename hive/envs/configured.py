@@ -52,30 +52,30 @@ def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
     """
     if not config.evaluation.env:
         return
-    found = configured_spec(config.evaluation_env, config.start_limit_s)
-    mine = training.observation.without(config.network.critic_parts)
-    pairs = (("observations", mine, fitted_spec(mine, found.observation)), ("actions", training.action, found.action))
-    for what, own, its in pairs:
-        if differs := spec_difference(own, its):
+    evaluation = configured_spec(config.evaluation_env, config.start_limit_s)
+    seen = training.observation.without(config.network.critic_parts)
+    observations = seen, fitted_spec(seen, evaluation.observation)
+    for what, specs in (("observations", observations), ("actions", (training.action, evaluation.action))):
+        if differs := spec_difference(*specs):
             raise ConfigError(
                 f"the {what} of [env] and of [evaluation.env] differ in {differs}",
                 hint="evaluations need the spaces of training: set the wrappers and options that form them in both",
             )
 
 
-def spec_difference(mine: ObservationSpec | ActionSpec, its: ObservationSpec | ActionSpec) -> str:
+def spec_difference(first: ObservationSpec | ActionSpec, second: ObservationSpec | ActionSpec) -> str:
     """Return the first difference of two specs, as "shape: (4,) and (8,)"; "" if they are equal."""
-    if mine == its:
+    if first == second:
         return ""
-    if type(mine) is not type(its):
-        return f"kind: {type(mine).__name__} and {type(its).__name__}"
-    if isinstance(mine, ObservationSpec) and isinstance(its, ObservationSpec) and (mine.parts or its.parts):
-        ours, others = _parts(mine), _parts(its)
-        if ours != others:
-            return f"parts: {ours} and {others}"
-    pairs = ((field.name, getattr(mine, field.name), getattr(its, field.name)) for field in fields(mine))
-    name, own, other = next(pair for pair in pairs if pair[1] != pair[2])
-    return f"{name}: {own} and {other}"
+    if type(first) is not type(second):
+        return f"kind: {type(first).__name__} and {type(second).__name__}"
+    if isinstance(first, ObservationSpec) and isinstance(second, ObservationSpec) and (first.parts or second.parts):
+        parts, other_parts = _parts(first), _parts(second)
+        if parts != other_parts:
+            return f"parts: {parts} and {other_parts}"
+    values = ((field.name, getattr(first, field.name), getattr(second, field.name)) for field in fields(first))
+    name, value, other = next(triple for triple in values if triple[1] != triple[2])
+    return f"{name}: {value} and {other}"
 
 
 def _parts(spec: ObservationSpec) -> str:

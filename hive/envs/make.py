@@ -143,7 +143,7 @@ def make_native(recipe: Recipe, count: int) -> VectorEnv[Any, Any, Any]:
 
     id, spec = recipe.id, _find(recipe.id)
     if not isinstance(spec, gymnasium.envs.registration.EnvSpec) or spec.vector_entry_point is None:
-        raise ConfigError(f"`{id}` has no vectorised class", hint='set env.vector = "python"')
+        raise ConfigError(f"`{id}` has no vectorized class", hint='set env.vector = "python"')
     vector: VectorEnv[Any, Any, Any] = call(
         "environment",
         id,
@@ -188,7 +188,7 @@ def takes_native(recipe: Recipe) -> bool:
         native = not recipe.wrappers if presets else getattr(_find(recipe.id), "entry_point", recipe.id) is None
     if native and recipe.wrappers:
         raise ConfigError(
-            f"`{recipe.id}` is built as a vectorised class; env.wrappers and env.action_mask need single environments",
+            f"`{recipe.id}` is built as a vectorized class; env.wrappers and env.action_mask need single environments",
             hint='leave them out, or set env.vector = "python"',
         )
     # A compiled form that has no `info` is an error where it is built, not here.
@@ -235,7 +235,7 @@ def limit_advice(recipe: Recipe) -> str:
     if hasattr(found, "entry_point") and (id.startswith(f"{POOLS}:") or not takes_native(replace(recipe, options={}))):
         return f"env.options = {{ max_episode_steps = {LIMIT} }}"
     if hasattr(found, "entry_point"):
-        return "its vectorised class must return truncated"
+        return "its vectorized class must return truncated"
     entry = f'{{ name = "TimeLimit", max_episode_steps = {LIMIT} }}'
     return f"add {entry} to env.wrappers" if wrappers else f"env.wrappers = [{entry}]"
 

@@ -48,7 +48,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    # NumPy's scalars are recognised by `item`, because importing NumPy would take `hive ls` a tenth of a second.
+    # NumPy's scalars are recognized by `item`, because importing NumPy would take `hive ls` a tenth of a second.
     return _plain(value.item()) if hasattr(value, "item") else value
 
 

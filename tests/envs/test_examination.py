@@ -268,7 +268,7 @@ def test_actions_are_independent_of_the_environments_numbers(monkeypatch: pytest
     assert np.mean(done.rewards) == pytest.approx(1 - (8 / 9) ** 2, abs=0.04)
 
 
-def test_a_vectorised_class_is_examined_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vectorized_class_is_examined_too(monkeypatch: pytest.MonkeyPatch) -> None:
     done = examine(Recipe("CartPole-v1", kind="native"), steps=100, limit_s=60.0)
     assert (done.steps, done.failure, done.declared_limit) == (100, None, 500)
     assert done.episodes > 2

@@ -23,7 +23,7 @@ COUNTING = "fake_environments:Counting"
 
 @pytest.fixture
 def _registered() -> Iterator[None]:
-    """Two environments of ours, registered: one with a time limit, one that is only vectorised."""
+    """Two environments of ours, registered: one with a time limit, one that is only vectorized."""
     gymnasium.register("Counting-v7", COUNTING, max_episode_steps=9)
     gymnasium.register(
         "OnlyVectorised-v0", vector_entry_point="gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
@@ -206,17 +206,17 @@ def test_an_object_that_is_no_environment() -> None:
     assert caught.value.permanent
 
 
-def test_the_vectorised_class() -> None:
+def test_the_vectorized_class() -> None:
     vector = make_native(Recipe("CartPole-v1", {"max_episode_steps": 30}), 5)
     assert vector.num_envs == 5
     assert vector.max_episode_steps == 30  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("id", ["Acrobot-v1", COUNTING])
-def test_no_vectorised_class(id: str) -> None:
+def test_no_vectorized_class(id: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_native(Recipe(id), 2)
-    assert str(caught.value) == f"`{id}` has no vectorised class"
+    assert str(caught.value) == f"`{id}` has no vectorized class"
     assert caught.value.hint == 'set env.vector = "python"'
 
 

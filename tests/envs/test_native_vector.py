@@ -1,4 +1,4 @@
-"""Gymnasium's vectorised classes, in both reset modes."""
+"""Gymnasium's vectorized classes, in both reset modes."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_modes_that_reset(mode: Any) -> None:
 
 @pytest.mark.parametrize("mode", [AutoresetMode.DISABLED, "Disabled"])
 def test_a_class_that_does_not_reset_is_refused(mode: Any) -> None:
-    with pytest.raises(ConfigError, match="the vectorised class of `Fake-v0` does not reset itself") as caught:
+    with pytest.raises(ConfigError, match="the vectorized class of `Fake-v0` does not reset itself") as caught:
         NativeVector("Fake-v0", Answers(mode))
     assert caught.value.hint == 'set env.vector = "python"'
 

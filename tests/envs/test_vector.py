@@ -22,7 +22,7 @@ from hive.runtime.process.user_code import torch_state
 
 
 @pytest.fixture
-def _only_vectorised() -> Iterator[None]:
+def _only_vectorized() -> Iterator[None]:
     gymnasium.register(
         "OnlyVectorised-v0", vector_entry_point="gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
     )
@@ -56,7 +56,7 @@ def test_settings_of_torch_hold_for_the_environments_only(monkeypatch: pytest.Mo
     assert type(make_vector("fake_environments:Counting", {}, 2)) is PythonVector
 
 
-@pytest.mark.usefixtures("_only_vectorised")
+@pytest.mark.usefixtures("_only_vectorized")
 def test_kinds() -> None:
     assert isinstance(make_vector("CartPole-v1", {}, 3), CompiledVector)
     assert isinstance(make_vector("CartPole-v1", {}, 3, "python"), PythonVector)
@@ -64,13 +64,13 @@ def test_kinds() -> None:
     assert isinstance(make_vector("OnlyVectorised-v0", {}, 3), NativeVector)
     assert isinstance(make_vector("fake_environments:Counting", {}, 3), PythonVector)
     assert make_vector("fake_environments:Counting", {"truncates": 3}, 5).count == 5
-    with pytest.raises(ConfigError, match="`fake_environments:Counting` has no vectorised class"):
+    with pytest.raises(ConfigError, match="`fake_environments:Counting` has no vectorized class"):
         make_vector("fake_environments:Counting", {}, 3, "native")
     with pytest.raises(EnvironmentMissing, match="no environment `CartPol-v1`"):
         make_vector("CartPol-v1", {}, 3)
 
 
-@pytest.mark.usefixtures("_only_vectorised")
+@pytest.mark.usefixtures("_only_vectorized")
 def test_both_kinds_write_the_same_cartpole() -> None:
     """Same rows; under random actions the same mean length of an episode, which is about 22."""
     lengths = {}

@@ -119,7 +119,7 @@ def test_refused_wrappers(wrapper: Any, error: type[Exception], text: str, hint:
     assert hint in caught.value.hint  # type: ignore[attr-defined]
 
 
-def test_wrappers_of_a_vectorised_class_are_refused() -> None:
+def test_wrappers_of_a_vectorized_class_are_refused() -> None:
     with pytest.raises(ConfigError, match="need single environments"):
         make_vector("CartPole-v1", {}, 2, "native", ["FlattenObservation"])
     with pytest.raises(ConfigError, match="need single environments"):

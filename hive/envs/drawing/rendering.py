@@ -165,7 +165,7 @@ def _fps(metadata: Mapping[str, Any]) -> float:
 class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Takes pictures of an environment around its steps. draws: whether `render` returns them.
 
-    seed_bits: the size to which a vectorised class would truncate the seeds.
+    seed_bits: the size to which a vectorized class would truncate the seeds.
     """
 
     def __init__(self, environment: gymnasium.Env[Any, Any], id: str, *, draws: bool, seed_bits: int) -> None:

@@ -140,7 +140,7 @@ def action_spec(id: str, space: Space[Any]) -> ActionSpec:
 def action_converter(action: ActionSpec) -> Converter:
     """Return a function from stored actions [B, ...] to a new batch of the actions that the environment takes.
 
-    A batch is an array [B, ...], or the environment's dictionary or tuple of such arrays, as vectorised classes of
+    A batch is an array [B, ...], or the environment's dictionary or tuple of such arrays, as vectorized classes of
     Gymnasium take it; `each_action` divides it.
     """
     if isinstance(action, Composite):

@@ -25,7 +25,7 @@ EXAMPLES = {
 def spaces_of(id: str, environment: Any, prefix: str = "") -> tuple[Space[Any], Space[Any]]:
     """Return the spaces of observations and actions. Raises EnvironmentFailed, with `id`, for any that hive cannot use.
 
-    prefix: "single_" for a vectorised class. The spaces must exist once the constructor has returned.
+    prefix: "single_" for a vectorized class. The spaces must exist once the constructor has returned.
     """
     return _space(id, environment, prefix, "observation_space"), _space(id, environment, prefix, "action_space")
 

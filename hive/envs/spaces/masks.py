@@ -19,14 +19,14 @@ from gymnasium import spaces
 from hive.envs.loading import close
 from hive.envs.make import Recipe, make_environment, takes_native
 from hive.envs.spaces.actions import action_spec, choices_of
-from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, PartPath
+from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, Path
 from hive.errors import EnvironmentFailed
 
 
 class MaskedSpace(spaces.Dict):
     """A Dict of which one part, at `mask_path`, is the action mask. choices: the sizes of all discrete actions."""
 
-    def __init__(self, parts: dict[str, spaces.Space[Any]], mask_path: PartPath, choices: tuple[int, ...]) -> None:
+    def __init__(self, parts: dict[str, spaces.Space[Any]], mask_path: Path, choices: tuple[int, ...]) -> None:
         super().__init__(parts)
         self.mask_path = mask_path
         self.choices = choices

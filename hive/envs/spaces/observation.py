@@ -53,7 +53,7 @@ MOST_ONE_HOT = 1024
 """Values of an element of a Discrete or MultiDiscrete space that is stored one-hot, in 4 KiB. With more, a network has
 an embedding table for it, and a row its number in 4 bytes."""
 
-PartPath = tuple[str | int, ...]
+Path = tuple[str | int, ...]
 """The keys of dictionaries and the positions in tuples that lead to a part."""
 
 
@@ -106,7 +106,7 @@ class ArraySpec:
 class ObservationPart(ArraySpec):
     """A part of an observation, at byte `offset` of its row; `path` leads to it from the environment's observation."""
 
-    path: PartPath
+    path: Path
     offset: int = 0
 
     @property
@@ -128,7 +128,7 @@ class ObservationPart(ArraySpec):
 class MaskPart:
     """The action mask, uint8 [sum(choices)] at byte `offset`. choices: number of actions of each discrete action."""
 
-    path: PartPath
+    path: Path
     choices: tuple[int, ...]
     offset: int
 
@@ -202,7 +202,7 @@ def observation_spec(id: str, space: Space[Any], rules: int = RULES) -> Observat
     A MaskedSpace (hive.envs.spaces.masks) says which part is the action mask. rules: env.rules; with 1 all discrete
     values are stored one-hot. Raises EnvironmentFailed for spaces that cannot be stored; `id` is for its message.
     """
-    mask_path: PartPath | None = getattr(space, "mask_path", None)
+    mask_path: Path | None = getattr(space, "mask_path", None)
     choices: tuple[int, ...] = getattr(space, "choices", ())
     leaves = [(path, one) for path, one in leaves_of(space) if path != mask_path]
     if not leaves:
@@ -224,14 +224,14 @@ def observation_spec(id: str, space: Space[Any], rules: int = RULES) -> Observat
     return ObservationSpec((size,), "uint8", low=(), high=(), parts=tuple(placed), mask=mask)
 
 
-def at_path(path: PartPath, observation: Any) -> Any:
+def at_path(path: Path, observation: Any) -> Any:
     """Return the part of an observation that `path` leads to. Raises KeyError, IndexError or TypeError."""
     for key in path:
         observation = observation[key]
     return observation
 
 
-def leaves_of(space: Space[Any], path: PartPath = ()) -> Iterator[tuple[PartPath, Space[Any]]]:
+def leaves_of(space: Space[Any], path: Path = ()) -> Iterator[tuple[Path, Space[Any]]]:
     """Yield (path, space) of every part that is neither a Dict nor a Tuple."""
     from gymnasium import spaces
 
@@ -247,7 +247,7 @@ def leaves_of(space: Space[Any], path: PartPath = ()) -> Iterator[tuple[PartPath
         yield from leaves_of(one, (*path, key))
 
 
-def _array(id: str, path: PartPath, space: Space[Any], most: int) -> ArraySpec:
+def _array(id: str, path: Path, space: Space[Any], most: int) -> ArraySpec:
     """Return the form in which one part is stored. most: values of an element that is stored one-hot; 0: any number."""
     from gymnasium import spaces
 

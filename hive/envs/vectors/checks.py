@@ -2,7 +2,7 @@
 
 The fast path handles a whole row at once: one native pass copies arrays of the usual types and checks their shapes and
 that every number is finite. If it refuses a row, NumPy converts the values and the same checks follow. Only if these
-fail too, the observations are stored one by one, so that none depends on its neighbours and the error names the
+fail too, the observations are stored one by one, so that none depends on its neighbors and the error names the
 environment at fault:
 `CartPole-v1 returned an observation of shape (5,), expected (4,) (env 3, step 1,204 of this collector)`.
 

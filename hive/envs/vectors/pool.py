@@ -21,7 +21,7 @@ ONE_THREAD = 1  # collectors have a core each, so that by default a pool does no
 
 
 def pool_spec(id: str, name: str, envpool: ModuleType) -> EnvSpec:
-    """Return the spec of the environment `name` of EnvPool, which has only a vectorised form.
+    """Return the spec of the environment `name` of EnvPool, which has only a vectorized form.
 
     Raises EnvironmentMissing if EnvPool has no such environment.
     """

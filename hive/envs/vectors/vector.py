@@ -2,7 +2,7 @@
 
 There are three kinds, which write the same rows (`hive.envs.vectors.rows`). `PythonVector` steps B single environments
 in a loop, `CompiledVector` steps environments in C or C++ by one native call, and `NativeVector` calls an environment's
-own vectorised class. Which of the first and the last is faster depends on the environment. Only `NativeVector` can have
+own vectorized class. Which of the first and the last is faster depends on the environment. Only `NativeVector` can have
 steps that are not valid.
 
 Environments of a vector do not run in parallel; collectors do, and their helpers (`hive.envs.vectors.helped_vector`).
@@ -61,8 +61,8 @@ def make_vector(
 ) -> VectorEnvironment:
     """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
 
-    `kind` is "python"; "native": compiled, or the environment's vectorised class; or "auto": compiled if no number
-    depends on it, vectorised only if the environment exists in no other form, and for the preset "atari" without
+    `kind` is "python"; "native": compiled, or the environment's vectorized class; or "auto": compiled if no number
+    depends on it, vectorized only if the environment exists in no other form, and for the preset "atari" without
     wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is neither form or if
     there are wrappers, and for wrong options of a preset. rules: env.rules.
     first: the number of the first one in its collector, for messages.
