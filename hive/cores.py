@@ -47,10 +47,15 @@ def _groups(proc: Path) -> Iterator[tuple[Path, str]]:
         controller = "cpu" if kind == "cgroup" else ""  # the only group of version 2 names no controllers
         root, mount = place.split()[3:5]
         for name in (name for controllers, name in groups if controller in controllers.split(",")):
-            # A container may see its group as the root of the mount, under the name that it has outside.
-            below = os.path.relpath(name, root)
-            folder = Path(mount) if below.startswith("..") else Path(mount, below)
-            yield from ((level, kind) for level in (folder, *folder.parents) if level.is_relative_to(mount))
+            yield from ((folder, kind) for folder in _folders(name, root, mount))
+
+
+def _folders(name: str, root: str, mount: str) -> Iterator[Path]:
+    """Yield the folder of a group and those above it, below a mount that shows the groups from `root` on."""
+    below = os.path.relpath(name, root)
+    # A container may see its group as the root of the mount, under the name that it has outside.
+    folder = Path(mount) if below.startswith("..") else Path(mount, below)
+    yield from (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
 
 
 def _quota_of(folder: Path, files: tuple[str, ...]) -> float | None:

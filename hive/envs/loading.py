@@ -41,7 +41,7 @@ def import_module(kind: str, name: str, module: str) -> ModuleType:
         raise EnvironmentFailed(f"importing `{module}` raised {named(error)}") from error
 
 
-def call(kind: str, name: str, what: str, constructor: Callable[[], Any], hint: str = "") -> Any:
+def construct(kind: str, name: str, what: str, constructor: Callable[[], Any], hint: str = "") -> Any:
     """Return the result of `constructor`. `what` is the name with its context, for errors: "`CartPole-v1`".
 
     Raises EnvironmentMissing if it needs a module that is not installed; EnvironmentFailed, with `hint`, if it raises.

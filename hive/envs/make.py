@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
 from hive.declared import RULES
-from hive.envs.loading import call, close, import_module, top_level
+from hive.envs.loading import close, construct, import_module, top_level
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.declared import OLD_PACKAGE, is_old, spaces_of
 from hive.envs.spaces.observation import observation_spec
@@ -103,11 +103,11 @@ def make_environment(recipe: Recipe, render_mode: str | None = None) -> gymnasiu
         spec = copy.copy(target)
         # Without the wrapper that refuses a step before the first reset, a CartPole step is 3 % faster.
         spec.order_enforce = False
-        environment = call(
+        environment = construct(
             "environment", id, f"`{id}`", lambda: gymnasium.make(spec, disable_env_checker=True, **options)
         )
     else:
-        environment = call("environment", id, f"`{id}`", lambda: target(**options))
+        environment = construct("environment", id, f"`{id}`", lambda: target(**options))
     if not isinstance(environment, gymnasium.Env):
         raise _no_environment(id, environment)
     try:
@@ -144,7 +144,7 @@ def make_native(recipe: Recipe, count: int) -> VectorEnv[Any, Any, Any]:
     id, spec = recipe.id, _find(recipe.id)
     if not isinstance(spec, gymnasium.envs.registration.EnvSpec) or spec.vector_entry_point is None:
         raise ConfigError(f"`{id}` has no vectorized class", hint='set env.vector = "python"')
-    vector: VectorEnv[Any, Any, Any] = call(
+    vector: VectorEnv[Any, Any, Any] = construct(
         "environment",
         id,
         f"`{id}`",
@@ -332,7 +332,7 @@ def _register(id: str) -> ModuleType | None:
         return None
     imported = import_module("environment", id, module)
     if function and id not in gymnasium.registry:
-        call("environment", id, f"`{id}`", getattr(imported, function))
+        construct("environment", id, f"`{id}`", getattr(imported, function))
     return imported
 
 

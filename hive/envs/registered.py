@@ -25,16 +25,16 @@ def registration(id: str) -> dict[str, Any] | None:
     if isinstance(entry, str) and entry.startswith("__main__:"):
         entry = getattr(sys.modules["__main__"], entry.partition(":")[2], entry)
         spec = dataclasses.replace(spec, **{kind: entry})
-    module = entry if isinstance(entry, str) else str(getattr(entry, "__module__", ""))
-    if top_level(module) in KNOWN or _is_of_plugin(top_level(module)):
+    if _is_known(entry):
         return None
     arguments = {field.name: field.default for field in dataclasses.fields(spec) if field.init and field.name != "id"}
     values = {name: getattr(spec, name) for name in arguments}
     return {name: value for name, value in values.items() if value not in (None, (), {}, arguments[name])}
 
 
-def _is_of_plugin(package: str) -> bool:
-    """Whether Gymnasium itself imports a package, which then registers its environments in every process."""
+def _is_known(entry: object) -> bool:
+    """Whether every process knows the environment: it is of Gymnasium, or of a plugin that Gymnasium imports."""
     from importlib.metadata import entry_points
 
-    return package in {top_level(plugin.value) for plugin in entry_points(group="gymnasium.envs")}
+    package = top_level(entry if isinstance(entry, str) else str(getattr(entry, "__module__", "")))
+    return package in KNOWN or package in {top_level(plugin.value) for plugin in entry_points(group="gymnasium.envs")}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
-from hive.envs.loading import call, import_module
+from hive.envs.loading import construct, import_module
 from hive.errors import EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def wrapped(
     for name, arguments in map(_parts, wrappers):
         what = f"`{id}` with the wrapper `{name}`"
         constructor = functools.partial(_find(name), environment, **arguments)
-        result = call("wrapper", name, what, constructor, ARGUMENTS)
+        result = construct("wrapper", name, what, constructor, ARGUMENTS)
         if not isinstance(result, gymnasium.Env):
             kind = type(result).__name__
             raise EnvironmentFailed(

@@ -99,25 +99,30 @@ def misfit(value: object, hint: Any, name: str = "") -> str:
     any others; Annotated[X, range(a, b)] for a number from a on and below b; Annotated[float, math.nan] for a float
     that may also be NaN or infinite. All other numbers are finite and have at most 64 bits. `name`: that of the value.
     """
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    parts: Iterable[tuple[Any, Any, Any]]  # key, value and annotation
     if value is MISSING:
         return f"`{name}` is missing"
-    if origin is list and isinstance(value, list):
-        parts = ((number, item, arguments[0]) for number, item in enumerate(value))
-    elif origin is dict and isinstance(value, dict):
-        parts = ((key, item, arguments[1]) for key, item in value.items())
-    elif _has_fields(hint) and isinstance(value, dict):
-        fields = _fields(hint).items()
-        parts = ((k, value.get(k, MISSING), kind) for k, (kind, required) in fields if required or k in value)
-    else:
-        return "" if _is_of(value, hint, origin, arguments) else f"`{name}` is not {_described(hint)}"
+    if (parts := _parts(value, hint)) is None:
+        return "" if _is_of(value, hint) else f"`{name}` is not {_described(hint)}"
     below = f"{name}." if name else ""
     return next(filter(None, (misfit(item, kind, f"{below}{key}") for key, item, kind in parts)), "")
 
 
-def _is_of(value: object, hint: Any, origin: Any, arguments: Sequence[Any]) -> bool:
+def _parts(value: object, hint: Any) -> Iterable[tuple[Any, Any, Any]] | None:
+    """Return key, value and annotation of each part of a list or map; None for any other value or annotation."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is list and isinstance(value, list):
+        return ((number, item, arguments[0]) for number, item in enumerate(value))
+    if origin is dict and isinstance(value, dict):
+        return ((key, item, arguments[1]) for key, item in value.items())
+    if _has_fields(hint) and isinstance(value, dict):
+        fields = _fields(hint).items()
+        return ((k, value.get(k, MISSING), kind) for k, (kind, required) in fields if required or k in value)
+    return None
+
+
+def _is_of(value: object, hint: Any) -> bool:
     """Whether a value has the annotated type, if that is not one of lists, maps or fields."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return True
     if origin in (types.UnionType, typing.Union):

@@ -141,11 +141,11 @@ def _spaces(spec: EnvironmentSpec) -> dict[str, str]:
 
 def _meanings(spec: EnvironmentSpec) -> dict[str, str]:
     """Return the lines about what parts of the spaces mean to a network."""
-    from hive.envs.spaces.meaning import meaning_lines
+    from hive.envs.spaces.meaning import space_meanings
 
     return {
         f"{name}, as seen" if not name.startswith("action") else name + ", scaled": text
-        for name, text in meaning_lines(spec)
+        for name, text in space_meanings(spec)
     }
 
 

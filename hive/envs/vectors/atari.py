@@ -29,7 +29,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from hive.config.values import closest
-from hive.envs.loading import call
+from hive.envs.loading import construct
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
@@ -241,7 +241,7 @@ def _vector(game: str, count: int, options: AtariOptions, *, screen: bool = Fals
         raise EnvironmentMissing(f"ale_py has no ROM of `{game}`", hint=REINSTALL)
     what = f"the game `{game}` of ale_py"
     height, width = SCREEN if screen else (options.screen_size, options.screen_size)
-    return call(
+    return construct(
         "environment",
         game,
         what,
