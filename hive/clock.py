@@ -16,8 +16,6 @@ import selectors
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "RealClock", "VirtualClock", "VirtualLoop"]
-
 
 class Clock(Protocol):
     """The runtime's source of time."""

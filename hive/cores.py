@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["cores", "cpu_quota"]
-
-# Version of control groups -> the files of a quota: `cpu.max` holds both numbers, "max" without a quota. Version 1 has
-# a file for each, and -1 without a quota.
-FILES = {2: ("cpu.max",), 1: ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
+# Type of a mounted file system of control groups -> the files of a quota: in version 2 `cpu.max` holds both numbers,
+# "max" without a quota. Version 1 has a file for each, and -1 without a quota.
+FILES = {"cgroup2": ("cpu.max",), "cgroup": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 UNLIMITED = ("max", "-1")
-CONTROLLER = "cpu"
 
 
 def cores() -> int:
@@ -31,32 +29,33 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
 
     proc: where `self/cgroup` and `self/mountinfo` lie.
     """
-    quotas = [quota for folder, version in _groups(proc) if (quota := _quota_of(folder, FILES[version])) is not None]
+    quotas = [quota for folder, kind in _groups(proc) if (quota := _quota_of(folder, FILES[kind])) is not None]
     return min(quotas, default=None)
 
 
-def _groups(proc: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the folder of each group that this process belongs to, from its own one upwards, and its version."""
+def _groups(proc: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the folder of each group that this process belongs to, from its own one upwards, and the mount's type."""
     try:
-        mounts = [line.split() for line in (proc / "self/mountinfo").read_text().splitlines()]
-        lines = [line.split(":", 2) for line in (proc / "self/cgroup").read_text().splitlines()]
+        mounts = [line.partition(" - ") for line in (proc / "self/mountinfo").read_text().splitlines()]
+        groups = [line.split(":", 2)[1:] for line in (proc / "self/cgroup").read_text().splitlines()]
     except OSError:
         return
-    for words in mounts:
-        if "-" not in words or len(words) < words.index("-") + 4:
+    for place, _, file_system in mounts:
+        kind, _, options = file_system.partition(" ")
+        if kind not in FILES or (kind == "cgroup" and "cpu" not in re.split("[ ,]", options)):
             continue
-        root, mount, kind, options = words[3], Path(words[4]), words[words.index("-") + 1], words[-1].split(",")
-        if kind == "cgroup2":
-            version, names = 2, [group for _, controllers, group in lines if not controllers]
-        elif kind == "cgroup" and CONTROLLER in options:
-            version, names = 1, [group for _, controllers, group in lines if CONTROLLER in controllers.split(",")]
-        else:
-            continue
-        for name in names:
-            # A container may see its group as the root of the mount, under the name that it has outside.
-            below = os.path.relpath(name, root)
-            folder = mount if below.startswith("..") else mount / below
-            yield from ((one, version) for one in (folder, *folder.parents) if one == mount or mount in one.parents)
+        controller = "cpu" if kind == "cgroup" else ""  # the only group of version 2 names no controllers
+        root, mount = place.split()[3:5]
+        for name in (name for controllers, name in groups if controller in controllers.split(",")):
+            yield from ((folder, kind) for folder in _folders(name, root, mount))
+
+
+def _folders(name: str, root: str, mount: str) -> Iterator[Path]:
+    """Yield the folder of a group and those above it, below a mount that shows the groups from `root` on."""
+    below = os.path.relpath(name, root)
+    # A container may see its group as the root of the mount, under the name that it has outside.
+    folder = Path(mount) if below.startswith("..") else Path(mount, below)
+    yield from (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
 
 
 def _quota_of(folder: Path, files: tuple[str, ...]) -> float | None:

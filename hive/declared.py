@@ -20,24 +20,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-__all__ = [
-    "ABSENT",
-    "EARLIER",
-    "FIRST",
-    "LAST",
-    "NO_IMAGE",
-    "NUMBER_BYTES",
-    "PIXELS",
-    "RULES",
-    "Bounds",
-    "channels_of",
-    "declared_bounds",
-    "earlier_bounds",
-    "earlier_channels",
-    "is_bound",
-    "is_within",
-]
-
 RULES = 2
 """The newest rules, those above: the value of env.rules in new runs."""
 

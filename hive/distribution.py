@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-__all__ = ["HOME", "NAME", "OWN", "REMEDY", "pip_install", "strangers", "warn_of_strangers", "with_extra"]
-
 NAME = "hive-trainer"  # of the distribution; the import and the command are `hive`
 HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathlib takes 8 ms
 OWN = {

@@ -11,8 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Gpu", "gpus_here"]
-
 
 @dataclass(frozen=True)
 class Gpu:

@@ -20,8 +20,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-__all__ = ["lazy_names"]
-
 LINE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 

@@ -21,8 +21,6 @@ from types import ModuleType
 
 from hive.errors import PlatformError
 
-__all__ = ["check_native", "include_folder", "load_native", "source_folder", "sources_digest"]
-
 HOME = Path(__file__).resolve().parent
 SOURCES = HOME.parent / "native"  # the C++ files; exists in the source folder only
 NAME = "hive._native"

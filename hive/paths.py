@@ -7,8 +7,6 @@ from pathlib import Path
 
 from hive.errors import UsageError
 
-__all__ = ["SESSION_FILE", "check_current_folder", "current_folder", "user_path"]
-
 SESSION_FILE = "session.py"
 """The file of a run's directory with the classes and functions of the program that started the run."""
 

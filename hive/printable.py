@@ -11,9 +11,6 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO, cast
 
-__all__ = ["obeyed", "printable", "printable_lines", "printable_output"]
-
-
 BLANKS = str.maketrans("\t\n", "  ")
 
 

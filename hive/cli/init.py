@@ -112,19 +112,19 @@ def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
 
 def _starting_config(env_id: str, scheme: str | None) -> str:
     """Return the text of a config, with tuned settings if there are some for this environment and scheme."""
-    from hive.envs import describe, described, needed_wrappers, preset_for, settings_by_spaces
+    from hive.envs import Recipe, describe, needed_wrappers, preset_for, settings_by_spaces, spaces_text
     from hive.envs.spaces.masks import info_has_mask
 
     preset, wrappers = preset_for(env_id), needed_wrappers(env_id)
-    spec = describe(env_id, {}, preset=preset, wrappers=wrappers)
+    spec = describe(Recipe(env_id, preset=preset, wrappers=wrappers))
     known = tuned(env_id)
     scheme = scheme or next(iter(known), DEFAULT_SCHEME)
     if scheme in known:
         origin = f"Tuned settings: {known[scheme].source}."
         return template(env_id, scheme, reasoned(known[scheme].keys, env_id, scheme), origin)
     others = f" of this scheme (but of {', '.join(known)})" if known else ""
-    origin = f"No tuned settings{others}: chosen by the spaces ({described(spec)})."
-    masked = info_has_mask(env_id)
+    origin = f"No tuned settings{others}: chosen by the spaces ({spaces_text(spec)})."
+    masked = info_has_mask(Recipe(env_id))
     settings = settings_by_spaces(spec, scheme, preset, wrappers=wrappers, info_has_mask=masked)
     text = template(env_id, scheme, settings, origin)
     if scheme in SCHEMES and (_may_be_refused(scheme) or _may_be_large(spec)):

@@ -21,7 +21,7 @@ from hive.config import Config, load_config
 from hive.errors import ConfigError, RecordError
 from hive.monitor.series import AXES, RETURN, Axis
 from hive.records import RunDirectory, Summary, read_jsonl, run_state
-from hive.records.documents import is_number
+from hive.records.documents import is_json_number
 
 EVALUATION = "evaluation/mean_return"
 
@@ -77,11 +77,11 @@ def read_run(directory: RunDirectory, metrics: Sequence[str]) -> RunCurves:
     names: set[str] = set()
     for line in read_jsonl(directory.metrics_file):
         at = [line.get(axis) for axis in AXES]
-        if not all(is_number(place) for place in at):
+        if not all(is_json_number(place) for place in at):
             continue
         names.update(name for name in line if "/" in name)
         for metric in metrics:
-            if is_number(value := line.get(metric)):
+            if is_json_number(value := line.get(metric)):
                 for column, number in zip(columns[metric], (*at, value), strict=True):
                     column.append(number)  # type: ignore[arg-type]
     if RETURN in columns and (last := _summary_point(directory)) is not None:

@@ -14,31 +14,6 @@ from typing import Any
 
 from hive.config.keys import is_reference, key, with_default
 
-__all__ = [
-    "ALGORITHMS",
-    "LARGEST_INTEGER",
-    "SCHEDULES",
-    "A2CConfig",
-    "ActorCriticConfig",
-    "AgentConfig",
-    "AlgorithmConfig",
-    "C51Config",
-    "DDPGConfig",
-    "DQNConfig",
-    "EpsilonGreedyConfig",
-    "IMPALAConfig",
-    "NStepQConfig",
-    "PPOConfig",
-    "PQNConfig",
-    "QLearningConfig",
-    "QRDQNConfig",
-    "ReplayConfig",
-    "ReplayedValuesConfig",
-    "SACConfig",
-    "TD3Config",
-    "TargetConfig",
-]
-
 NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn", "c51", "qr-dqn", "sac", "td3", "ddpg")
 SCHEDULES = ("constant", "linear", "cosine")
 SCHEDULE_FIXED = "collectors computed their exploration schedule from it"

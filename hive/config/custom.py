@@ -9,11 +9,9 @@ import functools
 from pathlib import Path
 
 from hive.config import syntax
-from hive.config.positions import Path as KeyPath
+from hive.config.positions import KeyPath
 from hive.config.problems import FileSource, Problem, config_error, dotted
 from hive.errors import ConfigError
-
-__all__ = ["ConfigProblems"]
 
 
 class ConfigProblems:

@@ -19,8 +19,6 @@ from hive.config.algorithms import ReplayConfig, is_ratio
 from hive.config.keys import keys_of
 from hive.config.schema import Config
 
-__all__ = ["FORMULAS", "Formula"]
-
 
 @dataclass(frozen=True)
 class Formula:

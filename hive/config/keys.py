@@ -20,18 +20,6 @@ from typing import Any
 
 from hive.config.values import free_fault, is_integer, is_number, toml_text
 
-__all__ = [
-    "AUTO",
-    "REQUIRED",
-    "Key",
-    "Limits",
-    "is_reference",
-    "is_topology_reference",
-    "key",
-    "keys_of",
-    "with_default",
-]
-
 REQUIRED: Any = dataclasses.MISSING
 """Marks a key without a default."""
 
@@ -106,19 +94,21 @@ class Key:
         """Return the path inside `value` to the first wrong part, () for `value` as a whole, None if all is right."""
         if self.limits.numbers and is_number(value):
             value = str(value)
-        if self.kind is Mapping:
-            fault = free_fault(value) if isinstance(value, dict) else ()
-            return fault if fault is not None or self._allowed(value) else ()
-        if (isinstance(value, str) and value in self.limits.words) or self.is_automatic(value):
+        words = self.limits.words if self.kind is not Mapping else ()
+        if isinstance(value, str) and (value in words or self.is_automatic(value)):
             return None
+        fault = self._type_fault(value)
+        return fault if fault is not None or self._allowed(value) else ()
+
+    def _type_fault(self, value: Any) -> tuple[str | int, ...] | None:
+        """Return the path to the first part of another type or beyond the bounds; as `fault`."""
+        if self.kind is Mapping:
+            return free_fault(value) if isinstance(value, dict) else ()
         if not self.is_array:
-            return None if self._fits(value) and self._allowed(value) else ()
+            return None if self._fits(value) else ()
         if not isinstance(value, list):
             return ()
-        for index, item in enumerate(value):
-            if not self._fits(item):
-                return (index,)
-        return None if self._allowed(value) else ()
+        return next(((index,) for index, item in enumerate(value) if not self._fits(item)), None)
 
     def is_automatic(self, value: object) -> bool:
         """Whether `value` leaves the choice to the tuner."""

@@ -14,8 +14,6 @@ from hive.config.values import SHOWN_LENGTH, closest, shown
 from hive.errors import ConfigError
 from hive.printable import printable
 
-__all__ = ["with_parameter"]
-
 
 def with_parameter(config: AlgorithmConfig, name: str, value: object) -> AlgorithmConfig:
     """Return a copy of the [algorithm] table in which the key `name` (also `algorithm.NAME`) has another value.

@@ -25,7 +25,7 @@ from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
 from hive.config.other_names import RENAMED, note_on, note_on_table, other_names
-from hive.config.problems import FileSource, Override, Problem, Renamed, Source, config_error
+from hive.config.problems import FileSource, Override, Problem, Renamed, ValueSource, config_error
 from hive.config.references import beside
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
@@ -34,8 +34,6 @@ from hive.config.schemes import ALGORITHM_DEFAULTS, DEFINING, SCHEMES
 from hive.config.values import closest, free_fault, shown
 from hive.paths import SESSION_FILE
 from hive.printable import printable
-
-__all__ = ["RESOLVED_NAME", "ConfigText", "load_config"]
 
 RESOLVED_NAME = "resolved.toml"
 """The file with the resolved config in a run's directory."""
@@ -95,7 +93,7 @@ class _Given:
     """A value from the file or from `--set`."""
 
     value: Any
-    source: Source
+    source: ValueSource
 
 
 class _Loader:
@@ -109,14 +107,14 @@ class _Loader:
         self.problems: list[Problem] = []
         self.faulty: set[str] = set()
         self.given: dict[tuple[str, str], _Given] = {}
-        self.named: list[tuple[str, str, Source]] = []
+        self.named: list[tuple[str, str, ValueSource]] = []
         self.defaults: dict[str, Any] = {}
         self.own: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
         self.automatic: list[str] = []
         self.unset: dict[str, Any] = {}
 
-    def take(self, document: Mapping[str, Any], source: Source) -> None:
+    def take(self, document: Mapping[str, Any], source: ValueSource) -> None:
         """Collect every key of `document`; keys outside of a known table become problems."""
         for section, table in document.items():
             if section == CUSTOM and isinstance(table, dict):
@@ -129,7 +127,7 @@ class _Loader:
                 for name, value in table.items():
                     self._take_key(section, name, value, source, table)
 
-    def _take_key(self, section: str, name: str, value: Any, source: Source, table: Mapping[str, Any]) -> None:
+    def _take_key(self, section: str, name: str, value: Any, source: ValueSource, table: Mapping[str, Any]) -> None:
         """Collect a key under its name, which in `table` may be an earlier one."""
         _, _, new = RENAMED.get(f"{section}.{name}", "").partition(".")
         if new in table:
@@ -138,7 +136,7 @@ class _Loader:
         self.given[section, new or name] = _Given(value, source)
         self.named.append((section, new or name, source))
 
-    def _take_custom(self, groups: Mapping[str, Any], source: Source) -> None:
+    def _take_custom(self, groups: Mapping[str, Any], source: ValueSource) -> None:
         """Collect [custom.<group>]: any values that a config may hold; the code that builds the actors checks them."""
         for group, table in groups.items():
             if not isinstance(table, dict):
@@ -321,7 +319,7 @@ class _Loader:
             problem = replace(problem, marks=problem.marks + marks)
         self.problems.append(problem)
 
-    def _unknown_section(self, section: str, table: Any, source: Source) -> None:
+    def _unknown_section(self, section: str, table: Any, source: ValueSource) -> None:
         is_table = isinstance(table, dict)
         close = closest(section, SECTIONS)
         note = note_on_table(section, table) if is_table else note_on(section)
@@ -329,7 +327,7 @@ class _Loader:
         problem = source.problem((section,), "unknown table" if is_table else "unknown key", note=note, at_key=True)
         self._add(section, replace(problem, lost=is_table))
 
-    def _unknown_key(self, section: str, table: type, name: str, source: Source) -> None:
+    def _unknown_key(self, section: str, table: type, name: str, source: ValueSource) -> None:
         owners = [owner for owner, keys in ALGORITHMS.items() if section == "algorithm" and name in keys_of(keys)]
         if owners and {"run.scheme", "algorithm.name"} & self.faulty:
             return  # the algorithm itself is invalid: the intended one may have this key

@@ -13,8 +13,6 @@ from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 
-__all__ = ["RENAMED", "homes_of", "is_key", "note_on", "note_on_table", "other_names"]
-
 RENAMED: Mapping[str, str] = {
     "gradients.decentralised": "gradients.decentralized",
     "algorithm.adam_optimizer_beta1": "algorithm.adam_beta1",

@@ -17,9 +17,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 
-__all__ = ["Mark", "Path", "Positions", "mark"]
-
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 PATH_DEPTH = 8  # maximum parts of a path; keys have two. Without a limit, `a.a.a...` would take quadratic memory
 LINE_WIDTH = 100  # maximum characters of a line in an error; a longer line is cut around the mark
@@ -65,19 +63,19 @@ class Positions:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._keys: dict[Path, tuple[int, int]] = {}
-        self._values: dict[Path, tuple[int, int]] = {}
+        self._keys: dict[KeyPath, tuple[int, int]] = {}
+        self._values: dict[KeyPath, tuple[int, int]] = {}
         self._walk()
 
-    def key(self, path: Path) -> Mark:
+    def key(self, path: KeyPath) -> Mark:
         """Return the mark of the last part of the key `path`."""
         return self._find(path, [self._keys])
 
-    def value(self, path: Path) -> Mark:
+    def value(self, path: KeyPath) -> Mark:
         """Return the mark of the value at `path`; for a table, of its key."""
         return self._find(path, [self._values, self._keys])
 
-    def _find(self, path: Path, places: list[dict[Path, tuple[int, int]]]) -> Mark:
+    def _find(self, path: KeyPath, places: list[dict[KeyPath, tuple[int, int]]]) -> Mark:
         for length in range(len(path), 0, -1):
             for spans in places:
                 if path[:length] in spans:
@@ -85,7 +83,7 @@ class Positions:
         return Mark(self._text.rstrip().count("\n") + 1, "", 0, 0)
 
     def _walk(self) -> None:
-        table: Path = ()
+        table: KeyPath = ()
         while self._skip(BLANK) < len(self._text):
             if self._text[self._at] == "[":
                 self._at += 1 + self._text.startswith("[[", self._at)
@@ -95,12 +93,12 @@ class Positions:
             else:
                 self._pair(table)
 
-    def _pair(self, table: Path) -> None:
+    def _pair(self, table: KeyPath) -> None:
         path = self._key(table)
         self._at += 1  # the equals sign
         self._value(path)
 
-    def _key(self, table: Path) -> Path:
+    def _key(self, table: KeyPath) -> KeyPath:
         """Read `a.b.c` and the blanks after it; return the path of `c`, cut at PATH_DEPTH."""
         path = table
         while True:
@@ -122,7 +120,7 @@ class Positions:
         self._skip(STRING)
         return str(tomllib.loads(f"key = {self._text[start : self._at]}")["key"])
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: KeyPath) -> None:
         start = self._skip(SPACE)
         first = self._text[start]
         if first in "\"'":
@@ -134,7 +132,7 @@ class Positions:
         if len(path) <= PATH_DEPTH:
             self._values.setdefault(path, (start, self._at))
 
-    def _items(self, path: Path, closing: str) -> None:
+    def _items(self, path: KeyPath, closing: str) -> None:
         self._at += 1
         index = 0
         while self._text[self._skip(BLANK)] != closing:

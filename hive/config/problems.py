@@ -19,12 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hive.config.positions import Mark, Path, Positions
+from hive.config.positions import KeyPath, Mark, Positions
 from hive.config.values import SHOWN_LENGTH, toml_key
 from hive.errors import ConfigError
 from hive.printable import printable
-
-__all__ = ["FileSource", "Override", "Problem", "Renamed", "Source", "config_error", "dotted"]
 
 PROBLEMS_SHOWN = 50  # maximum problems in an error, about two screens; the others are counted
 
@@ -58,16 +56,16 @@ class Problem:
         return "\n".join(line.rstrip() for line in lines)
 
 
-class Source(Protocol):
+class ValueSource(Protocol):
     """The origin of values: the config file or one `--set`."""
 
-    def origin(self, path: Path) -> str:
+    def origin(self, path: KeyPath) -> str:
         """Return a short name for the origin of the value at `path`."""
 
     def spell(self, section: str, name: str) -> str:
         """Return a key as a user writes it in this source, for "did you mean"."""
 
-    def problem(self, path: Path, message: str, *, note: str = "", at_key: bool = False) -> Problem:
+    def problem(self, path: KeyPath, message: str, *, note: str = "", at_key: bool = False) -> Problem:
         """Return a problem with the value at `path`, or with its key if `at_key`."""
 
 
@@ -78,13 +76,13 @@ class FileSource:
         self.name = name
         self.positions = positions
 
-    def origin(self, path: Path) -> str:
+    def origin(self, path: KeyPath) -> str:
         return f"{self.name}:{self.positions.key(path).line}"
 
     def spell(self, section: str, name: str) -> str:
         return name
 
-    def problem(self, path: Path, message: str, *, note: str = "", at_key: bool = False) -> Problem:
+    def problem(self, path: KeyPath, message: str, *, note: str = "", at_key: bool = False) -> Problem:
         mark = self.positions.key(path) if at_key else self.positions.value(path)
         where = f"{self.name}:{mark.line}"
         return Problem((0, mark.line), where, f"{dotted(path)}: {message}", (mark,), note)
@@ -103,36 +101,36 @@ class Override:
         self.index = index
         self.text = text
 
-    def origin(self, path: Path) -> str:
+    def origin(self, path: KeyPath) -> str:
         return "--set"
 
     def spell(self, section: str, name: str) -> str:
         return f"{section}.{name}"
 
-    def problem(self, path: Path, message: str, *, note: str = "", at_key: bool = False) -> Problem:
+    def problem(self, path: KeyPath, message: str, *, note: str = "", at_key: bool = False) -> Problem:
         return Problem((1, self.index), f"--set {printable(self.text, SHOWN_LENGTH)}", message, (), note)
 
 
 class Renamed:
     """A source in which a key has its earlier name `old`; problems note that it is called `new`."""
 
-    def __init__(self, source: Source, old: str, new: str) -> None:
+    def __init__(self, source: ValueSource, old: str, new: str) -> None:
         self.source = source
         self.old = old
         self.new = new
 
-    def origin(self, path: Path) -> str:
+    def origin(self, path: KeyPath) -> str:
         return self.source.origin((path[0], self.old))
 
     def spell(self, section: str, name: str) -> str:
         return self.source.spell(section, name)
 
-    def problem(self, path: Path, message: str, *, note: str = "", at_key: bool = False) -> Problem:
+    def problem(self, path: KeyPath, message: str, *, note: str = "", at_key: bool = False) -> Problem:
         notes = "; ".join(filter(None, (note, f"it is now called `{path[0]}.{self.new}`")))
         return self.source.problem((path[0], self.old, *path[2:]), message, note=notes, at_key=at_key)
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """Return a path as text: `collection.envs`. Indices of array items are left out."""
     keys = [toml_key(step) for step in path if isinstance(step, str)]
     return printable(".".join(keys), SHOWN_LENGTH)

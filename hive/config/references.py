@@ -21,16 +21,6 @@ from typing import Any, TypeVar, cast
 from hive.errors import TopologyError
 from hive.paths import SESSION_FILE, user_path
 
-__all__ = [
-    "absolute",
-    "beside",
-    "calls_user_code",
-    "load_reference",
-    "module_of",
-    "user_code_keys",
-    "why_not_found",
-]
-
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 IN_SESSION = re.compile(r'"[^"\n]*?\bsession\.py:')

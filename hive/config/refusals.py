@@ -17,18 +17,6 @@ from hive.config.algorithms import ALGORITHMS, ReplayConfig
 from hive.config.keys import keys_of
 from hive.config.schema import Config
 
-__all__ = [
-    "BOUNDED_BOX",
-    "BOUNDED_OR_DISCRETE",
-    "IN_SCRIPTS",
-    "KEYS",
-    "ONE_DISCRETE",
-    "VALUES",
-    "Refusal",
-    "guide_table",
-    "refused_keys",
-]
-
 REPLAYING = tuple(name for name, table in ALGORITHMS.items() if issubclass(table, ReplayConfig))
 AGENTS = ("sac", "td3", "ddpg")
 VALUES = ("nstep-q", "pqn", "dqn", "c51", "qr-dqn")  # those that learn action values

@@ -15,8 +15,6 @@ from hive.config.syntax import CONFIG_BYTES
 from hive.config.values import toml_key, toml_setting
 from hive.errors import ConfigError
 
-__all__ = ["render", "resolved", "sections"]
-
 COMMENT_COLUMN = 36  # column of comments: right of the longest key with a typical value
 
 

@@ -18,8 +18,6 @@ from hive.config.schema import HEAD, EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
 from hive.printable import printable
 
-__all__ = ["RULES", "Rule"]
-
 
 @dataclass(frozen=True)
 class Rule:

@@ -13,8 +13,6 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-__all__ = ["NAME_LENGTH", "trained_name"]
-
 NAME_LENGTH = 64  # maximum characters of a run's name: fits a table column, and a file name (255 bytes) with its number
 
 VERSION = re.compile(r"[-_]v\d+$")  # CartPole-v1 of Gymnasium, simple_spread_v3 of PettingZoo

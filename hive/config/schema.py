@@ -28,26 +28,6 @@ from hive.config.values import toml_text
 from hive.cores import cores
 from hive.declared import RULES
 
-__all__ = [
-    "BARRIER_STEPS",
-    "CUSTOM",
-    "HEAD",
-    "SECTIONS",
-    "START_LIMIT_S",
-    "CheckpointConfig",
-    "CollectionConfig",
-    "Config",
-    "Entry",
-    "EnvConfig",
-    "EvaluationConfig",
-    "GradientsConfig",
-    "HostsConfig",
-    "NetworkConfig",
-    "RecordConfig",
-    "RunConfig",
-    "SupervisionConfig",
-]
-
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
 START_LIMIT_S = 300.0  # simulators start in minutes: they load scenes, compile shaders, wait for a license
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
@@ -617,7 +597,7 @@ class SupervisionConfig:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ConfigEntry:
     """One key of a config: its full name (`collection.envs`), value, origin and one-line description.
 
     changed: whether the value is another one than the key would have if it was not given. It is false for what the
@@ -742,7 +722,7 @@ class Config:
             return self.custom[group][key_name]
         return getattr(getattr(self, section), key_name)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ConfigEntry]:
         """Yield every key, table by table; the parameters of [custom.<group>] come last."""
         for section in SECTIONS:
             table: type = type(getattr(self, section))
@@ -750,11 +730,13 @@ class Config:
                 full = f"{section}.{name}"
                 value = self.value(full)
                 changed = full in self.automatic or value != self.unset[full]
-                yield Entry(full, value, self.origins[full], declared.limits.doc, changed)
+                yield ConfigEntry(full, value, self.origins[full], declared.limits.doc, changed)
         for group, parameters in self.custom.items():
             for name, value in parameters.items():
                 doc = f"parameter of the actors of `{group}`"
-                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc, changed=True)
+                yield ConfigEntry(
+                    f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc, changed=True
+                )
 
     def differences(self, other: Config) -> list[str]:
         """Return the full names of keys whose values differ, or that only one of the two algorithms has."""

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ALGORITHM_DEFAULTS", "DEFAULT_SCHEME", "DEFINING", "NORMALIZED", "SCHEMES", "Scheme"]
-
 DEFAULT_SCHEME = "ppo"  # the safest first choice for a new environment
 
 DEFINING = (

@@ -20,8 +20,6 @@ from hive.config.problems import HINT, FileSource, Problem, config_error
 from hive.errors import ConfigError
 from hive.printable import printable
 
-__all__ = ["CONFIG_BYTES", "hint_for_python", "parse", "read", "value_of"]
-
 CONFIG_BYTES = 1 << 16  # maximum size of a config, about a thousand lines; refuses data files before parsing them
 
 CAUSE_LENGTH = 120  # maximum characters of tomllib's message, which repeats keys of any length

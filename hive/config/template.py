@@ -15,8 +15,6 @@ from hive.config.render import sections
 from hive.config.schema import Config
 from hive.config.values import toml_text
 
-__all__ = ["WATCHED", "Setting", "reasoned", "template"]
-
 ALWAYS = {
     "run.scheme": "algorithm, and how the processes work together",
     "run.steps": "environment steps after which the run is finished",

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Tuned", "tuned", "tuned_tasks"]
-
 VERSION = re.compile(r"-v\d+$")  # the end of a Gymnasium id
 
 

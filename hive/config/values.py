@@ -16,8 +16,6 @@ from typing import Any
 from hive.errors import ConfigError
 from hive.printable import printable
 
-__all__ = ["closest", "free_fault", "is_integer", "is_number", "shown", "toml_key", "toml_setting", "toml_text"]
-
 INTEGER_BITS = 64  # size of integers that every TOML parser supports; Python's accepts any number of digits
 VALUE_DEPTH = 8  # maximum nesting in a free table: deeper nesting is a mistake, and recursion needs a limit
 SHOWN_LENGTH = 60  # maximum characters of a value or a key in an error

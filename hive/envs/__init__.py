@@ -7,11 +7,11 @@ from hive.envs.configured import (
     check_evaluation,
     configured_spec,
     configured_vector,
-    difference,
-    wrappers_of,
+    recipe_of,
+    spec_difference,
 )
 from hive.envs.examination import Examination, examine, statistics_text
-from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for, takes_native
+from hive.envs.make import Recipe, describe, limit_advice, make_compiled, make_environment, preset_for
 from hive.envs.repeatability import unrepeatable
 from hive.envs.spaces.actions import (
     ActionSpec,
@@ -24,11 +24,11 @@ from hive.envs.spaces.actions import (
     choices_of,
     each_action,
 )
-from hive.envs.spaces.by_spaces import described, settings_by_spaces
+from hive.envs.spaces.by_spaces import settings_by_spaces, spaces_text
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.statistics import Watched
-from hive.envs.vectors.helped_vector import WORTH_S, HelpedVector, Helping, helped_vector
+from hive.envs.vectors.helped_vector import WORTH_S, HelpedVector, Helping
 from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.envs.vectors.seeding import runs_python, seed_globals
 from hive.envs.vectors.vector import VectorEnvironment, make_vector
@@ -51,6 +51,7 @@ __all__ = [
     "MultiDiscrete",
     "ObservationPart",
     "ObservationSpec",
+    "Recipe",
     "StepRow",
     "VectorEnvironment",
     "Watched",
@@ -61,11 +62,8 @@ __all__ = [
     "configured_spec",
     "configured_vector",
     "describe",
-    "described",
-    "difference",
     "each_action",
     "examine",
-    "helped_vector",
     "include_folder",
     "limit_advice",
     "make_compiled",
@@ -73,11 +71,12 @@ __all__ = [
     "make_vector",
     "needed_wrappers",
     "preset_for",
+    "recipe_of",
     "runs_python",
     "seed_globals",
     "settings_by_spaces",
+    "spaces_text",
+    "spec_difference",
     "statistics_text",
-    "takes_native",
     "unrepeatable",
-    "wrappers_of",
 ]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import partial
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
-from hive.envs.make import describe, steps_one_by_one
+from hive.envs.make import Recipe, describe, steps_one_by_one
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.fitted import fitted_spec
 from hive.envs.spaces.meaning import configured_meaning
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
-from hive.envs.vectors.vector import VectorEnvironment, make_vector
-from hive.envs.wrappers import WrapperConfig
+from hive.envs.vectors.vector import VectorEnvironment, vector_of
 from hive.errors import ConfigError
 from hive.runtime.process.user_code.throwaway import forks
-
-__all__ = ["can_be_helped", "check_evaluation", "configured_spec", "configured_vector", "difference", "wrappers_of"]
 
 
 def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
@@ -28,25 +24,25 @@ def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> Environme
     if env.start_limit_s is not set.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
-    read = partial(described_by_child, limit_s=limit_s) if forks() else describe
-    spec = read(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info, env.rules)
-    return configured_meaning(spec, env)
+    recipe = recipe_of(env)
+    return configured_meaning(described_by_child(recipe, limit_s) if forks() else describe(recipe), env)
 
 
 def configured_vector(env: EnvConfig, count: int, first: int = 0) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`, which documents `first`."""
-    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset, env.info, env.rules, first)
+    return vector_of(recipe_of(env), count, first)
 
 
 def can_be_helped(env: EnvConfig) -> bool:
     """Whether several processes can share the environments of a collector: single ones, stepped in Python."""
-    return steps_one_by_one(env.id, env.options, env.vector, wrappers_of(env), env.preset, env.info)
+    return steps_one_by_one(recipe_of(env))
 
 
-def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:
-    """Return all wrappers of an environment: those of env.wrappers and, around them, that of env.action_mask."""
+def recipe_of(env: EnvConfig) -> Recipe:
+    """Return how an environment of the config is made; around its env.wrappers is that of env.action_mask."""
     mask = {"name": "hive.envs.spaces.masks:Masked", "source": env.action_mask, "id": env.id}
-    return (*env.wrappers, mask) if env.action_mask else env.wrappers
+    wrappers = (*env.wrappers, mask) if env.action_mask else env.wrappers
+    return Recipe(env.id, env.options, env.vector, wrappers, env.preset, env.info, env.rules)
 
 
 def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
@@ -56,30 +52,30 @@ def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
     """
     if not config.evaluation.env:
         return
-    found = configured_spec(config.evaluation_env, config.start_limit_s)
-    mine = training.observation.without(config.network.critic_parts)
-    pairs = (("observations", mine, fitted_spec(mine, found.observation)), ("actions", training.action, found.action))
-    for what, own, its in pairs:
-        if differs := difference(own, its):
+    evaluation = configured_spec(config.evaluation_env, config.start_limit_s)
+    seen = training.observation.without(config.network.critic_parts)
+    observations = seen, fitted_spec(seen, evaluation.observation)
+    for what, specs in (("observations", observations), ("actions", (training.action, evaluation.action))):
+        if differs := spec_difference(*specs):
             raise ConfigError(
                 f"the {what} of [env] and of [evaluation.env] differ in {differs}",
                 hint="evaluations need the spaces of training: set the wrappers and options that form them in both",
             )
 
 
-def difference(mine: ObservationSpec | ActionSpec, its: ObservationSpec | ActionSpec) -> str:
+def spec_difference(first: ObservationSpec | ActionSpec, second: ObservationSpec | ActionSpec) -> str:
     """Return the first difference of two specs, as "shape: (4,) and (8,)"; "" if they are equal."""
-    if mine == its:
+    if first == second:
         return ""
-    if type(mine) is not type(its):
-        return f"kind: {type(mine).__name__} and {type(its).__name__}"
-    if isinstance(mine, ObservationSpec) and isinstance(its, ObservationSpec) and (mine.parts or its.parts):
-        ours, others = _parts(mine), _parts(its)
-        if ours != others:
-            return f"parts: {ours} and {others}"
-    pairs = ((field.name, getattr(mine, field.name), getattr(its, field.name)) for field in fields(mine))
-    name, own, other = next(pair for pair in pairs if pair[1] != pair[2])
-    return f"{name}: {own} and {other}"
+    if type(first) is not type(second):
+        return f"kind: {type(first).__name__} and {type(second).__name__}"
+    if isinstance(first, ObservationSpec) and isinstance(second, ObservationSpec) and (first.parts or second.parts):
+        parts, other_parts = _parts(first), _parts(second)
+        if parts != other_parts:
+            return f"parts: {parts} and {other_parts}"
+    values = ((field.name, getattr(first, field.name), getattr(second, field.name)) for field in fields(first))
+    name, value, other = next(triple for triple in values if triple[1] != triple[2])
+    return f"{name}: {value} and {other}"
 
 
 def _parts(spec: ObservationSpec) -> str:

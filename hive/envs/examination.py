@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.loading import close
-from hive.envs.make import limit_advice, limit_of_class, make_environment, make_native, takes_native
+from hive.envs.make import Recipe, limit_advice, limit_of_class, make_environment, make_native, takes_native
 from hive.envs.random_actions import RandomActions
 from hive.envs.spaces.observation import at_path, leaves_of
 from hive.envs.statistics import KEYS, RunningStatistics, Watched
@@ -26,14 +26,12 @@ from hive.envs.vectors.checks import as_array
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
-from hive.envs.wrappers import WrapperConfig, limit_of, skip_of, with_names
+from hive.envs.wrappers import skip_of, step_limit_of, with_names
 from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
     import gymnasium
     from gymnasium.spaces import Box
-
-__all__ = ["Examination", "examine", "statistics_text", "vector_of_one"]
 
 SEVERAL = 10  # least episodes between two times at which a run begins all anew
 LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
@@ -105,30 +103,20 @@ def statistics_text(found: RunningStatistics) -> tuple[str, str]:
     return cause, f"leave it out and set {' or '.join(f'{key} = true' for key in keys)}"
 
 
-def examine(
-    id: str,
-    options: Mapping[str, Any],
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    *,
-    kind: str = "auto",
-    info: Sequence[str] = (),
-    steps: int,
-    limit_s: float,
-) -> Examination:
+def examine(recipe: Recipe, steps: int, limit_s: float) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
 
     If no episode has ended by then and no limit is declared, play up to LONGER times as many, to see one end.
 
-    kind, info: as for `make_vector`. The environment is seeded with 0, the actions are independent of it. Raises the
+    The environment is seeded with 0, the actions are independent of it. Raises the
     errors of `make_vector`. An error of the environment is part of the result.
     """
     done = Examination()
-    vector = vector_of_one(id, options, wrappers, preset, kind, info, done=done)
-    done.limit_advice = limit_advice(id, wrappers, preset, kind)
+    vector = vector_of_one(recipe, done)
+    done.limit_advice = limit_advice(recipe)
     watched = Watched(vector)
     try:
-        _play(vector, done, steps, time.monotonic() + limit_s, len(info))
+        _play(vector, done, steps, time.monotonic() + limit_s, len(recipe.info))
         done.statistics = watched.changed()
     except EnvironmentFailed as error:
         done.failure = error
@@ -137,28 +125,20 @@ def examine(
     return done
 
 
-def vector_of_one(
-    id: str,
-    options: Mapping[str, Any],
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    kind: str = "auto",
-    info: Sequence[str] = (),
-    *,
-    done: Examination,
-) -> NativeVector | PythonVector:
+def vector_of_one(recipe: Recipe, done: Examination) -> NativeVector | PythonVector:
     """Build one environment, stepped as in a run, but with Python where a run takes its compiled form.
 
     done: gets what is observed, and times. Raises the errors of `make_vector`.
     """
-    if preset == "none" and takes_native(id, kind, wrappers, options=options):
-        vectorised = make_native(id, options, 1)
-        done.declared_limit = limit_of_class(vectorised.spec)
-        return NativeVector(id, vectorised, info)
-    environment = make_environment(id, options, wrappers, preset)
-    done.declared_limit, done.frame_skip = limit_of(environment), skip_of(environment)
+    id, info = recipe.id, recipe.info
+    if recipe.preset == "none" and takes_native(recipe):
+        vectorized = make_native(recipe, 1)
+        done.declared_limit = limit_of_class(vectorized.spec)
+        return NativeVector(id, vectorized, info)
+    environment = make_environment(recipe)
+    done.declared_limit, done.frame_skip = step_limit_of(environment), skip_of(environment)
     try:
-        return _JudgedVector(with_names(id, wrappers), environment, info, done)
+        return _JudgedVector(with_names(id, recipe.wrappers), environment, info, done)
     except BaseException:
         close(environment)
         raise

@@ -14,8 +14,6 @@ from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, Topolo
 from hive.runtime.actor.error_location import is_interrupt, named
 from hive.runtime.process.user_code.torch_state import environment_torch
 
-__all__ = ["call", "close", "import_module", "install"]
-
 EXTRAS = {"Box2D": "box2d", "mujoco": "mujoco", "ale_py": "atari", "minigrid": "minigrid", "cv2": "atari"}
 """Top-level module -> the extra of hive that installs it."""
 
@@ -43,7 +41,7 @@ def import_module(kind: str, name: str, module: str) -> ModuleType:
         raise EnvironmentFailed(f"importing `{module}` raised {named(error)}") from error
 
 
-def call(kind: str, name: str, what: str, constructor: Callable[[], Any], hint: str = "") -> Any:
+def construct(kind: str, name: str, what: str, constructor: Callable[[], Any], hint: str = "") -> Any:
     """Return the result of `constructor`. `what` is the name with its context, for errors: "`CartPole-v1`".
 
     Raises EnvironmentMissing if it needs a module that is not installed; EnvironmentFailed, with `hint`, if it raises.
@@ -80,6 +78,11 @@ def close(environment: Any) -> str:
     return ""
 
 
+def top_level(module: str) -> str:
+    """Return the first word of `package.module:Class`."""
+    return re.split("[.:]", module)[0]
+
+
 def install(module: str) -> str:
     """Return a hint with the command that installs a top-level module."""
     package = with_extra(EXTRAS[module]) if module in EXTRAS else PACKAGES.get(module, module)
@@ -97,7 +100,7 @@ def _lacks(kind: str, name: str, error: ModuleNotFoundError) -> EnvironmentMissi
     """Return the error for a missing module: the one in the name, or one that hive or the environment imports."""
     missing = error.name or str(error)
     top = missing.partition(".")[0]
-    if top == name.partition(":")[0].partition(".")[0] and top not in {*EXTRAS, *PACKAGES}:
+    if top == top_level(name) and top not in {*EXTRAS, *PACKAGES}:
         clause, hint = why_not_found(name)
         if clause:
             return EnvironmentMissing(f"no {kind} `{name}`: {clause}", hint=hint)

@@ -21,17 +21,18 @@ import difflib
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
 from hive.declared import RULES
-from hive.envs.loading import call, close, import_module
+from hive.envs.loading import close, construct, import_module, top_level
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.declared import OLD_PACKAGE, is_old, spaces_of
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.spaces.spec import EnvironmentSpec
-from hive.envs.wrappers import WrapperConfig, import_wrappers, limit_of, skip_of, wrapped
+from hive.envs.wrappers import WrapperConfig, import_wrappers, skip_of, step_limit_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -42,23 +43,6 @@ if TYPE_CHECKING:
     from hive._native import CompiledEnvironment
     from hive.envs.vectors.atari import AtariOptions, Games
     from hive.envs.vectors.compiled_vector import CompiledVector
-
-__all__ = [
-    "LIBRARY",
-    "NO_OPTIONS",
-    "PACKAGES",
-    "describe",
-    "import_modules",
-    "limit_advice",
-    "limit_of_class",
-    "make_compiled",
-    "make_environment",
-    "make_games",
-    "make_native",
-    "preset_for",
-    "steps_one_by_one",
-    "takes_native",
-]
 
 PACKAGES = {
     "ALE": ("ale_py", ""),
@@ -76,43 +60,54 @@ WRITE = 'write a custom class as "package.module:Class", and an id that a packag
 VERSION = re.compile(r"-v\d+$")
 LIBRARY = re.compile(r"\.(?:so|dylib)(?::\w+)?$")
 LIMIT = 1000  # steps of an episode in advice: that of most of Gymnasium's tasks
-NO_OPTIONS: Mapping[str, Any] = {}
 
 
-def make_environment(
-    id: str,
-    options: Mapping[str, Any],
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    render_mode: str | None = None,
-) -> gymnasium.Env[Any, Any]:
-    """Build one environment with `options` as keyword arguments, inside `wrappers` (hive.envs.wrappers).
+@dataclass(frozen=True)
+class Recipe:
+    """Which environment, and how it is made: the keys of [env] that its constructor and its vector depend on.
 
-    render_mode: "rgb_array" or "human" for pictures, as in gymnasium.make; None: without pictures. With the preset
-    "atari", `options` are those of hive.envs.vectors.atari. Raises ConfigError for wrong options of a preset,
-    EnvironmentMissing if the environment, a wrapper or a module that they need is not installed, and EnvironmentFailed
-    if a constructor raises or returns something other than a gymnasium.Env.
+    options: keyword arguments of the constructor; with the preset "atari" those of hive.envs.vectors.atari. kind:
+    env.vector, "auto", "python" or "native" (`takes_native`). wrappers: put around single environments
+    (hive.envs.wrappers). info: env.info, the values of `info` that a row has. rules: env.rules.
+    """
+
+    id: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = "auto"
+    wrappers: Sequence[WrapperConfig] = ()
+    preset: str = "none"
+    info: Sequence[str] = ()
+    rules: int = RULES
+
+
+def make_environment(recipe: Recipe, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """Build one environment in its single form.
+
+    render_mode: "rgb_array" or "human" for pictures, as in gymnasium.make; None: without pictures. Raises ConfigError
+    for wrong options of a preset, EnvironmentMissing if the environment, a wrapper or a module that they need is not
+    installed, and EnvironmentFailed if a constructor raises or returns something other than a gymnasium.Env.
     """
     import gymnasium
 
-    found = _find(id)
+    id, options, wrappers = recipe.id, recipe.options, recipe.wrappers
+    target = _find(id)
     environment: Any
-    if preset == "atari":
+    if recipe.preset == "atari":
         from hive.envs.vectors.atari import AtariGame, AtariOptions
 
-        environment = AtariGame(id, found, AtariOptions.of(options), render_mode)
+        environment = AtariGame(id, target, AtariOptions.of(options), render_mode)
         return wrapped(id, environment, wrappers)
     if render_mode is not None:
         options = {**options, "render_mode": render_mode}
-    if isinstance(found, gymnasium.envs.registration.EnvSpec):
-        spec = copy.copy(found)
+    if isinstance(target, gymnasium.envs.registration.EnvSpec):
+        spec = copy.copy(target)
         # Without the wrapper that refuses a step before the first reset, a CartPole step is 3 % faster.
         spec.order_enforce = False
-        environment = call(
+        environment = construct(
             "environment", id, f"`{id}`", lambda: gymnasium.make(spec, disable_env_checker=True, **options)
         )
     else:
-        environment = call("environment", id, f"`{id}`", lambda: found(**options))
+        environment = construct("environment", id, f"`{id}`", lambda: target(**options))
     if not isinstance(environment, gymnasium.Env):
         raise _no_environment(id, environment)
     try:
@@ -139,29 +134,27 @@ def _no_environment(id: str, built: Any) -> EnvironmentFailed:
     return EnvironmentFailed(f"`{id}` built {what}, expected a gymnasium.Env", hint=hint, permanent=True)
 
 
-def make_native(id: str, options: Mapping[str, Any], count: int) -> VectorEnv[Any, Any, Any]:
-    """Build the environment's own vectorised class with `count` copies.
+def make_native(recipe: Recipe, count: int) -> VectorEnv[Any, Any, Any]:
+    """Build the environment's own vectorized class with `count` copies.
 
     Raises ConfigError if the environment has none, otherwise as `make_environment`.
     """
     import gymnasium
 
-    found = _find(id)
-    if not isinstance(found, gymnasium.envs.registration.EnvSpec) or found.vector_entry_point is None:
-        raise ConfigError(f"`{id}` has no vectorised class", hint='set env.vector = "python"')
-    vector: VectorEnv[Any, Any, Any] = call(
+    id, spec = recipe.id, _find(recipe.id)
+    if not isinstance(spec, gymnasium.envs.registration.EnvSpec) or spec.vector_entry_point is None:
+        raise ConfigError(f"`{id}` has no vectorized class", hint='set env.vector = "python"')
+    vector: VectorEnv[Any, Any, Any] = construct(
         "environment",
         id,
         f"`{id}`",
-        lambda: gymnasium.make_vec(found, count, vectorization_mode="vector_entry_point", **options),
+        lambda: gymnasium.make_vec(spec, count, vectorization_mode="vector_entry_point", **recipe.options),
     )
     return vector
 
 
-def make_compiled(
-    id: str, options: Mapping[str, Any], count: int, kind: str, info: Sequence[str] = ()
-) -> CompiledVector | None:
-    """Build `count` environments in their compiled form; None if `kind` does not select one.
+def make_compiled(recipe: Recipe, count: int) -> CompiledVector | None:
+    """Build `count` environments in their compiled form; None if the kind of the recipe does not select one.
 
     "auto" selects the compiled form of Gymnasium's environments if it has their bits. Compiled environments have no
     `info`, so "auto" selects none of these if `info` names values, which would be NaN. Raises ConfigError for other
@@ -169,11 +162,11 @@ def make_compiled(
     """
     from hive.envs.vectors.compiled_vector import CompiledVector
 
-    form = _compiled_form(id, options, kind, info)
+    form = _compiled_form(recipe)
     if form is None:
         return None
-    spec = describe(id, options, "python")
-    return CompiledVector(id, *form, count, spec.observation, spec.action.dtype)
+    spec = describe(replace(recipe, kind="python"))
+    return CompiledVector(recipe.id, *form, count, spec.observation, spec.action.dtype)
 
 
 def make_games(id: str, options: AtariOptions, count: int) -> Games:
@@ -183,124 +176,106 @@ def make_games(id: str, options: AtariOptions, count: int) -> Games:
     return Games(game_of(id, _find(id)), count, options)
 
 
-def takes_native(
-    id: str,
-    kind: str,
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    options: Mapping[str, Any] = NO_OPTIONS,
-) -> bool:
-    """Whether `kind` ("auto", "python" or "native") selects the environment's own vectorised class.
+def takes_native(recipe: Recipe) -> bool:
+    """Whether the kind of the recipe selects the environment's own vectorized class.
 
-    "auto" selects it only if the environment has no single form, because vectorised classes spend steps on resets and
+    "auto" selects it only if the environment has no single form, because vectorized classes spend steps on resets and
     share one random generator; and for the preset "atari" without wrappers. "native" selects it if there is no compiled
-    form for `options`. Raises ConfigError for "native" with wrappers, which are put around single environments.
+    form for the options. Raises ConfigError for "native" with wrappers, which are put around single environments.
     """
-    native = kind == "native"
-    if kind == "auto":
-        native = not wrappers if preset == "atari" else getattr(_find(id), "entry_point", id) is None
-    if native and wrappers:
+    native, presets = recipe.kind == "native", recipe.preset != "none"
+    if recipe.kind == "auto":
+        native = not recipe.wrappers if presets else getattr(_find(recipe.id), "entry_point", recipe.id) is None
+    if native and recipe.wrappers:
         raise ConfigError(
-            f"`{id}` is built as a vectorised class; env.wrappers and env.action_mask need single environments",
+            f"`{recipe.id}` is built as a vectorized class; env.wrappers and env.action_mask need single environments",
             hint='leave them out, or set env.vector = "python"',
         )
-    return native and (preset != "none" or _compiled_form(id, options, kind) is None)
+    # A compiled form that has no `info` is an error where it is built, not here.
+    return native and (presets or _compiled_form(replace(recipe, info=())) is None)
 
 
-def steps_one_by_one(
-    id: str,
-    options: Mapping[str, Any],
-    kind: str = "auto",
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    info: Sequence[str] = (),
-) -> bool:
+def steps_one_by_one(recipe: Recipe) -> bool:
     """Whether `hive.envs.vectors.vector.make_vector` builds single environments. Raises ConfigError as that does."""
-    if takes_native(id, kind, wrappers, preset, options):
+    if takes_native(recipe):
         return False
-    return bool(wrappers) or preset == "atari" or _compiled_form(id, options, kind, info) is None
+    return bool(recipe.wrappers) or recipe.preset != "none" or _compiled_form(recipe) is None
 
 
-def describe(
-    id: str,
-    options: Mapping[str, Any],
-    kind: str = "auto",
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    info: Sequence[str] = (),
-    rules: int = RULES,
-) -> EnvironmentSpec:
+def describe(recipe: Recipe) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it.
 
-    `kind` is as for `make_vector`, because a vectorised class may have other spaces than the single environment
-    (Atari's has stacked frames of 84 x 84). rules: env.rules. Raises the errors of `make_vector`, and
-    EnvironmentFailed for spaces that hive does not support.
+    Its kind matters, because a vectorized class may have other spaces than the single environment (Atari's has stacked
+    frames of 84 x 84). Raises the errors of `make_vector`, and EnvironmentFailed for spaces that hive does not support.
     """
-    if takes_native(id, kind, wrappers, preset, options) and preset == "none":
-        environment: Any = make_native(id, options, 1)
+    id = recipe.id
+    if takes_native(recipe) and recipe.preset == "none":
+        environment: Any = make_native(recipe, 1)
         prefix, limit, skip = "single_", limit_of_class(environment.spec), 1
     else:
-        if not wrappers and preset == "none":
-            _compiled_form(id, options, kind, info)  # compares bits now: processes that are forked inherit the result
-        environment = make_environment(id, options, wrappers, preset)
-        prefix, limit, skip = "", limit_of(environment), skip_of(environment)
+        if not recipe.wrappers and recipe.preset == "none":
+            _compiled_form(recipe)  # compares bits now: processes that are forked inherit the result
+        environment = make_environment(recipe)
+        prefix, limit, skip = "", step_limit_of(environment), skip_of(environment)
     try:
         observations, actions = spaces_of(id, environment, prefix)
-        return EnvironmentSpec(id, observation_spec(id, observations, rules), action_spec(id, actions), limit, skip)
+        return EnvironmentSpec(
+            id, observation_spec(id, observations, recipe.rules), action_spec(id, actions), limit, skip
+        )
     finally:
         close(environment)
 
 
-def limit_advice(id: str, wrappers: Sequence[WrapperConfig] = (), preset: str = "none", kind: str = "auto") -> str:
+def limit_advice(recipe: Recipe) -> str:
     """Return the setting that ends the episodes of this environment at a limit, which depends on how it is made."""
-    if preset == "atari":
+    id, wrappers = recipe.id, recipe.wrappers
+    if recipe.preset == "atari":
         return f"env.options = {{ max_num_frames_per_episode = {4 * LIMIT} }}"
     found = _find(id)
-    if hasattr(found, "entry_point") and (id.startswith(f"{POOLS}:") or not takes_native(id, kind, wrappers, preset)):
+    if hasattr(found, "entry_point") and (id.startswith(f"{POOLS}:") or not takes_native(replace(recipe, options={}))):
         return f"env.options = {{ max_episode_steps = {LIMIT} }}"
     if hasattr(found, "entry_point"):
-        return "its vectorised class must return truncated"
+        return "its vectorized class must return truncated"
     entry = f'{{ name = "TimeLimit", max_episode_steps = {LIMIT} }}'
     return f"add {entry} to env.wrappers" if wrappers else f"env.wrappers = [{entry}]"
 
 
-def import_modules(id: str, wrappers: Sequence[WrapperConfig] = ()) -> None:
+def import_modules(recipe: Recipe) -> None:
     """Import the modules of an environment and its wrappers, without calling a constructor.
 
     Raises EnvironmentMissing, and EnvironmentFailed if a module raises.
     """
-    entry = getattr(_find(id), "entry_point", None)
+    entry = getattr(_find(recipe.id), "entry_point", None)
     if isinstance(entry, str):
         with contextlib.suppress(EnvironmentMissing, EnvironmentFailed):  # the constructor's error says more
-            import_module("environment", id, entry.partition(":")[0])
-    import_wrappers(wrappers)
+            import_module("environment", recipe.id, entry.partition(":")[0])
+    import_wrappers(recipe.wrappers)
 
 
 def preset_for(id: str) -> str:
     """Return the value of env.preset that suits an environment: "atari" for games of ale_py, otherwise "none"."""
-    found = _find(id)
+    target = _find(id)
     from hive.envs.vectors.atari import ENTRY_POINT  # its import takes that of gymnasium
 
-    return "atari" if getattr(found, "entry_point", None) == ENTRY_POINT else "none"
+    return "atari" if getattr(target, "entry_point", None) == ENTRY_POINT else "none"
 
 
-def _compiled_form(
-    id: str, options: Mapping[str, Any], kind: str, info: Sequence[str] = ()
-) -> tuple[CompiledEnvironment, Mapping[str, Any]] | None:
-    """Return the compiled form that `kind` selects, and its options; None without one. Raises as `make_compiled`."""
+def _compiled_form(recipe: Recipe) -> tuple[CompiledEnvironment, Mapping[str, Any]] | None:
+    """Return the compiled form that `recipe.kind` selects, and its options, or None. Raises as `make_compiled`."""
     from hive.envs.vectors.compiled import bit_equal, classic_control, load_library, with_limit
 
-    if kind == "python":
+    id, options = recipe.id, recipe.options
+    if recipe.kind == "python":
         return None
     if LIBRARY.search(id):
         form = load_library(id), options
     else:
-        found = _find(id)
-        classic = classic_control(found, options)
-        if classic is None or (kind == "auto" and (info or not bit_equal(found))):
+        target = _find(id)
+        classic = classic_control(target, options)
+        if classic is None or (recipe.kind == "auto" and (recipe.info or not bit_equal(target))):
             return None
-        form = classic, with_limit(found, options)
-    if info:
+        form = classic, with_limit(target, options)
+    if recipe.info:
         raise ConfigError(
             f"env.info names values of `info`, and the compiled environment `{id}` has none",
             hint="leave env.info out",
@@ -309,7 +284,7 @@ def _compiled_form(
 
 
 def limit_of_class(spec: EnvSpec | None) -> int | None:
-    """Return the time limit of a vectorised class, which is one of its arguments."""
+    """Return the time limit of a vectorized class, which is one of its arguments."""
     return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
 
 
@@ -357,7 +332,7 @@ def _register(id: str) -> ModuleType | None:
         return None
     imported = import_module("environment", id, module)
     if function and id not in gymnasium.registry:
-        call("environment", id, f"`{id}`", getattr(imported, function))
+        construct("environment", id, f"`{id}`", getattr(imported, function))
     return imported
 
 
@@ -379,7 +354,7 @@ def _instead(prefix: str, name: str, module: ModuleType | None) -> str:
 def _package_of(spec: EnvSpec) -> str:
     """Return the top-level package of a registered environment."""
     entry = spec.entry_point or spec.vector_entry_point or ""
-    return re.split("[.:]", entry if isinstance(entry, str) else entry.__module__)[0]
+    return top_level(entry if isinstance(entry, str) else entry.__module__)
 
 
 def _nearest(prefix: str, name: str, names: list[str]) -> str:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from hive.envs.spaces.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
 from hive.envs.spaces.observation import MaskPart
 
-__all__ = ["RandomActions"]
-
 
 class RandomActions:
     """Uniform actions of a space; dimensions without bounds are normal, those with one bound exponential beside it.

@@ -6,10 +6,8 @@ import dataclasses
 import sys
 from typing import Any
 
-__all__ = ["registration"]
+from hive.envs.loading import top_level
 
-GIVEN = ("entry_point", "reward_threshold", "nondeterministic", "max_episode_steps", "order_enforce")
-GIVEN_TOO = ("disable_env_checker", "kwargs", "additional_wrappers", "vector_entry_point")
 KNOWN = ("gymnasium", "shimmy")  # packages whose environments every process knows
 
 
@@ -22,21 +20,21 @@ def registration(id: str) -> dict[str, Any] | None:
     spec = None if gymnasium is None else gymnasium.registry.get(id)
     if spec is None or ":" in id:
         return None
-    entry = spec.entry_point or spec.vector_entry_point
+    kind = "entry_point" if spec.entry_point else "vector_entry_point"
+    entry = getattr(spec, kind)
     if isinstance(entry, str) and entry.startswith("__main__:"):
         entry = getattr(sys.modules["__main__"], entry.partition(":")[2], entry)
-        spec = dataclasses.replace(spec, **{"entry_point" if spec.entry_point else "vector_entry_point": entry})
-    package = (entry if isinstance(entry, str) else str(getattr(entry, "__module__", ""))).partition(":")[0]
-    if package.partition(".")[0] in KNOWN or _is_of_plugin(package):
+        spec = dataclasses.replace(spec, **{kind: entry})
+    if _is_known(entry):
         return None
-    defaults = {one.name: one.default for one in dataclasses.fields(spec)}
-    given = {name: getattr(spec, name, None) for name in (*GIVEN, *GIVEN_TOO)}
-    return {name: value for name, value in given.items() if value not in (None, (), {}) and value != defaults.get(name)}
+    arguments = {field.name: field.default for field in dataclasses.fields(spec) if field.init and field.name != "id"}
+    values = {name: getattr(spec, name) for name in arguments}
+    return {name: value for name, value in values.items() if value not in (None, (), {}, arguments[name])}
 
 
-def _is_of_plugin(package: str) -> bool:
-    """Whether Gymnasium itself imports a package, which then registers its environments in every process."""
+def _is_known(entry: object) -> bool:
+    """Whether every process knows the environment: it is of Gymnasium, or of a plugin that Gymnasium imports."""
     from importlib.metadata import entry_points
 
-    tops = {one.value.partition(":")[0].partition(".")[0] for one in entry_points(group="gymnasium.envs")}
-    return package.partition(".")[0] in tops
+    package = top_level(entry if isinstance(entry, str) else str(getattr(entry, "__module__", "")))
+    return package in KNOWN or package in {top_level(plugin.value) for plugin in entry_points(group="gymnasium.envs")}

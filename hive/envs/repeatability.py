@@ -10,22 +10,19 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.examination import Examination, vector_of_one
+from hive.envs.make import Recipe
 from hive.envs.random_actions import RandomActions
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import seed_globals
-from hive.envs.wrappers import WrapperConfig
 from hive.errors import EnvironmentFailed
-
-__all__ = ["unrepeatable"]
 
 SEED = 1
 REMEDY = (
@@ -33,32 +30,22 @@ REMEDY = (
     "without a seed such as `np.random.default_rng()`, and reset all state"
 )
 
-Step = dict[str, NDArray[Any]]
+PlayedStep = dict[str, NDArray[Any]]
 """What a step returned: "observation", "reward" and "end"."""
 
 
-def unrepeatable(
-    id: str,
-    options: Mapping[str, Any],
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    *,
-    kind: str = "auto",
-    steps: int,
-    limit_s: float,
-) -> str:
+def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
     """Return a sentence about the first difference between equally seeded environments; "" if there is none.
 
-    Each plays at most `steps` steps with the same random actions, and all of them at most `limit_s` seconds. kind: as
-    for `make_vector`. Raises the errors of `make_vector`.
+    Each plays at most `steps` steps with the same random actions, and all of them at most `limit_s` seconds. Raises
+    the errors of `make_vector`.
     """
     end_s = time.monotonic() + limit_s
-    asked = id, options, wrappers, preset, kind
     with contextlib.ExitStack() as stack:
         vectors = []
         for _ in range(2):
             _seed_globals()
-            vectors.append(vector_of_one(*asked, done=Examination()))
+            vectors.append(vector_of_one(recipe, Examination()))
             stack.callback(vectors[-1].close)
         one, other = vectors
         try:
@@ -79,7 +66,7 @@ def _seed_globals() -> None:
         torch.default_generator.manual_seed(SEED)
 
 
-def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list[Step]:
+def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list[PlayedStep]:
     """Return the rows of the reset and of each step."""
     row = StepRow.allocate(vector.observation, 1)
     draw = RandomActions(vector.action, vector.observation.mask, SEED)
@@ -93,12 +80,12 @@ def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list
     return played
 
 
-def _copy(row: StepRow) -> Step:
+def _copy(row: StepRow) -> PlayedStep:
     ends = np.concatenate([row.terminated, row.truncated])
     return {"observation": row.observations.copy(), "reward": row.rewards.copy(), "end": ends}
 
 
-def _difference(first: list[Step], again: list[Step]) -> str:
+def _difference(first: list[PlayedStep], again: list[PlayedStep]) -> str:
     """Return what differs first, and where: "reward in step 7"; "" if nothing does."""
     for number, (mine, other) in enumerate(zip(first, again, strict=False)):
         for name, value in mine.items():

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["KEYS", "RunningStatistics", "Watched"]
-
 SPREADS = ("var", "std", "variance", "deviation", "S")
 """Ends of the names of what stands beside a running mean; `S` is Welford's sum of squares."""
 
 KEYS = {"observations": "network.normalize_observations", "rewards": "network.normalize_rewards"}
-"""What is normalised -> the key that does it with statistics that belong to the policy."""
+"""What is normalized -> the key that does it with statistics that belong to the policy."""
 
 WORDS = {"observations": ("obs", "state"), "rewards": ("rew", "ret")}
 MOST_LAYERS = 100  # wrappers around one environment: more is a circle

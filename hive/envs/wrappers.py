@@ -17,22 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
-from hive.envs.loading import call, import_module
+from hive.envs.loading import construct, import_module
 from hive.errors import EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
     import gymnasium
-
-__all__ = [
-    "WrapperConfig",
-    "import_wrappers",
-    "limit_of",
-    "needed_wrappers",
-    "skip_of",
-    "steps_inside",
-    "with_names",
-    "wrapped",
-]
 
 WrapperConfig = str | Mapping[str, Any]
 """One entry of `env.wrappers`."""
@@ -61,11 +50,10 @@ def wrapped(
     """
     import gymnasium
 
-    for wrapper in wrappers:
-        name, arguments = (wrapper, {}) if isinstance(wrapper, str) else (wrapper["name"], _arguments(wrapper))
+    for name, arguments in map(_parts, wrappers):
         what = f"`{id}` with the wrapper `{name}`"
         constructor = functools.partial(_find(name), environment, **arguments)
-        result = call("wrapper", name, what, constructor, ARGUMENTS)
+        result = construct("wrapper", name, what, constructor, ARGUMENTS)
         if not isinstance(result, gymnasium.Env):
             kind = type(result).__name__
             raise EnvironmentFailed(
@@ -78,18 +66,18 @@ def wrapped(
 
 def import_wrappers(wrappers: Sequence[WrapperConfig]) -> None:
     """Import the modules of wrappers. Raises EnvironmentMissing, and EnvironmentFailed if a module raises."""
-    for wrapper in wrappers:
-        _find(wrapper if isinstance(wrapper, str) else wrapper["name"])
+    for name, _ in map(_parts, wrappers):
+        _find(name)
 
 
 def with_names(id: str, wrappers: Sequence[WrapperConfig]) -> str:
     """Return `id` with the names of the wrappers in the config, for errors: any of them may be the cause."""
-    names = [one if isinstance(one, str) else str(one["name"]) for one in wrappers]
-    listed = ", ".join(f"`{name}`" for name in names if not name.startswith("hive.envs."))  # that of env.action_mask
+    names = [name for name, _ in map(_parts, wrappers) if not name.startswith("hive.envs.")]  # that of env.action_mask
+    listed = ", ".join(f"`{name}`" for name in names)
     return f"{id} with {listed}" if listed else id
 
 
-def limit_of(environment: gymnasium.Env[Any, Any]) -> int | None:
+def step_limit_of(environment: gymnasium.Env[Any, Any]) -> int | None:
     """Return the declared maximum of steps per episode, counted in steps of the outermost wrapper; None without one."""
     from gymnasium.wrappers import TimeLimit
 
@@ -119,8 +107,11 @@ def steps_inside(environment: gymnasium.Env[Any, Any], end: type | None = None) 
     return steps
 
 
-def _arguments(wrapper: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in wrapper.items() if name != "name"}
+def _parts(wrapper: WrapperConfig) -> tuple[str, dict[str, Any]]:
+    """Return the name of a wrapper in the config, and its arguments."""
+    if isinstance(wrapper, str):
+        return wrapper, {}
+    return str(wrapper["name"]), {name: value for name, value in wrapper.items() if name != "name"}
 
 
 def _find(name: str) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hive.monitor.history import History
-from hive.records.documents import is_number
+from hive.records.documents import is_json_number
 from hive.records.jsonl import parse_line
 from hive.records.tail import Tail
 
@@ -86,13 +86,13 @@ class Series:
 
     def _add(self, line: Mapping[str, Any]) -> None:
         at = {axis: line.get(axis) for axis in AXES}
-        if not all(is_number(place) for place in at.values()):
+        if not all(is_json_number(place) for place in at.values()):
             return
         self.at = {axis: float(place) for axis, place in at.items()}  # type: ignore[arg-type]
         for name, value in line.items():
-            if name not in AXES and name != "t" and is_number(value):
+            if name not in AXES and name != "t" and is_json_number(value):
                 low, high = (line.get(bound) for bound in BANDS.get(name, ("", "")))
-                known = is_number(low) and is_number(high)
+                known = is_json_number(low) and is_json_number(high)
                 curve = self.curves.setdefault(name, Curve())
                 curve.add(self.at, float(value), *((float(low), float(high)) if known else ()))  # type: ignore[arg-type]
 

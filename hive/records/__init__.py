@@ -22,7 +22,6 @@ from hive.records.atomic import (
     FILES,
     Files,
     atomic_folder,
-    check_folder,
     remove_folder,
     remove_unfinished,
     write_bytes,
@@ -48,8 +47,8 @@ from hive.records.checkpoints.resume_point import earlier_wall_s, read_resume_po
 from hive.records.crash import write_crash
 from hive.records.directory import RunDirectory, home_folder
 from hive.records.documents import JSON, read_document, read_object
-from hive.records.jsonl import JsonlWriter, read_jsonl, tail_jsonl
-from hive.records.logs import close_log, merge_logs, open_log
+from hive.records.jsonl import JsonlWriter, read_jsonl
+from hive.records.logs import merge_logs, open_log
 from hive.records.nan_dumps import read_nan_dump, write_nan_dump
 from hive.records.runs import (
     RunFacts,
@@ -83,9 +82,7 @@ __all__ = [
     "best_facts",
     "best_of",
     "best_policy",
-    "check_folder",
     "checkpoint_at",
-    "close_log",
     "earlier_wall_s",
     "find_runs",
     "held",
@@ -111,7 +108,6 @@ __all__ = [
     "resolve_run",
     "retain",
     "run_state",
-    "tail_jsonl",
     "wall_s_so_far",
     "write_bytes",
     "write_checkpoint",

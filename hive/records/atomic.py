@@ -32,7 +32,7 @@ from hive.records.documents import JSON, failure, json_text, read_object
 DONE = "DONE"
 UNFINISHED = ".hive-tmp"
 
-Facts: TypeAlias = dict[str, JSON]
+FileFacts: TypeAlias = dict[str, JSON]
 """`size` and `sha256` of a file."""
 
 
@@ -83,6 +83,15 @@ def write_json(path: Path, value: JSON, files: Files = FILES) -> None:
     write_bytes(path, (json_text(value, indent=1) + "\n").encode(), files)
 
 
+def write_mark(folder: Path, name: str, files: Files = FILES) -> None:
+    """Write an empty file into a complete folder. Raises RecordError."""
+    try:
+        files.write(folder / name, b"")
+        files.sync(folder)
+    except OSError as error:
+        raise failure("write", folder / name, error) from error
+
+
 @contextmanager
 def atomic_file(path: Path, files: Files = FILES) -> Iterator[Path]:
     """Yield a temporary name, for a writer that needs a file on disk rather than bytes.
@@ -97,7 +106,7 @@ def atomic_file(path: Path, files: Files = FILES) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(final: Path, files: Files = FILES, known: Mapping[str, Facts] | None = None) -> Iterator[Path]:
+def atomic_folder(final: Path, files: Files = FILES, known: Mapping[str, FileFacts] | None = None) -> Iterator[Path]:
     """Yield a temporary folder, which becomes `final` when the block ends and is removed when the block raises.
 
     known: facts of files by their names in the folder, complete when the block ends. Their content is on the disk.
@@ -132,7 +141,7 @@ def _renamed_at_end(final: Path, files: Files) -> Iterator[Path]:
         raise
 
 
-def read_listing(path: Path) -> dict[str, Facts]:
+def read_listing(path: Path) -> dict[str, FileFacts]:
     """Return the facts of all files of a folder by name, as in `DONE`. Raises RecordError."""
     listing = read_object(path / DONE).get("files")
     if not isinstance(listing, dict):
@@ -193,7 +202,7 @@ def _try_to_remove(path: Path, files: Files) -> None:
         pass  # the leftover keeps its temporary name, which no reader opens
 
 
-def _complete(folder: Path, files: Files, known: Mapping[str, Facts]) -> None:
+def _complete(folder: Path, files: Files, known: Mapping[str, FileFacts]) -> None:
     """Sync all files to the disk, then write `DONE`, then sync `DONE`: it must not exist before the files do."""
     listing: dict[str, JSON] = {}
     for name, file in _files_in(folder).items():
@@ -215,8 +224,8 @@ def _files_in(folder: Path) -> dict[str, Path]:
     return names
 
 
-def _facts(file: Path, checksum: bool = True) -> Facts:
-    facts: Facts = {"size": file.stat().st_size}
+def _facts(file: Path, checksum: bool = True) -> FileFacts:
+    facts: FileFacts = {"size": file.stat().st_size}
     if checksum:
         with file.open("rb") as content:
             facts["sha256"] = hashlib.file_digest(content, "sha256").hexdigest()

@@ -52,11 +52,39 @@ def home_folder() -> Path:
     return user_path(os.environ.get("HIVE_HOME") or "runs")
 
 
+class _Below:
+    """The path of a file or folder of a run directory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: RunDirectory, kind: type) -> Path:
+        return run.path / self.name
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """A run on disk. Make one with `create` or `open`; `path` is absolute."""
 
     path: Path
+    session_file = _Below(SESSION_FILE)  # the topology of a run that was started in a notebook; others have none
+    config_file = _Below("config.toml")  # the config as given, byte for byte
+    resolved_file = _Below("resolved.toml")
+    tuning_file = _Below("tuning.json")  # the choice for the keys that were "auto"; exists with such keys only
+    run_file = _Below("run.json")
+    resume_file = _Below("resume.json")  # the checkpoint that it is resumed from (checkpoints.resume_point)
+    failure_file = _Below("failure.json")  # the error of the last start; does not exist if the start succeeded
+    summary_file = _Below("summary.json")
+    metrics_file = _Below("metrics.jsonl")
+    csv_file = _Below("metrics.csv")  # metrics as a table, with the sink "csv" only
+    events_file = _Below("events.jsonl")
+    evaluations_file = _Below("evaluations.jsonl")
+    logs = _Below("log")
+    crashes = _Below("crash")
+    checkpoints = _Below("checkpoints")
+    best = _Below("best")  # the folder of the best policy; like the next two, created by its first writer
+    nan_dumps = _Below("not-finite")
+    videos = _Below("videos")
 
     @classmethod
     def create(cls, home: Path, name: str) -> RunDirectory:
@@ -98,89 +126,6 @@ class RunDirectory:
     @property
     def name(self) -> str:
         return self.path.name
-
-    @property
-    def session_file(self) -> Path:
-        """The topology of a run that was started in a notebook. Other runs have none."""
-        return self.path / SESSION_FILE
-
-    @property
-    def config_file(self) -> Path:
-        """The config as given, byte for byte."""
-        return self.path / "config.toml"
-
-    @property
-    def resolved_file(self) -> Path:
-        return self.path / "resolved.toml"
-
-    @property
-    def tuning_file(self) -> Path:
-        """The choice for the keys that were "auto" (hive.cli.parts.tune); does not exist for a run without such
-        keys.
-        """
-        return self.path / "tuning.json"
-
-    @property
-    def run_file(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def resume_file(self) -> Path:
-        """The checkpoint that the run is resumed from (hive.records.checkpoints.resume_point)."""
-        return self.path / "resume.json"
-
-    @property
-    def failure_file(self) -> Path:
-        """The error of the last start; does not exist if the start succeeded."""
-        return self.path / "failure.json"
-
-    @property
-    def summary_file(self) -> Path:
-        return self.path / "summary.json"
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def csv_file(self) -> Path:
-        """Metrics as a table (hive.records.sinks.csv_sink); exists with the sink "csv" only."""
-        return self.path / "metrics.csv"
-
-    @property
-    def events_file(self) -> Path:
-        return self.path / "events.jsonl"
-
-    @property
-    def evaluations_file(self) -> Path:
-        return self.path / "evaluations.jsonl"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "log"
-
-    @property
-    def crashes(self) -> Path:
-        return self.path / "crash"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        """The folder of the best policy. Created by the first writer."""
-        return self.path / "best"
-
-    @property
-    def nan_dumps(self) -> Path:
-        """Created by the first writer."""
-        return self.path / "not-finite"
-
-    @property
-    def videos(self) -> Path:
-        """Created by the first writer."""
-        return self.path / "videos"
 
     def log_file(self, actor: str) -> Path:
         return self.logs / f"{actor}.log"

@@ -17,7 +17,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from hive.records.regular import read_regular
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 Document = TypeVar("Document")
+MISSING = object()  # the value of a required key that data lacks
 
 
 def failure(action: str, path: Path, error: OSError) -> RecordError:
@@ -47,7 +48,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    # NumPy's scalars are recognised by `item`, because importing NumPy would take `hive ls` a tenth of a second.
+    # NumPy's scalars are recognized by `item`, because importing NumPy would take `hive ls` a tenth of a second.
     return _plain(value.item()) if hasattr(value, "item") else value
 
 
@@ -65,7 +66,7 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def is_number(value: object) -> bool:
+def is_json_number(value: object) -> bool:
     """Whether a value is a finite number of at most 64 bits, as hive writes them; True and False are not."""
     if isinstance(value, int):
         return not isinstance(value, bool) and -(2**63) <= value < 2**64
@@ -98,24 +99,30 @@ def misfit(value: object, hint: Any, name: str = "") -> str:
     any others; Annotated[X, range(a, b)] for a number from a on and below b; Annotated[float, math.nan] for a float
     that may also be NaN or infinite. All other numbers are finite and have at most 64 bits. `name`: that of the value.
     """
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if value is MISSING:
+        return f"`{name}` is missing"
+    if (parts := _parts(value, hint)) is None:
+        return "" if _is_of(value, hint) else f"`{name}` is not {_described(hint)}"
     below = f"{name}." if name else ""
+    return next(filter(None, (misfit(item, kind, f"{below}{key}") for key, item, kind in parts)), "")
+
+
+def _parts(value: object, hint: Any) -> Iterable[tuple[Any, Any, Any]] | None:
+    """Return key, value and annotation of each part of a list or map; None for any other value or annotation."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is list and isinstance(value, list):
-        return next(filter(None, (misfit(item, arguments[0], f"{below}{i}") for i, item in enumerate(value))), "")
+        return ((number, item, arguments[0]) for number, item in enumerate(value))
     if origin is dict and isinstance(value, dict):
-        return next(filter(None, (misfit(item, arguments[1], f"{below}{key}") for key, item in value.items())), "")
+        return ((key, item, arguments[1]) for key, item in value.items())
     if _has_fields(hint) and isinstance(value, dict):
-        for key, (kind, required) in _fields(hint).items():
-            if key in value and (wrong := misfit(value[key], kind, f"{below}{key}")):
-                return wrong
-            if required and key not in value:
-                return f"`{below}{key}` is missing"
-        return ""
-    return "" if _is_of(value, hint, origin, arguments) else f"`{name}` is not {_described(hint)}"
+        fields = _fields(hint).items()
+        return ((k, value.get(k, MISSING), kind) for k, (kind, required) in fields if required or k in value)
+    return None
 
 
-def _is_of(value: object, hint: Any, origin: Any, arguments: Sequence[Any]) -> bool:
+def _is_of(value: object, hint: Any) -> bool:
     """Whether a value has the annotated type, if that is not one of lists, maps or fields."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return True
     if origin in (types.UnionType, typing.Union):
@@ -124,11 +131,11 @@ def _is_of(value: object, hint: Any, origin: Any, arguments: Sequence[Any]) -> b
         kind, limit = arguments
         if isinstance(limit, range):
             return not misfit(value, kind) and limit.start <= value < limit.stop  # type: ignore[operator]
-        return isinstance(value, float) or is_number(value)
+        return isinstance(value, float) or is_json_number(value)
     if isinstance(value, bool):
         return hint is bool
     if hint in (int, float):
-        return is_number(value) and (hint is float or isinstance(value, int))
+        return is_json_number(value) and (hint is float or isinstance(value, int))
     return isinstance(hint, type) and not _has_fields(hint) and isinstance(value, hint)
 
 

@@ -27,7 +27,7 @@ def ran(directory: RunDirectory) -> bool:
     A topology without channels counts as soon as all its actors began, and so does a run that did not fail. A
     checkpoint of update 0 holds initial weights only: the recorder writes one even if a collector could not start.
     """
-    if any(saved.update for saved in list_checkpoints(directory.checkpoints)) or _size(directory.metrics_file):
+    if any(saved.update for saved in list_checkpoints(directory.checkpoints)) or size_of(directory.metrics_file):
         return True
     with contextlib.suppress(RecordError):
         summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
@@ -38,9 +38,10 @@ def ran(directory: RunDirectory) -> bool:
     return directory.events_file.exists() and any(e.get("kind") == "running" for e in read_jsonl(directory.events_file))
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Return the bytes of a file; 0 if it cannot be read."""
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except OSError:
         return 0
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hive.records.documents import failure, is_number, json_text, parse_object
+from hive.records.documents import failure, is_json_number, json_text, parse_object
 from hive.records.tail import LINE_BYTES, Tail
 
 # Bytes of the first read of a tail, in which most tails (a hundred lines) fit.
@@ -90,7 +90,7 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
 def _has_type(key: str, value: object) -> bool:
     if key in TEXTS:
         return isinstance(value, str)
-    number = is_number(value)
+    number = is_json_number(value)
     if key == "t":
         return number and 0 <= value < LAST_T  # type: ignore[operator]
     if key in NUMBERS:

@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from hive.errors import RecordError
@@ -28,7 +29,7 @@ from hive.records.checkpoints.folders import best_policy, list_checkpoints, surp
 from hive.records.checkpoints.set_aside import is_cut, sets_aside
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
-from hive.records.failed_starts import FAILED_FOLDER
+from hive.records.failed_starts import FAILED_FOLDER, size_of
 from hive.records.runs import find_runs, run_state
 from hive.records.sinks.drawing_marks import marks_in
 from hive.records.sinks.videos import surplus_videos
@@ -67,19 +68,23 @@ def prunable(
             continue
         if (state == "failed" or age_s >= STARTING_S) and _never_began(run):
             yield Item(run, "run that never began", run.path)
-            continue
-        yield from (Item(run, "leftover of a killed writer", path) for path in marks_in(run.videos))
-        for folder in (run.path, run.checkpoints, run.best, run.nan_dumps, run.videos):
-            yield from (Item(run, "leftover of a killed writer", path) for path in unfinished_in(folder))
-        if keep is not None:
-            keep_best = 0 if best_policy(run.best, verify=False) else 1
-            for checkpoint in surplus(run.checkpoints, keep, keep_best):
-                yield Item(run, f"checkpoint of update {checkpoint.update:,}", checkpoint.path)
-        if ahead:
-            complete = [folder for folder in sets_aside(run) if is_cut(folder)]  # else its originals are still there
-            yield from (Item(run, "newer state set aside", folder) for folder in complete)
-        if keep_videos is not None:
-            yield from (Item(run, "video of an evaluation", path) for path in surplus_videos(run.videos, keep_videos))
+        else:
+            yield from (Item(run, what, path) for what, path in _surplus(run, keep, keep_videos, ahead))
+
+
+def _surplus(run: RunDirectory, keep: int | None, keep_videos: int | None, ahead: bool) -> Iterator[tuple[str, Path]]:
+    """Yield what can be deleted of a run that stays: its kind and its path."""
+    folders = (run.path, run.checkpoints, run.best, run.nan_dumps, run.videos)
+    for path in (*marks_in(run.videos), *chain.from_iterable(map(unfinished_in, folders))):
+        yield "leftover of a killed writer", path
+    if keep is not None:
+        keep_best = 0 if best_policy(run.best, verify=False) else 1
+        for checkpoint in surplus(run.checkpoints, keep, keep_best):
+            yield f"checkpoint of update {checkpoint.update:,}", checkpoint.path
+    for folder in filter(is_cut, sets_aside(run) if ahead else ()):  # without CUT its originals are still there
+        yield "newer state set aside", folder
+    if keep_videos is not None:
+        yield from (("video of an evaluation", path) for path in surplus_videos(run.videos, keep_videos))
 
 
 def failed_starts(home: Path, older_s: float = 0.0) -> Iterator[Item]:
@@ -130,7 +135,7 @@ def delete(item: Item) -> None:
 
 def _never_began(run: RunDirectory) -> bool:
     """Whether a run has nothing that a user could miss: no metrics, weights or videos."""
-    if _size(run.metrics_file) or (run.videos.exists() and any(path.name[0] != "." for path in run.videos.iterdir())):
+    if size_of(run.metrics_file) or (run.videos.exists() and any(path.name[0] != "." for path in run.videos.iterdir())):
         return False
     damaged = any(path.name[0] != "." for path in run.checkpoints.iterdir())
     return not damaged and not list_checkpoints(run.checkpoints) and best_policy(run.best, verify=False) is None
@@ -156,10 +161,3 @@ def _mtime(path: Path) -> float:
         return path.lstat().st_mtime
     except OSError:
         return 0.0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0

@@ -2,7 +2,7 @@
 
 `run.json` names the supervisor's process. A pid alone is not sufficient, because the system reuses pids, but together
 with the start time of the process (field 22 of /proc/<pid>/stat) it identifies one process. So a run whose supervisor
-was killed is recognised as lost without a request to any process.
+was killed is recognized as lost without a request to any process.
 
 This module does not communicate with runs.
 """

@@ -26,7 +26,7 @@ from hive.records.documents import misfit, read_document
 from hive.records.run_warnings import RunWarning
 
 
-class Account(TypedDict):
+class ChannelAccount(TypedDict):
     """The account of a channel: produced = consumed + dropped (by reason) + in flight, in messages."""
 
     produced: int
@@ -103,7 +103,7 @@ class Summary:
     def read(cls, path: Path) -> Summary:
         """Read a summary. Raises RecordError if the file does not exist or is damaged."""
         summary = read_document(path, cls)
-        wrong = misfit(summary.channels, dict[str, Account], "channels")
+        wrong = misfit(summary.channels, dict[str, ChannelAccount], "channels")
         wrong = wrong or misfit(summary.warnings, list[RunWarning], "warnings")
         wrong = wrong or misfit(summary.best, BestFacts | None, "best")
         if wrong or summary.state not in ENDINGS:

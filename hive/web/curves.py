@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hive.monitor.series import AXES, Axis, Curve, Series
-from hive.records.documents import is_number
+from hive.records.documents import is_json_number
 
 POINTS_SENT = 600  # points of a curve that a page begins with: one for each two pixels of a wide chart
 DIGITS = 6  # significant digits of a value
@@ -26,7 +26,7 @@ class LineTimes:
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Add a line of metrics.jsonl; one without time or place is ignored."""
-        if all(is_number(line.get(name)) for name in (*AXES, "t")):
+        if all(is_json_number(line.get(name)) for name in (*AXES, "t")):
             self.curve.add({axis: float(line[axis]) for axis in AXES}, float(line["t"]))
 
 

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from hive.config import Config, Entry, load_config
+from hive.config import Config, ConfigEntry, load_config
 from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.monitor.log_view import LEVELS, MergedLog
@@ -39,7 +39,7 @@ def _value(value: Any) -> str:
     return "not set" if value is None else toml_text(value)
 
 
-def _origin(entry: Entry, lines: Sequence[str]) -> str:
+def _origin(entry: ConfigEntry, lines: Sequence[str]) -> str:
     """Return where the value came from, as `hive config` wrote it into the line that the entry was loaded from."""
     number = entry.origin.rpartition(":")[2]
     if not number.isdecimal() or not 0 < int(number) <= len(lines):

@@ -17,7 +17,7 @@ import pytest
 import hive
 from hive.api.runs import _prepared
 from hive.config import load_config, load_reference
-from hive.envs import describe
+from hive.envs import Recipe, describe
 from hive.errors import ConfigError, HiveError, RecordError, UsageError
 from hive.records import RunDirectory, Summary
 from hive.session.given import GivenConfig, toml_of
@@ -64,7 +64,7 @@ def test_a_script_starts_no_run_while_a_run_imports_it(
     (tmp_path / "trains_at_import.py").write_text(SCRIPT.format(call=call))
     monkeypatch.syspath_prepend(tmp_path)
     loads: list[Callable[[], Any]] = [
-        lambda: describe("trains_at_import:Env", {}),
+        lambda: describe(Recipe("trains_at_import:Env")),
         lambda: load_reference("trains_at_import:Env"),
         lambda: load_reference(f"{tmp_path / 'trains_at_import.py'}:Env"),
     ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive.config.positions import LINE_WIDTH, PATH_DEPTH, Mark, Path, Positions, mark
+from hive.config.positions import LINE_WIDTH, PATH_DEPTH, KeyPath, Mark, Positions, mark
 from hive.config.values import toml_key, toml_text
 
 FILE = """\
@@ -42,7 +42,7 @@ k=2
 """.replace("QQQ", '"' * 3).replace("@@@", "'" * 3)
 
 
-def at(path: Path, *, key: bool = False) -> tuple[int, str]:
+def at(path: KeyPath, *, key: bool = False) -> tuple[int, str]:
     """The line number and the marked text."""
     positions = Positions(FILE)
     found = positions.key(path) if key else positions.value(path)
@@ -75,7 +75,7 @@ def line_of(text: str) -> int:
         (("tables", "k"), "1", "k=1\n[[tables]]\nk=2"),
     ],
 )
-def test_values(path: Path, text: str, in_line: str) -> None:
+def test_values(path: KeyPath, text: str, in_line: str) -> None:
     assert at(path) == (line_of(in_line), text)
 
 
@@ -93,7 +93,7 @@ def test_values(path: Path, text: str, in_line: str) -> None:
         (("tables",), "tables", "[[tables]]"),
     ],
 )
-def test_keys(path: Path, text: str, in_line: str) -> None:
+def test_keys(path: KeyPath, text: str, in_line: str) -> None:
     assert at(path, key=True) == (line_of(in_line), text)
 
 
@@ -154,7 +154,7 @@ def written(document: dict[str, dict[str, Any]], ending: str) -> str:
     return "".join(line + ending for line in lines)
 
 
-def leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
+def leaves(value: Any, path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:
     if not isinstance(value, dict | list):
         return [(path, value)]
     steps = value.items() if isinstance(value, dict) else enumerate(value)

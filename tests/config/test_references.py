@@ -10,7 +10,7 @@ import pytest
 
 from hive.config import absolute, load_reference, why_not_found
 from hive.config.keys import is_topology_reference
-from hive.envs import describe
+from hive.envs import Recipe, describe
 from hive.errors import EnvironmentMissing, NetworkError, TopologyError
 from hive.networks.build.configured import load_module
 
@@ -56,9 +56,9 @@ def test_a_module_that_another_one_hides_is_explained(tmp_path: Path, monkeypatc
             load_reference(reference)
         assert caught.value.hint.startswith(f"rename {file}: ")
         with pytest.raises(EnvironmentMissing, match=f"{found}.*, which hides {tmp_path / file}"):
-            describe(reference, {})
+            describe(Recipe(reference))
         with pytest.raises(EnvironmentMissing, match=f"{found}.*, which hides {tmp_path / file}"):
-            describe("CartPole-v1", {}, wrappers=[reference])
+            describe(Recipe("CartPole-v1", wrappers=[reference]))
         with pytest.raises(NetworkError, match=f"{found}.*, which hides {tmp_path / file}"):
             load_module(reference)
     assert why_not_found("pytest:Env") == why_not_found("no_such_module:Env") == ("", "")
@@ -66,7 +66,7 @@ def test_a_module_that_another_one_hides_is_explained(tmp_path: Path, monkeypatc
 
 def test_a_class_of_the_running_script_is_explained() -> None:
     with pytest.raises(EnvironmentMissing, match="`__main__` is the script that starts a run") as caught:
-        describe("__main__:Coin", {})
+        describe(Recipe("__main__:Coin"))
     assert caught.value.hint.endswith("name that: custom:Coin")
     with pytest.raises(TopologyError, match="`__main__` is the script that starts a run"):
         load_reference("__main__:coin")

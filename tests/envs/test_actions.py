@@ -135,7 +135,7 @@ def overwrite(action: Any) -> None:
             overwrite(part)
 
 
-def test_a_batch_is_what_vectorised_classes_take() -> None:
+def test_a_batch_is_what_vectorized_classes_take() -> None:
     space = spaces.Tuple([spaces.Discrete(3), spaces.Dict({"x": spaces.Box(-1.0, 1.0, (2,), np.float32)})])
     batch = action_converter(action_spec("Any-v0", space))(np.zeros((4, 3), np.float32))
     assert isinstance(batch, tuple)

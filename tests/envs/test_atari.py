@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from hive.envs import StepRow, describe, make_environment, make_vector, preset_for
+from hive.envs import Recipe, StepRow, describe, make_environment, make_vector, preset_for
 from hive.errors import ConfigError, EnvironmentMissing
 
 pytest.importorskip("ale_py", reason="needs the extra atari")
@@ -18,7 +18,7 @@ PLAIN: dict[str, Any] = {"noop_max": 0, "fire_reset": False}
 
 def played(id: str, options: dict[str, Any], steps: int, kind: str = "auto", count: int = 2) -> dict[str, np.ndarray]:
     """The rows of `steps` steps of random actions, as arrays [T, count, ...]."""
-    spec = describe(id, options, kind, preset="atari")
+    spec = describe(Recipe(id, options, kind, preset="atari"))
     vector = make_vector(id, options, count, kind, preset="atari")
     row, generator = StepRow.allocate(spec.observation, count), np.random.default_rng(2)
     vector.reset(range(5, 5 + count), row.observations)
@@ -39,7 +39,7 @@ def test_frames_rewards_and_ends_are_those_of_gymnasiums_preprocessing() -> None
         id, frameskip=1, repeat_action_probability=0.0, obs_type="grayscale", max_num_frames_per_episode=320
     )
     theirs = gymnasium.wrappers.AtariPreprocessing(base, noop_max=0)
-    ours = make_environment(id, PLAIN | {"max_num_frames_per_episode": 320}, preset="atari")
+    ours = make_environment(Recipe(id, PLAIN | {"max_num_frames_per_episode": 320}, preset="atari"))
     assert ours.action_space == theirs.action_space
     assert ours.observation_space == theirs.observation_space
     generator = np.random.default_rng(1)
@@ -120,7 +120,7 @@ def test_each_lost_life_ends_once_and_the_last_with_the_game(ends_lives: bool) -
     lives = [3, 3, 2, 2, 3, 1, 0, 0, 3, 3, 2]
     vector: Any = Lives(lives, ends={8})
     game = AtariVector(vector, [vector], AtariOptions(terminal_on_life_loss=ends_lives))
-    row = StepRow.allocate(describe("CartPole-v1", {}).observation, 1)
+    row = StepRow.allocate(describe(Recipe("CartPole-v1")).observation, 1)
     game.reset([0], row.observations)
     ended = []
     for step in range(1, len(lives)):
@@ -144,14 +144,14 @@ def test_games_begin_with_fire_and_up_to_30_frames_without_an_action() -> None:
 
 
 def test_the_description() -> None:
-    spec = describe("ALE/Pong-v5", {}, preset="atari")
+    spec = describe(Recipe("ALE/Pong-v5", preset="atari"))
     assert (spec.observation.shape, spec.observation.dtype) == ((84, 84), "uint8")
     assert (spec.max_episode_steps, spec.frame_skip) == (27_000, 4)
     twice = [{"name": "RepeatAction", "num_repeats": 2}]
-    wrapped = describe("ALE/Pong-v5", {"screen_size": 42, "frame_skip": 2}, "auto", twice, "atari")
+    wrapped = describe(Recipe("ALE/Pong-v5", {"screen_size": 42, "frame_skip": 2}, "auto", twice, "atari"))
     assert (wrapped.observation.shape, wrapped.max_episode_steps, wrapped.frame_skip) == ((42, 42), 27_000, 4)
-    assert describe("ALE/Pong-v5", {}).frame_skip == 4
-    assert describe("CartPole-v1", {}).frame_skip == 1
+    assert describe(Recipe("ALE/Pong-v5")).frame_skip == 4
+    assert describe(Recipe("CartPole-v1")).frame_skip == 1
 
 
 def test_a_starting_config_of_a_game_has_the_preset() -> None:
@@ -183,8 +183,8 @@ def test_wrong_options(options: dict[str, Any], text: str, hint: str) -> None:
 
 def test_other_environments_and_missing_roms(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="`CartPole-v1` is not a game of ale_py"):
-        describe("CartPole-v1", {}, preset="atari")
+        describe(Recipe("CartPole-v1", preset="atari"))
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
     with pytest.raises(EnvironmentMissing, match="the ROM of `pong` cannot be read") as caught:
-        describe("ALE/Pong-v5", {}, preset="atari")
+        describe(Recipe("ALE/Pong-v5", preset="atari"))
     assert "ale-py" in caught.value.hint

@@ -9,7 +9,7 @@ import pytest
 
 from hive.config import SCHEMES, load_config, resolved, template
 from hive.envs.spaces.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete
-from hive.envs.spaces.by_spaces import described, settings_by_spaces
+from hive.envs.spaces.by_spaces import settings_by_spaces, spaces_text
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 
@@ -87,4 +87,4 @@ def test_a_custom_scheme_keeps_all_defaults() -> None:
     ],
 )
 def test_spaces_in_words(observation: ObservationSpec, action: ActionSpec, words: str) -> None:
-    assert described(EnvironmentSpec("Own", observation, action)) == words
+    assert spaces_text(EnvironmentSpec("Own", observation, action)) == words

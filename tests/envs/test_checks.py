@@ -108,7 +108,7 @@ def test_two_shapes_that_together_have_the_right_size() -> None:
         copied(VECTORS, [np.zeros(3), np.zeros(1)])
 
 
-def test_a_vectorised_class_with_too_few() -> None:
+def test_a_vectorized_class_with_too_few() -> None:
     checks = Checks("Any-v0", VECTORS)
     with pytest.raises(EnvironmentFailed, match=r"returned 3 observations, expected 4 \(step 0 of this collector\)"):
         checks.observations(np.zeros((3, 2)), np.zeros((4, 2), np.float32))

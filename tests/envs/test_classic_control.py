@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.envs import StepRow, describe, make_vector
-from hive.envs.make import takes_native
+from hive.envs.make import Recipe, takes_native
 from hive.envs.vectors import compiled
 from hive.envs.vectors.compiled import bit_equal, classic_control
 from hive.envs.vectors.compiled_vector import CompiledVector
@@ -43,7 +43,7 @@ def acted(id: str, seen: NDArray[np.float32], rng: np.random.Generator) -> NDArr
 
 def compare(id: str, options: Mapping[str, Any], envs: int, steps: int) -> tuple[int, int]:
     """Step both vectors and compare every byte of every row; return how many episodes terminated and were truncated."""
-    spec = describe(id, options)
+    spec = describe(Recipe(id, options))
     python, native = make_vector(id, options, envs, "python"), make_vector(id, options, envs, "native")
     assert (type(python), type(native)) == (PythonVector, CompiledVector)
     mine, its = (StepRow.allocate(spec.observation, envs) for _ in range(2))
@@ -127,8 +127,8 @@ def test_only_gymnasiums_own_classes_have_a_compiled_form() -> None:
         other = gymnasium.envs.registration.EnvSpec(**{"id": "Mine-v0", "entry_point": known.entry_point} | change)
         assert classic_control(other, {}) is None
     assert classic_control(gymnasium.make, {}) is None
-    assert not takes_native("CartPole-v1", "native")
-    assert takes_native("CartPole-v1", "native", options={"render_mode": "rgb_array"})
+    assert not takes_native(Recipe("CartPole-v1", kind="native"))
+    assert takes_native(Recipe("CartPole-v1", {"render_mode": "rgb_array"}, "native"))
 
 
 def test_other_numbers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_other_numbers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_action_that_is_no_choice_is_refused() -> None:
     vector = make_vector("CartPole-v1", {}, 3)
-    row = StepRow.allocate(describe("CartPole-v1", {}).observation, 3)
+    row = StepRow.allocate(describe(Recipe("CartPole-v1")).observation, 3)
     vector.reset([1, 2, 3], row.observations)
     text = r"CartPole-v1 cannot take the action 2, expected 0 to 1 \(env 1, step 1 of this collector\)"
     with pytest.raises(EnvironmentFailed, match=text):

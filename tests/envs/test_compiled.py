@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from fake_environments import Counting
 
-from hive.envs import Box, Discrete, MultiDiscrete, StepRow, describe, include_folder, make_environment, make_vector
+from hive.envs import Box, Discrete, MultiDiscrete, StepRow, include_folder, make_vector
+from hive.envs.make import Recipe, describe, make_environment
 from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
@@ -59,7 +60,7 @@ def played(vector: Any, spec: Any, steps: int, act: Callable[[int], Any]) -> lis
 @pytest.mark.parametrize("ends", [{"terminates": 3}, {"truncates": 2}, {"terminates": 4, "truncates": 4}, {"limit": 3}])
 def test_rows_are_those_of_single_environments(library: Path, ends: dict[str, int]) -> None:
     """The same environment in Python, and single environments of the library, write the same bytes."""
-    id, spec = str(library), describe(str(library), ends)
+    id, spec = str(library), describe(Recipe(str(library), ends))
     assert spec.max_episode_steps == ends.get("limit")
     fake = {"truncates": ends["limit"]} if "limit" in ends else ends
     rows = []
@@ -83,16 +84,16 @@ def test_the_vector_is_compiled_unless_something_needs_single_environments(libra
     with pytest.raises(ConfigError, match="`info`, and the compiled environment"):
         make_vector(id, {}, 2, info=["is_success"])
     with pytest.raises(ConfigError, match="`info`, and the compiled environment"):
-        describe(id, {}, info=["is_success"])
+        describe(Recipe(id, info=["is_success"]))
 
 
 def test_bytes_and_actions_of_several_elements(library: Path) -> None:
     id = f"{library}:Echo"
-    spec = describe(id, {})
+    spec = describe(Recipe(id))
     assert spec.observation.shape == (2, 3)
     assert spec.observation.dtype == "uint8"
     assert spec.action == MultiDiscrete((3, 4))
-    assert describe(id, {"kind": "box"}).action == Box((2,), (-1.0, -1.0), (2.0, 2.0))
+    assert describe(Recipe(id, {"kind": "box"})).action == Box((2,), (-1.0, -1.0), (2.0, 2.0))
     cases: list[tuple[dict[str, str], Any, list[list[int]]]] = [
         ({}, np.array([[2, 3], [0, 1]]), [[102, 103], [100, 101]]),
         ({"kind": "box"}, np.array([[5.0, -0.5], [-3.0, 1.5]], np.float32), [[120, 95], [90, 115]]),
@@ -122,7 +123,7 @@ def test_bytes_and_actions_of_several_elements(library: Path) -> None:
     ],
 )
 def test_what_goes_wrong_in_a_step_is_named(library: Path, options: dict[str, Any], text: str) -> None:
-    vector, spec = make_vector(str(library), options, 3), describe(str(library), {})
+    vector, spec = make_vector(str(library), options, 3), describe(Recipe(str(library)))
     with pytest.raises(EnvironmentFailed, match=text) as caught:
         played(vector, spec, 5, lambda t: np.zeros(3, np.int64))
     assert caught.value.permanent == ("returned" in text)
@@ -132,7 +133,7 @@ def test_what_goes_wrong_in_a_step_is_named(library: Path, options: dict[str, An
 
 def test_a_terminated_episode_may_end_with_nan(library: Path) -> None:
     """As with environments in Python: no one learns from its last observation."""
-    vector, spec = make_vector(str(library), {"fault": "nan", "terminates": 3}, 3), describe(str(library), {})
+    vector, spec = make_vector(str(library), {"fault": "nan", "terminates": 3}, 3), describe(Recipe(str(library)))
     played(vector, spec, 5, lambda t: np.zeros(3, np.int64))
 
 
@@ -151,26 +152,26 @@ def test_a_terminated_episode_may_end_with_nan(library: Path) -> None:
 )
 def test_wrong_options_and_sizes(library: Path, options: dict[str, Any], text: str) -> None:
     with pytest.raises(EnvironmentFailed, match=text):
-        describe(str(library), options)
+        describe(Recipe(str(library), options))
 
 
 def test_libraries_that_cannot_be_used(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EnvironmentMissing, match=r"no environment `\./none\.so:A`: there is no file `\./none\.so`"):
-        describe("./none.so:A", {})
+        describe(Recipe("./none.so:A"))
     shutil.copy(library, "some.so")
     with pytest.raises(EnvironmentMissing, match=r"`\./some\.so` exports no `Catch`") as missing:
-        describe("./some.so:Catch", {})
+        describe(Recipe("./some.so:Catch"))
     assert missing.value.hint.startswith("define it with HIVE_ENVIRONMENT(Catch)")
     with pytest.raises(
         EnvironmentFailed, match=r"compiled for version 77 of hive/env\.h, and this hive has 1"
     ) as other:
-        describe("some.so:not_one", {})
+        describe(Recipe("some.so:not_one"))
     assert other.value.permanent
     assert other.value.hint == "compile it with the hive/env.h of this hive"
     Path("text.so").write_text("no library\n")
     with pytest.raises(EnvironmentFailed, match="it cannot be loaded: "):
-        describe("./text.so:Catch", {})
+        describe(Recipe("./text.so:Catch"))
 
 
 IN_CPP = """
@@ -193,12 +194,12 @@ def test_an_environment_in_cpp(tmp_path: Path) -> None:
     command = ["c++", "-std=c++11", "-pedantic", "-Werror", "-fvisibility=hidden", "-shared", "-fPIC"]
     subprocess.run([*command, f"-I{include_folder()}", "still.cpp", "-o", "still.so"], cwd=tmp_path, check=True)
     id = f"{tmp_path / 'still.so'}:Still"
-    assert describe(id, {}).observation.shape == ()
-    played(make_vector(id, {}, 1), describe(id, {}), 2, lambda t: np.zeros(1, np.int64))
+    assert describe(Recipe(id)).observation.shape == ()
+    played(make_vector(id, {}, 1), describe(Recipe(id)), 2, lambda t: np.zeros(1, np.int64))
 
 
 def test_a_single_environment_for_scripts(catch: str) -> None:
-    environment = make_environment(catch, {"rows": 4})
+    environment = make_environment(Recipe(catch, {"rows": 4}))
     first = environment.reset(seed=3)[0]
     assert first.shape == (20,)
     assert environment.action_space.n == 3  # type: ignore[attr-defined]
@@ -212,7 +213,7 @@ def test_a_single_environment_for_scripts(catch: str) -> None:
 
 def test_the_example_is_caught_by_a_paddle_that_follows(catch: str) -> None:
     assert len((ROOT / "examples" / "catch.c").read_text().splitlines()) <= 80
-    spec = describe(catch, {})
+    spec = describe(Recipe(catch))
     assert spec.action == Discrete(3)
     vector, row = make_vector(catch, {}, 64), StepRow.allocate(spec.observation, 64)
     vector.reset(range(64), row.observations)

@@ -11,7 +11,7 @@ from fake_environments import Counting
 from gymnasium import spaces
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
-from hive.envs import examination
+from hive.envs import Recipe, examination
 from hive.envs.examination import Examination, examine
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
@@ -35,7 +35,7 @@ def examined(monkeypatch: pytest.MonkeyPatch, environment: gymnasium.Env[Any, An
     monkeypatch.setattr(examination, "make_environment", lambda *given: environment)
     monkeypatch.setattr(examination, "takes_native", lambda *given, **options: False)
     monkeypatch.setattr(examination, "limit_advice", lambda *given: "limit them")
-    return examine("mine:Env", {}, steps=steps, limit_s=60.0)
+    return examine(Recipe("mine:Env"), steps=steps, limit_s=60.0)
 
 
 GOOD = np.array([1.0, -1.0], np.float32)
@@ -139,7 +139,7 @@ def test_rewards_returns_lengths_and_times_are_kept(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_time_is_limited() -> None:
-    assert examine("CartPole-v1", {}, steps=10**9, limit_s=0.0).steps == 0
+    assert examine(Recipe("CartPole-v1"), steps=10**9, limit_s=0.0).steps == 0
 
 
 TWO = spaces.Dict({"door": spaces.Discrete(3), "seen": Says.observation_space})
@@ -268,8 +268,8 @@ def test_actions_are_independent_of_the_environments_numbers(monkeypatch: pytest
     assert np.mean(done.rewards) == pytest.approx(1 - (8 / 9) ** 2, abs=0.04)
 
 
-def test_a_vectorised_class_is_examined_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = examine("CartPole-v1", {}, kind="native", steps=100, limit_s=60.0)
+def test_a_vectorized_class_is_examined_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = examine(Recipe("CartPole-v1", kind="native"), steps=100, limit_s=60.0)
     assert (done.steps, done.failure, done.declared_limit) == (100, None, 500)
     assert done.episodes > 2
 

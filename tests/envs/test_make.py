@@ -12,7 +12,7 @@ import fake_environments
 import gymnasium
 import pytest
 
-from hive.envs.make import describe, make_environment, make_native, takes_native
+from hive.envs.make import Recipe, describe, make_environment, make_native, takes_native
 from hive.envs.spaces.actions import Discrete, MultiDiscrete
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
@@ -23,7 +23,7 @@ COUNTING = "fake_environments:Counting"
 
 @pytest.fixture
 def _registered() -> Iterator[None]:
-    """Two environments of ours, registered: one with a time limit, one that is only vectorised."""
+    """Two environments of ours, registered: one with a time limit, one that is only vectorized."""
     gymnasium.register("Counting-v7", COUNTING, max_episode_steps=9)
     gymnasium.register(
         "OnlyVectorised-v0", vector_entry_point="gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
@@ -34,18 +34,18 @@ def _registered() -> Iterator[None]:
 
 def test_describe_a_registered_environment() -> None:
     expected = EnvironmentSpec("CartPole-v1", ObservationSpec((4,), "float32"), Discrete(2), 500)
-    assert describe("CartPole-v1", {}) == expected
-    assert describe("CartPole-v1", {}, "native") == expected
-    assert describe("CartPole-v1", {"max_episode_steps": 7}).max_episode_steps == 7
-    assert describe("CartPole-v1", {"max_episode_steps": 7}, "native").max_episode_steps == 7
+    assert describe(Recipe("CartPole-v1")) == expected
+    assert describe(Recipe("CartPole-v1", kind="native")) == expected
+    assert describe(Recipe("CartPole-v1", {"max_episode_steps": 7})).max_episode_steps == 7
+    assert describe(Recipe("CartPole-v1", {"max_episode_steps": 7}, "native")).max_episode_steps == 7
 
 
 def test_describe_a_class_of_the_user() -> None:
-    spec = describe("fake_environments:Images", {})
+    spec = describe(Recipe("fake_environments:Images"))
     assert spec.observation == ObservationSpec((2, 3, 1), "uint8")
     assert spec.action == MultiDiscrete((3, 4), (1, 2))
     assert spec.max_episode_steps is None
-    assert describe("fake_environments:Cells", {}).observation == ObservationSpec((4,), "float32", (4,), (5,))
+    assert describe(Recipe("fake_environments:Cells")).observation == ObservationSpec((4,), "float32", (4,), (5,))
 
 
 def test_describe_closes_what_it_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,21 +56,21 @@ def test_describe_closes_what_it_built(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         if kind is fake_environments.Words:
             with pytest.raises(EnvironmentFailed, match="has Text observations"):
-                describe("fake_environments:remembered", {})
+                describe(Recipe("fake_environments:remembered"))
         else:
-            describe("fake_environments:remembered", {})
+            describe(Recipe("fake_environments:remembered"))
     assert [environment.closed for environment in built] == [True, True]
 
 
 def test_options_reach_the_constructor() -> None:
-    environment: Any = make_environment(COUNTING, {"terminates": 3, "truncates": 5})
+    environment: Any = make_environment(Recipe(COUNTING, {"terminates": 3, "truncates": 5}))
     assert environment.ends == (3, 5)
-    registered: Any = make_environment("CartPole-v1", {"sutton_barto_reward": True})
+    registered: Any = make_environment(Recipe("CartPole-v1", {"sutton_barto_reward": True}))
     assert registered.unwrapped._sutton_barto_reward is True
 
 
 def test_only_the_time_limit_is_wrapped_around_a_registered_environment() -> None:
-    environment = make_environment("CartPole-v1", {})
+    environment = make_environment(Recipe("CartPole-v1"))
     assert isinstance(environment, gymnasium.wrappers.TimeLimit)
     assert environment.env is environment.unwrapped
     assert gymnasium.registry["CartPole-v1"].order_enforce, "the registry is not ours to change"
@@ -78,9 +78,9 @@ def test_only_the_time_limit_is_wrapped_around_a_registered_environment() -> Non
 
 @pytest.mark.usefixtures("_registered")
 def test_an_id_may_name_the_module_that_registers_it() -> None:
-    environment = make_environment("fake_environments:Counting-v7", {})
+    environment = make_environment(Recipe("fake_environments:Counting-v7"))
     assert isinstance(environment.unwrapped, fake_environments.Counting)
-    assert describe("fake_environments:Counting-v7", {}).max_episode_steps == 9
+    assert describe(Recipe("fake_environments:Counting-v7")).max_episode_steps == 9
 
 
 @pytest.mark.parametrize(
@@ -96,34 +96,34 @@ def test_an_id_may_name_the_module_that_registers_it() -> None:
 )
 def test_an_unknown_id_names_the_nearest(wrong: str, right: str) -> None:
     with pytest.raises(EnvironmentMissing) as caught:
-        make_environment(wrong, {})
+        make_environment(Recipe(wrong))
     assert str(caught.value) == f"no environment `{wrong}`"
     assert caught.value.hint == f"did you mean `{right}`?"
 
 
 def test_an_unknown_id_names_several_that_are_near_but_one_version_of_each() -> None:
     with pytest.raises(EnvironmentMissing) as caught:
-        make_environment("InvertedDoublPendulum-v5", {})
+        make_environment(Recipe("InvertedDoublPendulum-v5"))
     assert caught.value.hint == "did you mean `InvertedDoublePendulum-v5` or `InvertedPendulum-v5`?"
 
 
 def test_an_unknown_id_with_nothing_near_says_how_to_name_ones_own() -> None:
     with pytest.raises(EnvironmentMissing, match=r"(?m)^no environment `Xyzzyplugh`$") as caught:
-        make_environment("Xyzzyplugh", {})
+        make_environment(Recipe("Xyzzyplugh"))
     assert '"package.module:Class"' in caught.value.hint
 
 
 def test_atari_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ale_py", None)
     with pytest.raises(EnvironmentMissing) as caught:
-        make_environment("ALE/Breakout-v5", {})
+        make_environment(Recipe("ALE/Breakout-v5"))
     assert str(caught.value) == "`ALE/Breakout-v5` needs the module `ale_py`, which is not installed"
     assert caught.value.hint == "install it with: `pip install 'hive-trainer[atari]'`"
 
 
 def test_a_module_that_is_not_there() -> None:
     with pytest.raises(EnvironmentMissing) as caught:
-        make_environment("no_such_module.inner:Class", {})
+        make_environment(Recipe("no_such_module.inner:Class"))
     assert str(caught.value) == "no environment `no_such_module.inner:Class`: there is no module `no_such_module`"
     assert caught.value.hint.startswith("start hive in a folder from which the module can be imported, or install")
 
@@ -132,7 +132,7 @@ def test_a_module_that_imports_what_is_not_installed(tmp_path: Path, monkeypatch
     (tmp_path / "needs_something.py").write_text("import not_installed_at_all.part\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EnvironmentMissing) as caught:
-        make_environment("needs_something:Class", {})
+        make_environment(Recipe("needs_something:Class"))
     assert (
         str(caught.value) == "`needs_something:Class` needs the module `not_installed_at_all`, which is not installed"
     )
@@ -143,7 +143,7 @@ def test_a_module_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "raises_on_import.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EnvironmentFailed) as caught:
-        make_environment("raises_on_import:Class", {})
+        make_environment(Recipe("raises_on_import:Class"))
     place = f"{tmp_path / 'raises_on_import.py'}:1"
     assert str(caught.value) == f"importing `raises_on_import` raised ZeroDivisionError: division by zero ({place})"
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -153,15 +153,15 @@ def test_a_constructor_that_lacks_a_package() -> None:
     text = 'Gears is not installed, you can run `pip install swig` followed by `pip install "gym[gears]"`'
     error = gymnasium.error.DependencyNotInstalled(text)
     with pytest.raises(EnvironmentMissing) as caught:
-        make_environment("fake_environments:Broken", {"error": error})
+        make_environment(Recipe("fake_environments:Broken", {"error": error}))
     assert str(caught.value) == "`fake_environments:Broken` cannot be built: Gears is not installed"
     assert caught.value.hint == 'install it with: `pip install swig` and `pip install "gym[gears]"`'
     silent = gymnasium.error.DependencyNotInstalled("the simulator is not installed")
     with pytest.raises(EnvironmentMissing) as caught:
-        make_environment("fake_environments:Broken", {"error": silent})
+        make_environment(Recipe("fake_environments:Broken", {"error": silent}))
     assert caught.value.hint == ""
     with pytest.raises(EnvironmentMissing, match=r"needs the module `sim.core`, which is not installed") as caught:
-        make_environment("fake_environments:Broken", {"error": ModuleNotFoundError("", name="sim.core")})
+        make_environment(Recipe("fake_environments:Broken", {"error": ModuleNotFoundError("", name="sim.core")}))
     assert caught.value.hint == "install it with: `pip install sim`"
 
 
@@ -170,7 +170,7 @@ def test_an_extra_of_gymnasium_is_installed_by_hives(extra: str, module: str) ->
     text = f'It is not installed, you can run `pip install swig` followed by `pip install "gymnasium[{extra}]"`'
     for error in (gymnasium.error.DependencyNotInstalled(text), ModuleNotFoundError("", name=f"{module}.core")):
         with pytest.raises(EnvironmentMissing) as caught:
-            make_environment("fake_environments:Broken", {"error": error})
+            make_environment(Recipe("fake_environments:Broken", {"error": error}))
         assert caught.value.hint == f"install it with: `pip install 'hive-trainer[{extra}]'`"
 
 
@@ -185,7 +185,7 @@ ENDS: list[tuple[BaseException, str]] = [
 @pytest.mark.parametrize(("error", "text"), ENDS)
 def test_a_constructor_that_raises(error: BaseException, text: str) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
-        make_environment("fake_environments:Broken", {"error": error})
+        make_environment(Recipe("fake_environments:Broken", {"error": error}))
     said, _, place = str(caught.value).rpartition(" (")
     assert said == f"`fake_environments:Broken` cannot be built: its constructor raised {text}"
     assert re.fullmatch(r".*fake_environments\.py:\d+\)", place)
@@ -195,45 +195,45 @@ def test_a_constructor_that_raises(error: BaseException, text: str) -> None:
 
 def test_an_option_that_the_constructor_does_not_know() -> None:
     with pytest.raises(EnvironmentFailed, match=r"raised TypeError: .*'colour'"):
-        make_environment("CartPole-v1", {"colour": "red"})
+        make_environment(Recipe("CartPole-v1", {"colour": "red"}))
     with pytest.raises(EnvironmentFailed, match=r"raised TypeError: .*'colour'"):
-        make_environment(COUNTING, {"colour": "red"})
+        make_environment(Recipe(COUNTING, {"colour": "red"}))
 
 
 def test_an_object_that_is_no_environment() -> None:
     with pytest.raises(EnvironmentFailed, match="built an object of type NotAnEnvironment") as caught:
-        make_environment("fake_environments:NotAnEnvironment", {})
+        make_environment(Recipe("fake_environments:NotAnEnvironment"))
     assert caught.value.permanent
 
 
-def test_the_vectorised_class() -> None:
-    vector = make_native("CartPole-v1", {"max_episode_steps": 30}, 5)
+def test_the_vectorized_class() -> None:
+    vector = make_native(Recipe("CartPole-v1", {"max_episode_steps": 30}), 5)
     assert vector.num_envs == 5
     assert vector.max_episode_steps == 30  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("id", ["Acrobot-v1", COUNTING])
-def test_no_vectorised_class(id: str) -> None:
+def test_no_vectorized_class(id: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        make_native(id, {}, 2)
-    assert str(caught.value) == f"`{id}` has no vectorised class"
+        make_native(Recipe(id), 2)
+    assert str(caught.value) == f"`{id}` has no vectorized class"
     assert caught.value.hint == 'set env.vector = "python"'
 
 
 @pytest.mark.usefixtures("_registered")
 def test_auto_means_native_only_where_there_is_nothing_else() -> None:
-    assert not takes_native("CartPole-v1", "auto")
-    assert not takes_native(COUNTING, "auto")
-    assert takes_native("OnlyVectorised-v0", "auto")
-    assert not takes_native("CartPole-v1", "native"), "its compiled form is preferred"
-    assert takes_native("OnlyVectorised-v0", "native")
-    assert not takes_native("OnlyVectorised-v0", "python")
-    assert describe("OnlyVectorised-v0", {}).action == Discrete(2)
+    assert not takes_native(Recipe("CartPole-v1", kind="auto"))
+    assert not takes_native(Recipe(COUNTING, kind="auto"))
+    assert takes_native(Recipe("OnlyVectorised-v0", kind="auto"))
+    assert not takes_native(Recipe("CartPole-v1", kind="native")), "its compiled form is preferred"
+    assert takes_native(Recipe("OnlyVectorised-v0", kind="native"))
+    assert not takes_native(Recipe("OnlyVectorised-v0", kind="python"))
+    assert describe(Recipe("OnlyVectorised-v0")).action == Discrete(2)
 
 
 def test_no_environment_is_named() -> None:
     with pytest.raises(EnvironmentMissing, match="the config names no environment") as caught:
-        make_environment("", {})
+        make_environment(Recipe(""))
     assert "--set env.id=" in caught.value.hint
 
 
@@ -242,6 +242,6 @@ def test_what_a_package_registers_is_listed(monkeypatch: pytest.MonkeyPatch) -> 
         spec = gymnasium.envs.registration.EnvSpec(f"Odd/Name{index}-v0", entry_point="fake_environments:Counting")
         monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     with pytest.raises(EnvironmentMissing) as error:
-        describe("fake_environments:xyz-v1", {})
+        describe(Recipe("fake_environments:xyz-v1"))
     first = ", ".join(f"`fake_environments:Odd/Name{index}-v0`" for index in range(5))
     assert error.value.hint == f"`fake_environments` registers {first} and 2 more"

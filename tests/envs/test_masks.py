@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from hive.envs.make import Recipe
 from hive.envs.spaces.masks import Masked, info_has_mask
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.checks import Checks
@@ -111,10 +112,10 @@ class Refuses(Doors):
 
 @pytest.mark.parametrize(("mask", "expected"), [([1, 0, 1], True), ([1, 0], False), (None, False)])
 def test_a_mask_in_info_is_found(monkeypatch: pytest.MonkeyPatch, mask: Any, expected: bool) -> None:
-    monkeypatch.setattr("hive.envs.spaces.masks.make_environment", lambda id, options: Doors([mask]))
-    assert info_has_mask("CartPole-v1") is expected
+    monkeypatch.setattr("hive.envs.spaces.masks.make_environment", lambda recipe: Doors([mask]))
+    assert info_has_mask(Recipe("CartPole-v1")) is expected
 
 
 def test_an_environment_that_cannot_be_reset_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.envs.spaces.masks.make_environment", lambda id, options: Refuses([None]))
-    assert not info_has_mask("CartPole-v1")
+    monkeypatch.setattr("hive.envs.spaces.masks.make_environment", lambda recipe: Refuses([None]))
+    assert not info_has_mask(Recipe("CartPole-v1"))

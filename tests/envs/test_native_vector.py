@@ -1,4 +1,4 @@
-"""Gymnasium's vectorised classes, in both reset modes."""
+"""Gymnasium's vectorized classes, in both reset modes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from fake_environments import Boxed, Cells, Counting, Images, Walk
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from hive.envs.make import make_native
+from hive.envs.make import Recipe, make_native
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.rows import FinalObservations, StepRow
@@ -151,7 +151,7 @@ def test_returns_are_the_sums_of_valid_rewards_for_random_ends(mode: AutoresetMo
 
 
 def test_cartpole_marks_exactly_the_steps_after_an_end() -> None:
-    vector, row = started(make_native("CartPole-v1", {"max_episode_steps": 25}, 6), room=200)
+    vector, row = started(make_native(Recipe("CartPole-v1", {"max_episode_steps": 25}), 6), room=200)
     rows = stepped(vector, row, 200)
     ended = rows["terminated"] | rows["truncated"]
     assert rows["terminated"].any()
@@ -172,7 +172,7 @@ def test_cartpole_marks_exactly_the_steps_after_an_end() -> None:
 
 
 def test_the_same_seeds_give_the_same_trajectories() -> None:
-    vector, row = started(make_native("CartPole-v1", {}, 4))
+    vector, row = started(make_native(Recipe("CartPole-v1"), 4))
     runs = []
     for seeds in ([7, 8, 9, 10], [7, 8, 9, 10], [8, 8, 9, 10]):
         vector.reset(seeds, row.observations)
@@ -223,7 +223,7 @@ def test_modes_that_reset(mode: Any) -> None:
 
 @pytest.mark.parametrize("mode", [AutoresetMode.DISABLED, "Disabled"])
 def test_a_class_that_does_not_reset_is_refused(mode: Any) -> None:
-    with pytest.raises(ConfigError, match="the vectorised class of `Fake-v0` does not reset itself") as caught:
+    with pytest.raises(ConfigError, match="the vectorized class of `Fake-v0` does not reset itself") as caught:
         NativeVector("Fake-v0", Answers(mode))
     assert caught.value.hint == 'set env.vector = "python"'
 

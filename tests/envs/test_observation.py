@@ -118,7 +118,7 @@ def test_the_part_at_fault_is_named(observation: Any, text: str) -> None:
     assert str(caught.value) == f"Any-v0 returned {text} (env 1, step 0 of this collector)"
 
 
-def test_batches_of_a_vectorised_class() -> None:
+def test_batches_of_a_vectorized_class() -> None:
     spec = observation_spec("Any-v0", NESTED)
     one, two = an_observation(), an_observation(3)
     batch = {

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from hive.envs import make_vector
-from hive.envs.make import describe
+from hive.envs.make import Recipe, describe
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentMissing
@@ -79,7 +79,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> FakeEnvPool:
 
 
 def test_the_spaces_and_the_limit_are_those_of_the_pool(package: FakeEnvPool) -> None:
-    spec = describe(ID, {})
+    spec = describe(Recipe(ID))
     assert (spec.observation.shape, spec.max_episode_steps) == ((1,), LIMIT)
     assert package.pools[-1].closed
 
@@ -111,12 +111,12 @@ def test_the_step_after_an_end_resets_and_is_not_valid(package: FakeEnvPool) -> 
 
 def test_an_unknown_name_is_an_error(package: FakeEnvPool) -> None:
     with pytest.raises(EnvironmentMissing, match=re.escape("no environment `envpool:Circle-v0`: EnvPool has none")):
-        describe("envpool:Circle-v0", {})
+        describe(Recipe("envpool:Circle-v0"))
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(EnvironmentMissing) as caught:
-        describe(ID, {})
+        describe(Recipe(ID))
     assert "`envpool`" in str(caught.value)
     assert "pip install envpool" in str(caught.value.hint)

@@ -13,7 +13,7 @@ from fake_environments import Boxed, Cells, Counting, Images, Reuses, Scripted, 
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
-from hive.envs.make import make_environment
+from hive.envs.make import Recipe, make_environment
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import FinalObservations, StepRow
@@ -194,7 +194,7 @@ def test_box_actions_are_clipped_copies() -> None:
 
 
 def test_cartpole_keeps_its_time_limit_apart_from_its_falls() -> None:
-    environments = [make_environment("CartPole-v1", {"max_episode_steps": 12}) for _ in range(8)]
+    environments = [make_environment(Recipe("CartPole-v1", {"max_episode_steps": 12})) for _ in range(8)]
     vector, row = started(environments, room=200)
     rows = stepped(vector, row, 100)  # Pushed left all the time, a pole falls after 8 to 11 steps.
     lengths = rows["episode_lengths"][rows["terminated"] == 1]

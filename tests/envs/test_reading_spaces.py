@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive.config import EnvConfig, load_config
-from hive.envs import configured, configured_spec, describe
+from hive.envs import Recipe, configured, configured_spec, describe
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.spaces.reading_spaces import described_by_child, from_plain, to_plain
@@ -63,7 +63,7 @@ def test_what_is_not_plain_is_an_error_that_shows_it() -> None:
 
 @pytest.mark.parametrize("id", ["CartPole-v1", "fake_environments:Counting"])
 def test_a_child_describes_what_this_process_would(id: str) -> None:
-    assert described_by_child(id, {}) == describe(id, {})
+    assert described_by_child(Recipe(id)) == describe(Recipe(id))
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_the_limit_of_the_child_is_that_of_a_run(
 ) -> None:
     limits = []
 
-    def described(*asked: Any, limit_s: float) -> EnvironmentSpec:
+    def described(recipe: Recipe, limit_s: float) -> EnvironmentSpec:
         limits.append(limit_s)
-        return describe(*asked)
+        return describe(recipe)
 
     monkeypatch.setattr(configured, "forks", lambda: True)
     monkeypatch.setattr(configured, "described_by_child", described)
@@ -87,7 +87,7 @@ def test_the_limit_of_the_child_is_that_of_a_run(
 
 def test_the_comparison_of_a_compiled_environment_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "COMPARED", {})
-    described_by_child("CartPole-v1", {})
+    described_by_child(Recipe("CartPole-v1"))
     assert [*compiled.COMPARED.values()] == [True]
 
 

@@ -12,7 +12,7 @@ import torch
 from fake_environments import Counting, Walk
 from gymnasium import spaces
 
-from hive.envs import unrepeatable
+from hive.envs import Recipe, unrepeatable
 
 FRESH = itertools.count()
 
@@ -112,5 +112,5 @@ class Tree(Walk):
 )
 def test_the_first_difference(id: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "repeated_here", __import__("sys").modules[__name__])
-    found = unrepeatable(id, {}, steps=60, limit_s=60.0)
+    found = unrepeatable(Recipe(id), steps=60, limit_s=60.0)
     assert found.startswith(expected) if expected else found == ""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from hive.envs.make import describe
+from hive.envs.make import Recipe, describe
 from hive.envs.spaces.declared import spaces_of
 from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import EnvironmentFailed
@@ -106,7 +106,7 @@ def function() -> type:
 def test_what_a_constructor_may_return(id: str, wrappers: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "declared_here", sys.modules[__name__])
     with pytest.raises(EnvironmentFailed) as caught:
-        describe(id, {}, wrappers=wrappers)
+        describe(Recipe(id, wrappers=wrappers))
     assert text in str(caught.value)
 
 
@@ -118,4 +118,4 @@ def test_a_part_without_elements_can_be_left_out_as_the_hint_says(monkeypatch: p
     monkeypatch.setattr(sys.modules[__name__], "Goal", Goal, raising=False)
     monkeypatch.setitem(sys.modules, "declared_here", sys.modules[__name__])
     kept = [{"name": "FilterObservation", "filter_keys": ["a"]}]
-    assert [part.name for part in describe("declared_here:Goal", {}, wrappers=kept).observation.parts] == ["a"]
+    assert [part.name for part in describe(Recipe("declared_here:Goal", wrappers=kept)).observation.parts] == ["a"]

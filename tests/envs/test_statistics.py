@@ -87,7 +87,7 @@ def test_a_wrapper_that_has_stopped_to_update_is_not_named() -> None:
     assert changed(environment) == []
 
 
-def test_a_wrapper_around_a_vectorised_class() -> None:
+def test_a_wrapper_around_a_vectorized_class() -> None:
     vector = VectorNormalizeObservation(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point"))
     assert changed(vector) == [("NormalizeObservation", "observations")]
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from fake_environments import Counting
 
-from hive.envs import StepRow, describe, make_vector
+from hive.envs import Recipe, StepRow, describe, make_vector
 from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
@@ -22,7 +22,7 @@ from hive.runtime.process.user_code import torch_state
 
 
 @pytest.fixture
-def _only_vectorised() -> Iterator[None]:
+def _only_vectorized() -> Iterator[None]:
     gymnasium.register(
         "OnlyVectorised-v0", vector_entry_point="gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
     )
@@ -46,7 +46,7 @@ def test_settings_of_torch_hold_for_the_environments_only(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch_state, "_environments", None)
     vector = make_vector("test_vector:Doubles", {}, 2)
     assert torch.get_default_dtype() == torch.float32
-    row = StepRow.allocate(describe("test_vector:Doubles", {}).observation, 2)
+    row = StepRow.allocate(describe(Recipe("test_vector:Doubles")).observation, 2)
     vector.reset([1, 2], row.observations)
     vector.step(np.zeros(2, np.int64), row)
     assert row.rewards.tolist() == [8.0, 8.0]
@@ -56,7 +56,7 @@ def test_settings_of_torch_hold_for_the_environments_only(monkeypatch: pytest.Mo
     assert type(make_vector("fake_environments:Counting", {}, 2)) is PythonVector
 
 
-@pytest.mark.usefixtures("_only_vectorised")
+@pytest.mark.usefixtures("_only_vectorized")
 def test_kinds() -> None:
     assert isinstance(make_vector("CartPole-v1", {}, 3), CompiledVector)
     assert isinstance(make_vector("CartPole-v1", {}, 3, "python"), PythonVector)
@@ -64,19 +64,19 @@ def test_kinds() -> None:
     assert isinstance(make_vector("OnlyVectorised-v0", {}, 3), NativeVector)
     assert isinstance(make_vector("fake_environments:Counting", {}, 3), PythonVector)
     assert make_vector("fake_environments:Counting", {"truncates": 3}, 5).count == 5
-    with pytest.raises(ConfigError, match="`fake_environments:Counting` has no vectorised class"):
+    with pytest.raises(ConfigError, match="`fake_environments:Counting` has no vectorized class"):
         make_vector("fake_environments:Counting", {}, 3, "native")
     with pytest.raises(EnvironmentMissing, match="no environment `CartPol-v1`"):
         make_vector("CartPol-v1", {}, 3)
 
 
-@pytest.mark.usefixtures("_only_vectorised")
+@pytest.mark.usefixtures("_only_vectorized")
 def test_both_kinds_write_the_same_cartpole() -> None:
     """Same rows; under random actions the same mean length of an episode, which is about 22."""
     lengths = {}
     for kind, id in (("python", "CartPole-v1"), ("native", "OnlyVectorised-v0")):
-        spec = describe(id, {}, kind)
-        assert spec.observation == describe("CartPole-v1", {}).observation
+        spec = describe(Recipe(id, kind=kind))
+        assert spec.observation == describe(Recipe("CartPole-v1")).observation
         vector = make_vector(id, {}, 16, kind)
         row = StepRow.allocate(spec.observation, 16)
         vector.reset(range(16), row.observations)

@@ -12,7 +12,7 @@ from fake_environments import Counting
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
-from hive.envs import StepRow, describe, make_environment, make_vector
+from hive.envs import Recipe, StepRow, describe, make_environment, make_vector
 from hive.envs.wrappers import needed_wrappers
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
@@ -48,7 +48,7 @@ def _module(monkeypatch: pytest.MonkeyPatch) -> None:
 def lengths(wrappers: list[Any], steps: int, id: str = "CartPole-v1") -> tuple[list[tuple[int, int, int]], Any]:
     """(step, episode length, whether truncated) of each end of one environment that alternates its actions."""
     vector = make_vector(id, {}, 1, wrappers=wrappers)
-    row = StepRow.allocate(describe(id, {}, wrappers=wrappers).observation, 1)
+    row = StepRow.allocate(describe(Recipe(id, wrappers=wrappers)).observation, 1)
     vector.reset([3], row.observations)
     ends = []
     for step, action in zip(range(1, steps + 1), itertools.cycle([0, 1])):
@@ -62,7 +62,7 @@ def lengths(wrappers: list[Any], steps: int, id: str = "CartPole-v1") -> tuple[l
 def test_wrappers_are_applied_in_order_with_their_arguments() -> None:
     clip = {"name": "ClipReward", "max_reward": 2.5}
     for wrappers, expected in (([clip, "our_wrappers:times_ten"], 25.0), (["our_wrappers:times_ten", clip], 2.5)):
-        environment = make_environment(COUNTING, {}, wrappers)
+        environment = make_environment(Recipe(COUNTING, wrappers=wrappers))
         environment.reset(seed=0)
         rewards = [environment.step(0)[1] for _ in range(3)]
         assert rewards[2] == expected
@@ -70,7 +70,7 @@ def test_wrappers_are_applied_in_order_with_their_arguments() -> None:
 
 def test_spaces_are_those_of_the_outermost_wrapper() -> None:
     wide = {"name": "our_wrappers:Wider", "declared": 5, "returned": 5}
-    assert describe(COUNTING, {}, wrappers=[wide]).observation.shape == (5,)
+    assert describe(Recipe(COUNTING, wrappers=[wide])).observation.shape == (5,)
     assert lengths([wide], 4, COUNTING)[0] == []
 
 
@@ -92,7 +92,7 @@ def test_a_wrapper_that_breaks_its_space_is_named_with_the_environment() -> None
     ],
 )
 def test_a_time_limit_holds_wherever_it_is(wrappers: list[Any], limit: int, bypassed: bool) -> None:
-    assert describe("CartPole-v1", {}, wrappers=wrappers).max_episode_steps == limit
+    assert describe(Recipe("CartPole-v1", wrappers=wrappers)).max_episode_steps == limit
     ends, vector = lengths(wrappers, 3 * limit)
     assert ends == [(limit * n, limit, 1) for n in (1, 2, 3)]
     outer = vector.environments[0]
@@ -114,20 +114,20 @@ REFUSED: list[tuple[Any, type[Exception], str, str]] = [
 @pytest.mark.parametrize(("wrapper", "error", "text", "hint"), REFUSED)
 def test_refused_wrappers(wrapper: Any, error: type[Exception], text: str, hint: str) -> None:
     with pytest.raises(error) as caught:
-        make_environment(COUNTING, {}, ["FlattenObservation", wrapper])
+        make_environment(Recipe(COUNTING, wrappers=["FlattenObservation", wrapper]))
     assert text in str(caught.value)
     assert hint in caught.value.hint  # type: ignore[attr-defined]
 
 
-def test_wrappers_of_a_vectorised_class_are_refused() -> None:
+def test_wrappers_of_a_vectorized_class_are_refused() -> None:
     with pytest.raises(ConfigError, match="need single environments"):
         make_vector("CartPole-v1", {}, 2, "native", ["FlattenObservation"])
     with pytest.raises(ConfigError, match="need single environments"):
-        describe("CartPole-v1", {}, "native", ["FlattenObservation"])
+        describe(Recipe("CartPole-v1", kind="native", wrappers=["FlattenObservation"]))
 
 
 def test_the_base_is_untouched_without_wrappers() -> None:
-    assert type(make_environment(COUNTING, {})) is Counting
+    assert type(make_environment(Recipe(COUNTING))) is Counting
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import dagger
 import numpy as np
 from short_runs import short_run
 
-from hive.envs import make_environment
+from hive.envs import Recipe, make_environment
 
 NEAR = -125.0  # an episode ends at -200; the expert's mean is -107
 
 
 def test_the_expert_drives_up_the_hill() -> None:
-    environment, returns = make_environment("MountainCar-v0", {}), []
+    environment, returns = make_environment(Recipe("MountainCar-v0")), []
     for seed in range(20):
         (observation, _), total, over = environment.reset(seed=seed), 0.0, False
         while not over:

@@ -19,7 +19,7 @@ from gymnasium import spaces
 import hive
 from hive.cli.resume import prepare
 from hive.config import Config, load_config
-from hive.envs.make import make_environment
+from hive.envs.make import Recipe, make_environment
 from hive.envs.vectors.checks import at
 from hive.errors import HiveError
 from hive.policy.loaded import Policy
@@ -179,7 +179,7 @@ def test_whatever_trains_is_a_policy(number: int, tmp_path: Path) -> None:
 def acts(policy: Policy, case: Mapping[str, Any]) -> None:
     """A batch of observations and each of them alone get actions of the environment's space, and the same ones."""
     options = case["env.options"]
-    environment = make_environment("any_environment:AnyEnv", options)
+    environment = make_environment(Recipe("any_environment:AnyEnv", options))
     seen = [environment.reset(seed=seed) for seed in range(3)]
     masks = [info.get("action_mask") for _, info in seen]
     batch = stacked([observation for observation, _ in seen])

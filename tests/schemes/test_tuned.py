@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hive.config import load_config, reasoned, template, tuned_tasks
-from hive.envs import described, settings_by_spaces
-from hive.envs.make import describe
+from hive.envs import settings_by_spaces, spaces_text
+from hive.envs.make import Recipe, describe
 from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline
@@ -41,8 +41,8 @@ def test_it_runs(env_id: str, scheme: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Pendulum-v1"])
 def test_settings_chosen_by_the_spaces_run(env_id: str, tmp_path: Path) -> None:
-    spec = describe(env_id, {})
-    text = template(env_id, "ppo", settings_by_spaces(spec, "ppo"), described(spec))
+    spec = describe(Recipe(env_id))
+    text = template(env_id, "ppo", settings_by_spaces(spec, "ppo"), spaces_text(spec))
     config = load_config("chosen.toml", ["run.steps=4096", "algorithm.epochs=1"], text=text)
     outcome = run_inline(build(config, RunDirectory.create(tmp_path, "test").path), seconds=LIMIT_S)
     assert outcome.reason == "4,096 steps", outcome

@@ -14,10 +14,10 @@ if TYPE_CHECKING:  # imports NumPy and Gymnasium
 
 def meaning_lines(topology: Topology) -> list[str]:
     """Return lines about what the environment's spaces mean to the networks; none for other topologies."""
-    from hive.envs.spaces.meaning import explained
+    from hive.envs.spaces.meaning import space_meanings
     from hive.schemes import blueprint_of
 
-    return [f"{name}: {text}" for name, text in explained(blueprint_of(topology).environment)]
+    return [f"{name}: {text}" for name, text in space_meanings(blueprint_of(topology).environment)]
 
 
 def network_lines(topology: Topology) -> list[str]:

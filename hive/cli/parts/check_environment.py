@@ -74,8 +74,8 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
         examine,
         needed_wrappers,
         preset_for,
+        recipe_of,
         unrepeatable,
-        wrappers_of,
     )
     from hive.training.run_start import steps_between_barriers
 
@@ -90,15 +90,15 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     if env.action_mask != given.env.action_mask:  # chosen by the spaces, and a run of `hive init`'s config has it
         spec = configured_spec(env)
     facts: dict[str, Any] = _spaces(spec)
-    asked = env.id, env.options, wrappers_of(env), env.preset
-    done = examine(*asked, kind=env.vector, info=env.info, steps=STEPS, limit_s=LIMIT_S)
+    recipe = recipe_of(env)
+    done = examine(recipe, STEPS, LIMIT_S)
     facts |= _played(done, spec)
     blueprint = _blueprint(config)
     done.begun_anew = steps_between_barriers(blueprint)
     warnings = done.warnings(env.id) + _reward_warnings(done, config, origin)
     if done.failure is None:
         facts |= _compiled(env, spec)
-        differs = unrepeatable(*asked, kind=env.vector, steps=REPEATED_STEPS, limit_s=LIMIT_S)
+        differs = unrepeatable(recipe, REPEATED_STEPS, LIMIT_S)
         facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
         warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
     if spec.frame_skip > 1:
@@ -113,7 +113,7 @@ def frames_text(skip: int, steps: int) -> str:
 
 def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, str]:
     """Return the config that `hive init` would write, with `sets`, and where its settings come from."""
-    from hive.envs import settings_by_spaces
+    from hive.envs import Recipe, settings_by_spaces
     from hive.envs.spaces.masks import info_has_mask
 
     schemes = tuned(id)
@@ -125,7 +125,7 @@ def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, st
         settings, origin = reasoned(schemes[scheme].keys, id, scheme), f"{TUNED}{schemes[scheme].source}"
     else:
         settings = settings_by_spaces(
-            spec, scheme, plain.env.preset, info_has_mask=info_has_mask(id, plain.env.options)
+            spec, scheme, plain.env.preset, info_has_mask=info_has_mask(Recipe(id, plain.env.options))
         )
         origin = "chosen by the spaces"
     chosen = [f"{setting.name}={toml_text(setting.value)}" for setting in settings]
@@ -133,20 +133,20 @@ def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, st
 
 
 def _spaces(spec: EnvironmentSpec) -> dict[str, str]:
-    from hive.envs import described
+    from hive.envs import spaces_text
 
-    observed, _, acted = described(spec).partition(" observed, ")
+    observed, _, acted = spaces_text(spec).partition(" observed, ")
     kind = f"{spec.observation.dtype} {list(spec.observation.shape)}"
     return {"observations": f"{observed}, stored as {kind}", "actions": acted, **_meanings(spec)}
 
 
 def _meanings(spec: EnvironmentSpec) -> dict[str, str]:
     """Return the lines about what parts of the spaces mean to a network."""
-    from hive.envs.spaces.meaning import explained
+    from hive.envs.spaces.meaning import space_meanings
 
     return {
         f"{name}, as seen" if not name.startswith("action") else name + ", scaled": text
-        for name, text in explained(spec)
+        for name, text in space_meanings(spec)
     }
 
 
@@ -169,11 +169,12 @@ def _played(done: Examination, spec: EnvironmentSpec) -> dict[str, str]:
 
 def _compiled(env: EnvConfig, spec: EnvironmentSpec) -> dict[str, str]:
     """Return the line about the cost of a compiled environment, which a run steps many at once; none for others."""
-    from hive.envs import StepRow, make_compiled, wrappers_of
+    from hive.envs import StepRow, make_compiled, recipe_of
 
-    if env.preset != "none" or wrappers_of(env):
+    recipe = recipe_of(env)
+    if recipe.preset != "none" or recipe.wrappers:
         return {}
-    vector = make_compiled(env.id, env.options, VECTOR, env.vector, env.info)
+    vector = make_compiled(recipe, VECTOR)
     if vector is None:  # another kind is never built so often: each of a simulator's may take seconds and gigabytes
         return {}
     row = StepRow.allocate(spec.observation, VECTOR)

@@ -43,16 +43,14 @@ GRACE_S = 10.0  # time to stop after LIMIT_S: one gradient of images takes secon
 
 def examine_environment(config: Config, topology: Topology) -> Examination:
     """Play one environment of the config with random actions."""
-    from hive.envs import examine, wrappers_of
+    from hive.envs import examine, recipe_of
     from hive.schemes import blueprint_of
     from hive.training.run_start import steps_between_barriers
 
-    env = config.env
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
-        asked = env.id, env.options, wrappers_of(env), env.preset
-        done = examine(*asked, kind=env.vector, info=env.info, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
+        done = examine(recipe_of(config.env), EXAMINED_STEPS, EXAMINED_S)
     finally:
         limit.cancel()
     done.begun_anew = steps_between_barriers(blueprint_of(topology))

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hive.config import EnvConfig
 from hive.distribution import pip_install
-from hive.envs.configured import configured_spec, wrappers_of
+from hive.envs.configured import configured_spec, recipe_of
 from hive.envs.make import LIBRARY, make_environment, takes_native
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.native_vector import SEED_BITS
@@ -39,17 +39,6 @@ from hive.envs.vectors.vector import VectorEnvironment
 from hive.envs.wrappers import steps_inside, with_names
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, UsageError
 from hive.runtime.actor.error_location import is_interrupt, named
-
-__all__ = [
-    "Picture",
-    "RenderedEnvironment",
-    "check_pictures",
-    "choose_renderer",
-    "has_display",
-    "prepare_drawing",
-    "rendered_environment",
-    "rendered_spec",
-]
 
 DEFAULT_FPS = 30.0  # of environments whose metadata has no `render_fps`; Gymnasium's own default
 GL_BACKENDS = ("egl", "osmesa")  # ways in which MuJoCo draws without a display, the faster first
@@ -126,13 +115,13 @@ def rendered_environment(env: EnvConfig, *, window: bool = False) -> RenderedEnv
     errors of `make_environment`; a step raises EnvironmentFailed if it cannot be drawn.
     """
     _refuse_compiled(env.id)
-    wrappers = wrappers_of(env)
-    native = env.preset == "atari" and takes_native(env.id, env.vector, wrappers, env.preset, env.options)
+    recipe = recipe_of(env)
+    native = env.preset == "atari" and takes_native(recipe)
     mode = _render_mode(env, window)
-    inner = make_environment(env.id, env.options, wrappers, env.preset, mode)
+    inner = make_environment(recipe, mode)
     choose_renderer()
     camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
-    vector: VectorEnvironment = PythonVector(with_names(env.id, wrappers), [camera], env.info, env.rules)
+    vector: VectorEnvironment = PythonVector(with_names(env.id, recipe.wrappers), [camera], env.info, env.rules)
     if env.preset == "atari":
         from hive.envs.vectors.atari import AtariOptions, AtariVector
 
@@ -151,7 +140,7 @@ def _refuse_compiled(id: str) -> None:
 
 def _render_mode(env: EnvConfig, window: bool) -> str:
     """Return the mode to build the environment with: it says which it has only when it is built."""
-    environment = make_environment(env.id, env.options, preset=env.preset)
+    environment = make_environment(dataclasses.replace(recipe_of(env), wrappers=()))
     modes = environment.metadata.get("render_modes") or []
     environment.close()
     for mode in ("rgb_array", *(["human"] if window else [])):
@@ -176,7 +165,7 @@ def _fps(metadata: Mapping[str, Any]) -> float:
 class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Takes pictures of an environment around its steps. draws: whether `render` returns them.
 
-    seed_bits: the size to which a vectorised class would truncate the seeds.
+    seed_bits: the size to which a vectorized class would truncate the seeds.
     """
 
     def __init__(self, environment: gymnasium.Env[Any, Any], id: str, *, draws: bool, seed_bits: int) -> None:

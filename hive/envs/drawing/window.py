@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from hive.distribution import pip_install
 from hive.errors import UsageError
 
-__all__ = ["Window"]
-
 INVISIBLE = ("dummy", "offscreen", "evdev")  # drivers of SDL without a window
 RECORD = "check DISPLAY and WAYLAND_DISPLAY, or record a video instead: -o FILE.mp4"
 LEAST_SIDE = 480  # pixels: smaller pictures, such as Atari's of 160 x 210, are enlarged by a whole factor

@@ -15,7 +15,7 @@ takes: counted from its own start, within its bounds, of its shapes and dtypes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -29,19 +29,6 @@ from hive.errors import EnvironmentFailed
 if TYPE_CHECKING:
     from gymnasium import spaces
     from gymnasium.spaces import Space
-
-__all__ = [
-    "ActionSpec",
-    "Box",
-    "Composite",
-    "Discrete",
-    "MultiBinary",
-    "MultiDiscrete",
-    "action_converter",
-    "action_spec",
-    "choices_of",
-    "each_action",
-]
 
 MAX_VALUES = 256  # of an element of a Box of integers; beyond, choices without an order would not learn
 
@@ -153,7 +140,7 @@ def action_spec(id: str, space: Space[Any]) -> ActionSpec:
 def action_converter(action: ActionSpec) -> Converter:
     """Return a function from stored actions [B, ...] to a new batch of the actions that the environment takes.
 
-    A batch is an array [B, ...], or the environment's dictionary or tuple of such arrays, as vectorised classes of
+    A batch is an array [B, ...], or the environment's dictionary or tuple of such arrays, as vectorized classes of
     Gymnasium take it; `each_action` divides it.
     """
     if isinstance(action, Composite):
@@ -227,18 +214,20 @@ def _spec(id: str, space: Space[Any], path: tuple[str, ...]) -> ActionSpec:
         case spaces.Box():
             spec = _box(id, space, path)
         case spaces.Dict():
-            names = tuple(map(str, space.spaces))
             if any(not isinstance(name, str) for name in space.spaces):
                 raise _refused(id, path, space, "expected names of type str", "rename them in a custom class")
-            values = space.spaces.values()
-            spec = Composite(tuple(_spec(id, part, (*path, n)) for n, part in zip(names, values, strict=True)), names)
+            spec = Composite(_parts(id, space.spaces, path), tuple(map(str, space.spaces)))
         case spaces.Tuple():
-            spec = Composite(tuple(_spec(id, part, (*path, str(n))) for n, part in enumerate(space.spaces)))
+            spec = Composite(_parts(id, dict(enumerate(space.spaces)), path))
         case _:
             raise _refused(id, path, space, f"expected {SERVED}", CONVERT)
-    if not prod(spec.shape) or (isinstance(spec, Discrete) and spec.n < 1) or 0 in getattr(spec, "nvec", ()):
+    if not prod(spec.shape) or min(choices_of(spec) or (1,)) < 1:
         raise _refused(id, path, space, "which leaves nothing to choose", "leave it out of the action space")
     return spec
+
+
+def _parts(id: str, parts: Mapping[Any, Space[Any]], path: tuple[str, ...]) -> tuple[ActionSpec, ...]:
+    return tuple(_spec(id, part, (*path, str(name))) for name, part in parts.items())
 
 
 def _box(id: str, space: spaces.Box, path: tuple[str, ...]) -> Box | MultiDiscrete:

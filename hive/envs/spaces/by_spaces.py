@@ -16,8 +16,6 @@ from hive.envs.spaces.actions import ActionSpec, Box, Composite, Discrete, Multi
 from hive.envs.spaces.observation import MASK_KEY, ArraySpec, ObservationPart
 from hive.envs.spaces.spec import EnvironmentSpec
 
-__all__ = ["described", "settings_by_spaces"]
-
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
 EPISODES = 10  # least episodes of each environment between two checkpoints, if their limit is known
 
@@ -57,7 +55,7 @@ def settings_by_spaces(
     return settings
 
 
-def described(spec: EnvironmentSpec) -> str:
+def spaces_text(spec: EnvironmentSpec) -> str:
     """Return the spaces in words: "8 numbers observed, one of 4 actions"."""
     observation, action = spec.observation, spec.action
     seen = " and ".join(f"{_seen(one)}{_called(one)}" for one in observation.inputs)

@@ -15,8 +15,6 @@ from hive.runtime.actor.error_location import is_interrupt, named
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
-__all__ = ["OLD_PACKAGE", "is_old", "spaces_of"]
-
 OLD_PACKAGE = "gym"  # the package that gymnasium has replaced; its classes have the same names
 EXAMPLES = {
     "observation_space": "gymnasium.spaces.Box(low, high, shape, dtype)",
@@ -27,7 +25,7 @@ EXAMPLES = {
 def spaces_of(id: str, environment: Any, prefix: str = "") -> tuple[Space[Any], Space[Any]]:
     """Return the spaces of observations and actions. Raises EnvironmentFailed, with `id`, for any that hive cannot use.
 
-    prefix: "single_" for a vectorised class. The spaces must exist once the constructor has returned.
+    prefix: "single_" for a vectorized class. The spaces must exist once the constructor has returned.
     """
     return _space(id, environment, prefix, "observation_space"), _space(id, environment, prefix, "action_space")
 

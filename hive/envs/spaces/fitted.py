@@ -17,54 +17,52 @@ from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.envs.vectors.seeding import runs_python
 from hive.envs.vectors.vector import VectorEnvironment
 
-__all__ = ["fitted_spec", "fitted_vector"]
+
+def fitted_spec(policy: ObservationSpec, environment: ObservationSpec) -> ObservationSpec:
+    """Return the policy's spec if rows of the environment fit it, with or without its hidden parts; else its own."""
+    if not policy.hidden:
+        return environment
+    parts = {part.path: part for part in environment.parts}
+    hidden = {part.path for part in policy.hidden}
+    seen = all(part.path in parts and replace(parts[part.path], offset=part.offset) == part for part in policy.parts)
+    more = parts.keys() - {part.path for part in policy.parts} - hidden
+    masks = [mask and (mask.path, mask.choices) for mask in (policy.mask, environment.mask)]
+    fits = seen and not more and masks[0] == masks[1] and policy.stack == environment.stack
+    return policy if fits else environment
 
 
-def fitted_spec(mine: ObservationSpec, found: ObservationSpec) -> ObservationSpec:
-    """Return `mine` if the rows of an environment fit it with or without its hidden parts, otherwise `found`."""
-    if not mine.hidden:
-        return found
-    its = {part.path: part for part in found.parts}
-    hidden = {part.path for part in mine.hidden}
-    seen = all(part.path in its and replace(its[part.path], offset=part.offset) == part for part in mine.parts)
-    more = its.keys() - {part.path for part in mine.parts} - hidden
-    masks = [None if one is None else (one.path, one.choices) for one in (mine.mask, found.mask)]
-    fits = seen and not more and masks[0] == masks[1] and mine.stack == found.stack
-    return mine if fits else found
-
-
-def fitted_vector(vector: VectorEnvironment, mine: ObservationSpec) -> VectorEnvironment:
-    """Return a vector that writes rows of `mine`: `vector` itself if it does so."""
-    found: ObservationSpec | None = getattr(vector, "observation", None)
-    if found is None or not (mine.parts and found.parts):
+def fitted_vector(vector: VectorEnvironment, policy: ObservationSpec) -> VectorEnvironment:
+    """Return a vector that writes rows of the policy's spec: `vector` itself if it does so."""
+    environment: ObservationSpec | None = getattr(vector, "observation", None)
+    if environment is None or not (policy.parts and environment.parts):
         return vector
-    places = {part.path: part.offset for part in (*mine.parts, *mine.hidden)}
-    same = mine.shape == found.shape and all(places.get(part.path) == part.offset for part in found.parts)
-    return vector if same else _FittedVector(vector, found, mine)
+    places = {part.path: part.offset for part in (*policy.parts, *policy.hidden)}
+    same = policy.shape == environment.shape and all(places.get(p.path) == p.offset for p in environment.parts)
+    return vector if same else _FittedVector(vector, environment, policy)
 
 
 class _FittedVector:
     """A `VectorEnvironment`, which documents the methods. Final observations of episodes are not written."""
 
-    def __init__(self, vector: VectorEnvironment, found: ObservationSpec, mine: ObservationSpec) -> None:
+    def __init__(self, vector: VectorEnvironment, environment: ObservationSpec, policy: ObservationSpec) -> None:
         self.count = vector.count
         self.runs_python = runs_python(vector)
-        self.observation = mine
+        self.observation = policy
         self._vector = vector
-        self._own = StepRow.allocate(found, vector.count)
-        places = {part.path: part for part in (*mine.parts, *mine.hidden)}
-        self._pairs = [(part, places[part.path]) for part in found.parts if part.path in places]
-        self._masks = (found.mask, mine.mask)
+        self._row = StepRow.allocate(environment, vector.count)  # of the environment; its observations are copied
+        places = {part.path: part for part in (*policy.parts, *policy.hidden)}
+        self._pairs = [(part, places[part.path]) for part in environment.parts if part.path in places]
+        self._masks = (environment.mask, policy.mask)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment; write `observations` [B, ...]."""
-        self._vector.reset(seeds, self._own.observations)
+        self._vector.reset(seeds, self._row.observations)
         self._copy(observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
         """Step every environment once with stored `actions` [B, ...]; write `row`."""
-        finals = FinalObservations(self._own.finals.observations)
-        self._vector.step(actions, replace(row, observations=self._own.observations, finals=finals))
+        finals = FinalObservations(self._row.finals.observations)
+        self._vector.step(actions, replace(row, observations=self._row.observations, finals=finals))
         self._copy(row.observations)
 
     def close(self) -> None:
@@ -72,8 +70,6 @@ class _FittedVector:
         self._vector.close()
 
     def _copy(self, observations: NDArray[Any]) -> None:
-        for its, mine in self._pairs:
-            mine.view(observations)[...] = its.view(self._own.observations)
-        found, mask = self._masks
-        if found is not None and mask is not None:
-            mask.view(observations)[...] = found.view(self._own.observations)
+        for source, target in (*self._pairs, self._masks):
+            if source is not None and target is not None:
+                target.view(observations)[...] = source.view(self._row.observations)

@@ -10,7 +10,6 @@ every discrete element of the action, in the order in which actions are stored (
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -18,12 +17,10 @@ import numpy as np
 from gymnasium import spaces
 
 from hive.envs.loading import close
-from hive.envs.make import NO_OPTIONS, make_environment, takes_native
+from hive.envs.make import Recipe, make_environment, takes_native
 from hive.envs.spaces.actions import action_spec, choices_of
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, Path
 from hive.errors import EnvironmentFailed
-
-__all__ = ["Masked", "MaskedSpace", "info_has_mask"]
 
 
 class MaskedSpace(spaces.Dict):
@@ -94,15 +91,15 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
         return {BESIDE_MASK: observation, MASK_KEY: mask}
 
 
-def info_has_mask(id: str, options: Mapping[str, Any] = NO_OPTIONS) -> bool:
+def info_has_mask(recipe: Recipe) -> bool:
     """Whether the info of the environment's resets has a mask of its actions, if it has a single form."""
-    if takes_native(id, "auto", options=options):
+    if takes_native(recipe):
         return False
-    environment = make_environment(id, options)
+    environment = make_environment(recipe)
     try:
         # What an environment raises, `hive check` and every run report.
         with contextlib.suppress(Exception):
-            choices = choices_of(action_spec(id, environment.action_space)) or ()
+            choices = choices_of(action_spec(recipe.id, environment.action_space)) or ()
             mask = environment.reset(seed=0)[1].get(MASK_KEY)
             return mask is not None and np.size(mask) == sum(choices)
     finally:

@@ -2,7 +2,7 @@
 
 `observation_spec` describes spaces by the newest rules of hive.declared. `configured_meaning` applies env.images,
 env.scale_observations, env.scale_actions and env.rules to that. `kept_meaning` takes what a checkpoint says, because
-weights fit only the scale that they were trained with. `explained` has the result in words, for `hive check`.
+weights fit only the scale that they were trained with. `space_meanings` has the result in words, for `hive check`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from hive.envs.spaces.actions import ActionSpec, Box, Composite
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 
-__all__ = ["configured_meaning", "earlier_meaning", "explained", "kept_meaning", "kept_scale"]
-
 EARLIER_NAME = "observation"  # of the only part that networks saw with env.rules = 1, if one is called so
 
-Array = TypeVar("Array", bound=ArraySpec)
+AnyArray = TypeVar("AnyArray", bound=ArraySpec)
 
 
 def configured_meaning(spec: EnvironmentSpec, env: EnvConfig) -> EnvironmentSpec:
@@ -69,7 +67,7 @@ def kept_scale(mine: ActionSpec, its: ActionSpec) -> ActionSpec:
     return mine
 
 
-def explained(spec: EnvironmentSpec) -> list[tuple[str, str]]:
+def space_meanings(spec: EnvironmentSpec) -> list[tuple[str, str]]:
     """Return (input, meaning) for each observation, part of one, and box action whose meaning is not its shape alone.
 
     For example ("board uint8 8 x 8 x 3", "image, channels last (env.images); 0 to 2 become 0 to 1"). Imports torch.
@@ -80,7 +78,7 @@ def explained(spec: EnvironmentSpec) -> list[tuple[str, str]]:
     return lines + [("actions" if name == "" else f"action {name}", text) for name, text in _action_lines(spec.action)]
 
 
-def _configured(one: Array, env: EnvConfig) -> Array:
+def _configured(one: AnyArray, env: EnvConfig) -> AnyArray:
     low, high = (one.low, one.high) if env.scale_observations else ((), ())
     channels = one.channels
     if env.images == "none" or (env.images in (FIRST, LAST) and len(one.shape) == 3):

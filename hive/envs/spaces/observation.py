@@ -39,19 +39,6 @@ if TYPE_CHECKING:
     from gymnasium import spaces
     from gymnasium.spaces import Space
 
-__all__ = [
-    "BESIDE_MASK",
-    "MASK_KEY",
-    "NO_ACTION",
-    "ArraySpec",
-    "MaskPart",
-    "ObservationPart",
-    "ObservationSpec",
-    "at_path",
-    "leaves_of",
-    "observation_spec",
-]
-
 MASK_KEY = "action_mask"
 """The key that an action mask has in `info` and, by convention, in dictionaries of observations."""
 

@@ -14,21 +14,17 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from hive.config import START_LIMIT_S
-from hive.declared import RULES
-from hive.envs.make import describe, import_modules
+from hive.envs.make import Recipe, describe, import_modules
 from hive.envs.spaces import actions, observation, spec
 from hive.envs.spaces.spec import EnvironmentSpec
-from hive.envs.wrappers import WrapperConfig
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.throwaway import Holdings, in_child
-
-__all__ = ["described_by_child", "from_plain", "to_plain"]
 
 CLASSES: Mapping[str, Any] = {
     name: value
@@ -39,17 +35,7 @@ CLASSES: Mapping[str, Any] = {
 """The dataclasses of descriptions by their names; a description holds no other objects."""
 
 
-def described_by_child(
-    id: str,
-    options: Mapping[str, Any],
-    kind: str = "auto",
-    wrappers: Sequence[WrapperConfig] = (),
-    preset: str = "none",
-    info: Sequence[str] = (),
-    rules: int = RULES,
-    *,
-    limit_s: float = START_LIMIT_S,
-) -> EnvironmentSpec:
+def described_by_child(recipe: Recipe, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
     """Return what `describe` returns in a child, and import the modules here if that is safe. Raises its errors.
 
     limit_s: env.start_limit_s. Raises EnvironmentFailed, too, if the child crashes or takes longer.
@@ -58,14 +44,13 @@ def described_by_child(
 
     def read() -> dict[str, Any]:
         before = Holdings.now()
-        import_modules(id, wrappers)
+        import_modules(recipe)
         shareable = Holdings.now().shareable_after(before)
-        described = describe(id, options, kind, wrappers, preset, info, rules)
-        return {"spec": to_plain(described), "shareable": shareable, "compared": compiled.COMPARED}
+        return {"spec": to_plain(describe(recipe)), "shareable": shareable, "compared": compiled.COMPARED}
 
-    reply = in_child(read, f"the environment `{id}`", limit_s, key="env.start_limit_s")
+    reply = in_child(read, f"the environment `{recipe.id}`", limit_s, key="env.start_limit_s")
     if reply["shareable"]:
-        import_modules(id, wrappers)
+        import_modules(recipe)
     compiled.COMPARED.update(reply["compared"])
     described: EnvironmentSpec = from_plain(reply["spec"])
     return described

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.observation import ObservationSpec
 
-__all__ = ["EnvironmentSpec"]
-
 
 @dataclass(frozen=True)
 class EnvironmentSpec:

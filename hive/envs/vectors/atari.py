@@ -1,7 +1,7 @@
 """The preset "atari": games of ale_py with the preprocessing of Mnih et al. (2015, "Human-level control").
 
-Each step repeats its action for 4 frames and observes the maximum of the last two, as 84 x 84 grey bytes. Each game
-begins with up to 30 frames without an action, and with FIRE where the game has it. ale_py's own vectorised class
+Each step repeats its action for 4 frames and observes the maximum of the last two, as 84 x 84 gray bytes. Each game
+begins with up to 30 frames without an action, and with FIRE where the game has it. ale_py's own vectorized class
 computes all of this; it takes 20 % less CPU time per step than gymnasium.wrappers.AtariPreprocessing with the same
 result (tests/envs/test_atari.py). A single environment, which wrappers require, is such a class with one game.
 
@@ -29,14 +29,12 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from hive.config.values import closest
-from hive.envs.loading import call
+from hive.envs.loading import construct
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import runs_python
 from hive.errors import ConfigError, EnvironmentMissing
-
-__all__ = ["AtariGame", "AtariOptions", "AtariVector", "Games", "game_of"]
 
 ENTRY_POINT = "ale_py.env:AtariEnv"
 SCREEN = 210, 160  # height and width of pictures: the size of most games' screens, and close to that of the others
@@ -50,7 +48,7 @@ class AtariOptions:
     noop_max: int = 30  # frames without an action at the start of a game, at most; 0: none
     frame_skip: int = 4  # frames per step
     screen_size: int = 84  # height and width of observations
-    grayscale: bool = True  # false: three colours, [screen_size, screen_size, 3]
+    grayscale: bool = True  # false: three colors, [screen_size, screen_size, 3]
     fire_reset: bool = True  # press FIRE at the start, in games that have it
     terminal_on_life_loss: bool = False
     clip_rewards: bool = True
@@ -78,7 +76,7 @@ class AtariOptions:
 
 
 class Games(gymnasium.vector.VectorWrapper):
-    """ale_py's vectorised class with `count` games, each observation a single frame: [count, height, width] uint8.
+    """ale_py's vectorized class with `count` games, each observation a single frame: [count, height, width] uint8.
 
     Rewards are those of the game. `lives` [count] are those after the last step. screen: whether the frames are
     pictures for people, [count, *SCREEN, 3], instead of those that `options` defines. Raises EnvironmentMissing if the
@@ -113,7 +111,7 @@ class Games(gymnasium.vector.VectorWrapper):
 class AtariGame(gymnasium.Env[Any, Any]):
     """One game as a single environment, for wrappers and pictures. Its rewards are those of the game.
 
-    ale_py's vectorised class has no pictures, so with the render mode "rgb_array" a second game gets the same seeds and
+    ale_py's vectorized class has no pictures, so with the render mode "rgb_array" a second game gets the same seeds and
     actions, and observes the screen. Both are the same game, because emulators have no other input.
 
     found: the registered spec of `id`. Raises what `game_of` and `Games` raise.
@@ -243,7 +241,7 @@ def _vector(game: str, count: int, options: AtariOptions, *, screen: bool = Fals
         raise EnvironmentMissing(f"ale_py has no ROM of `{game}`", hint=REINSTALL)
     what = f"the game `{game}` of ale_py"
     height, width = SCREEN if screen else (options.screen_size, options.screen_size)
-    return call(
+    return construct(
         "environment",
         game,
         what,

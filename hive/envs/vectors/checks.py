@@ -2,7 +2,7 @@
 
 The fast path handles a whole row at once: one native pass copies arrays of the usual types and checks their shapes and
 that every number is finite. If it refuses a row, NumPy converts the values and the same checks follow. Only if these
-fail too, the observations are stored one by one, so that none depends on its neighbours and the error names the
+fail too, the observations are stored one by one, so that none depends on its neighbors and the error names the
 environment at fault:
 `CartPole-v1 returned an observation of shape (5,), expected (4,) (env 3, step 1,204 of this collector)`.
 
@@ -27,8 +27,6 @@ from hive.envs.vectors.rows import FinalObservations
 from hive.errors import EnvironmentFailed
 from hive.printable import printable
 from hive.runtime.actor.error_location import is_interrupt, named
-
-__all__ = ["RESULTS", "Checks", "as_array", "at", "fault_of", "short", "store"]
 
 RESULTS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
 """Method of a Gymnasium environment -> the tuple that it returns."""

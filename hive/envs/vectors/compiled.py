@@ -30,17 +30,6 @@ from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed, EnvironmentMissing
 
-__all__ = [
-    "COMPARED",
-    "CompiledGame",
-    "bit_equal",
-    "classic_control",
-    "create",
-    "library_environment",
-    "load_library",
-    "with_limit",
-]
-
 DEFAULT_NAME = "environment"
 LIMIT = "max_episode_steps"  # the one option of gymnasium.make that compiled environments have
 
@@ -95,7 +84,7 @@ def library_environment(id: str, **options: Any) -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TimeLimit(game, limit) if limit else game
 
 
-def sizes_of(id: str, environment: _native.CompiledEnvironment, options: Mapping[str, Any]) -> dict[str, Any]:
+def declared_sizes(id: str, environment: _native.CompiledEnvironment, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the environment's `describe` says. Raises EnvironmentFailed if it refuses `options`."""
     for name, value in options.items():
         if not isinstance(value, bool | int | float | str):
@@ -204,7 +193,7 @@ class CompiledGame(gymnasium.Env[Any, Any]):
     """
 
     def __init__(self, id: str, environment: _native.CompiledEnvironment, options: Mapping[str, Any]) -> None:
-        sizes = sizes_of(id, environment, options)
+        sizes = declared_sizes(id, environment, options)
         self.observation_space = _observations_of(sizes)
         self.action_space = _actions_of(sizes)
         self.spec = EnvSpec(id.rpartition(":")[2].rpartition("/")[2], max_episode_steps=sizes[LIMIT] or None)

@@ -19,8 +19,6 @@ from hive.envs.vectors.checks import Checks
 from hive.envs.vectors.compiled import create
 from hive.envs.vectors.rows import FinalObservations, StepRow
 
-__all__ = ["CompiledVector"]
-
 UNUSUAL = -2  # result of the native step for actions of another dtype or layout
 
 

@@ -18,8 +18,6 @@ from hive import _native
 from hive.envs.vectors.checks import Checks, short
 from hive.envs.vectors.rows import StepRow
 
-__all__ = ["Episodes"]
-
 Flags = tuple[Any, ...] | NDArray[Any]
 
 
@@ -45,7 +43,7 @@ class Episodes:
         """Write all of `row` but its observations and finals. `final_index` becomes -1 everywhere.
 
         rewards, terminated, truncated: tuples of B values from single environments, whose flags may be of any type with
-            a truth value; or arrays [B] from a vectorised class, whose flags must be bool.
+            a truth value; or arrays [B] from a vectorized class, whose flags must be bool.
 
         Returns the indices of environments whose episodes ended, and of those that were truncated, in ascending order.
         Raises EnvironmentFailed.

@@ -43,8 +43,6 @@ from hive.runtime.process.stop_signals import do_nothing
 from hive.runtime.process.user_code.companion import Companion
 from hive.runtime.process.user_code.sent_errors import raise_sent
 
-__all__ = ["WORTH_S", "HelpedVector", "Helping", "helped_vector"]
-
 LOOK_S = 0.2  # interval between two looks whether a helper that has not answered has exited
 IDLE_S = 60.0  # limit of one wait for an order; the helper then waits again
 CLOSE_S = 10.0  # time for all helpers to close their environments, side by side; then they are killed
@@ -67,7 +65,7 @@ class Order(enum.IntEnum):
     measure = 6
 
 
-class Answer(enum.IntEnum):
+class HelperAnswer(enum.IntEnum):
     """How a helper answers an order."""
 
     done = 0
@@ -194,7 +192,7 @@ class HelpedVector:
         """Have a helper measure a step of one environment; return whether helpers save more than they cost."""
         helper = self.helpers[0]
         helper.order(Order.measure)
-        return helper.answer() == Answer.done
+        return helper.answer() == HelperAnswer.done
 
     def make_environments(self) -> None:
         """Build the environments, in all processes at once, in place of those that they have.
@@ -276,7 +274,7 @@ class HelpedVector:
     def _finish(self) -> None:
         """Wait until every helper has answered. Raises EnvironmentFailed for one that failed or exited."""
         for helper in self.helpers:
-            self.drew |= helper.answer() == Answer.drew
+            self.drew |= helper.answer() == HelperAnswer.drew
 
     def _own(self) -> VectorEnvironment:
         assert self.own is not None, "make_environments comes first"
@@ -300,7 +298,7 @@ class _Helper:
         self._word.order(order)
         self._open, self._closing = True, order == Order.close
 
-    def answer(self) -> Answer:
+    def answer(self) -> HelperAnswer:
         """Wait for the answer. Raises what the helper raised, and EnvironmentFailed if it has exited."""
         while (code := self._word.answered(LOOK_S)) is None:
             if how := self._process.exited():
@@ -308,11 +306,11 @@ class _Helper:
                     break
                 raise EnvironmentFailed(f"{self.what} has ended: {how}")
         self._open = False
-        if code == Answer.failed:
+        if code == HelperAnswer.failed:
             if (sent := self._process.error()) is not None:
                 raise_sent(sent)
             raise EnvironmentFailed(f"{self.what} has failed, and has not said why")
-        return Answer(code)
+        return HelperAnswer(code)
 
     def begin_close(self) -> None:
         """Have the helper close its environments, if it is not busy."""
@@ -326,46 +324,56 @@ class _Helper:
         self._process.end()
 
 
+class _Share:
+    """The environments of one helper, in its own process: a method for each order."""
+
+    def __init__(self, helping: Helping, block: RowBlock, first: int, end: int) -> None:
+        self._helping = helping
+        self._first, self._count = first, end - first
+        self._others = len(block.arrays["rewards"]) - self._count
+        self._row = block.row(first, end)
+        self._actions, self._seeds = block.arrays["actions"][first:end], block.arrays["seeds"][first:end]
+        self._vector: VectorEnvironment | None = None
+        self._state = globals_state()
+
+    def follow(self, order: Order) -> HelperAnswer:
+        """Follow an order; return its answer."""
+        answer = HelperAnswer.done
+        if order == Order.step:
+            assert self._vector is not None
+            self._row.finals.count = 0
+            with as_collector():
+                self._vector.step(self._actions, self._row)
+            return answer  # without a look, which takes longer than many a step
+        if order == Order.measure:
+            answer = HelperAnswer.cheap if _cost_of_step(self._helping) * self._others < WORTH_S else answer
+        elif order == Order.make:
+            self.close()
+            self._vector = self._helping.make(self._first, self._count)
+            do_nothing()  # again: environments may have set handlers, and the collector alone ends its helpers
+        elif order == Order.reset:
+            assert self._vector is not None
+            self._vector.reset([int(seed) for seed in self._seeds], self._row.observations)
+        state, self._state = self._state, globals_state()
+        return answer if state == self._state else HelperAnswer.drew
+
+    def close(self) -> None:
+        """Close the environments, if there are any."""
+        if self._vector is not None:
+            self._vector.close()
+
+
 def _help(word: _native.RowWord, helping: Helping, block: RowBlock, first: int, end: int) -> None:
     """Follow orders until the one to close. Answers `failed` before it raises."""
-    vector: VectorEnvironment | None = None
-    arrays, row = block.arrays, block.row(first, end)
-    actions, observations = arrays["actions"][first:end], arrays["observations"][first:end]
-    state = globals_state()
+    share = _Share(helping, block, first, end)
     try:
-        while True:
-            order, answer = word.ordered(IDLE_S), Answer.done
-            if order == Order.step:
-                assert vector is not None
-                row.finals.count = 0
-                with as_collector():
-                    vector.step(actions, row)
-            elif order == Order.measure:
-                saved = _cost_of_step(helping) * (len(arrays["rewards"]) - (end - first))
-                answer = Answer.cheap if saved < WORTH_S else Answer.done
-            elif order == Order.make:
-                if vector is not None:
-                    vector.close()
-                vector = helping.make(first, end - first)
-                do_nothing()  # again: environments may have set handlers, and the collector alone ends its helpers
-            elif order == Order.reset:
-                assert vector is not None
-                vector.reset([int(seed) for seed in arrays["seeds"][first:end]], observations)
-            elif order == Order.close:
-                break
-            elif order is None:
-                continue
-            if order in LOOKED and state != (now := globals_state()):
-                answer, state = Answer.drew, now
-            word.answer(answer)
-        if vector is not None:
-            vector.close()
+        while (order := word.ordered(IDLE_S)) != Order.close:
+            if order is not None:
+                word.answer(share.follow(Order(order)))
+        share.close()
     except BaseException:
-        word.answer(Answer.failed)
+        word.answer(HelperAnswer.failed)
         raise
-
-
-LOOKED = (Order.measure, Order.make, Order.reset, Order.look)
 
 
 def as_collector() -> AbstractContextManager[object]:

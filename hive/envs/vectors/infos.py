@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from hive.envs.vectors.checks import Checks, as_array
 
-__all__ = ["Infos"]
-
 
 class Infos:
     """The chosen `names`, the keys of `info` in the order of a row's columns."""
@@ -40,7 +38,7 @@ class Infos:
                     out[index, column] = self._number(index, name, info[name])
 
     def of_vector(self, infos: Mapping[str, Any], index: int) -> dict[str, Any]:
-        """Return the values of environment `index` in the `info` of a vectorised class: an array [B] for each key.
+        """Return the values of environment `index` in the `info` of a vectorized class: an array [B] for each key.
 
         Gymnasium marks the environments that have a key in a boolean array, the key of which begins with "_".
         """

@@ -1,4 +1,4 @@
-"""Steps B copies of an environment with its own vectorised class, one call for all copies.
+"""Steps B copies of an environment with its own vectorized class, one call for all copies.
 
 Gymnasium defines three modes for such a class to continue after an episode, in `metadata["autoreset_mode"]`:
 
@@ -36,14 +36,12 @@ from hive.errors import ConfigError
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
-__all__ = ["SEED_BITS", "NativeVector"]
-
 SEED_BITS = 30
 """Seeds are truncated to this size: Atari's are signed 32-bit integers, and classes count up from the given seed."""
 
 
 class NativeVector:
-    """A `VectorEnvironment`, which documents `reset` and `step`, made of a vectorised Gymnasium class.
+    """A `VectorEnvironment`, which documents `reset` and `step`, made of a vectorized Gymnasium class.
 
     info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
     `hive.envs.spaces.observation.observation_spec`. Raises ConfigError if the class does not reset its environments
@@ -55,7 +53,7 @@ class NativeVector:
         mode = vector.metadata.get("autoreset_mode", "NextStep")
         mode = getattr(mode, "value", mode)
         if mode not in ("NextStep", "SameStep"):
-            raise ConfigError(f"the vectorised class of `{id}` does not reset itself", hint='set env.vector = "python"')
+            raise ConfigError(f"the vectorized class of `{id}` does not reset itself", hint='set env.vector = "python"')
         self.count = vector.num_envs
         self.runs_python = runs_python(vector)
         self.environments = [vector]

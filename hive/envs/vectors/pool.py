@@ -17,13 +17,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from hive.errors import EnvironmentMissing
 
-__all__ = ["Pool", "pool_spec"]
-
 ONE_THREAD = 1  # collectors have a core each, so that by default a pool does not take those of others
 
 
 def pool_spec(id: str, name: str, envpool: ModuleType) -> EnvSpec:
-    """Return the spec of the environment `name` of EnvPool, which has only a vectorised form.
+    """Return the spec of the environment `name` of EnvPool, which has only a vectorized form.
 
     Raises EnvironmentMissing if EnvPool has no such environment.
     """

@@ -29,8 +29,6 @@ from hive.envs.vectors.rows import StepRow
 if TYPE_CHECKING:
     import gymnasium
 
-__all__ = ["PythonVector"]
-
 
 class PythonVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id.

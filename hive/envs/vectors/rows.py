@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.envs.spaces.observation import ObservationSpec
 
-__all__ = ["FinalObservations", "StepRow"]
-
 
 class FinalObservations:
     """The last observations of truncated episodes: the first `count` of `observations` [F, ...] are written.

@@ -10,8 +10,6 @@ import sys
 
 import numpy as np
 
-__all__ = ["globals_state", "runs_python", "seed_globals"]
-
 NUMPY_SEEDS = 1 << 32  # number of seeds that NumPy's global generator accepts
 
 

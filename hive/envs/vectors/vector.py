@@ -2,7 +2,7 @@
 
 There are three kinds, which write the same rows (`hive.envs.vectors.rows`). `PythonVector` steps B single environments
 in a loop, `CompiledVector` steps environments in C or C++ by one native call, and `NativeVector` calls an environment's
-own vectorised class. Which of the first and the last is faster depends on the environment. Only `NativeVector` can have
+own vectorized class. Which of the first and the last is faster depends on the environment. Only `NativeVector` can have
 steps that are not valid.
 
 Environments of a vector do not run in parallel; collectors do, and their helpers (`hive.envs.vectors.helped_vector`).
@@ -16,15 +16,13 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from hive.declared import RULES
-from hive.envs.make import make_compiled, make_environment, make_games, make_native, takes_native
+from hive.envs.make import Recipe, make_compiled, make_environment, make_games, make_native, takes_native
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import runs_python
 from hive.envs.wrappers import WrapperConfig, with_names
 from hive.runtime.process.user_code.torch_state import environment_torch, environments_differ
-
-__all__ = ["VectorEnvironment", "make_vector"]
 
 
 class VectorEnvironment(Protocol):
@@ -63,27 +61,33 @@ def make_vector(
 ) -> VectorEnvironment:
     """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
 
-    `kind` is "python"; "native": compiled, or the environment's vectorised class; or "auto": compiled if no number
-    depends on it, vectorised only if the environment exists in no other form, and for the preset "atari" without
+    `kind` is "python"; "native": compiled, or the environment's vectorized class; or "auto": compiled if no number
+    depends on it, vectorized only if the environment exists in no other form, and for the preset "atari" without
     wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is neither form or if
     there are wrappers, and for wrong options of a preset. rules: env.rules.
     first: the number of the first one in its collector, for messages.
     """
-    native = takes_native(id, kind, wrappers, preset, options)
-    if preset == "atari":
+    return vector_of(Recipe(id, options, kind, wrappers, preset, info, rules), count, first)
+
+
+def vector_of(recipe: Recipe, count: int, first: int = 0) -> VectorEnvironment:
+    """Build `count` environments. Raises the errors of `make_vector`, which documents `first`."""
+    id, info, rules = recipe.id, recipe.info, recipe.rules
+    native = takes_native(recipe)
+    if recipe.preset == "atari":
         from hive.envs.vectors.atari import AtariOptions, AtariVector
 
-        settings = AtariOptions.of(options)
+        settings = AtariOptions.of(recipe.options)
         if native:
             games = make_games(id, settings, count)
             return AtariVector(NativeVector(id, games, info), games, settings)
     elif native:
-        return _with_environment_torch(NativeVector(id, make_native(id, options, count), info, rules))
-    elif not wrappers and (compiled := make_compiled(id, options, count, kind, info)):
+        return _with_environment_torch(NativeVector(id, make_native(recipe, count), info, rules))
+    elif not recipe.wrappers and (compiled := make_compiled(recipe, count)):
         return compiled
-    environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
-    vector = PythonVector(with_names(id, wrappers), environments, info, rules, first)
-    return AtariVector(vector, environments, settings) if preset == "atari" else _with_environment_torch(vector)
+    environments = [make_environment(recipe) for _ in range(count)]
+    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, rules, first)
+    return AtariVector(vector, environments, settings) if recipe.preset == "atari" else _with_environment_torch(vector)
 
 
 def _with_environment_torch(vector: NativeVector | PythonVector) -> VectorEnvironment:

@@ -10,25 +10,17 @@
         DONE                     size and SHA-256 of each of these files, written last
         KEEP                     exists if a user has saved it (`hive save`): only `hive prune` removes it
 
-A checkpoint appears and disappears completely (`atomic_folder`, `remove_folder`). There are three levels of checks.
-Listing compares sizes, which detects truncated files. `newest_checkpoint` and `retain` compare every byte, so that a
-damaged checkpoint is neither loaded nor kept in place of an intact one. The rows of a replay memory can have gigabytes:
-they are compared on request, and when they are read. Checkpoints share their files, so a damaged one damages all of
-them, and an older checkpoint that is kept is no substitute. Other files in the folder are ignored. A folder with the
-name of a checkpoint that is not a valid one is refused, with the cause.
+A checkpoint appears and disappears completely (`atomic_folder`, `remove_folder`), and its folder has one writer. Only
+from a scheduled one, which was written at a resume barrier, a run continues exactly.
 
-`scheduled` is true for a checkpoint at a resume barrier and false for any other save. Only from a scheduled checkpoint
-a run continues exactly.
+There are three levels of checks. Listing compares sizes, which detects truncated files. `newest_checkpoint` and
+`retain` compare every byte, so that a damaged checkpoint is neither loaded nor kept in place of an intact one. The rows
+of a replay memory can have gigabytes, and checkpoints share their files: these are compared on request, and when they
+are read.
 
-The best policy of a run has the same format, without parts, as the only checkpoint of another folder:
-
-    best/
-      001563/                  as above; `by` in state.json: "evaluation" or "training", the origin of `mean_return`
-
-A better one is complete before its predecessor is removed. Between the two, both exist, and readers take the better.
-
-This module does not interpret the parts, and does not decide when a checkpoint is due. A folder of checkpoints has one
-writer.
+The best policy of a run has the same format, without parts, as the only checkpoint of `best/`; `by` in its state.json
+is "evaluation" or "training", the origin of `mean_return`. A better one is complete before its predecessor is removed.
+Between the two, both exist, and readers take the better.
 """
 
 from __future__ import annotations
@@ -45,9 +37,9 @@ from typing import TYPE_CHECKING, Any
 
 from hive.errors import RecordError, UsageError
 from hive.paths import user_path
-from hive.records.atomic import DONE, FILES, Facts, Files, atomic_folder, check_folder, remove_folder
+from hive.records.atomic import DONE, FILES, FileFacts, Files, atomic_folder, check_folder, remove_folder, write_mark
 from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX, STATE_FILE, RunDirectory, home_folder
-from hive.records.documents import JSON, failure, is_number, read_object
+from hive.records.documents import JSON, failure, is_json_number, read_object
 from hive.records.regular import read_regular
 from hive.records.runs import resolve_run
 
@@ -181,7 +173,7 @@ def writing_checkpoint(
             _open(folder, verify=True)
         except RecordError:
             remove_folder(folder, files)
-    known: dict[str, Facts] = {}
+    known: dict[str, FileFacts] = {}
     with atomic_folder(folder, files, known) as temporary:
         save_weights(temporary, tensors, {**state, "update": update, "checkpoint_format": FORMAT}, files)
         for name, data in parts.items():
@@ -190,7 +182,8 @@ def writing_checkpoint(
         if replay is not None:
             from hive.records.checkpoints.replay_chunks import write_replay
 
-            earlier = [saved.path for saved in _newest_first(root, verify=False) if saved.update < update]
+            saved = _valid(reversed(checkpoint_folders(root)), verify=False)
+            earlier = [checkpoint.path for checkpoint in saved if checkpoint.update < update]
             known.update((yield from write_replay(temporary, replay, earlier, files)))
 
 
@@ -256,7 +249,7 @@ def list_checkpoints(root: Path, *, verify: bool = False) -> list[Checkpoint]:
 
     Raises RecordError if `root` cannot be read.
     """
-    return list(_newest_first(root, verify))[::-1]
+    return [*_valid(checkpoint_folders(root), verify)]
 
 
 def newest_checkpoint(
@@ -274,8 +267,8 @@ def newest_checkpoint(
 
     Raises RecordError if `root` cannot be read.
     """
-    found = _newest_first(root, verify=True, replay=replay, refused=refused)
-    return next((checkpoint for checkpoint in found if checkpoint.scheduled or not scheduled_only), None)
+    newest_first = _valid(reversed(checkpoint_folders(root)), True, replay, refused)
+    return next((checkpoint for checkpoint in newest_first if checkpoint.scheduled or not scheduled_only), None)
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
@@ -312,11 +305,7 @@ def surplus(root: Path, keep_last: int, keep_best: int, *, by_hand: bool = True)
 
 def keep_until_pruned(folder: Path, files: Files = FILES) -> None:
     """Mark a checkpoint so that only `hive prune` removes it. Raises RecordError."""
-    try:
-        files.write(folder / KEEP, b"")
-        files.sync(folder)
-    except OSError as error:
-        raise failure("write", folder / KEEP, error) from error
+    write_mark(folder, KEEP, files)
 
 
 def checkpoint_folders(root: Path) -> list[Path]:
@@ -404,12 +393,6 @@ def replace_best(
     return folder
 
 
-def _newest_first(
-    root: Path, verify: bool, replay: bool = False, refused: Callable[[str], object] = lambda cause: None
-) -> Iterator[Checkpoint]:
-    yield from _valid(reversed(checkpoint_folders(root)), verify, replay, refused)
-
-
 def _valid(
     folders: Iterable[Path],
     verify: bool,
@@ -440,9 +423,9 @@ def _open(folder: Path, verify: bool, replay: bool = False) -> Checkpoint:
         raise RecordError(f"`{folder}` has checkpoint format {written!r}; this hive reads 1 to {FORMAT}", hint=hint)
     for name, least in COUNTERS.items():
         value = state.get(name, least)
-        if type(value) is not int or not is_number(value) or value < least:
+        if type(value) is not int or not is_json_number(value) or value < least:
             raise RecordError(f"`{folder / STATE_FILE}`: `{name}` is not a whole number from {least} on")
-    if not is_number(state.get("schedule_start", 0.0)):
+    if not is_json_number(state.get("schedule_start", 0.0)):
         raise RecordError(f"`{folder / STATE_FILE}`: `schedule_start` is not a number")
     return Checkpoint(folder, update, state)
 

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.errors import RecordError
-from hive.records.atomic import Facts, Files, read_listing
+from hive.records.atomic import FileFacts, Files, read_listing
 from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX
 from hive.records.documents import failure, json_text, read_document
 from hive.records.regular import read_regular
@@ -49,10 +49,10 @@ CHUNK_BYTES = 8 << 20
 MARKED_ROWS = 64  # the newest rows of a file whose small fields are part of its mark
 
 Natural = Annotated[int, range(2**62)]
-Writing = Generator[tuple[int, ...], None, dict[str, Facts]]
+Writing = Generator[tuple[int, ...], None, dict[str, FileFacts]]
 
 
-class Field(TypedDict):
+class ArrayField(TypedDict):
     """The dtype of an array, such as "float32", and its shape [B, ...] in one row."""
 
     dtype: str
@@ -73,7 +73,7 @@ class Piece(TypedDict):
 class Manifest:
     """The content of rows.json; `kept`: as in RowsToSave, `written`: of each source, `chunk_rows`: K."""
 
-    fields: dict[str, Field]
+    fields: dict[str, ArrayField]
     written: list[Natural]
     kept: Natural
     chunk_rows: Annotated[int, range(1, 2**62)]
@@ -115,7 +115,7 @@ def write_replay(folder: Path, rows: RowsToSave, earlier: Iterable[Path], files:
     memory = _Memory(rows.arrays)
     target = folder / REPLAY_FOLDER
     files.make_folder(target)
-    known: dict[str, Facts] = {}
+    known: dict[str, FileFacts] = {}
 
     def write(name: str, data: NDArray[np.uint8] | bytes) -> None:
         files.write(target / name, memoryview(data))  # type: ignore[arg-type]  # arrays are buffers from 3.12 on
@@ -176,7 +176,7 @@ class _Memory:
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.sources, self.rows, self.envs = arrays["rewards"].shape
-        self.fields: dict[str, Field] = {
+        self.fields: dict[str, ArrayField] = {
             name: {"dtype": array.dtype.name, "shape": list(array.shape[2:])}
             for name, array in sorted(arrays.items())
             if name not in ("finals", "leaves")
@@ -279,9 +279,9 @@ class _Memory:
 class _Saved:
     """The files of earlier checkpoints, of which the first that has rows of this layout determines `chunk_rows`."""
 
-    def __init__(self, earlier: Iterable[Path], fields: Mapping[str, Field]) -> None:
+    def __init__(self, earlier: Iterable[Path], fields: Mapping[str, ArrayField]) -> None:
         self.chunk_rows: int | None = None
-        self.pieces: dict[tuple[int, int], list[tuple[Path, Piece, Facts]]] = {}
+        self.pieces: dict[tuple[int, int], list[tuple[Path, Piece, FileFacts]]] = {}
         for folder in earlier:
             if not (folder / REPLAY_FOLDER / MANIFEST).exists():
                 continue
@@ -299,7 +299,7 @@ class _Saved:
 
     def linked(
         self, target: Path, memory: _Memory, source: int, first: int, end: int, files: Files
-    ) -> tuple[Piece, Facts] | None:
+    ) -> tuple[Piece, FileFacts] | None:
         """Link a file that holds these rows into the folder `target`. Return None if there is none."""
         for path, piece, facts in self.pieces.get((source, end), ()):
             if piece["first"] > first or piece["mark"] != memory.mark(source, piece["first"], end):
@@ -345,12 +345,12 @@ def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     return array.reshape(*array.shape[:2], -1).view(np.uint8)
 
 
-def _facts(data: NDArray[np.uint8] | bytes) -> Facts:
+def _facts(data: NDArray[np.uint8] | bytes) -> FileFacts:
     digest = hashlib.sha256(data)  # type: ignore[arg-type]  # arrays are buffers for mypy from 3.12 on
     return {"size": len(data), "sha256": digest.hexdigest()}
 
 
-def _verified(folder: Path, name: str, listing: Mapping[str, Facts]) -> NDArray[np.uint8]:
+def _verified(folder: Path, name: str, listing: Mapping[str, FileFacts]) -> NDArray[np.uint8]:
     """Return the bytes of a file. Raises RecordError if `DONE` does not list it with this content."""
     file = folder / REPLAY_FOLDER / name
     if (expected := listing.get(f"{REPLAY_FOLDER}/{name}")) is None:
@@ -381,7 +381,7 @@ def _check_layout(folder: Path, manifest: Manifest, memory: _Memory) -> None:
             )
 
 
-def _described(field: Field | None) -> str:
+def _described(field: ArrayField | None) -> str:
     """Return "float32 [8, 4]": the dtype and the shape [B, ...]."""
     return f"{field['dtype']} {field['shape']}" if field else "nothing"
 

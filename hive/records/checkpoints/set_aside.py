@@ -26,17 +26,18 @@ from hive.errors import RecordError
 from hive.records.atomic import (
     DONE,
     FILES,
-    Facts,
+    FileFacts,
     Files,
     atomic_folder,
     read_listing,
     remove_folder,
     unfinished_in,
     write_bytes,
+    write_mark,
 )
 from hive.records.checkpoints.folders import Checkpoint, checkpoint_folders
 from hive.records.directory import RunDirectory
-from hive.records.documents import failure, json_text, read_document
+from hive.records.documents import json_text, read_document
 from hive.records.jsonl import split_lines
 from hive.records.regular import read_regular
 
@@ -98,21 +99,34 @@ def set_aside(
         for path, lines in kept.items():
             write_bytes(path, lines, files)
         return None
-    known: dict[str, Facts] = {}
-    with atomic_folder(folder := _free(run, wall()), files, known) as temporary:
+    folder = _free(run, wall())
+    _copy(run, folder, origin, newer, rest, files)
+    _cut(run, folder, origin, files)
+    return folder
+
+
+def _copy(
+    run: RunDirectory,
+    folder: Path,
+    origin: Origin,
+    newer: Mapping[str, list[Path]],
+    lines_of: Mapping[str, bytes],
+    files: Files,
+) -> None:
+    """Make `folder` with newer checkpoints by folder, newer lines by file, and the files of the run."""
+    known: dict[str, FileFacts] = {}
+    with atomic_folder(folder, files, known) as temporary:
         files.write(temporary / ORIGIN, json_text(dataclasses.asdict(origin)).encode())
         for path in (run.config_file, run.resolved_file, run.session_file, run.summary_file):
             if path.exists():
                 files.write(temporary / path.name, read_regular(path))
-        for name, lines in rest.items():
+        for name, lines in lines_of.items():
             files.write(temporary / name, lines)
         files.make_folder(temporary / run.logs.name)
         for name, folders in newer.items():
             files.make_folder(temporary / name)
             for original in folders:
                 known |= _link(original, temporary / name / original.name, f"{name}/{original.name}", files)
-    _cut(run, folder, origin, files)
-    return folder
 
 
 def finish_set_aside(run: RunDirectory, files: Files = FILES) -> list[Path]:
@@ -135,11 +149,7 @@ def _cut(run: RunDirectory, folder: Path, origin: Origin, files: Files) -> None:
             original = root / copy.name
             if original.is_dir() and _listing(original) == _listing(copy):  # otherwise it is another one
                 remove_folder(original, files)
-    try:
-        files.write(folder / CUT, b"")
-        files.sync(folder)
-    except OSError as error:
-        raise failure("write", folder / CUT, error) from error
+    write_mark(folder, CUT, files)
 
 
 def _line_files(run: RunDirectory) -> list[Path]:
@@ -165,7 +175,7 @@ def _free(run: RunDirectory, wall_s: float) -> Path:
     return path
 
 
-def _link(source: Path, target: Path, name: str, files: Files) -> dict[str, Facts]:
+def _link(source: Path, target: Path, name: str, files: Files) -> dict[str, FileFacts]:
     """Link all files of a checkpoint into a new folder; return the facts that it lists by names below `name`.
 
     A file system without hard links gets copies.

@@ -1,7 +1,7 @@
 """Writes videos, picture by picture: mp4 by ffmpeg, or gif by Pillow. A video appears complete or not at all.
 
     .mp4    H.264, which every browser plays; pictures go to a process of ffmpeg, so none is kept in memory
-    .gif    256 colours, at most GIF_FPS pictures a second and GIF_SIDE pixels a side; kept in memory until the end
+    .gif    256 colors, at most GIF_FPS pictures a second and GIF_SIDE pixels a side; kept in memory until the end
 
 The optional package imageio-ffmpeg brings ffmpeg; the extra `video` installs both. A video has at most a fixed number
 of pictures, because an episode may never end.
@@ -182,7 +182,7 @@ class _Mp4:
     def __init__(self, path: Path, width: int, height: int, fps: float) -> None:
         import imageio_ffmpeg
 
-        even = f"scale={width + width % 2}:{height + height % 2}"  # as H.264 with fewer colours than pixels requires
+        even = f"scale={width + width % 2}:{height + height % 2}"  # as H.264 with fewer colors than pixels requires
         given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:.6g}", "-i", "pipe:"]
         coded = ["-c:v", "libx264", "-preset", "veryfast", "-crf", CRF, "-pix_fmt", "yuv420p", "-vf", even]
         written = ["-threads", "1", "-movflags", "+faststart", "-f", "mp4", "-y", str(path)]

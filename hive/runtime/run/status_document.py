@@ -11,7 +11,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from hive.records.documents import misfit
 from hive.records.run_warnings import RunWarning
-from hive.records.summary import Account
+from hive.records.summary import ChannelAccount
 
 __all__ = ["StatusDocument", "misfit_of"]
 
@@ -91,7 +91,7 @@ class StatusDocument(TypedDict):
     state: str
     actors: list[ActorDocument]
     helpers: list[HelperDocument]
-    channels: dict[str, Account]
+    channels: dict[str, ChannelAccount]
     stage: NotRequired[int]
     refused: NotRequired[str]
     pausing: NotRequired[list[str] | None]

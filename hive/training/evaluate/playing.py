@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hive.config import Config
-from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, difference
+from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, spec_difference
 from hive.envs.spaces.fitted import fitted_spec
 from hive.errors import UsageError
 from hive.experience import Purpose
@@ -137,7 +137,7 @@ def check_spaces(policy: Policy, id: str, found: EnvironmentSpec) -> None:
     observation = fitted_spec(policy.observation, found.observation)
     pairs = (("observations", policy.observation, observation), ("actions", policy.action, found.action))
     for what, mine, its in pairs:
-        if differs := difference(mine, its):
+        if differs := spec_difference(mine, its):
             raise UsageError(
                 f"the {what} of the policy and of `{id}` differ in {differs}",
                 hint="set env.id and env.options to those that the policy was trained with",
