@@ -58,8 +58,6 @@ from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.links import ClientEnd, LinkClient
 from hive.runtime.wire.messages import Message, decode, encode
 
-__all__ = ["Agent", "Part", "facts_of", "run_agent"]
-
 FOLDER = "hive-host-"  # beginning of the name of a part's folder, in that for temporary files
 ASK_S = 1.0  # interval between two requests to join
 STATUS_S = 0.5  # interval between two statuses, which also show that the agent is alive

@@ -61,8 +61,6 @@ from hive.training.evaluate.evaluator_actor import EvaluatingActor
 from hive.training.messages import Evaluation, EvaluationDue, RolloutReady, Weights
 from hive.training.schedule import LATEST
 
-__all__ = ["HostActor", "HostLink", "RemoteCollector", "RemoteEvaluator"]
-
 LOOK_S = 0.1  # interval between two looks at the clock: short beside any sensible hosts.silence_s
 FRESH_S = 2.0  # a host that was heard within this time is alive, so another one cannot take its place
 LEVEL_NAMES = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}

@@ -42,8 +42,6 @@ from hive.runtime.wire.messages import Message, decode, encode, type_set
 from hive.training import Blueprint
 from hive.training.messages import Evaluation, EvaluationDue, RolloutReady, Weights
 
-__all__ = ["PolicyImporter", "RolloutExporter", "RunLink"]
-
 PING_S = 0.25  # interval of pings: several in any sensible hosts.silence_s
 
 

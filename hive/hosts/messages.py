@@ -16,31 +16,6 @@ from __future__ import annotations
 
 from hive.runtime.wire.messages import Message, Tree, type_set
 
-__all__ = [
-    "PROTOCOL",
-    "RUN_ENDED",
-    "TO_HEAD",
-    "TO_HOST",
-    "Accepted",
-    "Answer",
-    "Ask",
-    "Attach",
-    "End",
-    "Evaluate",
-    "Evaluated",
-    "Holds",
-    "HostEnded",
-    "HostLog",
-    "HostStatus",
-    "Join",
-    "Ping",
-    "Policy",
-    "Pong",
-    "Refused",
-    "RolloutSent",
-    "Taken",
-]
-
 RUN_ENDED = "the run has ended on the head"  # the reason of an End after which there is nothing to join
 PROTOCOL = 2  # version of these messages; increased with every change that another version would misread
 

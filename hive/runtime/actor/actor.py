@@ -32,8 +32,6 @@ from hive.runtime.actor.ports import InPort, OutPort, ports_of
 from hive.runtime.memory.status import PROGRESS_SCORE, PROGRESS_STEPS, WAIT_IN, Status
 from hive.runtime.wire.messages import Tree
 
-__all__ = ["Actor", "ActorContext", "Handle", "endpoint", "endpoints_of", "target_of"]
-
 ENDPOINT = "__hive_endpoint__"  # the attribute that `endpoint` sets on a method
 CALL_DEADLINE_S = 5.0  # default deadline of a call: longer than a healthy endpoint takes, short enough to notice a hang
 

@@ -33,21 +33,6 @@ from hive.runtime.memory.segments import Arrays, Bytes
 from hive.runtime.wire.batches import MAX_BATCH
 from hive.runtime.wire.messages import Message
 
-__all__ = [
-    "InPort",
-    "Inlet",
-    "OutPort",
-    "Outlet",
-    "Port",
-    "Publication",
-    "SharedIn",
-    "SharedOut",
-    "SlotInlet",
-    "SlotOutlet",
-    "Subscription",
-    "ports_of",
-]
-
 M = TypeVar("M", bound=Message)
 P = TypeVar("P", bound="Port[Any]")
 

@@ -37,8 +37,6 @@ from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.messages import Message, Tree
 from hive.runtime.wire.protocol import Ack
 
-__all__ = ["Carrier", "End", "Host", "Identity", "Line", "Pattern", "PlanChannel", "PlanSegment", "WhenFull"]
-
 Pattern = Literal["balance", "broadcast"]
 WhenFull = Literal["wait", "drop_oldest", "fail"]
 Identity = tuple[int, int]  # actor number, incarnation

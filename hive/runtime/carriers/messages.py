@@ -44,8 +44,6 @@ from hive.runtime.wire.batches import batch_of, decode_batch, encode_batch
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.protocol import Ack, Deliver
 
-__all__ = ["ChannelFull", "MessageReceiver", "MessageSender", "Messages"]
-
 
 class ChannelFull(HiveError):
     """Raised by `send` when a channel with `when_full="fail"` has no room for the message."""

@@ -33,8 +33,6 @@ from hive.runtime.memory.segments import REASONS, Arrays, Bytes, Layout, SlabVie
 from hive.runtime.memory.status import WAIT_IN, WAIT_OUT
 from hive.runtime.wire.messages import Message
 
-__all__ = ["OnDeath", "Slot", "SlotReceiver", "SlotSender", "Slots", "slabs_of"]
-
 COMMITTING, FULL = 2, 3  # values of the native SlotState
 CODES = {reason: code for code, reason in enumerate(REASONS)}
 

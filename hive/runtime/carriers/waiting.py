@@ -24,8 +24,6 @@ from typing import TypeVar
 
 from hive.runtime.memory.status import WAIT_OUT, Status
 
-__all__ = ["PAUSED", "RESCAN_S", "Waiter", "WakeRequest"]
-
 T = TypeVar("T")
 
 PAUSED = "paused"  # the phase of a source that a pause has stopped

@@ -50,8 +50,6 @@ from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.protocol import Fetch, Payload
 
-__all__ = ["Zmq", "ZmqReceiver", "ZmqSender"]
-
 MAKERS = 64  # a slot word holds the incarnation of its producer modulo this
 MASK = 0xFFFFFFFF  # sequences in slot words wrap at 2^32
 

@@ -11,8 +11,6 @@ from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 
-__all__ = ["bind_ports"]
-
 Bound = tuple[int, bool, Line]  # number of the channel, whether it is the end of a producer, the end
 
 

@@ -19,10 +19,9 @@ from hive.runtime.actor.actor import Actor, endpoints_of
 from hive.runtime.actor.error_location import describe, is_own
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.topology.plan import Plan
-from hive.runtime.wire.messages import Frames, Message, Tree, encode
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.messages import Message, Tree, encode
 from hive.runtime.wire.protocol import SUPERVISOR, Answered, Call, EndpointFailed, Member, Reply
-
-__all__ = ["Calls"]
 
 NAMES_SHOWN = 20  # maximum actor names in an error: a few lines of a terminal
 

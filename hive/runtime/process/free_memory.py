@@ -18,8 +18,6 @@ import psutil
 
 from hive.errors import MemoryShort
 
-__all__ = ["MEMORY_SHARE", "FreeMemory", "allocation_limit", "free_memory", "size_text"]
-
 MEMORY_SHARE = 0.9
 """Largest share of the free memory that a run may take: the rest is for activations, environments and Python itself,
 and more would risk the kernel's out-of-memory killer."""

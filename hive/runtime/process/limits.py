@@ -12,8 +12,6 @@ from hive.errors import MemoryShort, PlatformError
 from hive.runtime.process.free_memory import FreeMemory, free_memory, size_text
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["check_limits", "check_memory", "memory_parts", "raise_descriptor_limit"]
-
 PRIVATE = "private memory"  # the part of a run's memory that is not in its segments
 
 # File descriptors of the supervisor. Per segment: its own and the one that Python's mmap keeps. Per process: its pidfd,

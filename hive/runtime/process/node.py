@@ -31,7 +31,8 @@ from hive.runtime.process.calls import Calls
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
-from hive.runtime.wire.messages import Frames, Message, Tree, decode, encode
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.messages import Message, Tree, decode, encode
 from hive.runtime.wire.protocol import (
     NODE_TYPES,
     Ack,
@@ -57,8 +58,6 @@ from hive.runtime.wire.protocol import (
     RunOver,
 )
 from hive.runtime.wire.transport import Transport
-
-__all__ = ["HANDLERS", "TO_SOURCE", "TO_TARGET", "HostedActor", "Node", "NodeContext"]
 
 PULSE_S = 0.2  # interval of the loop's pulse: below any sensible limit of a phase; it costs 20 us each time
 TO_TARGET, TO_SOURCE = (Deliver, Payload), (Ack, Fetch)  # messages between the ends of a channel

@@ -24,8 +24,6 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.sockets import ZmqTransport
 
-__all__ = ["host"]
-
 REMOVED_S = 1.0  # interval between two looks whether the file of the output was removed
 LINGER_S = 1.0  # time limit for sending the last messages; the supervisor reads at once, so it takes microseconds
 

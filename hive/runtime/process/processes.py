@@ -28,8 +28,6 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.transport import Transport
 
-__all__ = ["Exit", "InlineProcesses", "OnExit", "ProcessTable", "SharedMemory", "StartLost"]
-
 
 class StartLost(ActorFailed):
     """Raised when the fork server failed during a start. Nothing of the new process is left; it may be tried again."""

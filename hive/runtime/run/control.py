@@ -23,32 +23,6 @@ from hive.runtime.run.status_document import misfit_of
 from hive.runtime.wire.messages import Message, Tree, type_set
 from hive.runtime.wire.stream import receive, send
 
-__all__ = [
-    "ANSWERS",
-    "PROTOCOL",
-    "REQUESTS",
-    "Accepted",
-    "ControlClient",
-    "Down",
-    "GiveStatus",
-    "Inspect",
-    "Inspection",
-    "InvalidReply",
-    "Kill",
-    "OtherProtocol",
-    "Pause",
-    "Refused",
-    "Resume",
-    "Save",
-    "Scale",
-    "Set",
-    "Status",
-    "Watch",
-    "control_path",
-    "open_control",
-    "open_run",
-]
-
 PROTOCOL = 1  # version of these messages and of a Status; increased with every change that an older view would misread
 ANSWER_S = 5.0  # deadline of a reply; a supervisor that takes longer is stopped or gone
 

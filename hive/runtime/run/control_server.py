@@ -41,8 +41,6 @@ from hive.runtime.wire.messages import Message, Tree
 from hive.runtime.wire.socket_paths import is_removed
 from hive.runtime.wire.stream import pack, read
 
-__all__ = ["ControlServer", "Requests"]
-
 MAX_VIEWS = 64  # maximum simultaneous connections; each view has one
 MAX_WATCHING = 48  # maximum views that watch; the other places are for commands
 REQUEST_BYTES = 1 << 20  # maximum size of a request: a `hive set` of many keys takes kilobytes

@@ -43,8 +43,6 @@ from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.sockets import SECRET_BYTES, ZmqTransport
 from hive.runtime.wire.transport import MemoryTransport
 
-__all__ = ["FACTORY", "run_forked", "run_inline"]
-
 # The function that builds the topology of a run directory: a name, as the fork server imports it.
 FACTORY = "hive.runtime.topology.building:load"
 EXIT_CODES = {"finished": 0, "stopped": 0, "failed": 1}

@@ -22,8 +22,6 @@ from hive.records import process_start_time
 from hive.records.regular import read_regular
 from hive.runtime.wire.socket_paths import MAX_PATH_BYTES, fits
 
-__all__ = ["check_socket_paths", "live_owners", "make_socket_folder", "restore_socket_folder", "socket_root", "sweep"]
-
 CHOOSE = "set TMPDIR to a folder of yours that is writable and has a short path"
 NAME_BYTES = len("a1b2c3d4/99/gradient-worker-999-9999")  # longest path of a socket below the root
 

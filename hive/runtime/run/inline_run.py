@@ -27,8 +27,6 @@ from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.transport import MemoryTransport
 
-__all__ = ["InlineRun"]
-
 ADDRESS = "memory://inline/supervisor"
 Result = TypeVar("Result")
 UNWATCHED = Settings(

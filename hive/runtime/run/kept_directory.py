@@ -12,8 +12,6 @@ from hive.errors import RecordError
 from hive.records import RunDirectory, write_bytes
 from hive.records.regular import read_regular
 
-__all__ = ["LOOK_S", "KeptDirectory"]
-
 LOOK_S = 1.0  # interval between two looks at the directory, in seconds
 
 

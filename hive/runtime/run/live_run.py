@@ -81,8 +81,6 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Tree
 from hive.runtime.wire.transport import Transport
 
-__all__ = ["LiveRun"]
-
 SCALED_RUN = "`hive scale` changed it"  # why a run with stages is not exact
 HOST_ANSWER_S = 3.0  # deadline of an answer of another host: below that of a view (hive.runtime.run.control)
 LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
-__all__ = ["outside_any_loop"]
-
 Result = TypeVar("Result")
 
 LOOK_S = 0.5  # a Ctrl-C just before Python begins to wait does not end the wait, and is noticed only after it

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from hive.cores import cores
 
-__all__ = ["ProcessFacts", "ProcessPoller"]
-
 TICKS = os.sysconf("SC_CLK_TCK")  # clock ticks per second, the unit of times in /proc
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

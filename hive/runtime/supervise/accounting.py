@@ -18,8 +18,6 @@ from hive.runtime.memory.status import PROGRESS_SCORE, PROGRESS_STEPS
 from hive.runtime.process.processes import SharedMemory
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["channel_accounts", "holds", "output_of", "results_of", "sum_of_accounts"]
-
 
 def channel_accounts(plan: Plan, memory: SharedMemory) -> dict[str, dict[str, Any]]:
     """Return channel name -> {produced, consumed, dropped: {reason: n}, in_flight}, all in messages.

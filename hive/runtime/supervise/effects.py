@@ -27,8 +27,6 @@ from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.wire.messages import encode
 from hive.runtime.wire.transport import Transport
 
-__all__ = ["Effects"]
-
 
 class Effects:
     """Executes actions on the process table, the mailboxes, the shared memory and the journal of a run."""

@@ -27,24 +27,6 @@ from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.wire.messages import Tree
 from hive.runtime.wire.protocol import Failed, Left
 
-__all__ = [
-    "EXIT_REPORT_S",
-    "Verdict",
-    "actor_done",
-    "confirmed",
-    "crash_report",
-    "is_unexpected",
-    "judged",
-    "kill_on_request",
-    "not_started",
-    "report_arrived",
-    "reported",
-    "restart_due",
-    "start_lost",
-    "suspect",
-    "witnesses",
-]
-
 # Signals by which faulty native code ends its own process. Any other signal may come from outside.
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 EXIT_REPORT_S = 0.5  # wait for the last message of a process that exited by itself; it is already on its way

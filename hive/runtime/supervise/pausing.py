@@ -25,8 +25,6 @@ from hive.runtime.supervise.states import ActorState, RunEvent, RunState
 from hive.runtime.supervise.supervisor_state import PauseRequest, SupervisorState
 from hive.runtime.wire.protocol import Pause, Resume
 
-__all__ = ["POLL_S", "STABLE_POLLS", "active_actors", "awaits_rest", "checked", "pause", "resume"]
-
 POLL_S = 0.05  # interval between checks: longer than a message takes, and the same as the rescan of waits
 STABLE_POLLS = 2  # consecutive checks without a change after which the run is at rest
 

@@ -19,8 +19,6 @@ import hashlib
 from hive.runtime.process.processes import SharedMemory
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["Recovery"]
-
 
 class Recovery:
     """Repairs the shared memory of a run."""

@@ -44,11 +44,10 @@ from hive.runtime.supervise.membership import ProcessRecord, Settings
 from hive.runtime.supervise.outcome import Journal, Outcome
 from hive.runtime.supervise.supervisor_state import StopPhase, SupervisorState
 from hive.runtime.topology.plan import Plan
-from hive.runtime.wire.messages import Frames, Tree, decode
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.messages import Tree, decode
 from hive.runtime.wire.protocol import SUPERVISOR, SUPERVISOR_TYPES, Call
 from hive.runtime.wire.transport import Transport
-
-__all__ = ["Supervisor"]
 
 ANSWER_POLL_S = 0.02  # interval between two looks for an answer, which a person waits for
 STARTS = 5  # attempts to start an incarnation: each is lost only if the fork server exits during it

@@ -23,8 +23,6 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message, Tree
 from hive.runtime.wire.protocol import Answered
 
-__all__ = ["REPORTED_EVENTS", "End", "PauseRequest", "StopPhase", "StopSequence", "SupervisorState"]
-
 REPORTED_EVENTS = 20  # events in a crash report: earlier ones are rarely the cause
 
 

@@ -23,8 +23,6 @@ from hive.records import RunDirectory, write_crash
 from hive.runtime.actor.error_location import HIVE, describe, is_interrupt, place_of
 from hive.runtime.topology.topology import Topology
 
-__all__ = ["build", "check_memory", "load"]
-
 
 def load(
     directory: str,

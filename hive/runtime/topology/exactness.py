@@ -16,8 +16,6 @@ from hive.runtime.actor.actor import Handle, endpoints_of, target_of
 from hive.runtime.carriers.slots import Slots
 from hive.runtime.topology.groups import Channel, Group, PortRef
 
-__all__ = ["why_inexact"]
-
 PACKAGE = "hive."
 NO_LEARNER = "its topology has no learner of hive"
 

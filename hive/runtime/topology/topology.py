@@ -44,8 +44,6 @@ from hive.runtime.topology.planning import make_plan
 from hive.runtime.topology.resources import resources_of
 from hive.runtime.wire.messages import Message
 
-__all__ = ["Topology"]
-
 MAX_NAME_BYTES = 40  # limit on an actor's name: it must fit a status page and a socket path
 MAX_CHANNEL_BYTES = 16  # limit on a channel's name: the counter "<channel>:consumer_died" may have 31 bytes
 

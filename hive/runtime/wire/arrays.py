@@ -27,25 +27,6 @@ from hive.errors import WireError
 if TYPE_CHECKING:  # imported late at runtime: a command that only inspects a run must start without NumPy
     import numpy as np
 
-__all__ = [
-    "DTYPES",
-    "MAX_ARRAY_BYTES",
-    "MAX_FRAMES",
-    "ArrayKind",
-    "Frame",
-    "Frames",
-    "Path",
-    "Reader",
-    "Shape",
-    "Writer",
-    "array_kind",
-    "compile_array",
-    "declared_fields",
-    "disagreement",
-    "shown",
-    "without_aliases",
-]
-
 DTYPES = frozenset(
     {"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"}
 )

@@ -48,23 +48,6 @@ from hive.runtime.wire.arrays import (
     without_aliases,
 )
 
-__all__ = [
-    "MAX_FRAMES",
-    "Frame",
-    "Frames",
-    "Message",
-    "Tree",
-    "compiled",
-    "decode",
-    "encode",
-    "open_frames",
-    "pack",
-    "read_body",
-    "type_set",
-    "unpack",
-    "write_fields",
-]
-
 MAX_TEXT_BYTES = 1 << 20  # maximum bytes of a text: a traceback or a config fits, a runaway string does not
 MAX_CHARACTER_BYTES = 10  # maximum bytes per character: an unencodable one is written as `\\U0001f600`
 MAX_ITEMS = 1 << 16  # maximum items of a list or map: far above hive's messages, far below exhausting memory

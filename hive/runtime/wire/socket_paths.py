@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["MAX_PATH_BYTES", "fits", "is_removed"]
-
 MAX_PATH_BYTES = 107  # maximum bytes of a unix socket's path (`sun_path`)
 
 

@@ -19,8 +19,6 @@ from hive.runtime.wire.messages import Message, decode, encode
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["pack", "read", "receive", "send"]
-
 LENGTH = struct.Struct("<I")
 MAX_BYTES = 64 << 20  # maximum message size: the status or the plan of a thousand actors, with a margin
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["leave", "raise_on_exit", "raising_on_exit"]
-
 leave = os._exit  # the original, for the runtime's own exits
 
 
