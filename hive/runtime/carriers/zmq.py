@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.errors import TopologyError, WireError
-from hive.runtime.carriers.carrier import Account, End, Line, PlanChannel, PlanSegment, RunMemory
+from hive.runtime.carriers.carrier import AccountDict, End, Line, PlanChannel, PlanSegment, RunMemory
 from hive.runtime.carriers.slots import FULL, Slot, SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import RESCAN_S
 from hive.runtime.memory.segments import PAGE, REASONS, Arrays, Bytes, SlabView, aligned, slot_stride
@@ -103,7 +103,7 @@ class Zmq(Slots):
             views[position] = end.host.views.slab(channel.segments[position]).with_slots(self.layout, memory)
         return ZmqReceiver(end, self, views, self.marks(buffer, len(sources)))
 
-    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
+    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[AccountDict]:
         """Return the accounts of slots, with the bytes that each producer has sent."""
         counters = [memory.pages.snapshot(actor)["counters"] for actor in channel.producers]
         sent = [int(each.get(f"{channel.name}:sent_bytes", 0)) for each in counters]

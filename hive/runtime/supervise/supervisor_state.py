@@ -27,7 +27,7 @@ REPORTED_EVENTS = 20  # events in a crash report: earlier ones are rarely the ca
 
 
 @dataclass
-class End:
+class RunEnd:
     """How the run ends. All texts are "" until it begins to end."""
 
     state: str = ""  # finished | stopped | failed | scaled
@@ -89,7 +89,7 @@ class SupervisorState:
         self.newcomers: list[ProcessRecord] = []  # processes that listen but are not announced yet
         self.changes: dict[str, Tree] = {}  # keys changed while running, which are sent to later incarnations too
         self.exact = True
-        self.end = End()
+        self.end = RunEnd()
         self.pause: PauseRequest | None = None
         self.pauses = 0  # number of requested pauses
         self.stop: StopSequence | None = None

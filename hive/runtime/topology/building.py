@@ -80,12 +80,9 @@ def check_memory(config: Config, directory: Path) -> None:
 
 def _located(error: BaseException, config: Config) -> HiveError | None:
     """Turn an exception of user or library code into a HiveError that names its line; None for errors of hive."""
-    raised: BaseException = error
-    if isinstance(error, HiveError):
-        hidden = None if error.__cause__ else error.__context__
-        if not isinstance(hidden, ImportError | AttributeError):
-            return None
-        raised = hidden  # hive's error gives the reason why the import failed, the hidden one has the line
+    raised = _cause(error)
+    if raised is None:
+        return None
     ours = [
         frame.f_code
         for frame, _ in traceback.walk_tb(raised.__traceback__)
@@ -96,16 +93,31 @@ def _located(error: BaseException, config: Config) -> HiveError | None:
         where = _reference(ours, config)
     if not where:
         return None
-    called = {key for code in ours for key in user_code_keys(code) or ()}
+    what, cls = _failed_part(ours, config)
     kind, text, _ = describe(raised)
     if isinstance(raised, SyntaxError):
         text = raised.msg  # str(raised) would repeat the file name
+    raises = f"{where} raised {kind}" + (f": {text}" if text != kind else "")
+    return cls("; ".join([f"the {what} cannot be built: {raises}", *getattr(raised, "__notes__", ())]))
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return the exception of user code: `error`, or the hidden one of a failed import; None for errors of hive."""
+    if not isinstance(error, HiveError):
+        return error
+    # hive's error gives the reason why the import failed, the hidden one has the line
+    hidden = None if error.__cause__ else error.__context__
+    return hidden if isinstance(hidden, ImportError | AttributeError) else None
+
+
+def _failed_part(ours: Sequence[CodeType], config: Config) -> tuple[str, type[HiveError]]:
+    """Return which part of the run the marked functions of hive were building, and the class of its errors."""
+    called = {key for code in ours for key in user_code_keys(code) or ()}
     network = any(key.startswith("network.") for key in called)
     what, cls = ("network", NetworkError) if network else ("topology", TopologyError)
     if "network.extractor" in called and config.network.extractor:
         what = f"extractor `{config.network.extractor}`"
-    raises = f"{where} raised {kind}" + (f": {text}" if text != kind else "")
-    return cls("; ".join([f"the {what} cannot be built: {raises}", *getattr(raised, "__notes__", ())]))
+    return what, cls
 
 
 def _reference(ours: Sequence[CodeType], config: Config) -> str:
