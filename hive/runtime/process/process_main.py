@@ -16,7 +16,8 @@ from hive import _native
 from hive.clock import RealClock
 from hive.records.logs import open_log
 from hive.runtime.memory.segments import Bytes, Segment
-from hive.runtime.process.node import Node, NodeContext
+from hive.runtime.process.channel_ends import NodeContext
+from hive.runtime.process.node import Node
 from hive.runtime.process.output import keep_output
 from hive.runtime.process.stop_signals import do_nothing
 from hive.runtime.process.views import Views

@@ -9,6 +9,7 @@ names, or of those that report progress.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -59,6 +60,15 @@ def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
         return _progress_of(plan, pages)
     counters = pages.snapshot(plan.numbers[plan.results_actor])["counters"]
     return {name: counters[name] for name in plan.results if name in counters}
+
+
+def digest_of(plan: Plan, memory: SharedMemory) -> str:
+    """Return the sha256, in hex, of the latest version of the plan's digest board; "" if there is none."""
+    if not plan.digest_segment:
+        return ""
+    board = memory.views.board(plan.digest_segment)
+    block = board.words.find(board.latest) if board.latest >= 0 else -1
+    return hashlib.sha256(board.blocks[block][: plan.digest_bytes].data).hexdigest() if block >= 0 else ""
 
 
 def _progress_of(plan: Plan, pages: _native.Status) -> dict[str, float]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -40,19 +40,14 @@ def load(
     """
     folder = RunDirectory.open(Path(directory))
     config = config or load_config(folder.resolved_file)
-    try:
+
+    def report_in(located: HiveError, error: BaseException) -> str:
+        report = write_crash(folder, "topology", error=str(located), traceback=describe(error)[2])
+        return f"the traceback is in {report}"
+
+    with _locating(config, report_in):
         topology: Topology = _schemes().load(folder, config, function, allocated=allocated)
-        return topology
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if is_interrupt(error):
-            raise
-        located = _located(error, config)
-        if located is None:
-            raise
-        with contextlib.suppress(HiveError):  # a full disk must not hide the original error
-            report = write_crash(folder, "topology", error=str(located), traceback=describe(error)[2])
-            located.hint = f"the traceback is in {report}"
-        raise located from error
+    return topology
 
 
 def build(config: Config, directory: Path, given: Path | None = None) -> Topology:
@@ -60,16 +55,21 @@ def build(config: Config, directory: Path, given: Path | None = None) -> Topolog
 
     `directory` is where the run would keep its files; `given` is the config file that relative names refer to.
     """
-    try:
+    with _locating(config, lambda located, error: "`hive up` keeps the traceback"):
         topology: Topology = _schemes().assemble(config, directory, given)
-        return topology
+    return topology
+
+
+@contextlib.contextmanager
+def _locating(config: Config, hint: Callable[[HiveError, BaseException], str]) -> Iterator[None]:
+    """Raise an exception of user or library code as a HiveError that names its line, with a hint of the caller's."""
+    try:
+        yield
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if is_interrupt(error):
+        if is_interrupt(error) or (located := _located(error, config)) is None:
             raise
-        located = _located(error, config)
-        if located is None:
-            raise
-        located.hint = "`hive up` keeps the traceback"
+        with contextlib.suppress(HiveError):  # a full disk must not hide the original error
+            located.hint = hint(located, error)
         raise located from error
 
 
