@@ -70,13 +70,13 @@ class Zmq(Slots):
             )
 
     def segments(self, channel: str, producers: Sequence[str], consumers: int) -> list[PlanSegment]:
-        made = super().segments(channel, producers, consumers)
+        segments = super().segments(channel, producers, consumers)
         for consumer in range(consumers):
             count = len(self._sources(consumer, len(producers), consumers))
             size = self._marks_bytes(count) + count * self.slots * slot_stride(self.layout)
             sparse = count * self.slots * self.layout.sparse_bytes
-            made.append(PlanSegment(f"{channel}:contents-{consumer}", "buffer", 0, size, 0, 0, "", 0, sparse))
-        return made
+            segments.append(PlanSegment(f"{channel}:contents-{consumer}", "buffer", 0, size, 0, 0, "", 0, sparse))
+        return segments
 
     def _sources(self, consumer: int, producers: int, consumers: int) -> list[int]:
         """Return the positions of the producers whose slots the buffer of a consumer has, in their order there."""

@@ -58,10 +58,10 @@ def check_memory(plan: Plan, free: FreeMemory | None = None) -> None:
     name = max(parts, key=lambda name: parts[name])
     segments = [s for s in plan.segments if name in (s.name, getattr(plan.channel_of.get(s.name), "name", ""))]
     if segments:
-        one = segments[0]
-        unit = {"slab": "slots", "board": "blocks"}.get(one.kind, "block")
+        first = segments[0]
+        unit = {"slab": "slots", "board": "blocks"}.get(first.kind, "block")
         count = sum(s.count for s in segments) if unit != "block" else len(segments)
-        what = f"`{name}`, {count:,} {unit} of {size_text(one.item_bytes)}"
+        what = f"`{name}`, {count:,} {unit} of {size_text(first.item_bytes)}"
     else:
         what = f"{size_text(parts[name])} of networks and gradients in {plan.private_processes:,} processes"
     raise MemoryShort(

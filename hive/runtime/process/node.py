@@ -141,13 +141,13 @@ class Node:
         group, index = c.topology.actor_of(number)
         status = Status(self.pages.page(number), planned.name, c.pid, c.incarnation)
         self.ends.waiters[number] = Waiter(status, self.dedicated, self.background)
-        cls, given = group.class_of(index)
+        cls, values = group.class_of(index)
         actor = cls.__new__(cls)
         actor.name, actor.index, actor.incarnation = planned.name, planned.index, c.incarnation
         actor.device, actor.clock, actor.forked = group.resources.device, c.clock, c.dedicated
         actor.status, actor.actor_context, actor.log = status, HostedActor(self, number), c.open_log(planned.name)
         self.ends.bind(actor, number)
-        parameters = {key: self._bind_handles(value, number) for key, value in given.items()}
+        parameters = {key: self._bind_handles(value, number) for key, value in values.items()}
         try:
             actor.__init__(**parameters)  # type: ignore[misc]
         except BaseException as error:

@@ -60,13 +60,13 @@ class BoundedOutput:
 
     def look(self) -> bool:
         """Truncate the files that are too long; return whether there was one."""
-        found = False
+        flooded = False
         for path in self._folder.glob("*.out"):
             with contextlib.suppress(OSError):
                 if os.lstat(path).st_size > OUTPUT_BYTES:
                     self._truncate(path)
-                    found = True
-        return found
+                    flooded = True
+        return flooded
 
     def _truncate(self, path: Path) -> None:
         # No link, and no pipe that would block.

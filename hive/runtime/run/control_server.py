@@ -38,8 +38,7 @@ from hive.runtime.run.control import (
     Watch,
 )
 from hive.runtime.wire.messages import Message, Tree
-from hive.runtime.wire.socket_paths import is_removed
-from hive.runtime.wire.stream import pack, read
+from hive.runtime.wire.stream import is_removed, pack, read
 
 MAX_VIEWS = 64  # maximum simultaneous connections; each view has one
 MAX_WATCHING = 48  # maximum views that watch; the other places are for commands

@@ -74,8 +74,8 @@ def digest_of(plan: Plan, memory: SharedMemory) -> str:
 def _progress_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
     """Return the sum of the steps and the highest score of all actors that report, under the names of a learner."""
     counters = [pages.snapshot(number)["counters"] for number in range(len(plan.actors))]
-    steps = [own[PROGRESS_STEPS] for own in counters if PROGRESS_STEPS in own]
-    scores = [own[PROGRESS_SCORE] for own in counters if math.isfinite(own.get(PROGRESS_SCORE, math.nan))]
+    steps = [page[PROGRESS_STEPS] for page in counters if PROGRESS_STEPS in page]
+    scores = [page[PROGRESS_SCORE] for page in counters if math.isfinite(page.get(PROGRESS_SCORE, math.nan))]
     return ({"env_steps": sum(steps)} if steps else {}) | ({"mean_return_100": max(scores)} if scores else {})
 
 

@@ -20,10 +20,10 @@ def raise_on_exit() -> None:
 
     Other threads and processes that user code forks keep the original. A fork of the runtime calls this again.
     """
-    mine = os.getpid()
+    pid = os.getpid()
 
     def raise_or_leave(status: int) -> NoReturn:
-        if os.getpid() == mine and threading.current_thread() is threading.main_thread():
+        if os.getpid() == pid and threading.current_thread() is threading.main_thread():
             raise SystemExit(f"os._exit({status})")
         leave(status)
 
