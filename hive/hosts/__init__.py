@@ -3,8 +3,8 @@
     head                                                       host "left", started by `hive join`
       process host-left                                          agent
         HostActor          <── Join, HostStatus, HostLog ───       │ starts
-                           ─── Accepted, End ───────────────>      v
-          │ policy         ─── Policy ──────────────────────>  an ordinary run: supervisor, fork server, and
+                           ─── Accepted, EndPart ───────────>      v
+          │ policy         ─── PolicyBlock ─────────────────>  an ordinary run: supervisor, fork server, and
           │                                                      process link:  PolicyImporter, RolloutExporter
         RemoteCollector    <── RolloutSent ─────────────────       │ behaviour   ^ rollouts
           │ rollouts       ─── Taken ───────────────────────>      v             │

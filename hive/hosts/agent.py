@@ -1,13 +1,13 @@
 """The agent: one process per host, started by `hive join FILE` or by Ray. It joins a run and runs its part.
 
-    Join -> Accepted -> a run directory of its own -> supervisor -> End, or silence -> the part ends -> Join, or exit
+    Join -> Accepted -> a run directory -> supervisor -> EndPart, or silence -> the part ends -> Join, or exit
 
 The part is an ordinary run: a supervisor, a fork server, shared memory, status pages. Its link process talks to the
 head about rollouts and policies (hive.hosts.host). The agent sends the status and the logs of the part, and keeps
 nothing: its folder is removed at the end. If the agent is killed, the link process notices and ends the part.
 
 `Agent` decides when to join, to run the part, to end it and to exit. It reaches processes and files only through a
-`Part`, and the head through a link, which the simulator replaces.
+`HostPart`, and the head through a link, which the simulator replaces.
 
 This module imports no torch: it starts fast, and the fork server imports torch while the agent waits.
 """
@@ -40,9 +40,9 @@ from hive.hosts.messages import (
     RUN_ENDED,
     TO_HOST,
     Accepted,
-    Answer,
-    Ask,
-    End,
+    ActorQuery,
+    ActorReply,
+    EndPart,
     HostEnded,
     HostLog,
     HostStatus,
@@ -58,23 +58,20 @@ from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.links import ClientEnd, LinkClient
 from hive.runtime.wire.messages import Message, decode, encode
 
-__all__ = ["Agent", "Part", "facts_of", "run_agent"]
-
 FOLDER = "hive-host-"  # beginning of the name of a part's folder, in that for temporary files
 ASK_S = 1.0  # interval between two requests to join
 STATUS_S = 0.5  # interval between two statuses, which also show that the agent is alive
 LIMIT_BYTES = 1 << 26  # maximum bytes of a frame: the config of a run is far smaller
-LAST_S = 1.0  # wait for the End of an agent whose part has ended: it is already on its way
+LAST_S = 1.0  # wait for the EndPart of an agent whose part has ended: it is already on its way
 STOP_S = 10.0  # a part that takes longer to end is killed: it has nothing to save
 LOG_LINES = 200  # maximum lines of a log that are sent at once; of more, the last ones are
 LINE_BYTES = 2000  # maximum bytes of a line that is sent
 
 PART = ("collectors", "evaluators", "first")  # keys of an `Accepted.part`
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ ((?:DEBUG|INFO|WARN|ERROR) .*)")
-Report = Callable[[str], object]
 
 
-def run_agent(join: JoinFile, wait_s: float, report: Report) -> int:
+def run_agent(join: JoinFile, wait_s: float, report: Callable[[str], object]) -> int:
     """Join the run and run its part until the run ends; return the exit code.
 
     wait_s: how long to try to reach the head, at first and after it was lost. Raises HiveError if the head cannot be
@@ -84,7 +81,7 @@ def run_agent(join: JoinFile, wait_s: float, report: Report) -> int:
         return runner.run(_main(join, wait_s, report))
 
 
-async def _main(join: JoinFile, wait_s: float, report: Report) -> int:
+async def _main(join: JoinFile, wait_s: float, report: Callable[[str], object]) -> int:
     client = LinkClient(join.keys, join.head, LIMIT_BYTES, join.silence_s)
     agent = Agent(join, wait_s, report, client, lambda accepted: _LocalPart(join, accepted), RealClock())
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -92,7 +89,7 @@ async def _main(join: JoinFile, wait_s: float, report: Report) -> int:
     return await agent.main()
 
 
-class Part(Protocol):
+class HostPart(Protocol):
     """The part of a run on this host: an ordinary run."""
 
     def start(self) -> None:
@@ -101,7 +98,7 @@ class Part(Protocol):
     async def status(self) -> Mapping[str, Any]:
         """Return its status document, with CPU and memory of its processes; {} while there is none."""
 
-    async def answer(self, ask: Ask, incarnation: int) -> Answer:
+    async def answer(self, ask: ActorQuery, incarnation: int) -> ActorReply:
         """Carry out a request about an actor."""
 
     def logs(self) -> list[tuple[str, str]]:
@@ -124,9 +121,9 @@ class Agent:
         self,
         join: JoinFile,
         wait_s: float,
-        report: Report,
+        report: Callable[[str], object],
         client: ClientEnd,
-        part: Callable[[Accepted], Part],
+        part: Callable[[Accepted], HostPart],
         clock: Clock,
     ) -> None:
         self.join = join
@@ -137,11 +134,11 @@ class Agent:
         self.clock = clock
         self.incarnation = 0
         self.accepted: Accepted | None = None
-        self.end: End | None = None
+        self.end: EndPart | None = None
         self.refused = ""
         self.heard_s = self._now_s()
         self.stopped = False
-        self.asks: list[Ask] = []
+        self.asks: list[ActorQuery] = []
         self.changed = asyncio.Event()
 
     async def main(self) -> int:
@@ -185,17 +182,17 @@ class Agent:
             elif isinstance(message, Refused):
                 self.refused = message.reason
                 if message.final:
-                    self.end = End(message.reason, rejoin=False)
-            elif isinstance(message, End):
+                    self.end = EndPart(message.reason, rejoin=False)
+            elif isinstance(message, EndPart):
                 self.end = message
                 self._send(HostEnded(self.incarnation, message.reason))
-            elif isinstance(message, Ask):
+            elif isinstance(message, ActorQuery):
                 self.asks.append(message)
             else:
                 return  # a Pong shows only that the head is alive
             self.changed.set()
 
-    def _ended(self) -> End | None:
+    def _ended(self) -> EndPart | None:
         return self.end  # set by a message, which a type checker cannot know
 
     def _acceptance(self) -> Accepted | None:
@@ -241,7 +238,7 @@ class Agent:
 
     # --- the part
 
-    async def _run(self, accepted: Accepted) -> End:
+    async def _run(self, accepted: Accepted) -> EndPart:
         """Run the part, and return why it ended."""
         self.incarnation, self.end = accepted.incarnation, None
         part = self.part(accepted)
@@ -251,21 +248,21 @@ class Agent:
             return await self._serve(part)
         except HiveError as error:
             self._send(HostEnded(self.incarnation, str(error)))
-            return End(str(error), rejoin=False)
+            return EndPart(str(error), rejoin=False)
         finally:
             await part.end()
 
-    async def _serve(self, part: Part) -> End:
+    async def _serve(self, part: HostPart) -> EndPart:
         """Send the status and the logs of the part until it ends, or is to end."""
         while True:
             await self._changed(STATUS_S)
             if self.stopped:
                 self._send(HostEnded(self.incarnation, "the agent was stopped"))
-                return End("the agent was stopped", rejoin=False)
+                return EndPart("the agent was stopped", rejoin=False)
             if (end := self._ended()) is not None:
                 return end
             if (silent_s := self._now_s() - self.heard_s) > self.join.silence_s:
-                return End(f"the head has been silent for {silent_s:.0f} s", rejoin=True)
+                return EndPart(f"the head has been silent for {silent_s:.0f} s", rejoin=True)
             while self.asks:
                 self._send(await part.answer(self.asks.pop(0), self.incarnation))
             self._send(HostStatus(self.incarnation, await part.status()))
@@ -274,17 +271,17 @@ class Agent:
             if (reason := await part.ended()) is not None:
                 return await self._part_ended(reason)
 
-    async def _part_ended(self, reason: str) -> End:
-        """Return why the part ended: the head's End, if it follows, because both were told and the part was faster."""
+    async def _part_ended(self, reason: str) -> EndPart:
+        """Return why the part ended: the head's EndPart, if it follows; both were told, and the part was faster."""
         until_s = self._now_s() + LAST_S
         while self._ended() is None and self._now_s() < until_s:
             await self._changed(LAST_S)
         if (end := self._ended()) is not None:
             return end
-        if reason == RUN_ENDED:  # the End of this connection was lost
-            return End(reason, rejoin=False)
+        if reason == RUN_ENDED:  # the EndPart of this connection was lost
+            return EndPart(reason, rejoin=False)
         self._send(HostEnded(self.incarnation, reason))
-        return End(reason, rejoin=True)
+        return EndPart(reason, rejoin=True)
 
 
 class _LocalPart:
@@ -309,7 +306,7 @@ class _LocalPart:
     async def status(self) -> Mapping[str, Any]:
         return await asyncio.to_thread(self._control.status)
 
-    async def answer(self, ask: Ask, incarnation: int) -> Answer:
+    async def answer(self, ask: ActorQuery, incarnation: int) -> ActorReply:
         return await asyncio.to_thread(self._control.answer, ask, incarnation)
 
     def logs(self) -> list[tuple[str, str]]:
@@ -415,17 +412,17 @@ class _Control:
             "processes": {str(p): {"cpu": f.cpu, "memory_bytes": f.memory_bytes} for p, f in facts.items()}
         }
 
-    def answer(self, ask: Ask, incarnation: int) -> Answer:
+    def answer(self, ask: ActorQuery, incarnation: int) -> ActorReply:
         """Carry out a request about an actor."""
         try:
             if self.client is None:
                 self.client = open_run(self.directory)
             if ask.kill:
                 self.client.kill(ask.actor, by_hand=ask.by_hand)
-                return Answer(incarnation, ask.number, "", (), "")
-            return Answer(incarnation, ask.number, *self.client.inspect(ask.actor, stack=ask.stack), "")
+                return ActorReply(incarnation, ask.number, "", (), "")
+            return ActorReply(incarnation, ask.number, *self.client.inspect(ask.actor, stack=ask.stack), "")
         except HiveError as error:
-            return Answer(incarnation, ask.number, "", (), str(error))
+            return ActorReply(incarnation, ask.number, "", (), str(error))
 
     def close(self) -> None:
         if self.client is not None:

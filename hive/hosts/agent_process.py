@@ -27,8 +27,6 @@ from hive.hosts.files import JoinFile
 from hive.runtime.process.command import supervisor_environment
 from hive.runtime.wire.links import KeyPair
 
-__all__ = ["AgentProcess"]
-
 WAIT_S = 60.0  # how long an agent tries to reach the head; then the launcher asks the head again
 STOP_S = 20.0  # an agent that takes longer to end is killed; its part then ends by itself
 ENGINE = "RAY_"  # beginning of the names of variables that the engine's processes have: tokens, addresses

@@ -27,17 +27,6 @@ from hive.records.documents import JSON, json_text, read_document
 from hive.runtime.run.hosts_status import STATUS_FOLDER
 from hive.runtime.wire.links import KEY_LENGTH, KeyPair
 
-__all__ = [
-    "HeadKeys",
-    "HostFacts",
-    "JoinFile",
-    "host_facts",
-    "hosts_folder",
-    "keys_of",
-    "resumed_elsewhere",
-    "write_join_file",
-]
-
 FACTS_FILE = "host.json"
 
 

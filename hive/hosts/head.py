@@ -29,10 +29,10 @@ from hive.hosts.messages import (
     RUN_ENDED,
     TO_HEAD,
     Accepted,
-    Answer,
-    Ask,
+    ActorQuery,
+    ActorReply,
     Attach,
-    End,
+    EndPart,
     Evaluate,
     Evaluated,
     Holds,
@@ -41,7 +41,7 @@ from hive.hosts.messages import (
     HostStatus,
     Join,
     Ping,
-    Policy,
+    PolicyBlock,
     Pong,
     Refused,
     RolloutSent,
@@ -62,13 +62,11 @@ from hive.training.messages import Evaluation, EvaluationDue, RolloutReady, Weig
 from hive.training.run_start import schedule_of
 from hive.training.schedule import LATEST
 
-__all__ = ["HostActor", "HostLink", "RemoteCollector", "RemoteEvaluator"]
-
 LOOK_S = 0.1  # interval between two looks at the clock: short beside any sensible hosts.silence_s
 FRESH_S = 2.0  # a host that was heard within this time is alive, so another one cannot take its place
 LEVEL_NAMES = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 LOOPBACK = "127.0.0.1"
-GOODBYE_S = 1.5  # wait for the confirmation of an End; a host that is away gives none
+GOODBYE_S = 1.5  # wait for the confirmation of an EndPart; a host that is away gives none
 ANSWER_S = 2.5  # deadline of an answer of the agent
 TEXT_SHOWN = 300  # maximum characters of a text of a host in an event
 
@@ -111,7 +109,7 @@ class HostLink:
         self.collectors = collectors
         self.evaluators = evaluators
         self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
-        self.ending: set[bytes] | None = None  # connections that have not confirmed the End; None before it
+        self.ending: set[bytes] | None = None  # connections that have not confirmed the EndPart; None before it
         self.unsent: set[int] = set()  # evaluators whose request this connection does not have
         self.directory = directory
         self.incoming: dict[int, _Incoming] = {}
@@ -135,7 +133,7 @@ class HostLink:
         self.note: Callable[[str, str], None] = lambda kind, text: None
         self.logs: dict[str, logging.Logger] = {}
         self.numbers = itertools.count(1)
-        self.asked: dict[int, asyncio.Future[Answer]] = {}
+        self.asked: dict[int, asyncio.Future[ActorReply]] = {}
 
     def now_s(self) -> float:
         """Return the monotonic time in seconds."""
@@ -194,7 +192,7 @@ class HostLink:
         if self.server is None:
             return
         ends = (client for client in (self.agent, self.line) if client is not None)
-        self.ending = {client for client in ends if self.server.send(client, encode(End(reason, rejoin)))}
+        self.ending = {client for client in ends if self.server.send(client, encode(EndPart(reason, rejoin)))}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 while self.ending:
@@ -234,7 +232,7 @@ class HostLink:
             kind = type(message).__name__
             self.note("late", f"refused a {kind} of an earlier incarnation of host {self.name} ({self.late} so far)")
         if isinstance(message, Attach | HostStatus | Ping):  # it does not know that it was given up
-            self._send(client, End("the head has given up this incarnation of the host", rejoin=True))
+            self._send(client, EndPart("the head has given up this incarnation of the host", rejoin=True))
 
     def _join(self, client: bytes, message: Join) -> None:
         if (message.protocol, message.version) != (PROTOCOL, __version__):
@@ -269,7 +267,7 @@ class HostLink:
     def _attach(self, client: bytes, message: Attach, frames: Frames) -> None:
         if message.shape != shape_of(self.blueprint):
             self._send(
-                client, End(f"its rollouts differ from the head's: {_difference(self.blueprint, message)}", False)
+                client, EndPart(f"its rollouts differ from the head's: {_difference(self.blueprint, message)}", False)
             )
             self.lose("its environment or hive differs from the head's, so its rollouts do not fit")
             return
@@ -359,20 +357,20 @@ class HostLink:
         else:
             self.lose(f"its part of the run has ended: {printable(message.reason, TEXT_SHOWN)}")
 
-    def _answer(self, client: bytes, message: Answer, frames: Frames) -> None:
+    def _answer(self, client: bytes, message: ActorReply, frames: Frames) -> None:
         future = self.asked.get(message.number)
         if future is not None and not future.done():
             future.set_result(message)
 
     # --- what the actors use
 
-    async def ask(self, actor: str, *, stack: bool = False, kill: bool = False, by_hand: bool = False) -> Answer:
+    async def ask(self, actor: str, *, stack: bool = False, kill: bool = False, by_hand: bool = False) -> ActorReply:
         """Ask the agent about an actor. Raises HostLost without an agent, or if it does not answer."""
         number = next(self.numbers)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ActorReply] = asyncio.get_running_loop().create_future()
         self.asked[number] = future
         try:
-            if not self._send(self.agent, Ask(number, actor, stack, kill, by_hand)):
+            if not self._send(self.agent, ActorQuery(number, actor, stack, kill, by_hand)):
                 raise HostLost(f"host {self.name} has not joined")
             answer = await asyncio.wait_for(future, ANSWER_S)
         except TimeoutError:
@@ -427,7 +425,7 @@ class HostLink:
         A version that the host has meanwhile is not sent.
         """
         if version > max(self.holds, self.sent):
-            if not self._send(self.line, Policy(version), block.data):
+            if not self._send(self.line, PolicyBlock(version), block.data):
                 return False
             self.sent = version
             self.unheld.append(version)
@@ -444,7 +442,7 @@ HANDLERS: Mapping[type[Message], Callable[[HostLink, bytes, Any, Frames], None]]
     HostStatus: HostLink._status,
     HostLog: HostLink._log,
     HostEnded: HostLink._ended,
-    Answer: HostLink._answer,
+    ActorReply: HostLink._answer,
 }
 
 

@@ -21,13 +21,13 @@ from hive.hosts.files import HostFacts
 from hive.hosts.messages import (
     TO_HOST,
     Attach,
-    End,
+    EndPart,
     Evaluate,
     Evaluated,
     Holds,
     HostEnded,
     Ping,
-    Policy,
+    PolicyBlock,
     Pong,
     RolloutSent,
     Taken,
@@ -41,8 +41,6 @@ from hive.runtime.wire.links import SOCKETS, ClientEnd, Links
 from hive.runtime.wire.messages import Message, decode, encode, type_set
 from hive.training import Blueprint
 from hive.training.messages import Evaluation, EvaluationDue, RolloutReady, Weights
-
-__all__ = ["PolicyImporter", "RolloutExporter", "RunLink"]
 
 PING_S = 0.25  # interval of pings: several in any sensible hosts.silence_s
 
@@ -168,7 +166,7 @@ class RunLink:
 
     warn: Callable[[str], None] = staticmethod(lambda text: None)
 
-    def _policy(self, message: Policy, frames: Frames) -> None:
+    def _policy(self, message: PolicyBlock, frames: Frames) -> None:
         if len(frames) != 1 or len(frames[0]) != self.block_bytes:
             raise WireError(f"version {message.version} of the policy does not have {self.block_bytes} bytes")
         self.policies.append((message.version, frames))
@@ -195,7 +193,7 @@ class RunLink:
     def _pong(self, message: Pong, frames: Frames) -> None:
         self.round_trip_ns = max(1, self.clock.now_ns() - message.sent_ns)
 
-    def _end(self, message: End, frames: Frames) -> None:
+    def _end(self, message: EndPart, frames: Frames) -> None:
         self.ended = message.reason
         self.send(HostEnded(self.facts.incarnation, message.reason))
         self.arrived.set()
@@ -204,10 +202,10 @@ class RunLink:
 DUE = type_set([EvaluationDue])
 HANDLERS: Mapping[type[Message], Callable[[RunLink, Any, Frames], None]] = {
     Taken: RunLink._taken,
-    Policy: RunLink._policy,
+    PolicyBlock: RunLink._policy,
     Evaluate: RunLink._evaluate,
     Pong: RunLink._pong,
-    End: RunLink._end,
+    EndPart: RunLink._end,
 }
 
 

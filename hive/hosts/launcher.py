@@ -28,8 +28,6 @@ from hive.printable import printable
 from hive.runtime import Actor, Handle
 from hive.runtime.memory.status import WAIT_IN
 
-__all__ = ["Cluster", "Launcher", "Placed"]
-
 LOOK_S = 1.0  # interval at which the launcher compares what the head listens at with what the agent connects to
 RETRY_S = 1.0  # first pause before the engine is asked again; it doubles up to
 RETRY_MAX_S = 30.0

@@ -1,14 +1,15 @@
 """The messages between the head and a host.
 
-    agent -> head       Join · HostStatus · HostLog · HostEnded · Answer   head -> agent  Accepted · Refused · End · Ask
+    agent -> head         Join · HostStatus · HostLog · HostEnded · ActorReply
+    head -> agent         Accepted · Refused · EndPart · ActorQuery
     link process -> head  Attach · RolloutSent (+ the slot) · Holds · Evaluated (+ the evaluation) · Ping
-    head -> link process  Taken · Policy (+ the block) · Evaluate (+ the request and the weights) · Pong · End
+    head -> link process  Taken · PolicyBlock (+ the block) · Evaluate (+ the request and the weights) · Pong · EndPart
 
 Every message of a host names its incarnation, that of the `Accepted`. The head ignores and counts those of another one.
 
     RolloutSent     repeated after a new connection, until a Taken says that the head has committed it
     Taken           the first rollout of a collector that the head lacks; repeated for each Attach and each Ping
-    Policy          repeated after a new connection, until a Holds names it or a later version
+    PolicyBlock     repeated after a new connection, until a Holds names it or a later version
     Evaluate        repeated after a new connection, until an Evaluated answers it; that is repeated, too
 """
 
@@ -16,33 +17,8 @@ from __future__ import annotations
 
 from hive.runtime.wire.messages import Message, Tree, type_set
 
-__all__ = [
-    "PROTOCOL",
-    "RUN_ENDED",
-    "TO_HEAD",
-    "TO_HOST",
-    "Accepted",
-    "Answer",
-    "Ask",
-    "Attach",
-    "End",
-    "Evaluate",
-    "Evaluated",
-    "Holds",
-    "HostEnded",
-    "HostLog",
-    "HostStatus",
-    "Join",
-    "Ping",
-    "Policy",
-    "Pong",
-    "Refused",
-    "RolloutSent",
-    "Taken",
-]
-
-RUN_ENDED = "the run has ended on the head"  # the reason of an End after which there is nothing to join
-PROTOCOL = 2  # version of these messages; increased with every change that another version would misread
+RUN_ENDED = "the run has ended on the head"  # the reason of an EndPart after which there is nothing to join
+PROTOCOL = 3  # version of these messages; increased with every change that another version would misread
 
 
 class Join(Message):
@@ -71,7 +47,7 @@ class Refused(Message):
     final: bool
 
 
-class End(Message):
+class EndPart(Message):
     """The part of the run on this host ends. `rejoin`: the run goes on, and the host may join it again."""
 
     reason: str
@@ -94,13 +70,13 @@ class HostLog(Message):
 
 
 class HostEnded(Message):
-    """The host's own run has ended, although the head did not ask for it; or the confirmation of an End."""
+    """The host's own run has ended, although the head did not ask for it; or the confirmation of an EndPart."""
 
     incarnation: int
     reason: str
 
 
-class Ask(Message):
+class ActorQuery(Message):
     """Asks for the stacks and the history of an actor, or with `kill` to kill its process."""
 
     number: int
@@ -110,8 +86,8 @@ class Ask(Message):
     by_hand: bool
 
 
-class Answer(Message):
-    """The answer to an Ask. `error`: why there is none, or ""."""
+class ActorReply(Message):
+    """The answer to an ActorQuery. `error`: why there is none, or ""."""
 
     incarnation: int
     number: int
@@ -164,7 +140,7 @@ class Taken(Message):
     first: int
 
 
-class Policy(Message):
+class PolicyBlock(Message):
     """A version of the behaviour policy; its block follows as a frame."""
 
     version: int
@@ -185,5 +161,5 @@ class Evaluated(Message):
     turn: int
 
 
-TO_HEAD = type_set([Join, HostStatus, HostLog, HostEnded, Answer, Attach, RolloutSent, Holds, Evaluated, Ping])
-TO_HOST = type_set([Accepted, Refused, End, Ask, Taken, Policy, Evaluate, Pong])
+TO_HEAD = type_set([Join, HostStatus, HostLog, HostEnded, ActorReply, Attach, RolloutSent, Holds, Evaluated, Ping])
+TO_HOST = type_set([Accepted, Refused, EndPart, ActorQuery, Taken, PolicyBlock, Evaluate, Pong])

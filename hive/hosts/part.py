@@ -12,8 +12,6 @@ from hive.hosts.host import PolicyImporter, RolloutExporter, RunLink
 from hive.runtime import Board, Slots, Topology
 from hive.training import Blueprint
 
-__all__ = ["part_of"]
-
 LINK = "link"  # the process that talks to the head
 
 

@@ -11,8 +11,6 @@ from hive.runtime import Handle, Topology
 from hive.runtime.run.hosts_status import HOST
 from hive.training import Blueprint
 
-__all__ = ["connect_hosts"]
-
 
 def connect_hosts(t: Topology, blueprint: Blueprint, directory: Path) -> None:
     """Put a process for each host into the topology, and its actors into that process. directory: that of the run."""

@@ -35,8 +35,6 @@ from hive.hosts.launcher import Placed
 from hive.native import source_folder
 from hive.runtime.process.command import supervisor_environment
 
-__all__ = ["RayCluster"]
-
 START = (
     "this machine must be one of the cluster's: run `ray start --head --num-cpus=0` here and "
     "`ray start --address=...` on the other machines; RAY_ADDRESS names one of several clusters"

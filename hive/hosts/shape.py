@@ -7,8 +7,6 @@ import dataclasses
 from hive.config import Config
 from hive.training import Blueprint
 
-__all__ = ["shape_of", "without_hosts"]
-
 
 def without_hosts(config: Config) -> Config:
     """Return the config of the same run on one machine, without files that only this machine has to have."""

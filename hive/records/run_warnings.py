@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 WARNING = "warning"  # kind of the event with which a warning begins
-DIRECTORY_REMOVED = "run directory removed"  # it ends when the directory has a checkpoint again, if it had one before
 SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next look
 OUTPUT_DROPPED = "output dropped"  # it does not end
-OF_SUPERVISOR = (DIRECTORY_REMOVED, SOCKETS_REMOVED, OUTPUT_DROPPED)  # warnings of the supervisor
+OF_SUPERVISOR = (SOCKETS_REMOVED, OUTPUT_DROPPED)  # warnings of the supervisor
 RUNNING_STATISTICS = "statistics in environments"  # a warning of a collector; it does not end
 GLOBAL_DRAWS = "global random numbers"  # a warning of a collector with helpers; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint

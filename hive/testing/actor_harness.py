@@ -39,8 +39,6 @@ from hive.runtime.supervise.outcome import Journal
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.testing.inline import run_inline
 
-__all__ = ["ActorResult", "run_actor"]
-
 QUIET_S = 1.0  # virtual seconds of inactivity after which the run ends
 LIMIT_S = 3600.0  # maximum virtual seconds of a run that is never inactive
 BLOCKS_KEPT = 64  # versions of a publication that are kept: a sink in the same loop is never that far behind

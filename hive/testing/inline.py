@@ -18,8 +18,6 @@ from hive.runtime.supervise.outcome import Outcome
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.topology import Topology
 
-__all__ = ["run_inline"]
-
 
 def run_inline(
     topology: Topology,

@@ -27,8 +27,9 @@ from hive.runtime.memory.status import PAGE_BYTES
 from hive.runtime.process.processes import SharedMemory
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
+from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.batches import batch_length
-from hive.runtime.wire.messages import Frames, Message, decode
+from hive.runtime.wire.messages import Message, decode
 from hive.runtime.wire.protocol import NODE_TYPES, Deliver
 from hive.runtime.wire.transport import Receive
 from simulation.simulated_process import SimulatedLoop, current_process

@@ -40,7 +40,7 @@ from hive.hosts.agent import STOP_S, Agent, facts_of
 from hive.hosts.files import HostFacts, JoinFile
 from hive.hosts.head import HostLink
 from hive.hosts.host import RunLink
-from hive.hosts.messages import TO_HEAD, Accepted, Answer, Ask, Join
+from hive.hosts.messages import TO_HEAD, Accepted, ActorQuery, ActorReply, Join
 from hive.hosts.part import part_of
 from hive.records import RunDirectory
 from hive.runtime import Bytes, Inlet, Slot, Topology
@@ -418,8 +418,8 @@ class _Part:
     async def status(self) -> Mapping[str, Any]:
         return {}
 
-    async def answer(self, ask: Ask, incarnation: int) -> Answer:
-        return Answer(incarnation, ask.number, "", (), "")
+    async def answer(self, ask: ActorQuery, incarnation: int) -> ActorReply:
+        return ActorReply(incarnation, ask.number, "", (), "")
 
     def logs(self) -> list[tuple[str, str]]:
         return []

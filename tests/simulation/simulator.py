@@ -35,7 +35,8 @@ from hive.clock import VirtualClock
 from hive.runtime.carriers.carrier import PlanChannel
 from hive.runtime.carriers.messages import MessageReceiver
 from hive.runtime.memory.segments import BoardView, SlabView
-from hive.runtime.process.node import Node, NodeContext
+from hive.runtime.process.channel_ends import NodeContext
+from hive.runtime.process.node import Node
 from hive.runtime.process.processes import Exit, OnExit, StartLost
 from hive.runtime.process.views import Views
 from hive.runtime.supervise.accounting import channel_accounts, holds
@@ -313,7 +314,7 @@ class SimulatedRun:
         simulated = self.processes.incarnations.get(process)
         if simulated is None or simulated.inactive or process in self.crowded or (actor, simulated) in self.notified:
             return
-        waiter = self.processes.nodes[process].waiters.get(actor)
+        waiter = self.processes.nodes[process].ends.waiters.get(actor)
         if waiter is None or not waiter.asleep or self.chance.random() < self.faults.lost:
             return
         self.notified.add((actor, simulated))
@@ -322,7 +323,7 @@ class SimulatedRun:
 
     def _wake(self, actor: int, simulated: SimulatedProcess) -> None:
         self.notified.discard((actor, simulated))
-        waiter = self.processes.nodes[self.plan.actors[actor].process].waiters.get(actor)
+        waiter = self.processes.nodes[self.plan.actors[actor].process].ends.waiters.get(actor)
         if waiter is not None:
             waiter.wake()
 
@@ -347,7 +348,7 @@ class SimulatedRun:
                     self.result.wrong.append(f"{planned.name} went back from {self.seen[planned.name]} to {latest}")
                 self.seen[planned.name] = latest
         for node in self.processes.nodes.values():
-            for (channel, _), receiver in node.targets.items():
+            for (channel, _), receiver in node.ends.targets.items():
                 if not isinstance(receiver, MessageReceiver):
                     continue
                 for producer, (received, consumed, dropped) in receiver.totals.items():

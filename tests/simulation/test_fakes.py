@@ -19,7 +19,8 @@ from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.memory.segments import PAGE, REASONS, Bytes, Layout, SlabPlan
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
-from hive.runtime.wire.messages import Frames, Message, encode
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.messages import Message, encode
 from hive.runtime.wire.protocol import Ack, Deliver, Drain, Hello, Left, Notify, RunOver
 from simulation.fakes import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
 from simulation.simulated_process import Killed, SimulatedLoop, SimulatedProcess

@@ -13,6 +13,7 @@ from hive.monitor.poller import poll_once
 from hive.records import RunDirectory, Summary, read_jsonl, write_bytes
 from hive.runtime.run.execute import run_inline
 from hive.runtime.run.live_run import LiveRun
+from hive.runtime.run.requests import RunRequests
 
 
 def test_a_run_without_any_update_fails_and_says_why(tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_a_resumed_run_has_its_earlier_warnings(tmp_path: Path) -> None:
         with closing(run):
             run.event("warning", "...", {"warning": f"at {steps}", "cause": "x", "advice": "", "steps": steps})
             run.event("recovered", "...", {"warning": "at 100", "steps": steps})
-            shown = run.status()["warnings"]
+            shown = RunRequests(run).status()["warnings"]
     assert [(w["kind"], w["first_steps"], w["last_steps"]) for w in shown] == [
         ("at 100", 100, 200),
         ("at 200", 200, None),

@@ -32,8 +32,6 @@ from hive.runtime.actor.ports import InPort, OutPort, ports_of
 from hive.runtime.memory.status import PROGRESS_SCORE, PROGRESS_STEPS, WAIT_IN, Status
 from hive.runtime.wire.messages import Tree
 
-__all__ = ["Actor", "ActorContext", "Handle", "endpoint", "endpoints_of", "target_of"]
-
 ENDPOINT = "__hive_endpoint__"  # the attribute that `endpoint` sets on a method
 CALL_DEADLINE_S = 5.0  # default deadline of a call: longer than a healthy endpoint takes, short enough to notice a hang
 
@@ -53,7 +51,7 @@ _ENDPOINTS: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDic
 
 
 def endpoints_of(cls: type) -> frozenset[str]:
-    """The names of a class's endpoints."""
+    """Return the names of a class's endpoints."""
     known = _ENDPOINTS.get(cls)
     if known is None:
         known = frozenset(name for name in dir(cls) if getattr(getattr(cls, name, None), ENDPOINT, False))
@@ -107,7 +105,7 @@ class Actor:
 
     @classmethod
     def serves(cls) -> bool:
-        """Whether the actor only answers calls: it has endpoints and does not override `run`."""
+        """Return whether the actor only answers calls: it has endpoints and does not override `run`."""
         return cls.run is Actor.run and bool(endpoints_of(cls))
 
     @classmethod
@@ -121,7 +119,7 @@ class Actor:
 
     @classmethod
     def is_source(cls) -> bool:
-        """Whether a pause stops this actor: it sends without having received a message."""
+        """Return whether a pause stops this actor: it sends without having received a message."""
         ports = ports_of(cls).values()
         return any(isinstance(port, OutPort) for port in ports) and (
             cls.source or not any(isinstance(port, InPort) for port in ports)

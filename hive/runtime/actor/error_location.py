@@ -21,20 +21,6 @@ from types import FrameType
 from hive.paths import current_folder
 from hive.runtime.actor.interrupted import Interrupted
 
-__all__ = [
-    "HIVE",
-    "describe",
-    "is_interrupt",
-    "is_own",
-    "named",
-    "place_in",
-    "place_in_dump",
-    "place_of",
-    "signal_name",
-    "source_lines",
-    "user_frames",
-]
-
 HIVE = f"{Path(__file__).parents[2]}{os.sep}"
 STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
 TEXT_CHARACTERS = 4_000  # maximum characters of an error's text, far below the limit of a message

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Interrupted"]
-
 
 class Interrupted(KeyboardInterrupt):
     """A signal that asks a command to end. `exit_code` is the one that shells use for it: 128 + its number."""

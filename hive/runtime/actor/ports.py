@@ -33,21 +33,6 @@ from hive.runtime.memory.segments import Arrays, Bytes
 from hive.runtime.wire.batches import MAX_BATCH
 from hive.runtime.wire.messages import Message
 
-__all__ = [
-    "InPort",
-    "Inlet",
-    "OutPort",
-    "Outlet",
-    "Port",
-    "Publication",
-    "SharedIn",
-    "SharedOut",
-    "SlotInlet",
-    "SlotOutlet",
-    "Subscription",
-    "ports_of",
-]
-
 M = TypeVar("M", bound=Message)
 P = TypeVar("P", bound="Port[Any]")
 
@@ -328,12 +313,12 @@ def ports_of(cls: type) -> Mapping[str, Port[Any]]:
     """Return the ports that an actor class and its bases declare, by name."""
     if (known := _PORTS.get(cls)) is not None:
         return known
-    found: dict[str, Port[Any]] = {}
+    ports: dict[str, Port[Any]] = {}
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
             if isinstance(value, Port):
-                found[name] = value
-            elif name in found:
-                del found[name]
-    _PORTS[cls] = found
-    return found
+                ports[name] = value
+            elif name in ports:
+                del ports[name]
+    _PORTS[cls] = ports
+    return ports

@@ -19,8 +19,6 @@ from hive.runtime.memory.segments import BoardView, Bytes
 from hive.runtime.memory.status import WAIT_IN
 from hive.runtime.wire.messages import Message
 
-__all__ = ["Board", "BoardReader", "BoardWriter"]
-
 MAX_BLOCKS = 65536  # limit on blocks of a board, native kMaxWords: readers reject a damaged header that exceeds it
 
 

@@ -37,12 +37,10 @@ from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.messages import Message, Tree
 from hive.runtime.wire.protocol import Ack
 
-__all__ = ["Carrier", "End", "Host", "Identity", "Line", "Pattern", "PlanChannel", "PlanSegment", "WhenFull"]
-
 Pattern = Literal["balance", "broadcast"]
 WhenFull = Literal["wait", "drop_oldest", "fail"]
-Identity = tuple[int, int]  # actor number, incarnation
-Account = dict[str, Any]  # produced, consumed, dropped: {reason: n}, in_flight
+ActorIdentity = tuple[int, int]  # actor number, incarnation
+AccountDict = dict[str, Any]  # produced, consumed, dropped: {reason: n}, in_flight
 C = TypeVar("C", bound="Carrier")
 
 
@@ -92,7 +90,7 @@ class PlanChannel(Message):
         return KINDS[self.carrier].of_options(self.options)
 
 
-class Views(Protocol):
+class SegmentViews(Protocol):
     """The memory of a run, by the name of its segment."""
 
     def slab(self, segment: str) -> SlabView: ...
@@ -104,7 +102,7 @@ class RunMemory(Protocol):
     """The shared memory of a run: its slabs and boards, and the status pages of its actors."""
 
     @property
-    def views(self) -> Views: ...
+    def views(self) -> SegmentViews: ...
     @property
     def pages(self) -> _native.Status: ...
 
@@ -115,7 +113,7 @@ class Host(Protocol):
     @property
     def incarnation(self) -> int: ...
     @property
-    def views(self) -> Views: ...
+    def views(self) -> SegmentViews: ...
     @property
     def draining(self) -> bool:
         """Whether the run ends."""
@@ -186,7 +184,7 @@ class End:
     waiter: Waiter
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ActorIdentity:
         return self.actor, self.host.incarnation
 
 
@@ -237,7 +235,7 @@ class Carrier(ABC):
     def drain(self, channel: PlanChannel, memory: RunMemory) -> None:  # noqa: B027  # a board has no messages to drop
         """Drop all messages in flight as `run_ended`, after all actors have exited."""
 
-    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
+    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[AccountDict]:
         """Return the account of each producer; none if messages are not counted."""
         return []
 

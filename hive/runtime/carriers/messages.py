@@ -36,15 +36,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hive.errors import HiveError, TopologyError
-from hive.runtime.carriers.carrier import Account, Carrier, End, Identity, Line, PlanChannel, RunMemory
+from hive.runtime.carriers.carrier import AccountDict, ActorIdentity, Carrier, End, Line, PlanChannel, RunMemory
 from hive.runtime.carriers.waiting import RESCAN_S, Waiter
 from hive.runtime.memory.status import WAIT_IN, WAIT_OUT, Status
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.batches import batch_of, decode_batch, encode_batch
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.protocol import Ack, Deliver
-
-__all__ = ["ChannelFull", "MessageReceiver", "MessageSender", "Messages"]
 
 
 class ChannelFull(HiveError):
@@ -67,7 +65,7 @@ class Messages(Carrier):
         return channel.when_full == "wait" and self.window < len(channel.producers)
 
     def source(self, end: End) -> Line:
-        def deliver(consumer: Identity, sequence: int, messages: Sequence[Message]) -> None:
+        def deliver(consumer: ActorIdentity, sequence: int, messages: Sequence[Message]) -> None:
             local = end.host.target(end.number, consumer[0])
             if isinstance(local, MessageReceiver):
                 local.deliver(end.identity, sequence, messages)
@@ -81,7 +79,7 @@ class Messages(Carrier):
         return sender
 
     def target(self, end: End) -> Line:
-        def acknowledge(producer: Identity, consumed: int, dropped: int, window: int) -> Ack:
+        def acknowledge(producer: ActorIdentity, consumed: int, dropped: int, window: int) -> Ack:
             me, incarnation = end.identity
             ack = Ack(end.number, producer[0], me, incarnation, producer[1], consumed, dropped, window)
             local = end.host.source(end.number, producer[0])
@@ -106,7 +104,7 @@ class Messages(Carrier):
             if left := page.get(in_flight):
                 page.add_both(page.counter(f"{channel.name}:run_ended"), left, in_flight, -left)
 
-    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
+    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[AccountDict]:
         return [account_of(channel.name, memory.pages.snapshot(actor)["counters"]) for actor in channel.producers]
 
     def produced(self, channel: PlanChannel, memory: RunMemory) -> list[int]:
@@ -119,16 +117,16 @@ class Messages(Carrier):
 
 # (consumer, sequence, messages): hands messages to the transport, or to an inlet in this process. The last message has
 # this sequence. Without messages it queries an Ack of all up to that sequence.
-HandOver = Callable[[Identity, int, Sequence[Message]], None]
+HandOver = Callable[[ActorIdentity, int, Sequence[Message]], None]
 # (producer, consumed, dropped, window): sends an Ack and returns it
-Acknowledge = Callable[[Identity, int, int, int], Ack]
+Acknowledge = Callable[[ActorIdentity, int, int, int], Ack]
 
 
 @dataclass
 class _Consumer:
     """The producer's totals of one consumer incarnation."""
 
-    identity: Identity
+    identity: ActorIdentity
     window: int
     sent: int = 0
     consumed: int = 0
@@ -210,7 +208,7 @@ class MessageSender(Line):
             identity = message.consumer, message.incarnation
             self.acknowledged(identity, message.consumed, message.dropped, message.window)
 
-    def add_consumer(self, consumer: Identity, window: int) -> None:
+    def add_consumer(self, consumer: ActorIdentity, window: int) -> None:
         """Add a consumer. A later incarnation replaces an earlier one; an earlier one is ignored."""
         known = self.consumers.get(consumer[0])
         if known is not None and known.identity[1] >= consumer[1]:
@@ -226,7 +224,7 @@ class MessageSender(Line):
             self.account.drop(why, gone.in_flight)
             self.waiter.wake()
 
-    def acknowledged(self, consumer: Identity, consumed: int, dropped: int, window: int) -> None:
+    def acknowledged(self, consumer: ActorIdentity, consumed: int, dropped: int, window: int) -> None:
         """Take over running totals from a consumer. Older totals, and those of an earlier incarnation, are ignored."""
         known = self.consumers.get(consumer[0])
         if known is None or known.identity != consumer or consumed + dropped > known.sent:
@@ -318,9 +316,9 @@ class MessageReceiver(Line):
         self.when_full = when_full
         self.waiter = waiter
         self.acknowledge = acknowledge
-        self.queue: deque[tuple[Identity, Message]] = deque()
-        self.totals: dict[Identity, list[int]] = {}  # producer -> [received, consumed, dropped]
-        self.owed: set[Identity] = set()  # producers whose current totals have not been acknowledged
+        self.queue: deque[tuple[ActorIdentity, Message]] = deque()
+        self.totals: dict[ActorIdentity, list[int]] = {}  # producer -> [received, consumed, dropped]
+        self.owed: set[ActorIdentity] = set()  # producers whose current totals have not been acknowledged
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
         self.admitted: Collection[int] = ()  # actors that send on this channel
         self.types: Mapping[str, type[Message]] = {}
@@ -340,7 +338,7 @@ class MessageReceiver(Line):
             messages = decode_batch(frames, self.types) if frames else ()
             self.deliver((message.producer, message.incarnation), message.sequence, messages)
 
-    def deliver(self, producer: Identity, sequence: int, messages: Sequence[Message]) -> None:
+    def deliver(self, producer: ActorIdentity, sequence: int, messages: Sequence[Message]) -> None:
         """Queue messages, or answer a query without messages. Beyond the window the oldest are dropped.
 
         Repeats are ignored. The transport keeps the order, so a full mailbox lost the messages of a gap in the
@@ -364,7 +362,7 @@ class MessageReceiver(Line):
             self._drop_oldest(producer, beyond)
         self.waiter.wake()
 
-    def _drop_oldest(self, producer: Identity, count: int) -> None:
+    def _drop_oldest(self, producer: ActorIdentity, count: int) -> None:
         oldest = itertools.islice((i for i, (sender, _) in enumerate(self.queue) if sender == producer), count)
         for taken, index in enumerate([*oldest]):
             del self.queue[index - taken]
@@ -409,7 +407,7 @@ class MessageReceiver(Line):
         latest = {actor: (actor, incarnation) for actor, incarnation in sorted(self.totals)}
         return [self._acknowledge(producer) for producer in latest.values()]
 
-    def _acknowledge(self, producer: Identity) -> Ack:
+    def _acknowledge(self, producer: ActorIdentity) -> Ack:
         self.owed.discard(producer)
         _, consumed, dropped = self.totals[producer]
         return self.acknowledge(producer, consumed, dropped, self.window)

@@ -15,8 +15,6 @@ from hive.runtime.carriers.carrier import Carrier, End, Line, PlanChannel, PlanS
 from hive.runtime.memory.segments import Bytes
 from hive.runtime.wire.messages import Message
 
-__all__ = ["Shared", "SharedBlock"]
-
 
 @dataclass(frozen=True)
 class Shared(Carrier):

@@ -27,13 +27,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from hive.errors import TopologyError
-from hive.runtime.carriers.carrier import Account, Carrier, End, Line, PlanChannel, PlanSegment, RunMemory
+from hive.runtime.carriers.carrier import AccountDict, Carrier, End, Line, PlanChannel, PlanSegment, RunMemory
 from hive.runtime.carriers.waiting import WakeRequest
 from hive.runtime.memory.segments import REASONS, Arrays, Bytes, Layout, SlabView
 from hive.runtime.memory.status import WAIT_IN, WAIT_OUT
 from hive.runtime.wire.messages import Message
-
-__all__ = ["OnDeath", "Slot", "SlotReceiver", "SlotSender", "Slots", "slabs_of"]
 
 COMMITTING, FULL = 2, 3  # values of the native SlotState
 CODES = {reason: code for code, reason in enumerate(REASONS)}
@@ -125,7 +123,7 @@ class Slots(Carrier):
         for name in slabs_of(channel):
             memory.views.slab(name).words.drain(REASONS.index("run_ended"))
 
-    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
+    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[AccountDict]:
         return [memory.views.slab(name).counts() for name in slabs_of(channel)]
 
     def produced(self, channel: PlanChannel, memory: RunMemory) -> list[int]:

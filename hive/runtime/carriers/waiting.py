@@ -24,8 +24,6 @@ from typing import TypeVar
 
 from hive.runtime.memory.status import WAIT_OUT, Status
 
-__all__ = ["PAUSED", "RESCAN_S", "Waiter", "WakeRequest"]
-
 T = TypeVar("T")
 
 PAUSED = "paused"  # the phase of a source that a pause has stopped
@@ -108,8 +106,10 @@ class Waiter:
         elif time.monotonic_ns() - self._yielded_ns > YIELD_NS:
             await self._yield_to_loop()
         result = attempt()
-        if result is not None:
-            return result
+        return await self._wait(attempt, phase, memory, request) if result is None else result
+
+    async def _wait(self, attempt: Callable[[], T | None], phase: int, memory: bool, request: WakeRequest | None) -> T:
+        """Sleep and repeat `attempt` until it has a result."""
         status, page = self.status, self.status.page
         status.enter(phase)
         if request is not None:

@@ -42,15 +42,13 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.errors import TopologyError, WireError
-from hive.runtime.carriers.carrier import Account, End, Line, PlanChannel, PlanSegment, RunMemory
+from hive.runtime.carriers.carrier import AccountDict, End, Line, PlanChannel, PlanSegment, RunMemory
 from hive.runtime.carriers.slots import FULL, Slot, SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import RESCAN_S
 from hive.runtime.memory.segments import PAGE, REASONS, Arrays, Bytes, SlabView, aligned, slot_stride
 from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.protocol import Fetch, Payload
-
-__all__ = ["Zmq", "ZmqReceiver", "ZmqSender"]
 
 MAKERS = 64  # a slot word holds the incarnation of its producer modulo this
 MASK = 0xFFFFFFFF  # sequences in slot words wrap at 2^32
@@ -72,13 +70,13 @@ class Zmq(Slots):
             )
 
     def segments(self, channel: str, producers: Sequence[str], consumers: int) -> list[PlanSegment]:
-        made = super().segments(channel, producers, consumers)
+        segments = super().segments(channel, producers, consumers)
         for consumer in range(consumers):
             count = len(self._sources(consumer, len(producers), consumers))
             size = self._marks_bytes(count) + count * self.slots * slot_stride(self.layout)
             sparse = count * self.slots * self.layout.sparse_bytes
-            made.append(PlanSegment(f"{channel}:contents-{consumer}", "buffer", 0, size, 0, 0, "", 0, sparse))
-        return made
+            segments.append(PlanSegment(f"{channel}:contents-{consumer}", "buffer", 0, size, 0, 0, "", 0, sparse))
+        return segments
 
     def _sources(self, consumer: int, producers: int, consumers: int) -> list[int]:
         """Return the positions of the producers whose slots the buffer of a consumer has, in their order there."""
@@ -105,7 +103,7 @@ class Zmq(Slots):
             views[position] = end.host.views.slab(channel.segments[position]).with_slots(self.layout, memory)
         return ZmqReceiver(end, self, views, self.marks(buffer, len(sources)))
 
-    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
+    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[AccountDict]:
         """Return the accounts of slots, with the bytes that each producer has sent."""
         counters = [memory.pages.snapshot(actor)["counters"] for actor in channel.producers]
         sent = [int(each.get(f"{channel.name}:sent_bytes", 0)) for each in counters]

@@ -42,24 +42,6 @@ from hive.runtime.wire.arrays import ArrayKind, Shape, array_kind, declared_fiel
 if TYPE_CHECKING:
     from hive.runtime.wire.messages import Message
 
-__all__ = [
-    "ALIGNMENT",
-    "REASONS",
-    "BoardPlan",
-    "BoardView",
-    "BufferPlan",
-    "Bytes",
-    "CachedViews",
-    "Layout",
-    "Packed",
-    "Segment",
-    "SegmentPlan",
-    "SlabPlan",
-    "SlabView",
-    "aligned",
-    "slot_stride",
-]
-
 # The arrays that hold a message's numbers in a slot.
 NUMBERS = {
     kind: ArrayKind(np.dtype(name), Shape()) for kind, name in ((int, "int64"), (float, "float64"), (bool, "bool"))

@@ -17,20 +17,6 @@ from dataclasses import dataclass
 
 from hive import _native
 
-__all__ = [
-    "BUSY",
-    "PAGE_BYTES",
-    "PROGRESS_SCORE",
-    "PROGRESS_STEPS",
-    "RUNTIME",
-    "START",
-    "WAIT_IN",
-    "WAIT_OUT",
-    "ActorStatus",
-    "Status",
-    "read_status",
-]
-
 BUSY, WAIT_IN, WAIT_OUT, RUNTIME = range(4)
 """Kinds of phases: work, waiting for input, waiting for room at a consumer, and the runtime's own work.
 

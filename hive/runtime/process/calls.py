@@ -17,12 +17,10 @@ from hive import _native
 from hive.errors import ActorFailed, RemoteError, TopologyError
 from hive.runtime.actor.actor import Actor, endpoints_of
 from hive.runtime.actor.error_location import describe, is_own
-from hive.runtime.carriers.waiting import Waiter
+from hive.runtime.process.channel_ends import ChannelEnds
 from hive.runtime.topology.plan import Plan
-from hive.runtime.wire.messages import Frames, Message, Tree, encode
-from hive.runtime.wire.protocol import SUPERVISOR, Answered, Call, EndpointFailed, Member, Reply
-
-__all__ = ["Calls"]
+from hive.runtime.wire.messages import Message, Tree, encode
+from hive.runtime.wire.protocol import SUPERVISOR, Answered, Call, EndpointFailed, Reply
 
 NAMES_SHOWN = 20  # maximum actor names in an error: a few lines of a terminal
 
@@ -42,11 +40,7 @@ class CallHost(Protocol):
     plan: Plan
     pages: _native.Status
     actors: dict[int, Actor]
-    waiters: dict[int, Waiter]
-    members: dict[int, Member]
-
-    def post(self, actor: int, frames: Frames) -> None:
-        """Send frames to the process of an actor."""
+    ends: ChannelEnds
 
     def report(self, message: Message) -> None:
         """Send a message to the supervisor."""
@@ -71,11 +65,11 @@ class Calls:
         """
         number = self._number_of(name, method)
         loop = asyncio.get_running_loop()
-        begun, waiter = loop.time(), self.node.waiters[caller]
+        begun, waiter = loop.time(), self.node.ends.waiters[caller]
         try:
-            if number not in self.node.members:
+            if number not in self.node.ends.members:
                 async with asyncio.timeout(deadline_s):
-                    await waiter.until(lambda: number in self.node.members or None, waiter.status.runtime)
+                    await waiter.until(lambda: number in self.node.ends.members or None, waiter.status.runtime)
             self.made += 1
             key = self.made
             future: asyncio.Future[Reply] = loop.create_future()
@@ -121,7 +115,7 @@ class Calls:
         if call.actor in self.node.actors:
             self.received(call)
         else:
-            self.node.post(call.actor, encode(call))
+            self.node.ends.post(call.actor, encode(call))
 
     def received(self, call: Call) -> None:
         """Answer a call in a separate task. Raises KeyError when its actor is in another process."""
@@ -152,7 +146,7 @@ class Calls:
         elif call.caller in self.node.actors:
             self.answered(reply)
         else:
-            self.node.post(call.caller, frames)
+            self.node.ends.post(call.caller, frames)
 
     def answered(self, reply: Reply) -> None:
         """Complete the call that `reply` answers; a reply to a call that has ended is dropped."""

@@ -11,8 +11,6 @@ from hive.native import source_folder
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.process.stop_signals import blocked
 
-__all__ = ["start_supervisor", "supervisor_command", "supervisor_environment"]
-
 
 def start_supervisor(directory: Path, log_folder: Path) -> subprocess.Popen[bytes]:
     """Start the supervisor of the run in this directory, in a session of its own.

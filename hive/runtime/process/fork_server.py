@@ -53,8 +53,6 @@ from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Message, type_set
 from hive.runtime.wire.stream import receive, send
 
-__all__ = ["REPLIES", "Adopt", "Build", "BuildFailed", "Built", "Fork", "Forked", "NotForked"]
-
 PR_SET_NAME, PR_SET_PDEATHSIG = 15, 1
 ADOPTION_S = 5.0  # time limit for the exit of the middle process, which takes microseconds
 

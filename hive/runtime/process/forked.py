@@ -30,8 +30,6 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.stream import pack, read
 
-__all__ = ["BuildError", "ForkedProcesses", "may_build_again"]
-
 PR_SET_CHILD_SUBREAPER = 36
 # Time limit for importing torch and user modules, from a cold disk. Two children construct the environments of training
 # and of evaluations meanwhile; each has env.start_limit_s, and its error names the environment.

@@ -18,8 +18,6 @@ import psutil
 
 from hive.errors import MemoryShort
 
-__all__ = ["MEMORY_SHARE", "FreeMemory", "allocation_limit", "free_memory", "size_text"]
-
 MEMORY_SHARE = 0.9
 """Largest share of the free memory that a run may take: the rest is for activations, environments and Python itself,
 and more would risk the kernel's out-of-memory killer."""
@@ -52,13 +50,13 @@ class FreeMemory:
 
 def free_memory(proc: Path = Path("/proc/self")) -> FreeMemory:
     """Return the free memory of the machine, or of a control group of this process that has less."""
-    found = [FreeMemory(psutil.virtual_memory().available)]
+    limits = [FreeMemory(psutil.virtual_memory().available)]
     with suppress(OSError, ValueError):
         paths = _groups((proc / "cgroup").read_text())
         for kind, root, mount in _mounts((proc / "mountinfo").read_text()):
             if kind in paths:
-                found += _left(mount, _below(paths[kind], root), kind)
-    return min(found, key=lambda free: free.bytes)
+                limits += _left(mount, _below(paths[kind], root), kind)
+    return min(limits, key=lambda free: free.bytes)
 
 
 def size_text(count: float) -> str:

@@ -12,8 +12,6 @@ from hive.errors import MemoryShort, PlatformError
 from hive.runtime.process.free_memory import FreeMemory, free_memory, size_text
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["check_limits", "check_memory", "memory_parts", "raise_descriptor_limit"]
-
 PRIVATE = "private memory"  # the part of a run's memory that is not in its segments
 
 # File descriptors of the supervisor. Per segment: its own and the one that Python's mmap keeps. Per process: its pidfd,
@@ -60,10 +58,10 @@ def check_memory(plan: Plan, free: FreeMemory | None = None) -> None:
     name = max(parts, key=lambda name: parts[name])
     segments = [s for s in plan.segments if name in (s.name, getattr(plan.channel_of.get(s.name), "name", ""))]
     if segments:
-        one = segments[0]
-        unit = {"slab": "slots", "board": "blocks"}.get(one.kind, "block")
+        first = segments[0]
+        unit = {"slab": "slots", "board": "blocks"}.get(first.kind, "block")
         count = sum(s.count for s in segments) if unit != "block" else len(segments)
-        what = f"`{name}`, {count:,} {unit} of {size_text(one.item_bytes)}"
+        what = f"`{name}`, {count:,} {unit} of {size_text(first.item_bytes)}"
     else:
         what = f"{size_text(parts[name])} of networks and gradients in {plan.private_processes:,} processes"
     raise MemoryShort(

@@ -20,8 +20,6 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["CHECK_S", "FLOOD_S", "OUTPUT_BYTES", "BoundedOutput", "keep_output", "redirect_output"]
-
 OUTPUT_BYTES = 10_000_000  # size limit of a file, as for logs
 COPIES = 2  # size limit of the copy in files: with it, a process has 30 MB at most, as an actor's logs
 CHECK_S = 0.1  # interval between two looks at the sizes; within it a file may exceed its limit
@@ -62,13 +60,13 @@ class BoundedOutput:
 
     def look(self) -> bool:
         """Truncate the files that are too long; return whether there was one."""
-        found = False
+        flooded = False
         for path in self._folder.glob("*.out"):
             with contextlib.suppress(OSError):
                 if os.lstat(path).st_size > OUTPUT_BYTES:
                     self._truncate(path)
-                    found = True
-        return found
+                    flooded = True
+        return flooded
 
     def _truncate(self, path: Path) -> None:
         # No link, and no pipe that would block.

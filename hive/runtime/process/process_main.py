@@ -16,15 +16,14 @@ from hive import _native
 from hive.clock import RealClock
 from hive.records.logs import open_log
 from hive.runtime.memory.segments import Bytes, Segment
-from hive.runtime.process.node import Node, NodeContext
+from hive.runtime.process.channel_ends import NodeContext
+from hive.runtime.process.node import Node
 from hive.runtime.process.output import keep_output
 from hive.runtime.process.stop_signals import do_nothing
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.sockets import ZmqTransport
-
-__all__ = ["host"]
 
 REMOVED_S = 1.0  # interval between two looks whether the file of the output was removed
 LINGER_S = 1.0  # time limit for sending the last messages; the supervisor reads at once, so it takes microseconds

@@ -22,13 +22,12 @@ from hive.errors import ActorFailed
 from hive.runtime.actor.error_location import signal_name
 from hive.runtime.memory.segments import PAGE, Bytes, Segment, aligned
 from hive.runtime.memory.status import PAGE_BYTES
-from hive.runtime.process.node import Node, NodeContext
+from hive.runtime.process.channel_ends import NodeContext
+from hive.runtime.process.node import Node
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.transport import Transport
-
-__all__ = ["Exit", "InlineProcesses", "OnExit", "ProcessTable", "SharedMemory", "StartLost"]
 
 
 class StartLost(ActorFailed):

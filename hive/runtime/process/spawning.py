@@ -17,19 +17,6 @@ from pathlib import Path
 
 from hive.runtime.process.stop_signals import blocked
 
-__all__ = [
-    "APPENDED",
-    "EARLY",
-    "MARK",
-    "OUTPUT",
-    "SUPERVISOR_OUTPUT",
-    "THREADS",
-    "ForkServer",
-    "is_supervisor",
-    "modules_to_preload",
-    "start_fork_server",
-]
-
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 # glibc returns large freed blocks to the system at once, so each array of a network is paged in anew: 20 % of the time
 # of a gradient of images. Blocks up to the maximum of 32 MiB now come from the heap, which keeps up to 1 GiB.

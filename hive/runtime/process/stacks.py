@@ -27,8 +27,6 @@ from typing import Any
 
 from hive.runtime.process.user_code.throwaway import children
 
-__all__ = ["companions", "listen_for_stacks", "read_stacks"]
-
 THREADS_SIGNAL = signal.SIGUSR2
 TASKS_SIGNAL = signal.SIGUSR1
 WAIT_S = 2.0  # time limit for an answer: it takes milliseconds, or seconds on a machine that is overloaded

@@ -18,17 +18,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = [
-    "DEFAULTS",
-    "REASONS",
-    "SIGNALS",
-    "blocked",
-    "do_nothing",
-    "forking",
-    "record",
-    "recorded",
-]
-
 # Signal that ends the run -> the `stop_reason` of its summary. SIGHUP does not end it: a closed terminal leaves it.
 REASONS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 SIGNALS = (*REASONS, signal.SIGHUP)

@@ -12,8 +12,6 @@ from hive.runtime.carriers.slots import Slots
 from hive.runtime.memory.segments import BoardPlan, BoardView, BufferPlan, Bytes, SlabPlan, SlabView
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["Views"]
-
 
 class Views:
     """Slabs and boards by the name of their segment."""

@@ -27,8 +27,6 @@ from hive.runtime.process.spawning import (
 )
 from hive.runtime.process.stop_signals import record
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Start the fork server, run the run, and exit with its exit code.

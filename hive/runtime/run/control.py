@@ -1,12 +1,12 @@
 """The control socket, over which views and commands talk to a supervisor: requests, replies, and the client.
 
-    view -> supervisor      GiveStatus · Watch · Down · Pause · Resume · Save · Set · Scale · Inspect · Kill
-    supervisor -> view      Status · Accepted · Refused · Inspection
+    view -> supervisor      GiveStatus · Watch · Down · PauseRun · ResumeRun · Save · Set · Scale · Inspect · KillActor
+    supervisor -> view      StatusReply · RequestAccepted · RequestRefused · InspectReply
 
 It is a unix socket in the run's private socket folder. Requests are answered one by one, in order. After `Watch` the
-supervisor also sends the Status once a second, until the view closes the connection, which does not affect the run. The
-server is hive.runtime.run.control_server. This client blocks, and imports neither NumPy nor asyncio, so that commands
-such as `hive ps` start fast.
+supervisor also sends a StatusReply once a second, until the view closes the connection, which does not affect the run.
+The server is hive.runtime.run.control_server. This client blocks, and imports neither NumPy nor asyncio, so that
+commands such as `hive ps` start fast.
 """
 
 from __future__ import annotations
@@ -23,33 +23,7 @@ from hive.runtime.run.status_document import misfit_of
 from hive.runtime.wire.messages import Message, Tree, type_set
 from hive.runtime.wire.stream import receive, send
 
-__all__ = [
-    "ANSWERS",
-    "PROTOCOL",
-    "REQUESTS",
-    "Accepted",
-    "ControlClient",
-    "Down",
-    "GiveStatus",
-    "Inspect",
-    "Inspection",
-    "InvalidReply",
-    "Kill",
-    "OtherProtocol",
-    "Pause",
-    "Refused",
-    "Resume",
-    "Save",
-    "Scale",
-    "Set",
-    "Status",
-    "Watch",
-    "control_path",
-    "open_control",
-    "open_run",
-]
-
-PROTOCOL = 1  # version of these messages and of a Status; increased with every change that an older view would misread
+PROTOCOL = 2  # version of these messages and of a status; increased with every change that an older view misreads
 ANSWER_S = 5.0  # deadline of a reply; a supervisor that takes longer is stopped or gone
 
 M = TypeVar("M", bound=Message)
@@ -70,11 +44,11 @@ class InvalidReply(OtherProtocol):
 
 
 class GiveStatus(Message):
-    """Requests the Status: everything that a view shows."""
+    """Requests the status: everything that a view shows."""
 
 
 class Watch(Message):
-    """Requests the Status at once, and then once a second."""
+    """Requests the status at once, and then once a second."""
 
 
 class Inspect(Message):
@@ -84,7 +58,7 @@ class Inspect(Message):
     stack: bool
 
 
-class Kill(Message):
+class KillActor(Message):
     """Kills the process of an actor, which is then restarted. With `by_hand` it does not count against its limits."""
 
     actor: str
@@ -98,11 +72,11 @@ class Down(Message):
     now: bool
 
 
-class Pause(Message):
+class PauseRun(Message):
     """Stops the sources. The run is paused once the other actors have processed all messages."""
 
 
-class Resume(Message):
+class ResumeRun(Message):
     """Continues a paused run."""
 
 
@@ -122,24 +96,24 @@ class Scale(Message):
     sets: tuple[str, ...]
 
 
-class Status(Message):
+class StatusReply(Message):
     """Everything that a view shows."""
 
     status: Tree
 
 
-class Accepted(Message):
+class RequestAccepted(Message):
     """The request will be carried out."""
 
 
-class Refused(Message):
+class RequestRefused(Message):
     """The request is refused, and nothing has changed. `hint` says what to do instead."""
 
     text: str
     hint: str
 
 
-class Inspection(Message):
+class InspectReply(Message):
     """The reply to Inspect.
 
     `stack` shows all threads of the process, innermost call first; "" if the process did not provide it.
@@ -150,8 +124,8 @@ class Inspection(Message):
     transitions: tuple[str, ...]
 
 
-REQUESTS = type_set([GiveStatus, Watch, Down, Pause, Resume, Save, Set, Scale, Inspect, Kill])
-ANSWERS = type_set([Status, Accepted, Refused, Inspection])
+REQUESTS = type_set([GiveStatus, Watch, Down, PauseRun, ResumeRun, Save, Set, Scale, Inspect, KillActor])
+ANSWERS = type_set([StatusReply, RequestAccepted, RequestRefused, InspectReply])
 
 
 def control_path(socket_folder: Path) -> Path:
@@ -200,55 +174,55 @@ class ControlClient:
             raise InvalidReply(str(error)) from None
         if answer is None:
             raise UsageError("the supervisor is gone")
-        if isinstance(answer, Refused):
+        if isinstance(answer, RequestRefused):
             raise UsageError(_indented(answer.text), hint=_indented(answer.hint))
         if not isinstance(answer, expected):
             raise InvalidReply(f"{type(answer).__name__} instead of {expected.__name__}")
         return answer
 
-    def _status(self, answer: Status) -> dict[str, Any]:
+    def _status(self, answer: StatusReply) -> dict[str, Any]:
         if wrong := misfit_of(answer.status):
             raise InvalidReply(wrong)
         return answer.status  # type: ignore[no-any-return]
 
     def status(self) -> dict[str, Any]:
-        return self._status(self._request(GiveStatus(), Status))
+        return self._status(self._request(GiveStatus(), StatusReply))
 
     def watch(self) -> dict[str, Any]:
         """Return the current status. From now on only `next_status` may be called on this client."""
-        return self._status(self._request(Watch(), Status))
+        return self._status(self._request(Watch(), StatusReply))
 
     def next_status(self) -> dict[str, Any]:
         """Return the next status after `watch`, which the supervisor sends once a second."""
-        return self._status(self._receive(Status))
+        return self._status(self._receive(StatusReply))
 
     def inspect(self, actor: str, *, stack: bool = True) -> tuple[str, tuple[str, ...]]:
         """Return (stack, transition history) of an actor. Raises UsageError for an unknown actor."""
-        answer = self._request(Inspect(actor, stack), Inspection)
+        answer = self._request(Inspect(actor, stack), InspectReply)
         return answer.stack, answer.transitions
 
     def kill(self, actor: str, *, by_hand: bool) -> None:
-        self._request(Kill(actor, by_hand), Accepted)
+        self._request(KillActor(actor, by_hand), RequestAccepted)
 
     def pause(self) -> None:
         """Request a pause and return at once. The status shows when the run is paused."""
-        self._request(Pause(), Accepted)
+        self._request(PauseRun(), RequestAccepted)
 
     def resume(self) -> None:
-        self._request(Resume(), Accepted)
+        self._request(ResumeRun(), RequestAccepted)
 
     def save(self) -> None:
         """Request a checkpoint and return at once. The event log shows when it is written."""
-        self._request(Save(), Accepted)
+        self._request(Save(), RequestAccepted)
 
     def set(self, sets: Sequence[str]) -> None:
-        self._request(Set(tuple(sets)), Accepted)
+        self._request(Set(tuple(sets)), RequestAccepted)
 
     def down(self, reason: str, *, now: bool = False) -> None:
-        self._request(Down(reason, now), Accepted)
+        self._request(Down(reason, now), RequestAccepted)
 
     def scale(self, sets: Sequence[str]) -> None:
-        self._request(Scale(tuple(sets)), Accepted)
+        self._request(Scale(tuple(sets)), RequestAccepted)
 
     def close(self) -> None:
         self.line.close()

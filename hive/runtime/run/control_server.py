@@ -22,26 +22,23 @@ from typing import Any, Protocol
 from hive.errors import HiveError, WireError
 from hive.runtime.run.control import (
     REQUESTS,
-    Accepted,
     Down,
     GiveStatus,
     Inspect,
-    Inspection,
-    Kill,
-    Pause,
-    Refused,
-    Resume,
+    InspectReply,
+    KillActor,
+    PauseRun,
+    RequestAccepted,
+    RequestRefused,
+    ResumeRun,
     Save,
     Scale,
     Set,
-    Status,
+    StatusReply,
     Watch,
 )
 from hive.runtime.wire.messages import Message, Tree
-from hive.runtime.wire.socket_paths import is_removed
-from hive.runtime.wire.stream import pack, read
-
-__all__ = ["ControlServer", "Requests"]
+from hive.runtime.wire.stream import is_removed, pack, read
 
 MAX_VIEWS = 64  # maximum simultaneous connections; each view has one
 MAX_WATCHING = 48  # maximum views that watch; the other places are for commands
@@ -76,20 +73,20 @@ class Requests(Protocol):
     def kill(self, actor: str, by_hand: bool) -> None: ...
 
 
-# How each request that is answered by Accepted is carried out; it raises a HiveError if it is refused.
+# How each request that is answered by RequestAccepted is carried out; it raises a HiveError if it is refused.
 CARRY_OUT: Mapping[type[Message], Callable[[Requests, Any], None]] = {
     Down: lambda run, request: run.down(request.reason, request.now),
-    Pause: lambda run, request: run.pause(),
-    Resume: lambda run, request: run.resume(),
+    PauseRun: lambda run, request: run.pause(),
+    ResumeRun: lambda run, request: run.resume(),
     Save: lambda run, request: run.save(),
     Set: lambda run, request: run.set(request.sets),
     Scale: lambda run, request: run.scale(request.sets),
-    Kill: lambda run, request: run.kill(request.actor, request.by_hand),
+    KillActor: lambda run, request: run.kill(request.actor, request.by_hand),
 }
 
 
 @dataclass
-class View:
+class ViewConnection:
     """One connection. `heard_s`: loop time of its last complete request, or of its beginning."""
 
     heard_s: float
@@ -105,7 +102,7 @@ class ControlServer:
         self.run = run
         self.listener = _new_socket()
         self.keeping: asyncio.TimerHandle | None = None  # the next look at the path
-        self.views: dict[socket.socket, View] = {}
+        self.views: dict[socket.socket, ViewConnection] = {}
         self.last_push: tuple[float, bytes] = (float("-inf"), b"")  # (loop time, document) of the last status sent
 
     async def start(self) -> None:
@@ -157,7 +154,7 @@ class ControlServer:
         if len(self.views) >= MAX_VIEWS and not self._make_room():
             line.close()
             return
-        self.views[line] = View(loop.time())
+        self.views[line] = ViewConnection(loop.time())
         self.views[line].task = loop.create_task(self._serve(line))
 
     def _make_room(self) -> bool:
@@ -171,7 +168,7 @@ class ControlServer:
 
     async def _serve(self, line: socket.socket) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=line)
-        view, pushing = self.views.get(line, View(0.0)), None
+        view, pushing = self.views.get(line, ViewConnection(0.0)), None
         try:
             while True:
                 begun = await reader.readexactly(1)
@@ -197,27 +194,27 @@ class ControlServer:
             while True:
                 await asyncio.sleep(PUSH_S)
                 if loop.time() - self.last_push[0] > PUSH_S / 2:  # else another view's document is recent enough
-                    self.last_push = loop.time(), pack(Status(self.run.status()))
+                    self.last_push = loop.time(), pack(StatusReply(self.run.status()))
                 if writer.transport.get_write_buffer_size() < PUSH_BYTES:
                     writer.write(self.last_push[1])
         finally:
             writer.close()
 
-    async def _answer(self, request: Message, view: View) -> Message:
+    async def _answer(self, request: Message, view: ViewConnection) -> Message:
         try:
             if isinstance(request, Watch) and not view.watching:
                 if sum(other.watching for other in self.views.values()) >= MAX_WATCHING:
-                    return Refused(f"{MAX_WATCHING} views watch this run already", "close one of them")
+                    return RequestRefused(f"{MAX_WATCHING} views watch this run already", "close one of them")
                 view.watching = True
             if isinstance(request, GiveStatus | Watch):
-                return Status(self.run.status())
+                return StatusReply(self.run.status())
             if isinstance(request, Inspect):
                 stack, transitions = await self.run.inspect(request.actor, request.stack)
-                return Inspection(stack[:INSPECTION_BYTES], tuple(transitions))
+                return InspectReply(stack[:INSPECTION_BYTES], tuple(transitions))
             CARRY_OUT[type(request)](self.run, request)
-            return Accepted()
+            return RequestAccepted()
         except HiveError as error:
-            return Refused(str(error), error.hint)
+            return RequestRefused(str(error), error.hint)
 
     async def close(self) -> None:
         """Stop accepting and close every connection, so that no view waits for a reply."""

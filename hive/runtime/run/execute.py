@@ -31,10 +31,12 @@ from hive.runtime.process.processes import InlineProcesses, SharedMemory
 from hive.runtime.process.spawning import ForkServer
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.process.user_code.guest import Guest
+from hive.runtime.run.conclusion import conclude, conclude_unbuilt, conclude_unstarted
 from hive.runtime.run.control import control_path
 from hive.runtime.run.control_server import ControlServer
 from hive.runtime.run.live_run import LiveRun
 from hive.runtime.run.outside_loop import outside_any_loop
+from hive.runtime.run.requests import RunRequests
 from hive.runtime.run.scaling import SCALED, combined_outcome
 from hive.runtime.supervise.outcome import CrashReport, Outcome
 from hive.runtime.topology.building import load
@@ -42,8 +44,6 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.sockets import SECRET_BYTES, ZmqTransport
 from hive.runtime.wire.transport import MemoryTransport
-
-__all__ = ["FACTORY", "run_forked", "run_inline"]
 
 # The function that builds the topology of a run directory: a name, as the fork server imports it.
 FACTORY = "hive.runtime.topology.building:load"
@@ -62,7 +62,7 @@ async def _stages(
         try:
             plan = await run.unless_requested(build())
             if plan is None:
-                return run.conclude_unbuilt()
+                return conclude_unbuilt(run)
             check_limits(plan)
             memory = SharedMemory(plan)
         except HiveError as error:
@@ -74,7 +74,7 @@ async def _stages(
             memory.close()
         if stages[-1].state != SCALED:
             outcome = combined_outcome(stages)
-            run.conclude(outcome)
+            conclude(run, outcome)
             return outcome
         run.next_stage()
         memory.release()
@@ -82,7 +82,7 @@ async def _stages(
 
 async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
     folder = run.socket_folder
-    control = ControlServer(control_path(folder), run)
+    control = ControlServer(control_path(folder), RunRequests(run))
     await control.start()
     run.write_facts()
     build = Build(FACTORY, str(run.directory.path), os.getpid(), str(folder), str(run.directory.logs))
@@ -113,7 +113,7 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
 
 async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Outcome:
     run.write_facts()
-    control = ControlServer(control_path(run.socket_folder), run)
+    control = ControlServer(control_path(run.socket_folder), RunRequests(run))
     await control.start()
     built: list[Topology] = []
 
@@ -150,7 +150,7 @@ def _conclude_failed(run: LiveRun, error: Exception) -> int:
     run.event("failed", str(error))
     with contextlib.suppress(HiveError):  # a full disk must not prevent the summary, for which room is reserved
         write_failure(run.directory, error, trace)
-    run.conclude_unstarted(error)
+    conclude_unstarted(run, error)
     return error.exit_code
 
 
@@ -198,7 +198,7 @@ def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None
         outcome = outside_any_loop(call, lambda: _threadsafe(loop, run))
         return FORCED if run.at_once else EXIT_CODES[outcome.state]
     except HiveError as error:
-        run.conclude_unstarted(error)
+        conclude_unstarted(run, error)
         raise
     finally:
         run.close()

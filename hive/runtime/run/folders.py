@@ -20,9 +20,7 @@ from pathlib import Path
 from hive.errors import PlatformError
 from hive.records import process_start_time
 from hive.records.regular import read_regular
-from hive.runtime.wire.socket_paths import MAX_PATH_BYTES, fits
-
-__all__ = ["check_socket_paths", "live_owners", "make_socket_folder", "restore_socket_folder", "socket_root", "sweep"]
+from hive.runtime.wire.stream import MAX_PATH_BYTES, fits
 
 CHOOSE = "set TMPDIR to a folder of yours that is writable and has a short path"
 NAME_BYTES = len("a1b2c3d4/99/gradient-worker-999-9999")  # longest path of a socket below the root
@@ -92,12 +90,12 @@ def _write_owner(folder: Path, directory: Path) -> None:
 
 def live_owners() -> list[tuple[Path, int]]:
     """Return (run directory, pid of the supervisor) of this user's active runs, sorted by directory."""
-    found = []
+    owners = []
     for folder in socket_root().iterdir():
         owner, directory = _owner(folder)
         if owner is not None and directory is not None and _alive(*owner):
-            found.append((directory, owner[0]))
-    return sorted(found)
+            owners.append((directory, owner[0]))
+    return sorted(owners)
 
 
 def _owner(folder: Path) -> tuple[tuple[int, str] | None, Path | None]:

@@ -17,8 +17,6 @@ from hive.records.documents import read_object
 from hive.runtime.run.status_document import misfit_of
 from hive.runtime.wire.messages import Tree
 
-__all__ = ["HOST", "STATUS_FOLDER", "host_of", "with_hosts"]
-
 STATUS_FOLDER = "hosts"  # folder of a run directory
 HOST = "host-"  # beginning of the name of the process and the actor on the head that talk to a host
 FRESH_S = 5.0  # age at which a host's status is no longer shown; the host sends two a second

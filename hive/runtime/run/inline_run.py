@@ -27,10 +27,8 @@ from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.transport import MemoryTransport
 
-__all__ = ["InlineRun"]
-
 ADDRESS = "memory://inline/supervisor"
-Result = TypeVar("Result")
+T = TypeVar("T")
 UNWATCHED = Settings(
     phase_limit_s=float("inf"), start_limit_s=float("inf")
 )  # no limit: the owner may take any time between two calls
@@ -120,16 +118,16 @@ class InlineRun:
         await supervision
         await self.processes.close()
 
-    def _run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._closed:
             raise RuntimeError("this run has been stopped")
         return outside_any_loop(lambda: self._as_guest(work), self._cancel)
 
-    def _as_guest(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    def _as_guest(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         with self._guest:
             return self.runner.run(self._cancellable(work()))
 
-    async def _cancellable(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
         self._work = asyncio.current_task()
         return await work
 

@@ -11,14 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
-__all__ = ["outside_any_loop"]
-
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 LOOK_S = 0.5  # a Ctrl-C just before Python begins to wait does not end the wait, and is noticed only after it
 
 
-def outside_any_loop(call: Callable[[], Result], interrupt: Callable[[], None]) -> Result:
+def outside_any_loop(call: Callable[[], T], interrupt: Callable[[], None]) -> T:
     """Make `call` in a thread without a running event loop: in this one if possible, else in a new one.
 
     interrupt: called in this thread at every Ctrl-C while it waits for the other one; it makes `call` return.

@@ -10,8 +10,6 @@ from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, read_st
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire.messages import Tree
 
-__all__ = ["KINDS", "overview"]
-
 KINDS = ("busy", "wait_in", "wait_out", "runtime")  # kinds of phase, indexed by their number on the page
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from hive.cores import cores
 
-__all__ = ["ProcessFacts", "ProcessPoller"]
-
 TICKS = os.sysconf("SC_CLK_TCK")  # clock ticks per second, the unit of times in /proc
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -59,20 +57,19 @@ class ProcessPoller:
 
     def facts(self, pids: Iterable[int], t: float) -> dict[int, ProcessFacts]:
         """Return the facts of those processes that exist, by pid. `t` is the time now, in seconds of any clock."""
-        found: dict[int, ProcessFacts] = {}
+        facts_by_pid: dict[int, ProcessFacts] = {}
         now: dict[int, tuple[float, int, int]] = {}
         for pid in {*pids} - {0}:
             try:
                 text = (self.proc / str(pid) / "stat").read_text(errors="replace")
             except OSError:
                 continue
-            fields = text.rpartition(")")[
-                2
-            ].split()  # fields from the third on: the second may hold blanks and brackets
+            # Fields from the third on: the second, the name, may hold blanks and brackets.
+            fields = text.rpartition(")")[2].split()
             used, start, pages = int(fields[11]) + int(fields[12]), int(fields[19]), int(fields[21])
             then, began, before = self.before.get(pid, (t, start, used))
             cpu = (used - before) / TICKS / (t - then) if t > then and began == start else None
-            found[pid] = ProcessFacts(fields[0], cpu, pages * PAGE_BYTES)
+            facts_by_pid[pid] = ProcessFacts(fields[0], cpu, pages * PAGE_BYTES)
             now[pid] = (t, start, used)
         self.before = now
-        return found
+        return facts_by_pid

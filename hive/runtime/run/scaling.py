@@ -28,8 +28,6 @@ from hive.records import RunDirectory
 from hive.runtime.supervise.accounting import sum_of_accounts
 from hive.runtime.supervise.outcome import Outcome
 
-__all__ = ["SCALED", "changed_config", "combined_outcome", "description", "live_change"]
-
 SCALED = "scaled"  # state in which a stage ends if another stage follows
 
 SCALABLE = ("collection.workers", "gradients.workers")  # keys that `hive scale` can change

@@ -13,8 +13,6 @@ from hive.records.documents import misfit
 from hive.records.run_warnings import RunWarning
 from hive.records.summary import ChannelAccount
 
-__all__ = ["StatusDocument", "misfit_of"]
-
 Pid = Annotated[int, range(1 << 31)]
 Time = Annotated[float, range(100_000_000_000)]  # seconds since 1970
 Share = float | None

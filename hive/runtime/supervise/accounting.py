@@ -9,6 +9,7 @@ names, or of those that report progress.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +18,6 @@ from hive import _native
 from hive.runtime.memory.status import PROGRESS_SCORE, PROGRESS_STEPS
 from hive.runtime.process.processes import SharedMemory
 from hive.runtime.topology.plan import Plan
-
-__all__ = ["channel_accounts", "holds", "output_of", "results_of", "sum_of_accounts"]
 
 
 def channel_accounts(plan: Plan, memory: SharedMemory) -> dict[str, dict[str, Any]]:
@@ -63,11 +62,20 @@ def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
     return {name: counters[name] for name in plan.results if name in counters}
 
 
+def digest_of(plan: Plan, memory: SharedMemory) -> str:
+    """Return the sha256, in hex, of the latest version of the plan's digest board; "" if there is none."""
+    if not plan.digest_segment:
+        return ""
+    board = memory.views.board(plan.digest_segment)
+    block = board.words.find(board.latest) if board.latest >= 0 else -1
+    return hashlib.sha256(board.blocks[block][: plan.digest_bytes].data).hexdigest() if block >= 0 else ""
+
+
 def _progress_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
     """Return the sum of the steps and the highest score of all actors that report, under the names of a learner."""
     counters = [pages.snapshot(number)["counters"] for number in range(len(plan.actors))]
-    steps = [own[PROGRESS_STEPS] for own in counters if PROGRESS_STEPS in own]
-    scores = [own[PROGRESS_SCORE] for own in counters if math.isfinite(own.get(PROGRESS_SCORE, math.nan))]
+    steps = [page[PROGRESS_STEPS] for page in counters if PROGRESS_STEPS in page]
+    scores = [page[PROGRESS_SCORE] for page in counters if math.isfinite(page.get(PROGRESS_SCORE, math.nan))]
     return ({"env_steps": sum(steps)} if steps else {}) | ({"mean_return_100": max(scores)} if scores else {})
 
 

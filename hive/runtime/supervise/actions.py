@@ -15,21 +15,6 @@ from typing import TypeAlias
 
 from hive.runtime.wire.messages import Message, Tree
 
-__all__ = [
-    "Action",
-    "AnnounceLater",
-    "AwaitRest",
-    "Diagnose",
-    "DropInFlight",
-    "Forget",
-    "Kill",
-    "Log",
-    "Reclaim",
-    "Restart",
-    "Retire",
-    "Send",
-]
-
 
 @dataclass(frozen=True)
 class Send:

@@ -15,8 +15,6 @@ from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.wire.messages import Tree
 from hive.runtime.wire.protocol import SUPERVISOR, Call
 
-__all__ = ["CHANGE", "call", "change_key", "repeat_changes"]
-
 CHANGE = "update_algorithm_parameter"  # endpoint (name, value) of actors that use keys of [algorithm]
 
 

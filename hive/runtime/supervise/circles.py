@@ -23,8 +23,6 @@ from hive.runtime.supervise.states import ActorState, RunState
 from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["EVERY", "STALLED_S", "Wait", "blocked", "checked"]
-
 EVERY = 4  # checks of the watchdog between two checks here: once a second
 STALLED_S = 10.0  # wait after which an actor may count as blocked: longer than healthy waits for restarts and saves
 NAME = "nothing moves"  # of the warning

@@ -15,8 +15,6 @@ from typing import Any
 
 from hive.runtime.memory.status import ActorStatus
 
-__all__ = ["SLOW_S", "Diagnostic", "Diagnostics"]
-
 SLOW_S = 1.0  # duration of a slow call: fast environments take microseconds for a step, slow ones milliseconds
 EVERY_S = 60.0  # minimum interval between two lines about the same actor or channel, to keep the log readable
 ENVIRONMENT = "env"  # name of the phase in which an actor steps or resets its environments

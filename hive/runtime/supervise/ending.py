@@ -22,20 +22,6 @@ from hive.runtime.supervise.states import ActorEvent, RunEvent
 from hive.runtime.supervise.supervisor_state import StopPhase, StopSequence, SupervisorState
 from hive.runtime.wire.protocol import Drain
 
-__all__ = [
-    "LAST_TRIES",
-    "advance",
-    "begin_stop",
-    "end",
-    "goal_reached",
-    "last_not_started",
-    "last_started",
-    "outcome",
-    "requested",
-    "supervisor_crash",
-    "supervisor_failed",
-]
-
 LAST_TRIES = 3  # restarts of a `last` actor that is killed while it saves: more would fight a deliberate kill
 KILL_AFTER_S = 2.0  # wait after SIGKILL before giving up on a process that ignores it (state D)
 ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}  # final event by `End.state`; any other is `stop`

@@ -27,24 +27,6 @@ from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.wire.messages import Tree
 from hive.runtime.wire.protocol import Failed, Left
 
-__all__ = [
-    "EXIT_REPORT_S",
-    "Verdict",
-    "actor_done",
-    "confirmed",
-    "crash_report",
-    "is_unexpected",
-    "judged",
-    "kill_on_request",
-    "not_started",
-    "report_arrived",
-    "reported",
-    "restart_due",
-    "start_lost",
-    "suspect",
-    "witnesses",
-]
-
 # Signals by which faulty native code ends its own process. Any other signal may come from outside.
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 EXIT_REPORT_S = 0.5  # wait for the last message of a process that exited by itself; it is already on its way
@@ -162,18 +144,8 @@ def judged(
     failed = process.failures[0] if process.failures else None
     number = suspect(process, statuses)
     actor, status = process.actors[number], statuses[number]
-    cause = _cause(failed) if failed else str(how)
-    where = f"in `{failed.doing if failed else status.phase or 'start'}`"
-    if not failed and status.since_ns:
-        where += f" after {status.doing_s:.1f} s"
-    failed_at = None
-    if failed:
-        failed_at = FailedAt(actor, failed.error, source_lines(failed.traceback), status.position)
-    elif process.limit == START_LIMIT:
-        failed_at = FailedAt(actor, process.limit, ())
-    elif _is_own_fault(process, how):
-        failed_at = FailedAt(actor, str(how), (status.phase,), status.position)
     at = {a: s.position for a, s in zip(process.actors, statuses, strict=True) if s.position is not None}
+    failed_at = _failed_at(process, actor, how, status, failed)
     hung_s = status.still_s if process.limit else 0.0
     process.record_exit(how, now_ns, state.settings.window_s, actor, Work(outputs or {}, at), failed_at, hung_s)
     state.exact &= state.ending  # a restart after the run's goal changes no weights
@@ -182,8 +154,26 @@ def judged(
         hint = _ways_out(process, actor)
         if refusal != REPEATED and (unfinished := process.unfinished_rollout(actor)):
             refusal = f"{refusal}; {unfinished}"
-    name = state.plan.actors[actor].name
-    return Verdict(process, actor, name, how, process.why or cause, where, status, failed, refusal, hint)
+    name, what = state.plan.actors[actor].name, process.why or (_cause(failed) if failed else str(how))
+    return Verdict(process, actor, name, how, what, _where(status, failed), status, failed, refusal, hint)
+
+
+def _failed_at(
+    process: ProcessRecord, actor: int, how: Exit, status: ActorStatus, failed: Failed | None
+) -> FailedAt | None:
+    """Return where an error of the process ended it; None if it was killed."""
+    if failed:
+        return FailedAt(actor, failed.error, source_lines(failed.traceback), status.position)
+    if process.limit == START_LIMIT:
+        return FailedAt(actor, process.limit, ())
+    return FailedAt(actor, str(how), (status.phase,), status.position) if _is_own_fault(process, how) else None
+
+
+def _where(status: ActorStatus, failed: Failed | None) -> str:
+    """Return the phase in which an actor failed, as a text, and for how long it had been in it if it is known."""
+    if failed:
+        return f"in `{failed.doing}`"
+    return f"in `{status.phase or 'start'}`" + (f" after {status.doing_s:.1f} s" if status.since_ns else "")
 
 
 def _ways_out(process: ProcessRecord, actor: int) -> str:

@@ -14,8 +14,6 @@ from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.protocol import Answered, Done, EndpointFailed, Failed, Hello, Note, Ready, Renew, RunOver
 
-__all__ = ["HANDLERS", "bad_message", "received"]
-
 Handler: TypeAlias = Callable[[SupervisorState, Any, int], list[Action]]  # (state, message, monotonic time in ns)
 
 

@@ -17,8 +17,6 @@ from hive.runtime.supervise.states import ActorEvent, ActorState, RunEvent, RunS
 from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.wire.protocol import Begin, Drain, Hello, Joined, Member, Pause, Ready
 
-__all__ = ["ANNOUNCE_S", "all_ready", "announce", "begin_all", "hello", "ready"]
-
 # While the run starts, processes that sent Hello are announced together after this delay. It holds up no message, since
 # no actor sends before Begin.
 ANNOUNCE_S = 0.02

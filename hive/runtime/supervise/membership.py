@@ -31,8 +31,6 @@ from hive.runtime.supervise.actions import Kill
 from hive.runtime.supervise.states import ActorState
 from hive.runtime.wire.protocol import Ack, Failed
 
-__all__ = ["PHASE_LIMIT", "REPEATED", "START_LIMIT", "FailedAt", "ProcessRecord", "Settings", "Work"]
-
 BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # delay before a restart, indexed by the number of futile incarnations in a row
 REPEATED = "the same error twice in a row, with no progress between: another restart would not help"
 PHASE_LIMIT, START_LIMIT = "supervision.phase_limit_s", "env.start_limit_s"  # keys of the two limits

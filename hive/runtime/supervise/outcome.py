@@ -8,8 +8,6 @@ from typing import Any
 
 from hive.runtime.wire.messages import Tree
 
-__all__ = ["CrashReport", "Journal", "Outcome"]
-
 
 @dataclass(frozen=True)
 class Outcome:

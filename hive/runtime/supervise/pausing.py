@@ -25,8 +25,6 @@ from hive.runtime.supervise.states import ActorState, RunEvent, RunState
 from hive.runtime.supervise.supervisor_state import PauseRequest, SupervisorState
 from hive.runtime.wire.protocol import Pause, Resume
 
-__all__ = ["POLL_S", "STABLE_POLLS", "active_actors", "awaits_rest", "checked", "pause", "resume"]
-
 POLL_S = 0.05  # interval between checks: longer than a message takes, and the same as the rescan of waits
 STABLE_POLLS = 2  # consecutive checks without a change after which the run is at rest
 
@@ -67,16 +65,16 @@ def active_actors(state: SupervisorState, statuses: Sequence[ActorStatus]) -> li
 
     statuses: the page of every actor.
     """
-    found = []
+    active = []
     for number, (actor, page) in enumerate(zip(state.plan.actors, statuses, strict=True)):
         actor_state = state.machines[number].state
         if actor_state is ActorState.finished:
             continue
         if not state.process_of(number).alive or actor_state is not ActorState.running:
-            found.append(f"{actor.name} (starting)")
+            active.append(f"{actor.name} (starting)")
         elif page.kind == BUSY or (actor.source and page.phase != PAUSED):
-            found.append(f"{actor.name} (in {page.phase or 'start'})")
-    return found
+            active.append(f"{actor.name} (in {page.phase or 'start'})")
+    return active
 
 
 def awaits_rest(state: SupervisorState, pause: int) -> bool:

@@ -17,8 +17,6 @@ from typing import Generic, TypeVar
 
 from hive.errors import BadTransition
 
-__all__ = ["ACTOR", "RUN", "ActorEvent", "ActorState", "Machine", "RunEvent", "RunState"]
-
 HISTORY_LENGTH = 64  # transitions kept per machine: several restarts, and it fits on one screen
 
 

@@ -4,7 +4,7 @@
                                        └─ pause, resume (hive.runtime.supervise.pausing)
 
 The supervisor owns the run's memory and sockets, so an actor can be killed at any instruction without losing them.
-After a *confirmed* exit (a stopped process is killed first) it repairs shared memory (hive.runtime.supervise.recovery):
+After a *confirmed* exit (a stopped process is killed first) it repairs shared memory (hive.runtime.supervise.effects):
 it frees slots that the actor was filling, drops its claimed slots as `consumer_died` or offers them again, completes
 half-done transitions and removes its pins. Then it sends `Left`, and `Joined` when a new incarnation is ready.
 
@@ -37,18 +37,17 @@ from hive.errors import HiveError, UsageError, WireError
 from hive.runtime.memory.status import ActorStatus, read_status
 from hive.runtime.process.processes import Exit, ProcessTable, SharedMemory, StartLost
 from hive.runtime.supervise import changes, circles, ending, exits, inbox, joining, pausing, watchdog
-from hive.runtime.supervise.accounting import channel_accounts, output_of, results_of
+from hive.runtime.supervise.accounting import channel_accounts, digest_of, output_of, results_of
 from hive.runtime.supervise.actions import Action, AnnounceLater, AwaitRest, Restart, Send
 from hive.runtime.supervise.effects import Effects
 from hive.runtime.supervise.membership import ProcessRecord, Settings
 from hive.runtime.supervise.outcome import Journal, Outcome
 from hive.runtime.supervise.supervisor_state import StopPhase, SupervisorState
 from hive.runtime.topology.plan import Plan
-from hive.runtime.wire.messages import Frames, Tree, decode
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.messages import Tree, decode
 from hive.runtime.wire.protocol import SUPERVISOR, SUPERVISOR_TYPES, Call
 from hive.runtime.wire.transport import Transport
-
-__all__ = ["Supervisor"]
 
 ANSWER_POLL_S = 0.02  # interval between two looks for an answer, which a person waits for
 STARTS = 5  # attempts to start an incarnation: each is lost only if the fork server exits during it
@@ -111,7 +110,7 @@ class Supervisor:
             for task in self.tasks:
                 task.cancel()
             await asyncio.gather(*self.tasks, return_exceptions=True)
-        return ending.outcome(state, self.accounts(), self.results(), self.effects.recovery.digest())
+        return ending.outcome(state, self.accounts(), self.results(), digest_of(state.plan, self.memory))
 
     async def _stop_all(self) -> None:
         self._perform(ending.begin_stop(self.state, self._now_s()))

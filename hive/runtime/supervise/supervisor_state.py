@@ -23,13 +23,11 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message, Tree
 from hive.runtime.wire.protocol import Answered
 
-__all__ = ["REPORTED_EVENTS", "End", "PauseRequest", "StopPhase", "StopSequence", "SupervisorState"]
-
 REPORTED_EVENTS = 20  # events in a crash report: earlier ones are rarely the cause
 
 
 @dataclass
-class End:
+class RunEnd:
     """How the run ends. All texts are "" until it begins to end."""
 
     state: str = ""  # finished | stopped | failed | scaled
@@ -91,7 +89,7 @@ class SupervisorState:
         self.newcomers: list[ProcessRecord] = []  # processes that listen but are not announced yet
         self.changes: dict[str, Tree] = {}  # keys changed while running, which are sent to later incarnations too
         self.exact = True
-        self.end = End()
+        self.end = RunEnd()
         self.pause: PauseRequest | None = None
         self.pauses = 0  # number of requested pauses
         self.stop: StopSequence | None = None

@@ -23,8 +23,6 @@ from hive.runtime.supervise.diagnostics import Diagnostic
 from hive.runtime.supervise.membership import ProcessRecord
 from hive.runtime.supervise.supervisor_state import SupervisorState
 
-__all__ = ["ACCOUNTS_EVERY", "WATCH_S", "Stuck", "kill_stopped", "kill_stuck", "slow_or_stuck", "wasted", "watched"]
-
 WATCH_S = 0.25  # interval between checks: a stopped process is found within half a second
 ACCOUNTS_EVERY = 20  # checks between two reads of the accounts, which take longer and are only needed for diagnostics
 

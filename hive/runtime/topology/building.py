@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -22,8 +22,6 @@ from hive.errors import HiveError, NetworkError, TopologyError
 from hive.records import RunDirectory, write_crash
 from hive.runtime.actor.error_location import HIVE, describe, is_interrupt, place_of
 from hive.runtime.topology.topology import Topology
-
-__all__ = ["build", "check_memory", "load"]
 
 
 def load(
@@ -42,19 +40,14 @@ def load(
     """
     folder = RunDirectory.open(Path(directory))
     config = config or load_config(folder.resolved_file)
-    try:
+
+    def report_in(located: HiveError, error: BaseException) -> str:
+        report = write_crash(folder, "topology", error=str(located), traceback=describe(error)[2])
+        return f"the traceback is in {report}"
+
+    with _locating(config, report_in):
         topology: Topology = _schemes().load(folder, config, function, allocated=allocated)
-        return topology
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if is_interrupt(error):
-            raise
-        located = _located(error, config)
-        if located is None:
-            raise
-        with contextlib.suppress(HiveError):  # a full disk must not hide the original error
-            report = write_crash(folder, "topology", error=str(located), traceback=describe(error)[2])
-            located.hint = f"the traceback is in {report}"
-        raise located from error
+    return topology
 
 
 def build(config: Config, directory: Path, given: Path | None = None) -> Topology:
@@ -62,16 +55,21 @@ def build(config: Config, directory: Path, given: Path | None = None) -> Topolog
 
     `directory` is where the run would keep its files; `given` is the config file that relative names refer to.
     """
-    try:
+    with _locating(config, lambda located, error: "`hive up` keeps the traceback"):
         topology: Topology = _schemes().assemble(config, directory, given)
-        return topology
+    return topology
+
+
+@contextlib.contextmanager
+def _locating(config: Config, hint: Callable[[HiveError, BaseException], str]) -> Iterator[None]:
+    """Raise an exception of user or library code as a HiveError that names its line, with a hint of the caller's."""
+    try:
+        yield
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if is_interrupt(error):
+        if is_interrupt(error) or (located := _located(error, config)) is None:
             raise
-        located = _located(error, config)
-        if located is None:
-            raise
-        located.hint = "`hive up` keeps the traceback"
+        with contextlib.suppress(HiveError):  # a full disk must not hide the original error
+            located.hint = hint(located, error)
         raise located from error
 
 
@@ -82,12 +80,9 @@ def check_memory(config: Config, directory: Path) -> None:
 
 def _located(error: BaseException, config: Config) -> HiveError | None:
     """Turn an exception of user or library code into a HiveError that names its line; None for errors of hive."""
-    raised: BaseException = error
-    if isinstance(error, HiveError):
-        hidden = None if error.__cause__ else error.__context__
-        if not isinstance(hidden, ImportError | AttributeError):
-            return None
-        raised = hidden  # hive's error gives the reason why the import failed, the hidden one has the line
+    raised = _cause(error)
+    if raised is None:
+        return None
     ours = [
         frame.f_code
         for frame, _ in traceback.walk_tb(raised.__traceback__)
@@ -98,16 +93,31 @@ def _located(error: BaseException, config: Config) -> HiveError | None:
         where = _reference(ours, config)
     if not where:
         return None
-    called = {key for code in ours for key in user_code_keys(code) or ()}
+    what, cls = _failed_part(ours, config)
     kind, text, _ = describe(raised)
     if isinstance(raised, SyntaxError):
         text = raised.msg  # str(raised) would repeat the file name
+    raises = f"{where} raised {kind}" + (f": {text}" if text != kind else "")
+    return cls("; ".join([f"the {what} cannot be built: {raises}", *getattr(raised, "__notes__", ())]))
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return the exception of user code: `error`, or the hidden one of a failed import; None for errors of hive."""
+    if not isinstance(error, HiveError):
+        return error
+    # hive's error gives the reason why the import failed, the hidden one has the line
+    hidden = None if error.__cause__ else error.__context__
+    return hidden if isinstance(hidden, ImportError | AttributeError) else None
+
+
+def _failed_part(ours: Sequence[CodeType], config: Config) -> tuple[str, type[HiveError]]:
+    """Return which part of the run the marked functions of hive were building, and the class of its errors."""
+    called = {key for code in ours for key in user_code_keys(code) or ()}
     network = any(key.startswith("network.") for key in called)
     what, cls = ("network", NetworkError) if network else ("topology", TopologyError)
     if "network.extractor" in called and config.network.extractor:
         what = f"extractor `{config.network.extractor}`"
-    raises = f"{where} raised {kind}" + (f": {text}" if text != kind else "")
-    return cls("; ".join([f"the {what} cannot be built: {raises}", *getattr(raised, "__notes__", ())]))
+    return what, cls
 
 
 def _reference(ours: Sequence[CodeType], config: Config) -> str:

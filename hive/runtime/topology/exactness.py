@@ -9,14 +9,12 @@ An actor that is only downstream, such as a recorder or a reader of evaluations,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from hive.runtime.actor.actor import Handle, endpoints_of, target_of
 from hive.runtime.carriers.slots import Slots
 from hive.runtime.topology.groups import Channel, Group, PortRef
-
-__all__ = ["why_inexact"]
 
 PACKAGE = "hive."
 NO_LEARNER = "its topology has no learner of hive"
@@ -43,16 +41,18 @@ def why_inexact(groups: Mapping[str, Group], channels: Mapping[str, Channel], di
         for source, target in timed
         if target.group.key not in named
     ]
-    calls = [
-        f"`{group.key}` can call `{name}` at any time"
-        for group in groups.values()
-        for cls, parameters in [(group.cls, group.parameters), *group.substitutes.values()]
-        if not cls.__module__.startswith(PACKAGE)
-        for handle in _handles(parameters.values())
-        for called, kind in [target_of(handle)]
-        if endpoints_of(kind) and (name := _group_of(groups, called)) in upstream
-    ]
-    return tuple(dict.fromkeys([*sent, *calls]))
+    return tuple(dict.fromkeys([*sent, *_timed_calls(groups, upstream)]))
+
+
+def _timed_calls(groups: Mapping[str, Group], upstream: Collection[str]) -> Iterator[str]:
+    """Yield the calls that user-defined actors can make of endpoints upstream of the learner."""
+    for group in groups.values():
+        for cls, parameters in [(group.cls, group.parameters), *group.substitutes.values()]:
+            if cls.__module__.startswith(PACKAGE):
+                continue
+            for name, called in map(target_of, _handles(parameters.values())):
+                if endpoints_of(called) and (target := _group_of(groups, name)) in upstream:
+                    yield f"`{group.key}` can call `{target}` at any time"
 
 
 def _upstream(channels: Mapping[str, Channel], learner: Group) -> set[str]:
@@ -61,15 +61,15 @@ def _upstream(channels: Mapping[str, Channel], learner: Group) -> set[str]:
     A group that drains last, such as the recorder, writes down what has been computed: training follows from no more
     of it than the space that it has left.
     """
-    found, queue = {learner.key}, [learner]
+    upstream, queue = {learner.key}, [learner]
     while queue:
         group = queue.pop()
         for channel in channels.values():
             source = channel.source.group
-            if source.key not in found and not source.last and any(t.group is group for t in channel.targets):
-                found.add(source.key)
+            if source.key not in upstream and not source.last and any(t.group is group for t in channel.targets):
+                upstream.add(source.key)
                 queue.append(source)
-    return found
+    return upstream
 
 
 def _of_user(ref: PortRef[Any]) -> bool:

@@ -10,8 +10,6 @@ from hive.runtime.actor.ports import Port, ports_of
 from hive.runtime.carriers.carrier import Carrier
 from hive.runtime.topology.resources import Resources
 
-__all__ = ["Channel", "Group", "PortRef"]
-
 P = TypeVar("P", bound=Port[Any])
 P_co = TypeVar("P_co", bound=Port[Any], covariant=True)
 

@@ -14,8 +14,6 @@ from hive.runtime.carriers import boards, messages, shared, slots, zmq  # noqa: 
 from hive.runtime.carriers.carrier import PlanChannel, PlanSegment
 from hive.runtime.wire.messages import Message
 
-__all__ = ["Plan", "PlanActor", "check_cycles"]
-
 
 class PlanActor(Message):
     """One actor of the plan; its position in `Plan.actors` is its number in all messages and slot words."""

@@ -19,8 +19,6 @@ from hive.runtime.topology.groups import Channel, Group
 from hive.runtime.topology.plan import Plan, PlanActor, check_cycles
 from hive.runtime.wire.messages import type_set
 
-__all__ = ["make_plan"]
-
 MAX_ACTORS = 1000  # limit on actors: a slot word has ten bits for its owner
 
 

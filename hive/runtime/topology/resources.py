@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 from hive.errors import TopologyError
 
-__all__ = ["Resources", "resources_of"]
-
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # variables that libraries read when loaded
 

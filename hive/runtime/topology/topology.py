@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 from hive.errors import TopologyError
@@ -43,8 +43,6 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.planning import make_plan
 from hive.runtime.topology.resources import resources_of
 from hive.runtime.wire.messages import Message
-
-__all__ = ["Topology"]
 
 MAX_NAME_BYTES = 40  # limit on an actor's name: it must fit a status page and a socket path
 MAX_CHANNEL_BYTES = 16  # limit on a channel's name: the counter "<channel>:consumer_died" may have 31 bytes
@@ -87,15 +85,27 @@ class Topology:
 
         Raises TopologyError for names that exist already or are too long, and for invalid counts and resources.
         """
-        role = cls.role_name()
-        key = group or (role if count is None else f"{role}s")
+        key = group or (cls.role_name() if count is None else f"{cls.role_name()}s")
         if key in self.groups:
             raise TopologyError(f"two groups are called `{key}`", hint="pass group=... to one of them")
         if count is not None and count < 0:
             raise TopologyError(f"`{key}` cannot have {count} actors")
-        taken = {name for g in self.groups.values() for name in g.names}
+        names = self._new_names(cls, 1 if count is None else count)
+        per_actor = names if process is None else process
+        processes = [per_actor] * len(names) if isinstance(per_actor, str) else list(per_actor)
+        if len(processes) != len(names):
+            raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(processes)} processes")
+        added = Group(key, cls, names, processes, restart, last, parameters, resources_of(key, cores, threads, device))
+        _check_class(cls, reserved=_keywords(self.add), attributes=dir(added))
+        self.groups[key] = added
+        return added
+
+    def _new_names(self, cls: type[Actor], count: int) -> list[str]:
+        """Return the names of `count` further actors of a class. Raises TopologyError for taken or too long ones."""
+        role = cls.role_name()
+        taken = {name for group in self.groups.values() for name in group.names}
         start = sum(name.rpartition("-")[0] == role for name in taken)
-        names = [f"{role}-{start + i}" if cls.numbered else role for i in range(1 if count is None else count)]
+        names = [f"{role}-{start + i}" if cls.numbered else role for i in range(count)]
         if repeated := next((n for i, n in enumerate(names) if n in taken or n in names[:i]), ""):
             raise TopologyError(
                 f"two actors are called `{repeated}`", hint="set another `role` on one of their classes"
@@ -105,24 +115,7 @@ class Topology:
                 f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes",
                 hint="set a shorter `role` on the class",
             )
-        given = names if process is None else process
-        processes = [given] * len(names) if isinstance(given, str) else list(given)
-        if len(processes) != len(names):
-            raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(processes)} processes")
-        if clash := _keywords(cls) & _keywords(self.add):
-            raise TopologyError(
-                f"the constructor of {cls.__name__} has a parameter `{min(clash)}`, which Topology.add uses itself",
-                hint="give the parameter another name",
-            )
-        added = Group(key, cls, names, processes, restart, last, parameters, resources_of(key, cores, threads, device))
-        if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
-            raise TopologyError(
-                f"the port `{min(clash)}` of {cls.__name__} has the name of an attribute of every group or actor",
-                hint="give the port another name",
-            )
-        _check_methods(cls)
-        self.groups[key] = added
-        return added
+        return names
 
     def __getitem__(self, key: str) -> Group:
         if key not in self.groups:
@@ -392,8 +385,22 @@ class Topology:
         raise IndexError("no such actor")
 
 
-def _check_methods(cls: type[Actor]) -> None:
-    """Raise TopologyError for a plain method where the actor system awaits one."""
+def _check_class(cls: type[Actor], reserved: Collection[str], attributes: Iterable[str]) -> None:
+    """Raise TopologyError for a class that a topology cannot build or run.
+
+    reserved: names of parameters that its constructor cannot have. attributes: those of its group, which a port would
+    hide.
+    """
+    if clash := _keywords(cls) & {*reserved}:
+        raise TopologyError(
+            f"the constructor of {cls.__name__} has a parameter `{min(clash)}`, which Topology.add uses itself",
+            hint="give the parameter another name",
+        )
+    if clash := ports_of(cls).keys() & {*attributes, *dir(Actor), *Actor.__annotations__}:
+        raise TopologyError(
+            f"the port `{min(clash)}` of {cls.__name__} has the name of an attribute of every group or actor",
+            hint="give the port another name",
+        )
     for name in ("setup", "run", "drain", "teardown"):
         if not inspect.iscoroutinefunction(getattr(cls, name)):
             raise TopologyError(

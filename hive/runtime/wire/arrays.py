@@ -27,25 +27,6 @@ from hive.errors import WireError
 if TYPE_CHECKING:  # imported late at runtime: a command that only inspects a run must start without NumPy
     import numpy as np
 
-__all__ = [
-    "DTYPES",
-    "MAX_ARRAY_BYTES",
-    "MAX_FRAMES",
-    "ArrayKind",
-    "Frame",
-    "Frames",
-    "Path",
-    "Reader",
-    "Shape",
-    "Writer",
-    "array_kind",
-    "compile_array",
-    "declared_fields",
-    "disagreement",
-    "shown",
-    "without_aliases",
-]
-
 DTYPES = frozenset(
     {"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"}
 )
@@ -55,9 +36,9 @@ MAX_DIMENSIONS = 16  # maximum dimensions per array
 
 Frame: TypeAlias = bytes | bytearray | memoryview
 Frames: TypeAlias = Sequence[Frame]
-Writer: TypeAlias = Callable[[Any, list[Any]], Any]
-Path: TypeAlias = tuple[Any, str | int]  # a position in a message: (parent path or None, field, key or index)
-Reader: TypeAlias = Callable[[Any, Frames, Path], Any]
+FieldWriter: TypeAlias = Callable[[Any, list[Any]], Any]
+FieldPath: TypeAlias = tuple[Any, str | int]  # a position in a message: (parent path or None, field, key or index)
+FieldReader: TypeAlias = Callable[[Any, Frames, FieldPath], Any]
 
 
 class Shape:
@@ -174,7 +155,7 @@ def disagreement(shapes: Mapping[str, Shape], message: Any) -> str:
     return ""
 
 
-def shown(path: Path) -> str:
+def shown(path: FieldPath) -> str:
     """Format a path, for example as `Plan.actors[3].name`."""
     inside, part = path
     if inside is None:
@@ -182,7 +163,7 @@ def shown(path: Path) -> str:
     return f"{shown(inside)}[{part}]" if isinstance(part, int) else f"{shown(inside)}.{part}"
 
 
-def compile_array(kind: ArrayKind) -> tuple[Writer, Reader]:
+def compile_array(kind: ArrayKind) -> tuple[FieldWriter, FieldReader]:
     if kind.dtype is None and kind.shape is None:
         return write_array, read_array
 
@@ -194,7 +175,7 @@ def compile_array(kind: ArrayKind) -> tuple[Writer, Reader]:
             raise TypeError(fault)
         return write_array(array, frames)
 
-    def read(item: Any, frames: Frames, path: Path) -> Any:
+    def read(item: Any, frames: Frames, path: FieldPath) -> Any:
         array = read_array(item, frames, path)
         if fault := kind.fault(array.dtype, array.shape):
             raise WireError(f"{shown(path)}: {fault}")
@@ -218,7 +199,7 @@ def write_array(value: Any, frames: list[Any]) -> Any:
     return [len(frames), array.dtype.name, list(np.shape(value))]
 
 
-def read_array(item: Any, frames: Frames, path: Path) -> Any:
+def read_array(item: Any, frames: Frames, path: FieldPath) -> Any:
     import numpy as np
 
     if type(item) is not list or len(item) != 3:

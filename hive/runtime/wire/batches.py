@@ -16,20 +16,8 @@ from typing import Any
 import numpy as np
 
 from hive.errors import WireError
-from hive.runtime.wire.messages import (
-    MAX_FRAMES,
-    Frame,
-    Frames,
-    Message,
-    compiled,
-    open_frames,
-    pack,
-    read_body,
-    unpack,
-    write_fields,
-)
-
-__all__ = ["MAX_BATCH", "batch_length", "batch_of", "decode_batch", "encode_batch"]
+from hive.runtime.wire.arrays import MAX_FRAMES, Frame, Frames
+from hive.runtime.wire.messages import Message, compiled, open_frames, pack, read_body, unpack, write_fields
 
 MAX_BATCH = 1024  # maximum messages per batch: some 20 KB of small ones, which a loop reads in a few milliseconds
 

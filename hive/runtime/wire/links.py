@@ -31,18 +31,6 @@ import zmq.utils.monitor
 from hive.errors import PlatformError, UsageError
 from hive.runtime.wire.arrays import MAX_FRAMES, Frame, Frames
 
-__all__ = [
-    "KEY_LENGTH",
-    "SOCKETS",
-    "ClientEnd",
-    "KeyPair",
-    "LinkClient",
-    "LinkServer",
-    "Links",
-    "ServerEnd",
-    "SocketLinks",
-]
-
 KEY_LENGTH = 40  # characters of a key in Z85, the text form of 32 bytes (https://rfc.zeromq.org/spec/32)
 QUEUE_MESSAGES = 1000  # maximum queued messages per connection: more are the sign of an owner that does not wait
 PORTION = 64  # maximum messages read before the loop may run other callbacks

@@ -35,35 +35,18 @@ from hive.errors import WireError
 from hive.runtime.wire.arrays import (
     MAX_ARRAY_BYTES,
     MAX_FRAMES,
+    FieldPath,
+    FieldReader,
+    FieldWriter,
     Frame,
     Frames,
-    Path,
-    Reader,
     Shape,
-    Writer,
     array_kind,
     compile_array,
     disagreement,
     shown,
     without_aliases,
 )
-
-__all__ = [
-    "MAX_FRAMES",
-    "Frame",
-    "Frames",
-    "Message",
-    "Tree",
-    "compiled",
-    "decode",
-    "encode",
-    "open_frames",
-    "pack",
-    "read_body",
-    "type_set",
-    "unpack",
-    "write_fields",
-]
 
 MAX_TEXT_BYTES = 1 << 20  # maximum bytes of a text: a traceback or a config fits, a runaway string does not
 MAX_CHARACTER_BYTES = 10  # maximum bytes per character: an unencodable one is written as `\\U0001f600`
@@ -82,7 +65,7 @@ class Message:
     """Base of every message. Every subclass becomes a frozen dataclass."""
 
     __hive_name__: ClassVar[str]
-    __hive_fields__: ClassVar[list[tuple[str, Writer, Reader]] | None]
+    __hive_fields__: ClassVar[list[tuple[str, FieldWriter, FieldReader]] | None]
     __hive_kinds__: ClassVar[dict[str, type] | None]  # types by field if all are scalars: checked in one comparison
     __hive_shapes__: ClassVar[dict[str, Shape]]  # shapes by field, if two of them share a named size
     __hive_numbers__: ClassVar[Callable[[Any], Any] | None]  # getter of all fields if all are numbers: written at once
@@ -111,7 +94,7 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
+def compiled(cls: type[Message]) -> list[tuple[str, FieldWriter, FieldReader]]:
     """Return (name, writer, reader) per field. Compiled at first use, when all names in annotations are defined."""
     fields = cls.__hive_fields__  # never a base class's: `__init_subclass__` sets it for every class
     if fields is None:
@@ -141,7 +124,7 @@ def _certain(hint: Any) -> Any:
     return certain[0] if get_origin(hint) in (Union, types.UnionType) and len(certain) == 1 else hint
 
 
-def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
+def _compile(kind: Any, where: str) -> tuple[FieldWriter, FieldReader]:
     kind = without_aliases(kind)
     if kind is Any:
         return _write_tree, _read_tree
@@ -153,29 +136,37 @@ def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
         raise TypeError(f"{where}: {error}") from None
     if array is not None:
         return compile_array(array)
-    if get_origin(kind) is Annotated:
-        return _compile(get_args(kind)[0], where)
     if isinstance(kind, type) and issubclass(kind, Message):
         return (lambda value, frames: write_fields(value, frames, kind)), (
             lambda item, frames, path: _read_fields(item, frames, kind, path)
         )
-    arguments = get_args(kind)
-    if get_origin(kind) in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
-        write, read = _compile(next(a for a in arguments if a is not type(None)), where)
-        return (lambda value, frames: None if value is None else write(value, frames)), (
-            lambda item, frames, path: None if item is None else read(item, frames, path)
-        )
-    if get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _compile_tuple(arguments[0], where)
-    if get_origin(kind) is dict and arguments[0] is str:
-        return _compile_dict(*_compile(arguments[1], where))
+    return _compile_generic(kind, where)
+
+
+def _compile_generic(kind: Any, where: str) -> tuple[FieldWriter, FieldReader]:
+    """Compile a kind with parameters: `Annotated[X, ...]`, `X | None`, `tuple[X, ...]`, `dict[str, X]`."""
+    match get_origin(kind), get_args(kind):
+        case origin, (annotated, *_) if origin is Annotated:
+            return _compile(annotated, where)
+        case origin, (first, second) if origin in (Union, types.UnionType) and type(None) in (first, second):
+            return _compile_optional(*_compile(second if first is type(None) else first, where))
+        case origin, (item, last) if origin is tuple and last is Ellipsis:
+            return _compile_tuple(item, where)
+        case origin, (key, value) if origin is dict and key is str:
+            return _compile_dict(*_compile(value, where))
     raise TypeError(
         f"{where}: a message cannot carry {kind!r}; use int, float, bool, str, bytes, numpy arrays, messages, "
         "X | None, tuple[X, ...], dict[str, X] or Tree"
     )
 
 
-def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
+def _compile_optional(write: FieldWriter, read: FieldReader) -> tuple[FieldWriter, FieldReader]:
+    return (lambda value, frames: None if value is None else write(value, frames)), (
+        lambda item, frames, path: None if item is None else read(item, frames, path)
+    )
+
+
+def _compile_scalar(kind: type) -> tuple[FieldWriter, FieldReader]:
     accepted = (int, float) if kind is float else (kind,)
 
     def write(value: Any, frames: list[Any]) -> Any:
@@ -185,7 +176,7 @@ def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
         return _within_limits(value)
 
-    def read(item: Any, frames: Frames, path: Path) -> Any:
+    def read(item: Any, frames: Frames, path: FieldPath) -> Any:
         if type(item) not in accepted:
             raise WireError(f"{shown(path)}: expected {kind.__name__}, got {type(item).__name__}")
         return float(item) if kind is float else item
@@ -193,11 +184,11 @@ def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
     return write, read
 
 
-def _compile_tuple(kind: Any, where: str) -> tuple[Writer, Reader]:
+def _compile_tuple(kind: Any, where: str) -> tuple[FieldWriter, FieldReader]:
     write, read = _compile(kind, where)
     scalar = kind if kind in SCALARS else None
 
-    def read_tuple(item: Any, frames: Frames, path: Path) -> Any:
+    def read_tuple(item: Any, frames: Frames, path: FieldPath) -> Any:
         if type(item) is not list:
             raise WireError(f"{shown(path)}: expected a list, got {type(item).__name__}")
         if scalar is not None and not {*map(type, item)} - {scalar}:  # fast path for long columns of scalars
@@ -212,8 +203,8 @@ def _compile_tuple(kind: Any, where: str) -> tuple[Writer, Reader]:
     return write_tuple, read_tuple
 
 
-def _compile_dict(write: Writer, read: Reader) -> tuple[Writer, Reader]:
-    def read_dict(item: Any, frames: Frames, path: Path) -> Any:
+def _compile_dict(write: FieldWriter, read: FieldReader) -> tuple[FieldWriter, FieldReader]:
+    def read_dict(item: Any, frames: Frames, path: FieldPath) -> Any:
         if type(item) is not dict:
             raise WireError(f"{shown(path)}: expected a map, got {type(item).__name__}")
         return {key: read(x, frames, (path, key)) for key, x in item.items()}
@@ -259,7 +250,7 @@ def _write_tree(value: Any, frames: list[Any]) -> Any:
     return _within_limits(value)
 
 
-def _read_tree(item: Any, frames: Frames, path: Path) -> Any:
+def _read_tree(item: Any, frames: Frames, path: FieldPath) -> Any:
     return item  # msgpack only produces scalars, lists and maps, within the limits that `unpack` sets
 
 
@@ -284,7 +275,7 @@ def write_fields(message: Message, frames: list[Any], cls: type[Message]) -> lis
     return packed
 
 
-def _read_fields(item: Any, frames: Frames, cls: type[M], path: Path) -> M:
+def _read_fields(item: Any, frames: Frames, cls: type[M], path: FieldPath) -> M:
     fields = compiled(cls)
     if type(item) is not list or len(item) != len(fields):
         raise WireError(f"{shown(path)}: expected the {len(fields)} fields of {cls.__hive_name__}")
@@ -342,7 +333,7 @@ def open_frames(frames: Frames, allowed: Mapping[str, type[Message]]) -> tuple[t
     return cls, body[1:]
 
 
-def read_body(body: Any, frames: Frames, cls: type[Message], path: Path) -> Message:
+def read_body(body: Any, frames: Frames, cls: type[Message], path: FieldPath) -> Message:
     """Build a message from its packed fields and its frames. Raises WireError."""
     try:
         return _read_fields(body, frames, cls, path)

@@ -18,35 +18,6 @@ from typing import NamedTuple
 
 from hive.runtime.wire.messages import Message, Tree, type_set
 
-__all__ = [
-    "NODE_TYPES",
-    "SUPERVISOR",
-    "SUPERVISOR_TYPES",
-    "Ack",
-    "Answered",
-    "Begin",
-    "Call",
-    "Deliver",
-    "Done",
-    "Drain",
-    "EndpointFailed",
-    "Failed",
-    "Fetch",
-    "Hello",
-    "Joined",
-    "Left",
-    "Member",
-    "Note",
-    "Notify",
-    "Pause",
-    "Payload",
-    "Ready",
-    "Renew",
-    "Reply",
-    "Resume",
-    "RunOver",
-]
-
 
 class Member(NamedTuple):
     """The current incarnation of an actor, and the address of its process."""

@@ -35,10 +35,8 @@ import zmq
 
 from hive.errors import WireError
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES, Frame, Frames
-from hive.runtime.wire.socket_paths import MAX_PATH_BYTES, fits, is_removed
+from hive.runtime.wire.stream import MAX_PATH_BYTES, fits, is_removed
 from hive.runtime.wire.transport import Receive
-
-__all__ = ["SECRET_BYTES", "ZmqTransport"]
 
 SECRET_BYTES = 16  # length of the secret: no one guesses 128 bits
 QUEUE_MESSAGES = 10_000  # maximum queued messages per socket; a peer this far behind is stuck, as messages are few

@@ -1,4 +1,4 @@
-"""Messages over a byte stream: the control socket, and the connection to the fork server.
+"""Messages over a byte stream: the control socket, and the connection to the fork server; paths of unix sockets.
 
     | length u32, little endian | frame 0 of the message |
 
@@ -7,10 +7,12 @@ Messages with arrays cannot be sent this way. A length beyond the limit raises b
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hive.errors import WireError
@@ -19,8 +21,7 @@ from hive.runtime.wire.messages import Message, decode, encode
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["pack", "read", "receive", "send"]
-
+MAX_PATH_BYTES = 107  # maximum bytes of a unix socket's path (`sun_path`)
 LENGTH = struct.Struct("<I")
 MAX_BYTES = 64 << 20  # maximum message size: the status or the plan of a thousand actors, with a margin
 
@@ -87,3 +88,17 @@ def _exactly(line: socket.socket, count: int, deadline: float | None) -> bytes |
             return None
         parts += part
     return bytes(parts)
+
+
+def fits(path: Path) -> bool:
+    """Return whether a unix socket can have this path."""
+    return len(os.fsencode(path)) <= MAX_PATH_BYTES
+
+
+def is_removed(path: Path) -> bool:
+    """Return whether the path of a socket is gone although its folder exists, so that it can be bound again.
+
+    Connections continue without the path, but no process can make a new one. Only the supervisor makes the folder
+    again (hive.runtime.run.folders), so that no process brings back the folder of a run that has ended.
+    """
+    return not path.exists() and path.parent.is_dir()

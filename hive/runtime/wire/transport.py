@@ -11,9 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from hive.runtime.wire.messages import Frames
-
-__all__ = ["MemoryTransport", "Receive", "Transport"]
+from hive.runtime.wire.arrays import Frames
 
 Receive = Callable[[Frames], None]
 

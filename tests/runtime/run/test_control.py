@@ -23,16 +23,16 @@ from hive.runtime.run.control import (
     ANSWERS,
     PROTOCOL,
     REQUESTS,
-    Accepted,
     Down,
     GiveStatus,
     Inspect,
-    Inspection,
-    Kill,
+    InspectReply,
+    KillActor,
     OtherProtocol,
-    Refused,
+    RequestAccepted,
+    RequestRefused,
     Scale,
-    Status,
+    StatusReply,
     Watch,
     control_path,
     open_control,
@@ -155,15 +155,15 @@ async def ask(ends: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: 
 async def test_a_view_may_request_the_status_repeatedly(folder: Path) -> None:
     async with serving(folder) as (server, run), view(folder) as ends:
         for _ in range(3):
-            assert await ask(ends, GiveStatus()) == Status(STATUS)
+            assert await ask(ends, GiveStatus()) == StatusReply(STATUS)
         assert run.shown == 3
         assert len(server.views) == 1
 
 
 async def test_a_view_ends_a_run(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as ends:
-        assert await ask(ends, Down("enough", False)) == Accepted()
-        assert await ask(ends, Down("now", True)) == Accepted()
+        assert await ask(ends, Down("enough", False)) == RequestAccepted()
+        assert await ask(ends, Down("now", True)) == RequestAccepted()
         assert run.asked == [("enough", False), ("now", True)]
 
 
@@ -171,7 +171,7 @@ async def test_requests_are_answered_in_order(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as (reader, writer):
         writer.write(pack(GiveStatus()) + pack(Down("x", False)) + pack(GiveStatus()))
         answers = [await read(reader, ANSWERS) for _ in range(3)]
-        assert answers == [Status(STATUS), Accepted(), Status(STATUS)]
+        assert answers == [StatusReply(STATUS), RequestAccepted(), StatusReply(STATUS)]
         assert run.asked == [("x", False)]
 
 
@@ -182,7 +182,7 @@ async def test_leaving_changes_nothing_for_the_run(folder: Path) -> None:
         await until(lambda: not server.views)
         assert run.asked == []
         async with view(folder) as ends:
-            assert await ask(ends, GiveStatus()) == Status(STATUS)
+            assert await ask(ends, GiveStatus()) == StatusReply(STATUS)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_leaving_changes_nothing_for_the_run(folder: Path) -> None:
         LENGTH.pack(2**32 - 1) + b"x",
         LENGTH.pack(3) + b"\xff\xff\xff",
         LENGTH.pack(0),
-        pack(Accepted()),
+        pack(RequestAccepted()),
         pack(Down("x", False))[:4] + b"\x93\xa4Down\x01\x02",
     ],
 )
@@ -202,7 +202,7 @@ async def test_garbage_closes_that_connection_and_nothing_else(folder: Path, gar
             writer.write(garbage)
             writer.write_eof()
             assert await reader.read() == b""
-        assert await ask(other, GiveStatus()) == Status(STATUS)
+        assert await ask(other, GiveStatus()) == StatusReply(STATUS)
         await until(lambda: len(server.views) == 1)
         assert run.asked == []
 
@@ -216,7 +216,7 @@ async def test_a_status_that_raises_costs_that_view_only(folder: Path) -> None:
             writer.write(pack(GiveStatus()))
             assert await reader.read() == b""
         run.error = None
-        assert await ask(other, GiveStatus()) == Status(STATUS)
+        assert await ask(other, GiveStatus()) == StatusReply(STATUS)
     gc.collect()  # before Python 3.12 a task's error is told when the task is thrown away
     assert [type(error) for error in complaints] == [KeyError]
 
@@ -226,12 +226,12 @@ async def test_silent_views_lock_no_command_out(folder: Path) -> None:
         silent = [await asyncio.open_unix_connection(control_path(folder)) for _ in range(MAX_VIEWS)]
         await until(lambda: len(server.views) == MAX_VIEWS)
         async with view(folder) as late:
-            assert await ask(late, GiveStatus()) == Status(STATUS)
+            assert await ask(late, GiveStatus()) == StatusReply(STATUS)
             assert await silent[0][0].read() == b"", "the one that was silent longest has lost its place"
             assert len(server.views) == MAX_VIEWS
             async with view(folder) as later:
-                assert await ask(later, GiveStatus()) == Status(STATUS)
-                assert await ask(late, GiveStatus()) == Status(STATUS), "one that has asked keeps its place"
+                assert await ask(later, GiveStatus()) == StatusReply(STATUS)
+                assert await ask(late, GiveStatus()) == StatusReply(STATUS), "one that has asked keeps its place"
         for _, writer in silent:
             writer.close()
 
@@ -240,11 +240,11 @@ async def test_views_that_watch_leave_places_for_commands(folder: Path) -> None:
     async with serving(folder) as (server, _):
         watching = [await asyncio.open_unix_connection(control_path(folder)) for _ in range(MAX_WATCHING)]
         for ends in watching:
-            assert await ask(ends, Watch()) == Status(STATUS)
+            assert await ask(ends, Watch()) == StatusReply(STATUS)
         async with view(folder) as late:
             refused = await ask(late, Watch())
-            assert refused == Refused(f"{MAX_WATCHING} views watch this run already", "close one of them")
-            assert await ask(late, GiveStatus()) == Status(STATUS)
+            assert refused == RequestRefused(f"{MAX_WATCHING} views watch this run already", "close one of them")
+            assert await ask(late, GiveStatus()) == StatusReply(STATUS)
         for _, writer in watching:
             writer.close()
         await until(lambda: not server.views)
@@ -265,7 +265,7 @@ async def test_a_request_that_is_begun_must_be_completed_soon(
     async with serving(folder), view(folder) as (reader, writer), view(folder) as idle:
         writer.write(begun)
         assert await reader.read() == b""
-        assert await ask(idle, GiveStatus()) == Status(STATUS), "one that has begun nothing may take its time"
+        assert await ask(idle, GiveStatus()) == StatusReply(STATUS), "one that has begun nothing may take its time"
 
 
 async def test_closing_ends_every_view(folder: Path) -> None:
@@ -358,7 +358,7 @@ async def test_a_view_that_finds_no_descriptor_is_let_in_later(folder: Path, mon
     async with serving(folder) as (server, _):
         server.listener = full = Full(server.listener)  # type: ignore[assignment]
         async with view(folder) as ends:
-            assert await ask(ends, GiveStatus()) == Status(STATUS)
+            assert await ask(ends, GiveStatus()) == StatusReply(STATUS)
         assert full.refused == 1
 
 
@@ -373,8 +373,8 @@ async def test_a_removed_path_is_bound_again(folder: Path) -> None:
         server._bind_again()
         for _ in range(2):
             async with view(folder) as late:
-                assert await ask(late, GiveStatus()) == Status(STATUS)
-        assert await ask(early, GiveStatus()) == Status(STATUS)
+                assert await ask(late, GiveStatus()) == StatusReply(STATUS)
+        assert await ask(early, GiveStatus()) == StatusReply(STATUS)
 
 
 async def test_a_server_that_never_started_can_be_closed(folder: Path) -> None:
@@ -385,8 +385,8 @@ async def test_a_server_that_never_started_can_be_closed(folder: Path) -> None:
 async def test_a_refusal_has_a_hint_and_leaves_the_connection_open(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as ends:
         refused = await ask(ends, Scale(("collection.workers=0",)))
-        assert refused == Refused("nobody would collect", "take one")
-        assert await ask(ends, Scale(("collection.workers=4", "gradients.workers=2"))) == Accepted()
+        assert refused == RequestRefused("nobody would collect", "take one")
+        assert await ask(ends, Scale(("collection.workers=4", "gradients.workers=2"))) == RequestAccepted()
         assert run.scaled == [("collection.workers=4", "gradients.workers=2")]
 
 
@@ -403,8 +403,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_watching_view_receives_the_status_repeatedly(folder: Path) -> None:
     async with serving(folder) as (server, run):
         async with view(folder) as ends:
-            assert await ask(ends, Watch()) == Status(STATUS)
-            assert [await read(ends[0], ANSWERS) for _ in range(3)] == [Status(STATUS)] * 3
+            assert await ask(ends, Watch()) == StatusReply(STATUS)
+            assert [await read(ends[0], ANSWERS) for _ in range(3)] == [StatusReply(STATUS)] * 3
             assert run.shown >= 4
         await until(lambda: not server.views)
         await until(lambda: len(asyncio.all_tasks()) == 1)  # no task sends the status any more
@@ -424,10 +424,10 @@ async def test_one_document_serves_all_watching_views(folder: Path) -> None:
 @pytest.mark.usefixtures("at_once")
 async def test_who_watches_can_ask_too(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as (reader, writer):
-        writer.write(pack(Watch()) + pack(Watch()) + pack(Kill("a-0", True)))
+        writer.write(pack(Watch()) + pack(Watch()) + pack(KillActor("a-0", True)))
         told = [await read(reader, ANSWERS) for _ in range(6)]
-        assert told.count(Accepted()) == 1
-        assert told.count(Status(STATUS)) == 5
+        assert told.count(RequestAccepted()) == 1
+        assert told.count(StatusReply(STATUS)) == 5
         assert run.killed == [("a-0", True)]
 
 
@@ -457,18 +457,18 @@ async def test_a_status_that_raises_ends_the_view_that_watches(folder: Path) -> 
             while await ends[0].read(1 << 16):
                 pass
         run.error = None
-        assert await ask(other, GiveStatus()) == Status(STATUS)
+        assert await ask(other, GiveStatus()) == StatusReply(STATUS)
     gc.collect()
     assert [type(error) for error in complaints] == [KeyError]
 
 
 async def test_an_actor_is_inspected(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as ends:
-        assert await ask(ends, Inspect("a-0", True)) == Inspection("in run of a-0", ("starting -ready-> ready",))
-        assert await ask(ends, Inspect("b-0", True)) == Refused("no actor `b-0`", "")
+        assert await ask(ends, Inspect("a-0", True)) == InspectReply("in run of a-0", ("starting -ready-> ready",))
+        assert await ask(ends, Inspect("b-0", True)) == RequestRefused("no actor `b-0`", "")
         run.large = "x" * (2 * INSPECTION_BYTES)  # more than a message carries
         inspection = await ask(ends, Inspect("a-0", True))
-        assert isinstance(inspection, Inspection)
+        assert isinstance(inspection, InspectReply)
         assert len(inspection.stack) == INSPECTION_BYTES
 
 
@@ -495,9 +495,9 @@ async def test_a_client_watches_inspects_and_kills(folder: Path) -> None:
 def test_an_unexpected_reply_to_a_watching_view(folder: Path, listener: socket.socket) -> None:
     client = open_control(folder)
     line, _ = listener.accept()
-    line.sendall(pack(Status(STATUS)) + pack(Accepted()))
+    line.sendall(pack(StatusReply(STATUS)) + pack(RequestAccepted()))
     assert client.watch() == STATUS
-    with pytest.raises(UsageError, match="sent an invalid reply: Accepted instead of Status") as caught:
+    with pytest.raises(UsageError, match="sent an invalid reply: RequestAccepted instead of StatusReply") as caught:
         client.next_status()
     assert "another program" in caught.value.hint
     line.close()
@@ -558,16 +558,16 @@ def test_a_change_of_the_messages_is_another_protocol() -> None:
     """A change of a message increases PROTOCOL and is written down here. Names of fields are not on the wire."""
     said = {name: dict(cls.__annotations__) for name, cls in (REQUESTS | ANSWERS).items()}
     assert (PROTOCOL, said) == (
-        1,
+        2,
         {
-            **{key: {} for key in ("GiveStatus", "Watch", "Pause", "Resume", "Save", "Accepted")},
+            **{key: {} for key in ("GiveStatus", "Watch", "PauseRun", "ResumeRun", "Save", "RequestAccepted")},
             "Inspect": {"actor": "str", "stack": "bool"},
-            "Kill": {"actor": "str", "by_hand": "bool"},
+            "KillActor": {"actor": "str", "by_hand": "bool"},
             "Down": {"reason": "str", "now": "bool"},
-            "Refused": {"text": "str", "hint": "str"},
+            "RequestRefused": {"text": "str", "hint": "str"},
             **{key: {"sets": "tuple[str, ...]"} for key in ("Set", "Scale")},
-            "Status": {"status": "Tree"},
-            "Inspection": {"stack": "str", "transitions": "tuple[str, ...]"},
+            "StatusReply": {"status": "Tree"},
+            "InspectReply": {"stack": "str", "transitions": "tuple[str, ...]"},
         },
     )
 
@@ -621,7 +621,7 @@ def test_a_supervisor_that_does_not_answer(
 def test_a_supervisor_that_exits_before_it_answers(folder: Path, listener: socket.socket) -> None:
     client = open_control(folder)
     line, _ = listener.accept()
-    line.sendall(pack(Status(STATUS))[:10])
+    line.sendall(pack(StatusReply(STATUS))[:10])
     line.shutdown(socket.SHUT_WR)
     with pytest.raises(UsageError, match="the supervisor is gone"):
         client.status()
@@ -646,6 +646,6 @@ def test_the_control_socket_lies_in_the_socket_folder(folder: Path) -> None:
     assert len(os.fsencode(control_path(folder))) < 107
 
 
-@pytest.mark.parametrize("answer", [Status(STATUS), Accepted()])
+@pytest.mark.parametrize("answer", [StatusReply(STATUS), RequestAccepted()])
 def test_answers_are_messages(answer: Message) -> None:
     assert decode(encode(answer), ANSWERS) == answer

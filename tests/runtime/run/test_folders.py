@@ -14,7 +14,7 @@ import pytest
 from hive.errors import PlatformError
 from hive.records import process_start_time
 from hive.runtime.run.folders import NAME_BYTES, check_socket_paths, live_owners, make_socket_folder, socket_root, sweep
-from hive.runtime.wire.socket_paths import MAX_PATH_BYTES
+from hive.runtime.wire.stream import MAX_PATH_BYTES
 
 RUN = Path("/somewhere/runs/cartpole-1")
 

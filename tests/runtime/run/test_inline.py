@@ -26,7 +26,8 @@ from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import Outcome
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.topology import Topology
-from hive.runtime.wire.messages import MAX_TEXT_BYTES, Frames, Message, Tree, encode
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.messages import MAX_TEXT_BYTES, Message, Tree, encode
 from hive.runtime.wire.protocol import (
     Ack,
     Begin,

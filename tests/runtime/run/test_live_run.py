@@ -1,18 +1,23 @@
-"""Requests to end a run: how they are counted."""
+"""Requests to end a run, and removed folders."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hive.config import load_config, render
-from hive.records import RunDirectory
+from hive.records import RunDirectory, read_jsonl
+from hive.runtime.run.conclusion import conclude
+from hive.runtime.run.folders import live_owners
 from hive.runtime.run.live_run import LiveRun
+from hive.runtime.supervise.outcome import Outcome
 
 TERM, INT = ("SIGTERM", False, "signal"), ("Ctrl-C", False, "signal")
 PASSED_ON = ("SIGTERM", False, "control")
@@ -70,3 +75,41 @@ def test_signals_end_the_run_and_later_ones_do_no_harm(run: LiveRun) -> None:
         assert handled == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_removed_socket_folder_is_made_again_and_the_run_says_so(run: LiveRun) -> None:
+    run.stage = 1
+    shutil.rmtree(run.socket_folder)
+    run.event("died", "collector-0")  # its restart needs the folder
+    assert stat.S_IMODE(run.socket_folder.stat().st_mode) == 0o700
+    assert (run.socket_folder / "1").is_dir()
+    assert (run.directory.path, os.getpid()) in live_owners()
+    assert list(run.warnings) == ["socket folder removed"]
+    run.check_folders()
+    assert [event["kind"] for event in read_jsonl(run.directory.events_file)] == ["warning", "died", "recovered"]
+    run.close()
+    assert not run.socket_folder.exists()
+
+
+def test_a_socket_folder_that_cannot_be_made_again_does_not_end_the_run(run: LiveRun) -> None:
+    shutil.rmtree(run.socket_folder)
+    run.socket_folder.write_text("a file in its place")
+    run.check_folders()
+    assert not run.warnings
+    assert run.requested is None
+    run.socket_folder.unlink()
+
+
+def test_a_socket_folder_that_a_failed_build_has_removed_is_no_warning(run: LiveRun) -> None:
+    run.write_facts()
+    shutil.rmtree(run.socket_folder)  # as the fork server does when it exits
+    conclude(run, Outcome("failed", "the build failed", "", "", False, {}, {}, {}, ""))
+    assert not run.warnings
+    assert not run.socket_folder.exists()
+
+
+def test_a_run_whose_directory_is_removed_ends(run: LiveRun) -> None:
+    shutil.rmtree(run.directory.path)
+    run.check_folders()
+    run.check_folders()  # is no second request
+    assert run.requested == (f"{run.directory.path} was removed or renamed", False)

@@ -24,6 +24,7 @@ from hive.records import (
     write_run_facts,
 )
 from hive.records.jsonl import JsonlWriter
+from hive.runtime.run.conclusion import conclude, why_inexact
 from hive.runtime.run.live_run import LiveRun
 from hive.runtime.supervise.outcome import Outcome
 
@@ -58,13 +59,13 @@ def resumed(directory: RunDirectory) -> Iterator[LiveRun]:
 def test_a_resumed_run_that_fails_before_its_first_update_keeps_its_summary(resumed: LiveRun) -> None:
     before = resumed.previous_summary
     assert run_state(resumed.directory) == "running"
-    resumed.conclude(FAILED)
+    conclude(resumed, FAILED)
     assert resumed.directory.summary_file.read_bytes() == before
     assert json.loads(resumed.directory.failure_file.read_text())["error"] == "spaces differ"
 
 
 def test_a_failure_after_an_update_is_the_result(resumed: LiveRun) -> None:
-    resumed.conclude(replace(FAILED, results={"updates": 51.0, "env_steps": 1016.0}))
+    conclude(resumed, replace(FAILED, results={"updates": 51.0, "env_steps": 1016.0}))
     summary = Summary.read(resumed.directory.summary_file)
     assert (summary.state, summary.env_steps, summary.updates) == ("failed", 1016, 51)
 
@@ -74,7 +75,7 @@ def test_without_a_summary_a_failure_has_the_numbers_of_its_checkpoint(directory
     write_resume_point(directory, 50)
     run = LiveRun(directory)
     run.write_facts()
-    run.conclude(FAILED)
+    conclude(run, FAILED)
     run.close()
     summary = Summary.read(directory.summary_file)
     assert (summary.state, summary.env_steps, summary.updates, summary.mean_return_100) == ("failed", 1000, 50, 7.5)
@@ -83,7 +84,7 @@ def test_without_a_summary_a_failure_has_the_numbers_of_its_checkpoint(directory
 def test_the_wall_time_is_that_of_all_parts(resumed: LiveRun) -> None:
     assert resumed.earlier_s == 30.0
     resumed.started -= 5.0
-    resumed.conclude(replace(FAILED, state="finished", results={"updates": 60.0, "env_steps": 1200.0}))
+    conclude(resumed, replace(FAILED, state="finished", results={"updates": 60.0, "env_steps": 1200.0}))
     summary = Summary.read(resumed.directory.summary_file)
     assert 35.0 <= summary.wall_s < 40.0
     assert summary.earlier_s == 30.0
@@ -125,7 +126,7 @@ def test_the_summary_names_what_made_the_run_inexact(
 ) -> None:
     write_resume_point(directory, 50, why=why)
     run = LiveRun(directory)
-    run.conclude(replace(outcome, results={"updates": 60.0}))
+    conclude(run, replace(outcome, results={"updates": 60.0}))
     run.close()
     summary = Summary.read(directory.summary_file)
     assert (summary.inexact, summary.exact) == (causes, not causes)
@@ -134,8 +135,8 @@ def test_the_summary_names_what_made_the_run_inexact(
 def test_a_damaged_resume_file_is_a_cause(directory: RunDirectory) -> None:
     directory.resume_file.write_text("{")
     run = LiveRun(directory)
-    (cause,) = run.why_inexact(replace(FAILED, state="finished"))
+    (cause,) = why_inexact(run, replace(FAILED, state="finished"))
     assert "resume.json" in cause
     run.inexact_plan = ("`x.y` reaches `collectors` at a time, not at an update",)
-    assert run.why_inexact(replace(FAILED, state="finished"))[0] == run.inexact_plan[0]
+    assert why_inexact(run, replace(FAILED, state="finished"))[0] == run.inexact_plan[0]
     run.close()

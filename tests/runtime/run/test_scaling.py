@@ -21,7 +21,7 @@ from hive.runtime.actor.actor import Actor
 from hive.runtime.actor.ports import Inlet, Outlet
 from hive.runtime.memory.segments import Layout
 from hive.runtime.process.processes import SharedMemory
-from hive.runtime.run import scaling
+from hive.runtime.run import execute, scaling
 from hive.runtime.run.execute import _stages
 from hive.runtime.run.live_run import LiveRun
 from hive.runtime.run.scaling import SCALED, changed_config, combined_outcome, description, live_change
@@ -181,7 +181,7 @@ class Consumer(Actor):
     inn = Inlet(Empty)
 
 
-def test_the_memory_of_a_stage_is_released_before_the_next() -> None:
+def test_the_memory_of_a_stage_is_released_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that fits the machine only once can be scaled down, since the last stage's memory is released."""
     descriptors: list[int] = []
     taken: list[int] = []
@@ -207,7 +207,8 @@ def test_the_memory_of_a_stage_is_released_before_the_next() -> None:
         return await building
 
     held: list[SharedMemory] = []
-    run = SimpleNamespace(unless_requested=at_once, next_stage=lambda: None, conclude=lambda outcome: None)
+    run = SimpleNamespace(unless_requested=at_once, next_stage=lambda: None)
+    monkeypatch.setattr(execute, "conclude", lambda run, outcome: None)
     outcome = asyncio.run(_stages(cast(LiveRun, run), build, begin))
     assert (outcome.state, taken) == ("finished", [0, 0, 0])
     for fd in descriptors:

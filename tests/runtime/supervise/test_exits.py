@@ -13,6 +13,7 @@ from hive.errors import ActorFailed
 from hive.runtime.actor.actor import Actor, Handle
 from hive.runtime.actor.ports import Inlet, Outlet
 from hive.runtime.process.processes import Exit, StartLost
+from hive.runtime.supervise.actions import Reclaim
 from hive.runtime.supervise.membership import REPEATED
 from hive.runtime.supervise.states import ActorState
 from hive.runtime.supervise.supervisor import Supervisor
@@ -222,7 +223,7 @@ class Faulty(Restarting):
         def reclaim(*_: Any) -> None:
             raise ZeroDivisionError("our fault")
 
-        supervisor.effects.recovery.reclaim = reclaim  # type: ignore[method-assign]
+        supervisor.effects.table = {**supervisor.effects.table, Reclaim: reclaim}
 
 
 def test_a_bug_in_the_supervisor_ends_the_run_with_a_report() -> None:

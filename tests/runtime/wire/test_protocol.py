@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive.errors import WireError
-from hive.runtime.process.node import HANDLERS, TO_SOURCE, TO_TARGET
+from hive.runtime.process.channel_ends import TO_SOURCE, TO_TARGET
+from hive.runtime.process.node import HANDLERS
 from hive.runtime.supervise import inbox
 from hive.runtime.wire import protocol
 from hive.runtime.wire.batches import decode_batch, encode_batch

@@ -18,7 +18,8 @@ import uvloop
 
 from hive.errors import WireError
 from hive.runtime.wire import sockets as wire
-from hive.runtime.wire.messages import Frames, Message, decode, encode, type_set
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.messages import Message, decode, encode, type_set
 from hive.runtime.wire.protocol import NODE_TYPES
 from hive.runtime.wire.sockets import (
     HINT_BYTES,

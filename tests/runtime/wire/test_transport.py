@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 
-from hive.runtime.wire.messages import Frames
+from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.transport import MemoryTransport, Transport
 
 

@@ -30,8 +30,6 @@ from hive.runtime.process.stop_signals import do_nothing, forking
 from hive.runtime.process.user_code.sent_errors import error_data
 from hive.runtime.process.user_code.user_exits import leave, raise_on_exit
 
-__all__ = ["Companion", "end_with", "state_of"]
-
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 MAX_DUMP_BYTES = 1 << 20  # of the dump of a crash that are read: thousands of frames
 CHUNK_BYTES = 1 << 16  # bytes read from the pipe at once, its usual capacity

@@ -15,8 +15,6 @@ import numpy as np
 
 from hive.runtime.process.user_code.torch_state import hive_torch
 
-__all__ = ["Guest"]
-
 
 class Guest:
     """A part of hive in the process of a script: `with guest:` around all that it does there. It cannot be nested.

@@ -10,8 +10,6 @@ from hive import errors
 from hive.errors import EnvironmentFailed, HiveError
 from hive.runtime.actor.error_location import named
 
-__all__ = ["error_data", "raise_sent"]
-
 
 class _RemoteTraceback(Exception):
     """The cause of an error that a child sent: its traceback, as text."""

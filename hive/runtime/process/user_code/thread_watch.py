@@ -20,8 +20,6 @@ from hive.errors import TopologyError
 from hive.runtime.actor.error_location import place_in
 from hive.runtime.process.user_code.throwaway import thread_count, thread_names
 
-__all__ = ["ThreadWatch"]
-
 ENDING_S = 0.5  # time for threads that have been told to end: a pool that was shut down leaves some for milliseconds
 POLL_S = 0.005
 LOADERS = (SourceFileLoader, ExtensionFileLoader)  # they execute modules of files, however these are imported

@@ -38,8 +38,6 @@ from hive.runtime.process.user_code.companion import end_with
 from hive.runtime.process.user_code.sent_errors import error_data, raise_sent
 from hive.runtime.process.user_code.user_exits import leave, raise_on_exit
 
-__all__ = ["Holdings", "children", "forks", "in_child", "keep_safe_to_fork", "thread_count", "thread_names"]
-
 OUTPUT_BYTES = 1_000_000  # maximum bytes of a child's output that are kept as they come; constructors print little
 TAIL_BYTES = 1 << 16  # last bytes of a longer output that are kept too: the stack of a crash is printed last
 CHUNK_BYTES = 1 << 16  # bytes read from a pipe at once, its usual capacity

@@ -17,8 +17,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["DEVICE", "TorchState", "environment_torch", "environments_differ", "hive_torch"]
-
 DEVICE: ContextVar[str] = ContextVar("device", default="cpu")
 """Where hive makes tensors; "meta" while it builds a network without memory (hive.networks.build.layers)."""
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["leave", "raise_on_exit", "raising_on_exit"]
-
 leave = os._exit  # the original, for the runtime's own exits
 
 
@@ -22,10 +20,10 @@ def raise_on_exit() -> None:
 
     Other threads and processes that user code forks keep the original. A fork of the runtime calls this again.
     """
-    mine = os.getpid()
+    pid = os.getpid()
 
     def raise_or_leave(status: int) -> NoReturn:
-        if os.getpid() == mine and threading.current_thread() is threading.main_thread():
+        if os.getpid() == pid and threading.current_thread() is threading.main_thread():
             raise SystemExit(f"os._exit({status})")
         leave(status)
 
