@@ -49,11 +49,11 @@ from benchmarks.harness import (
     say,
     spread_of,
 )
-from benchmarks.hive_run import NAME, last_output, started
+from benchmarks.hive_run import last_output, run_directory, started
 from benchmarks.machine import ROOT
-from benchmarks.programs import BenchError, here, importing, run_program
+from benchmarks.programs import BenchError, here, run_program
 from hive.errors import RecordError
-from hive.records import RunDirectory, Summary
+from hive.records import Summary
 
 TARGET = 475.0
 ZOO_A2C_STEPS = 500_000  # budget in RL Zoo; that of the parity task is shorter
@@ -116,11 +116,9 @@ def _hive(config: str, keys: Sequence[str] = ()) -> Callable[[int, float], Finis
     def run(seed: int, limit: float) -> Finish:
         with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
             folder = Path(name)
-            (folder / "bench.toml").write_text(config)
-            directory = RunDirectory(folder / "runs" / f"{NAME}-1")
-            begun = time.time()
+            directory, begun = run_directory(folder), time.time()
             goal = (*keys, f"run.seed={seed}", f"run.stop_at_return={TARGET}")
-            with started(folder, importing(), goal) as process, suppress(subprocess.TimeoutExpired):
+            with started(folder, goal, config) as process, suppress(subprocess.TimeoutExpired):
                 process.wait(limit)  # at the limit, `started` ends the run
             exit_s = time.time() - begun
             if exit_s >= limit and not directory.summary_file.exists():  # it had not begun
@@ -129,7 +127,9 @@ def _hive(config: str, keys: Sequence[str] = ()) -> Callable[[int, float], Finis
                 summary = Summary.read(directory.summary_file)
             except RecordError as error:
                 raise BenchError(f"hive up: {error}\n{last_output(folder, directory)}") from error
-            return Finish(seed, reached_after(_lines(directory.metrics_file), begun), exit_s, summary.env_steps)
+            metrics = directory.metrics_file  # missing if the run was ended before its first line
+            lines = metrics.read_text().splitlines() if metrics.exists() else []
+            return Finish(seed, reached_after(lines, begun), exit_s, summary.env_steps)
 
     return run
 
@@ -143,18 +143,13 @@ def reached_after(lines: Sequence[str], begun: float) -> float | None:
     return None
 
 
-def _lines(metrics: Path) -> list[str]:
-    """Return the lines of metrics; none of a run that was ended before its first."""
-    return metrics.read_text().splitlines() if metrics.exists() else []
-
-
 def _sb3(algorithm: str, pythons: Pythons) -> Callable[[int, float], Finish]:
     settings = json.dumps(ZOO[algorithm])
 
     def run(seed: int, limit: float) -> Finish:
         begun = time.time()
         command = [pythons.of("sb3"), "-P", here("peers", "sb3_goal.py"), begun, limit, TARGET, seed, 1, settings]
-        found = run_program(command, limit, importing(), "steps")
+        found = run_program(command, limit, "steps")
         return Finish(seed, found["reached_s"], time.time() - begun, found["steps"])
 
     return run

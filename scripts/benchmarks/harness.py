@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.machine import machine_facts
-from benchmarks.programs import BenchError
+from benchmarks.programs import BenchError, run_program
 
 WIDTH = 120  # maximum width of a table in columns
 NOTHING = "–"  # cell of a value that was not measured
@@ -104,6 +104,21 @@ def interleaved(
                 failed[name] = str(error)
                 say(f"{repetition + 1}/{repetitions}  {name:<36} failed: {error}")
     return {name: values for name, values in found.items() if name not in failed}, failed
+
+
+def measured_programs(
+    commands: Mapping[str, Sequence[object]], repetitions: int, seconds: float, rate: str
+) -> dict[str, list[dict[str, float]]]:
+    """Run every program once in each repetition; return what each printed. rate: the key that must be above 0.
+
+    The seconds to measure for are the last word of each command. Raises BenchError.
+    """
+
+    def figures(name: str, repetition: int) -> dict[str, float]:
+        say(f"{repetition + 1}/{repetitions} {name}")
+        return run_program([*commands[name], seconds], seconds, rate)
+
+    return interleaved(list(commands), repetitions, figures)[0]
 
 
 # --- numbers
@@ -193,6 +208,15 @@ def check_lines(checks: Sequence[Check]) -> list[str]:
     """Return the table of the checks after an empty line; nothing without checks."""
     rows = [(check.promise, check.measured, VERDICTS[check.passed]) for check in checks]
     return ["", *aligned(("checks", "measured", ""), rows)] if rows else []
+
+
+def ways_table(title: str, unit: str, ways: Mapping[str, Sequence[float]], digits: int, ours: str) -> list[str]:
+    """Return a table with a row for each way; its last column says how many times as fast `ours` is."""
+    rows = [
+        (f"  {way}", *spread_cells(values, digits), spread_text(ratio_of(ways[ours], values)))
+        for way, values in ways.items()
+    ]
+    return ["", *aligned((title, unit, "least..most", "x"), rows)]
 
 
 def load_warning(load: Sequence[float]) -> list[str]:

@@ -135,8 +135,8 @@ def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Repor
         raise BenchError("no contender could be measured")
     shown = [contender for contender in selected if contender.name in results]
     return Report(
-        lines_of(shown, results, options.repeats, options.seconds, machine),
-        figures_of(shown, results, failed, options.repeats, options.seconds),
+        lines_of(shown, results, options.repeats, options.seconds),
+        {"repeats": options.repeats, "seconds": options.seconds, **figures_of(shown, results, failed)},
         checks_of(results),
         [f"{name}: {error}" for name, error in failed.items()],
     )
@@ -168,10 +168,8 @@ MOST_OF_CPU = 0.03
 BINDS_BELOW = 0.10  # share of its time that a collector waits, below which it is the bottleneck
 
 SCALARS = (
-    *("collector_share", "collector_wait_share", "gradient_worker_share", "learner_share"),
-    *("runtime_cpu_share", "helpers_cpu_share", "cpu_cores"),
-    *("runtime_cpu_share_least", "runtime_cpu_share_most"),
-    *("slots_per_s", "messages_per_s", "policy_lag", "gradient_lag", "updates_per_s", "others_cores"),
+    *("collector_share", "collector_wait_share", "gradient_worker_share", "learner_share", "updates_per_s"),
+    *("runtime_cpu_share", "runtime_cpu_share_least", "runtime_cpu_share_most", "policy_lag", "others_cores"),
 )
 
 Results = Mapping[str, Sequence[Measurement]]  # name of a contender -> its measurements, one for each repetition
@@ -200,12 +198,9 @@ def _measured(results: Results, setting: Setting, shapes: Sequence[str]) -> dict
 
 
 def rivals_of(results: Results, setting: Setting) -> dict[str, str]:
-    """Return the shapes to compare with: "bare", and of every peer the one with the faster number of threads."""
-    found = {"bare": "bare"} if rates(results, f"{setting.name}/bare") else {}
-    for peer in setting.peers:
-        if measured := _measured(results, setting, (f"{peer}-1-thread", peer)):
-            found[peer] = best_of(measured)
-    return found
+    """Return the shape to compare with for each peer: that with the faster number of threads."""
+    shapes = {peer: _measured(results, setting, (f"{peer}-1-thread", peer)) for peer in setting.peers}
+    return {peer: best_of(rates_of_shape) for peer, rates_of_shape in shapes.items() if rates_of_shape}
 
 
 def pairs_of(results: Results, setting: Setting) -> list[Pair]:
@@ -225,7 +220,7 @@ def best_pairs(results: Results, setting: Setting) -> list[Pair]:
     if not ours:
         return []
     best = best_of(ours)
-    found = [pair for pair in pairs_of(results, setting) if pair.placement == best and pair.peer != "bare"]
+    found = [pair for pair in pairs_of(results, setting) if pair.placement == best]
     return found or [Pair(setting, best, spread_of(ours[best]))]
 
 
@@ -272,51 +267,39 @@ def _share_checks(results: Results, setting: Setting) -> list[Check]:
     return found
 
 
-def figures_of(
-    measured: Sequence[Contender],
-    results: Results,
-    failed: Mapping[str, str],
-    repeats: int,
-    seconds: float,
-) -> dict[str, Any]:
+def figures_of(measured: Sequence[Contender], results: Results, failed: Mapping[str, str]) -> dict[str, Any]:
     """Return all results for the JSON document. failed: name of a contender -> why it could not be measured."""
-    return {
-        "repeats": repeats,
-        "seconds": seconds,
-        "contenders": [
-            {
-                "name": contender.name,
-                "setting": contender.setting.name,
-                "shape": contender.shape,
-                "steps_per_s": dataclasses.asdict(spread_of(rates(results, contender.name))),
-                "medians": scalars(results[contender.name]),
-                "measurements": list(results[contender.name]),
-            }
-            for contender in measured
-        ],
-        "ratios": [
-            {"setting": setting.name, "of": pair.placement, "to": pair.peer, **dataclasses.asdict(pair.ratio)}
-            for setting in SETTINGS.values()
-            for pair in pairs_of(results, setting)
-            if pair.ratio is not None
-        ],
-        "failed": dict(failed),
-    }
+    contenders = [
+        {
+            "name": contender.name,
+            "setting": contender.setting.name,
+            "shape": contender.shape,
+            "steps_per_s": dataclasses.asdict(spread_of(rates(results, contender.name))),
+            "medians": scalars(results[contender.name]),
+            "measurements": list(results[contender.name]),
+        }
+        for contender in measured
+    ]
+    ratios = [
+        {"setting": setting.name, "of": pair.placement, "to": pair.peer, **dataclasses.asdict(pair.ratio)}
+        for setting in SETTINGS.values()
+        for pair in pairs_of(results, setting)
+        if pair.ratio is not None
+    ]
+    return {"contenders": contenders, "ratios": ratios, "failed": dict(failed)}
 
 
 LEGEND = (
-    "x bare: ratio to environments and policy alone. x sb3, ...: ratio to this peer with its faster number of threads;",
-    "the checks show the spread. working: share of its time in which a collector / gradient worker / learner works.",
+    "x sb3, ...: ratio to this peer with its faster number of threads; the checks show the spread.",
+    "working: share of its time in which a collector / gradient worker / learner works.",
     "runtime: its share of the CPU time. lag: of the policy, in versions.",
 )
 FIXED = ("", "steps/s", "least..most", "updates/s")
 FIGURES = ("working", "runtime", "lag")
 
 
-def lines_of(
-    measured: Sequence[Contender], results: Results, repeats: int, seconds: float, machine: Mapping[str, object]
-) -> list[str]:
-    """Return the tables and warnings. `machine` comes from `machine_facts`."""
+def lines_of(measured: Sequence[Contender], results: Results, repeats: int, seconds: float) -> list[str]:
+    """Return the tables and the warning of a busy machine."""
     head = "Environment steps per second trained: medians of"
     lines = [f"{head} {repeats} interleaved repetitions (A B B A), {seconds:g} s each.", *LEGEND]
     for setting in SETTINGS.values():
@@ -327,20 +310,7 @@ def lines_of(
     if others.most > QUIET_CORES:
         text = f"{others.median:.2f} ({others.least:.2f}..{others.most:.2f})"
         lines += ["", f"Warning: during the measurements, other programs used {text} cores of CPU."]
-    for shape, torch in sorted(_other_torches(results, machine)):
-        lines += ["", f"Warning: {shape} has torch {torch}, hive {machine['torch']}."]
     return lines
-
-
-def _other_torches(results: Results, machine: Mapping[str, object]) -> set[tuple[str, str]]:
-    """Return (shape, version) of the peers whose torch is not that of hive."""
-    found = {
-        (name.rpartition("/")[2], str(one["versions"]["torch"]))
-        for name, measurements in results.items()
-        for one in measurements
-        if "versions" in one
-    }
-    return {(shape, torch) for shape, torch in found if torch != str(machine["torch"])}
 
 
 def _table(setting: Setting, mine: Sequence[Contender], results: Results) -> list[str]:
@@ -376,14 +346,16 @@ COLUMNS = (
 
 def rows_of(pairs: Sequence[Pair], change: str, machine: Mapping[str, object]) -> list[dict[str, str]]:
     """Return a row for each pair. machine: date and commit, from `machine_facts`."""
-    return [_ladder_row(pair, change, machine) for pair in pairs]
-
-
-def _ladder_row(pair: Pair, change: str, machine: Mapping[str, object]) -> dict[str, str]:
-    row = {
+    shared = {
         "date": str(machine["date"]).partition(" ")[0],
         "commit": str(machine["commit"] or ""),
         "change": change,
+    }
+    return [shared | _ladder_row(pair) for pair in pairs]
+
+
+def _ladder_row(pair: Pair) -> dict[str, str]:
+    row = {
         "setting": pair.setting.name,
         "placement": pair.placement,
         "hive_steps_per_s": f"{pair.hive.median:.0f}",

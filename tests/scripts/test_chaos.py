@@ -141,8 +141,8 @@ def test_samples_that_are_not_calm_do_not_count() -> None:
 
 def test_memory_is_read_from_a_rollup() -> None:
     rollup = "55f0-7ffd ---p 00000000 00:00 0 [rollup]\nRss:    2000 kB\nPss:    1234 kB\nPss_Dirty:    9 kB\n"
-    assert memory_in(rollup) == (1234 * 1024, 2000 * 1024)
-    assert memory_in("") == (0, 0)
+    assert memory_in(rollup, ("Pss", "Rss")) == [1234 * 1024, 2000 * 1024]
+    assert memory_in("", ("Pss",)) == [0]
 
 
 def test_a_sample_counts_descendants_and_names_strangers(child: subprocess.Popen[str]) -> None:
