@@ -38,18 +38,18 @@ SHOWN = ("steps_per_s", "updates_per_s", "collector_share", "collector_wait_shar
 
 PPO = ("run.scheme=ppo", "run.steps=1_000_000_000", "run.seed=1", "algorithm.epochs=4", "algorithm.minibatches=4")
 FRAMES = (
-    *(*PPO, "env.id=benchmarks.frames:Frames", "collection.envs=8", "collection.rollout=128"),
+    *(*PPO, "env.id=benchmarks.environments:Frames", "collection.envs=8", "collection.rollout=128"),
     *("algorithm.learning_rate=2.5e-4", "network.separate_networks=false", "network.normalize_observations=false"),
 )
 CARTPOLES = (
-    *(*PPO, "env.id=benchmarks.numpy_cartpole:Vector-v0", "collection.workers=1", "collection.envs=1024"),
+    *(*PPO, "env.id=benchmarks.environments:Vector-v0", "collection.workers=1", "collection.envs=1024"),
     *("collection.rollout=32", "collection.communication=synchronous"),
 )
 CARTPOLE = (
     *(*PPO, "env.id=CartPole-v1", "collection.workers=1", "collection.envs=8", "collection.rollout=32"),
     "algorithm.epochs=10",
 )
-BUSY = (*PPO, "env.id=benchmarks.busy:Busy", "collection.rollout=128")
+BUSY = (*PPO, "env.id=benchmarks.environments:Busy", "collection.rollout=128")
 
 
 def report(part: str, values: Mapping[str, Any], out: Path) -> None:
@@ -193,7 +193,7 @@ def subprocess_rate(count: int, seconds: float = 2.0) -> float:
     import numpy as np
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
-    from benchmarks.busy import Busy
+    from benchmarks.environments import Busy
 
     vector = SubprocVecEnv([Busy] * count, start_method="fork")
     vector.reset()

@@ -6,8 +6,8 @@
     gradient workers     1..8, eight collectors, 0.3 million parameters
 
 Each size is a separate run of A2C, started by `hive up` and measured after its first updates (hive_run.py). The
-environments sleep (sleeping.py), so the cores are idle most of the time. A cost is CPU time, which hardly depends on
-what else the machine does. Repetitions measure the sizes upwards and downwards in turn, and the medians count.
+environments sleep, so the cores are idle most of the time. A cost is CPU time, which hardly depends on what else the
+machine does. Repetitions measure the sizes upwards and downwards in turn, and the medians count.
 
     cost = fixed + slope * units, by least squares; explained: the share of the costs' variance that the line explains
 
@@ -67,7 +67,7 @@ def _keys(middleware: Sequence[int] = SMALL, step_s: float = STEP_S, **numbers: 
     hosts = [f"host{number}" for number in range(int(numbers.get("hosts", 0)))]
     return [
         *("run.scheme=a2c", "run.seed=1", "run.steps=1_000_000_000_000"),
-        *("env.id=benchmarks.sleeping:Sleeping", f"env.options={{step_s={step_s}}}"),
+        *("env.id=benchmarks.environments:Sleeping", f"env.options={{step_s={step_s}}}"),
         *(f"collection.workers={len(hosts) or int(numbers.get('collectors', 1))}", f"collection.hosts={hosts}"),
         *("collection.envs=1", "collection.rollout=8"),
         f"hosts.cores={{{', '.join(f'{host} = 1' for host in hosts)}}}",

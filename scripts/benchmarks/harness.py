@@ -189,10 +189,6 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.1%}"
 
 
-def ratio(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.2f}"
-
-
 def spread_text(spread: Spread) -> str:
     """Return `1.33 (1.10..1.60)`: the median, the least and the greatest value."""
     return f"{spread.median:.2f} ({spread.least:.2f}..{spread.most:.2f})"
@@ -211,7 +207,7 @@ def check_lines(checks: Sequence[Check]) -> list[str]:
 
 
 def ways_table(title: str, unit: str, ways: Mapping[str, Sequence[float]], digits: int, ours: str) -> list[str]:
-    """Return a table with a row for each way; its last column says how many times as fast `ours` is."""
+    """Return a table with a row for each way; its last column is the ratio of `ours` to this way."""
     rows = [
         (f"  {way}", *spread_cells(values, digits), spread_text(ratio_of(ways[ours], values)))
         for way, values in ways.items()

@@ -80,7 +80,7 @@ def keys_of(setting: Setting, placement: str) -> list[str]:
 
 
 ADAM = ("algorithm.optimizer=adam", "algorithm.optimizer_epsilon=1e-5")  # both sides use it: RMSprop is slow in SB3
-NUMPY = ("env.id=benchmarks.numpy_cartpole:Vector-v0", "env.vector=native")
+NUMPY = ("env.id=benchmarks.environments:Vector-v0", "env.vector=native")
 
 
 def _a2c(env: str, envs: int, rollout: int, **options: Any) -> dict[str, Any]:

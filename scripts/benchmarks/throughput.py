@@ -61,9 +61,9 @@ from benchmarks.harness import (
     medians,
     number,
     percent,
-    ratio,
     ratio_of,
     say,
+    spread_cells,
     spread_of,
     spread_text,
 )
@@ -136,7 +136,12 @@ def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Repor
     shown = [contender for contender in selected if contender.name in results]
     return Report(
         lines_of(shown, results, options.repeats, options.seconds),
-        {"repeats": options.repeats, "seconds": options.seconds, **figures_of(shown, results, failed)},
+        {
+            "repeats": options.repeats,
+            "seconds": options.seconds,
+            "contenders": documents_of(shown, results),
+            "failed": failed,
+        },
         checks_of(results),
         [f"{name}: {error}" for name, error in failed.items()],
     )
@@ -187,41 +192,30 @@ class Pair:
     ratio: Spread | None = None
 
 
-def rates(results: Results, name: str) -> list[float]:
-    return [measurement["steps_per_s"] for measurement in results.get(name, ())]
-
-
-def _measured(results: Results, setting: Setting, shapes: Sequence[str]) -> dict[str, list[float]]:
+def rates(results: Results, setting: Setting, shapes: Sequence[str]) -> dict[str, list[float]]:
     """Return the rates of those shapes that were measured in this setting."""
-    found = {shape: rates(results, f"{setting.name}/{shape}") for shape in shapes}
-    return {shape: values for shape, values in found.items() if values}
+    measured = {shape: results.get(f"{setting.name}/{shape}", ()) for shape in shapes}
+    return {shape: [found["steps_per_s"] for found in values] for shape, values in measured.items() if values}
 
 
-def rivals_of(results: Results, setting: Setting) -> dict[str, str]:
-    """Return the shape to compare with for each peer: that with the faster number of threads."""
-    shapes = {peer: _measured(results, setting, (f"{peer}-1-thread", peer)) for peer in setting.peers}
-    return {peer: best_of(rates_of_shape) for peer, rates_of_shape in shapes.items() if rates_of_shape}
-
-
-def pairs_of(results: Results, setting: Setting) -> list[Pair]:
-    """Return every placement of hive beside every rival that was measured in one setting."""
-    found = []
-    rivals = rivals_of(results, setting)
-    for placement, ours in _measured(results, setting, setting.placements).items():
-        for shape in rivals.values():
-            theirs = rates(results, f"{setting.name}/{shape}")
-            found.append(Pair(setting, placement, spread_of(ours), shape, spread_of(theirs), ratio_of(ours, theirs)))
-    return found
+def rivals_of(results: Results, setting: Setting) -> dict[str, list[float]]:
+    """Return for each peer the shape with the faster number of threads, and its rates."""
+    both = [rates(results, setting, (f"{peer}-1-thread", peer)) for peer in setting.peers]
+    return {best_of(shapes): shapes[best_of(shapes)] for shapes in both if shapes}
 
 
 def best_pairs(results: Results, setting: Setting) -> list[Pair]:
     """Return the fastest placement beside each peer; beside None where no peer was measured, [] without a placement."""
-    ours = _measured(results, setting, setting.placements)
+    ours = rates(results, setting, setting.placements)
     if not ours:
         return []
     best = best_of(ours)
-    found = [pair for pair in pairs_of(results, setting) if pair.placement == best]
-    return found or [Pair(setting, best, spread_of(ours[best]))]
+    hive = spread_of(ours[best])
+    pairs = [
+        Pair(setting, best, hive, shape, spread_of(theirs), ratio_of(ours[best], theirs))
+        for shape, theirs in rivals_of(results, setting).items()
+    ]
+    return pairs or [Pair(setting, best, hive)]
 
 
 def scalars(measurements: Sequence[Measurement]) -> dict[str, float | None]:
@@ -231,7 +225,7 @@ def scalars(measurements: Sequence[Measurement]) -> dict[str, float | None]:
 
 def checks_of(results: Results) -> list[Check]:
     """Return the checks whose contenders were measured."""
-    found = []
+    checks = []
     for setting in SETTINGS.values():
         pairs = best_pairs(results, setting)
         for pair in pairs:
@@ -239,14 +233,14 @@ def checks_of(results: Results) -> list[Check]:
                 goal = setting.goals.get(str(peer_of(pair.peer)))
                 wanted = f"> {pair.peer}" if goal is None else f">= {goal:g} x {pair.peer}"
                 passed = pair.ratio.median > 1.0 if goal is None else pair.ratio.median >= goal
-                found.append(Check(f"{setting.name}: hive {pair.placement} {wanted}", spread_text(pair.ratio), passed))
+                checks.append(Check(f"{setting.name}: hive {pair.placement} {wanted}", spread_text(pair.ratio), passed))
         if pairs and setting.least_steps_per_s is not None:
             promise = f"{setting.name}: hive {pairs[0].placement} >= {setting.least_steps_per_s:,.0f} steps/s"
             best = pairs[0].hive.median
-            found.append(Check(promise, number(best), best >= setting.least_steps_per_s))
+            checks.append(Check(promise, number(best), best >= setting.least_steps_per_s))
         if setting.name.startswith("a2c-"):  # not IMPALA, whose peers have the work of A2C
-            found += _share_checks(results, setting)
-    return found
+            checks += _share_checks(results, setting)
+    return checks
 
 
 def _share_checks(results: Results, setting: Setting) -> list[Check]:
@@ -267,26 +261,19 @@ def _share_checks(results: Results, setting: Setting) -> list[Check]:
     return found
 
 
-def figures_of(measured: Sequence[Contender], results: Results, failed: Mapping[str, str]) -> dict[str, Any]:
-    """Return all results for the JSON document. failed: name of a contender -> why it could not be measured."""
-    contenders = [
+def documents_of(measured: Sequence[Contender], results: Results) -> list[dict[str, Any]]:
+    """Return the results of each contender for the JSON document."""
+    return [
         {
             "name": contender.name,
             "setting": contender.setting.name,
             "shape": contender.shape,
-            "steps_per_s": dataclasses.asdict(spread_of(rates(results, contender.name))),
+            "steps_per_s": dataclasses.asdict(spread_of([one["steps_per_s"] for one in results[contender.name]])),
             "medians": scalars(results[contender.name]),
             "measurements": list(results[contender.name]),
         }
         for contender in measured
     ]
-    ratios = [
-        {"setting": setting.name, "of": pair.placement, "to": pair.peer, **dataclasses.asdict(pair.ratio)}
-        for setting in SETTINGS.values()
-        for pair in pairs_of(results, setting)
-        if pair.ratio is not None
-    ]
-    return {"contenders": contenders, "ratios": ratios, "failed": dict(failed)}
 
 
 LEGEND = (
@@ -294,8 +281,6 @@ LEGEND = (
     "working: share of its time in which a collector / gradient worker / learner works.",
     "runtime: its share of the CPU time. lag: of the policy, in versions.",
 )
-FIXED = ("", "steps/s", "least..most", "updates/s")
-FIGURES = ("working", "runtime", "lag")
 
 
 def lines_of(measured: Sequence[Contender], results: Results, repeats: int, seconds: float) -> list[str]:
@@ -303,33 +288,32 @@ def lines_of(measured: Sequence[Contender], results: Results, repeats: int, seco
     head = "Environment steps per second trained: medians of"
     lines = [f"{head} {repeats} interleaved repetitions (A B B A), {seconds:g} s each.", *LEGEND]
     for setting in SETTINGS.values():
-        mine = [contender for contender in measured if contender.setting is setting]
-        if mine:
-            lines += ["", setting.title, *_table(setting, mine, results)]
+        rows = [contender for contender in measured if contender.setting is setting]
+        if rows:
+            lines += ["", setting.title, *_table(setting, rows, results)]
     others = spread_of([one["others_cores"] for measurements in results.values() for one in measurements])
     if others.most > QUIET_CORES:
-        text = f"{others.median:.2f} ({others.least:.2f}..{others.most:.2f})"
-        lines += ["", f"Warning: during the measurements, other programs used {text} cores of CPU."]
+        lines += ["", f"Warning: during the measurements, other programs used {spread_text(others)} cores of CPU."]
     return lines
 
 
-def _table(setting: Setting, mine: Sequence[Contender], results: Results) -> list[str]:
+def _table(setting: Setting, contenders: Sequence[Contender], results: Results) -> list[str]:
     """Return the lines of one setting's table; it has a column for each rival that was measured."""
     rivals = rivals_of(results, setting)
-    ratios = {(pair.placement, pair.peer): pair.ratio for pair in pairs_of(results, setting)}
-    head = (*FIXED, *(f"x {name}" for name in rivals), *FIGURES)
-    return aligned(head, [_row(one, results, [ratios.get((one.shape, r)) for r in rivals.values()]) for one in mine])
+    names = [f"x {peer_of(shape)}" for shape in rivals]
+    head = ("", "steps/s", "least..most", "updates/s", *names, "working", "runtime", "lag")
+    return aligned(head, [_row(contender, results, rivals) for contender in contenders])
 
 
-def _row(contender: Contender, results: Results, ratios: Sequence[Spread | None]) -> list[str]:
-    spread, beside = spread_of(rates(results, contender.name)), scalars(results[contender.name])
+def _row(contender: Contender, results: Results, rivals: Mapping[str, Sequence[float]]) -> list[str]:
+    measurements = results[contender.name]
+    ours, beside = [one["steps_per_s"] for one in measurements], scalars(measurements)
     shares = [beside[f"{group}_share"] for group in ("collector", "gradient_worker", "learner")]
     return [
         contender.title,
-        number(spread.median),
-        f"{number(spread.least)}..{number(spread.most)}",
+        *spread_cells(ours, 0),
         number(beside["updates_per_s"]),
-        *(ratio(one.median if one else None) for one in ratios),
+        *(NOTHING if contender.peer else f"{ratio_of(ours, theirs).median:.2f}" for theirs in rivals.values()),
         " / ".join(NOTHING if share is None else f"{share:.0%}" for share in shares) if any(shares) else NOTHING,
         percent(beside["runtime_cpu_share"]),
         number(beside["policy_lag"], 2),
