@@ -24,11 +24,8 @@ from benchmarks.harness import (
     Report,
     Spread,
     append_rows,
-    best_of,
     interleaved,
-    medians,
     ratio_of,
-    spread_of,
 )
 from benchmarks.hive_run import Look, Used, figures_between, policy_lag_of, rates_between
 from benchmarks.machine import cpu_model, taken_cpu_s
@@ -45,12 +42,6 @@ ALL = contenders(["sb3", "plain", "sample-factory"], Pythons({"sb3": Path("sb3/b
 # --- figures
 
 
-def test_a_spread_is_median_least_and_most() -> None:
-    assert spread_of([3.0, 1.0, 7.0]) == Spread(3.0, 1.0, 7.0)
-    with pytest.raises(ValueError, match="no value"):
-        spread_of([])
-
-
 def test_a_ratio_is_the_median_of_those_of_each_repetition() -> None:
     """A machine that is twice as slow in one repetition changes no ratio; the ratio of the medians would be 1.5."""
     assert ratio_of([100.0, 60.0, 120.0], [50.0, 30.0, 60.0]) == Spread(2.0, 2.0, 2.0)
@@ -59,15 +50,6 @@ def test_a_ratio_is_the_median_of_those_of_each_repetition() -> None:
         ratio_of([1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match="rate of 0"):
         ratio_of([1.0], [0.0])
-
-
-def test_the_best_is_so_in_the_median() -> None:
-    assert best_of({"steady": [10.0, 11.0, 12.0], "lucky": [1.0, 2.0, 99.0]}) == "steady"
-
-
-def test_medians_are_of_every_key() -> None:
-    assert medians([{"a": 1.0, "b": None}, {"a": 5.0, "b": 1.0}, {"a": 2.0, "b": 1.0}]) == {"a": 2.0, "b": None}
-    assert medians([]) == {}
 
 
 # --- what others print
@@ -86,10 +68,6 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_a_program_that_fails_says_why() -> None:
     with pytest.raises(BenchError, match="ended with code 3\nbroken"):
         run_program([sys.executable, "-P", "-c", "import sys; print('broken', file=sys.stderr); sys.exit(3)"], 1.0)
-
-
-def test_a_programs_rate_comes_back() -> None:
-    assert run_program([sys.executable, "-P", "-c", "print('{\"steps_per_s\": 7}')"], 1.0) == {"steps_per_s": 7}
 
 
 def test_the_machine_is_read_from_the_kernels_files() -> None:
@@ -187,13 +165,6 @@ def test_steps_are_counted_between_two_ends_of_rounds_after_the_warm_up() -> Non
     assert counted_to[0] - counted_from[0] >= 2.0
     assert looks.round_ended(10**6, 10**6), "it stays over"
     assert looks.last == counted_to
-
-
-def test_an_unfinished_measurement_has_no_rates() -> None:
-    looks = TwoLooks(1.0)
-    assert not looks.round_ended(100, 0)
-    with pytest.raises(RuntimeError, match="not over"):
-        _ = looks.rates
 
 
 def test_a_runs_rates_are_those_between_its_looks() -> None:
@@ -369,14 +340,6 @@ def test_a_ladder_grows_by_one_row_per_setting_and_peer(tmp_path: Path) -> None:
     alone = rows[2]
     assert (alone["setting"], alone["peer"], alone["ratio"]) == ("a2c-compiled-1024", "", "")
     assert (alone["hive_steps_per_s"], alone["least"], alone["most"]) == ("600000", "300000", "750000")
-
-
-def test_no_other_file_is_taken_for_a_ladder(tmp_path: Path) -> None:
-    path = tmp_path / "parity.csv"
-    path.write_text("task,seed\n")
-    with pytest.raises(BenchError, match="has other columns"):
-        append_rows(path, COLUMNS, [dict.fromkeys(COLUMNS, "1")])
-    assert path.read_text() == "task,seed\n"
 
 
 # --- the command
