@@ -190,6 +190,14 @@ def _child(work: Callable[[], None]) -> Iterator[None]:
         os.waitpid(pid, 0)
 
 
+def _rate(receive: Callable[[], float], seconds: float) -> dict[str, float]:
+    """Call `receive` for some seconds; return the sum of its amounts a second."""
+    clock, total = _Clock(seconds), 0.0
+    while not clock.over():
+        total += receive()
+    return {"rate": total / clock.took}
+
+
 def bare_ring(seconds: float) -> dict[str, float]:
     """Measure a ring buffer of slots with two counters and both sides spinning: the limit of the memory itself."""
     shared = mmap.mmap(-1, (SLOTS + 1) * MB)
@@ -205,15 +213,18 @@ def bare_ring(seconds: float) -> dict[str, float]:
             count += 1
             words[0] = count
 
+    copy = np.empty(MB, np.uint8)
+
+    def read() -> float:
+        count = int(words[8])
+        while words[0] <= count:
+            os.sched_yield()
+        np.copyto(copy, slots[count % SLOTS])
+        words[8] = count + 1
+        return MB / 1e9
+
     with _child(write):
-        clock, count, mine = _Clock(seconds), 0, np.empty(MB, np.uint8)
-        while not clock.over():
-            while words[0] <= count:
-                os.sched_yield()
-            np.copyto(mine, slots[count % SLOTS])
-            count += 1
-            words[8] = count
-        return {"rate": count * MB / clock.took / 1e9}
+        return _rate(read, seconds)
 
 
 def zmq_stream(item: Any, amount: Callable[[Any], float], seconds: float) -> dict[str, float]:
@@ -232,11 +243,9 @@ def zmq_stream(item: Any, amount: Callable[[Any], float], seconds: float) -> dic
         with _child(push):
             inbox = zmq.Context().socket(zmq.PULL)
             inbox.bind(f"ipc://{folder}/socket")
-            clock, total = _Clock(seconds), 0.0
-            while not clock.over():
-                total += amount(inbox.recv())
+            rate = _rate(lambda: amount(inbox.recv()), seconds)
             inbox.close(linger=0)
-            return {"rate": total / clock.took}
+            return rate
 
 
 def queue_stream(item: Any, amount: Callable[[Any], float], seconds: float) -> dict[str, float]:
@@ -248,10 +257,7 @@ def queue_stream(item: Any, amount: Callable[[Any], float], seconds: float) -> d
             queue.put(item)
 
     with _child(put):
-        clock, total = _Clock(seconds), 0.0
-        while not clock.over():
-            total += amount(queue.get())
-        return {"rate": total / clock.took}
+        return _rate(lambda: amount(queue.get()), seconds)
 
 
 def _unpacked(frame: bytes) -> float:

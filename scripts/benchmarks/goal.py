@@ -47,6 +47,7 @@ from benchmarks.harness import (
     interleaved,
     number,
     say,
+    spread_cells,
     spread_of,
 )
 from benchmarks.hive_run import last_output, run_directory, started
@@ -163,22 +164,21 @@ GOALS = ((("hive-a2c",), "sb3-a2c-zoo", 6), (("hive-ppo", "hive-ppo-zoo"), "sb3-
 Results = Mapping[str, Sequence[Finish]]  # name of a racer -> its finishes
 
 
-def times_of(results: Results, name: str, limit: float) -> Spread | None:
-    """Return the spread of a racer's times in seconds; None if it did not run."""
-    finishes = results.get(name, ())
-    return spread_of([finish.seconds(limit) for finish in finishes]) if finishes else None
+def times_of(finishes: Sequence[Finish], limit: float) -> Spread:
+    """Return the spread of a racer's times in seconds."""
+    return spread_of([finish.seconds(limit) for finish in finishes])
 
 
 def checks_of(results: Results, limit: float) -> list[Check]:
-    found = []
+    checks = []
     for names, peer, times in GOALS:
-        ours = {name: spread for name in names if (spread := times_of(results, name, limit))}
-        theirs = times_of(results, peer, limit)
-        if ours and theirs:
-            best = min(ours, key=lambda name: ours[name].median)
-            ratio = theirs.median / ours[best].median
-            found.append(Check(f"{best} <= 1/{times} of {peer}", f"1/{ratio:.2f}", ratio >= times))
-    return found
+        medians = {name: times_of(results[name], limit).median for name in (*names, peer) if name in results}
+        theirs = medians.pop(peer, None)
+        if medians and theirs:
+            best = min(medians, key=lambda name: medians[name])
+            ratio = theirs / medians[best]
+            checks.append(Check(f"{best} <= 1/{times} of {peer}", f"1/{ratio:.2f}", ratio >= times))
+    return checks
 
 
 def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
@@ -192,36 +192,25 @@ def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Repor
     if any(racer.name.startswith("sb3") for racer in selected):
         pythons.of("sb3")  # installed before the first run, whose time it would be
     results, limit = race(selected, options.seeds, options.limit), options.limit
-    documents = [
-        {
-            "name": name,
-            "seconds": dataclasses.asdict(spread_of([finish.seconds(limit) for finish in finishes])),
-            "finishes": [dataclasses.asdict(finish) for finish in finishes],
-        }
-        for name, finishes in results.items()
-    ]
-    figures = {"target": TARGET, "limit_s": limit, "racers": documents}
+    finishes = {name: [dataclasses.asdict(finish) for finish in of_racer] for name, of_racer in results.items()}
+    figures = {"target": TARGET, "limit_s": limit, "finishes": finishes}
     return Report(table(selected, results, limit), figures, checks_of(results, limit))
 
 
 def table(racers: Sequence[Racer], results: Results, limit: float) -> list[str]:
-    head = ("", "seconds", "least..most", "reached", "exit", "steps")
+    rows = [
+        (
+            f"{racer.name}: {racer.title}",
+            *spread_cells([finish.seconds(limit) for finish in finishes], 1),
+            f"{sum(finish.reached_s is not None for finish in finishes)} of {len(finishes)}",
+            number(statistics.median(finish.exit_s for finish in finishes), 1),
+            number(statistics.median(finish.steps for finish in finishes)),
+        )
+        for racer, finishes in ((racer, results[racer.name]) for racer in racers)
+    ]
     return [
         f"Seconds from the command to a mean return of {TARGET:g} on CartPole-v1; not reached: {limit:g} s.",
-        *aligned(head, [_row(racer, results[racer.name], limit) for racer in racers]),
-    ]
-
-
-def _row(racer: Racer, finishes: Sequence[Finish], limit: float) -> list[str]:
-    spread = spread_of([finish.seconds(limit) for finish in finishes])
-    reached = sum(finish.reached_s is not None for finish in finishes)
-    return [
-        f"{racer.name}: {racer.title}",
-        number(spread.median, 1),
-        f"{spread.least:.1f}..{spread.most:.1f}",
-        f"{reached} of {len(finishes)}",
-        number(statistics.median(finish.exit_s for finish in finishes), 1),
-        number(statistics.median(finish.steps for finish in finishes)),
+        *aligned(("", "seconds", "least..most", "reached", "exit", "steps"), rows),
     ]
 
 

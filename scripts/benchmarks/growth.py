@@ -99,8 +99,6 @@ AXES = (
     ),
 )
 
-Found = dict[tuple[str, float, str], list[float]]  # (axis, units, figure) -> the value of each repetition
-
 
 @dataclass(frozen=True)
 class Line:
@@ -121,10 +119,9 @@ def fit(units: Sequence[float], costs: Sequence[float]) -> Line:
     return Line(fixed, slope, 1.0 - rest / total if total else 1.0)
 
 
-def measure_growth(axes: Sequence[Axis], repetitions: int, seconds: float) -> tuple[Found, list[dict[str, object]]]:
-    """Measure every size of these axes; return the costs, and a row of the CSV file for each. Raises BenchError."""
-    found: Found = {}
-    rows: list[dict[str, object]] = []
+def measure_growth(axes: Sequence[Axis], repetitions: int, seconds: float) -> list[dict[str, Any]]:
+    """Measure every size of these axes; return a row of the CSV file for each figure. Raises BenchError."""
+    rows: list[dict[str, Any]] = []
     sizes = {f"{units:g} {axis.name}": (axis, units) for axis in axes for units in axis.units}
 
     def add_costs(name: str, repetition: int) -> None:
@@ -134,12 +131,11 @@ def measure_growth(axes: Sequence[Axis], repetitions: int, seconds: float) -> tu
         costs = costs_of(measure_run(seconds, axis.keys(units), WARM_UPDATES, hosts))
         shared = {"repetition": repetition, "seconds": seconds, "load": round(os.getloadavg()[0], 2)}
         for figure in (*axis.figures, "updates_per_s"):
-            found.setdefault((axis.name, units, figure), []).append(costs[figure])
-            value = f"{costs[figure]:.4f}"
+            value = round(costs[figure], 4)
             rows.append({"axis": axis.name, "units": units, "figure": figure, "value": value, **shared})
 
     interleaved(list(sizes), repetitions, add_costs)
-    return found, rows
+    return rows
 
 
 def costs_of(figures: Mapping[str, Any]) -> dict[str, float]:
@@ -163,16 +159,20 @@ def _group(process: str) -> str:
     return "runtime" if first in RUNTIME_PROCESSES else f"{first.rpartition('-')[0].replace('-', ' ')}s"
 
 
-def lines_of(axes: Sequence[Axis], found: Found) -> list[str]:
+def lines_of(axes: Sequence[Axis], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a table of the medians for each axis, with the line through each figure below it."""
-    return [line for axis in axes for line in ("", *_table(axis, found))][1:]
+    return [line for axis in axes for line in ("", *_table(axis, rows))][1:]
 
 
-def _table(axis: Axis, found: Found) -> list[str]:
-    medians = {
-        figure: [statistics.median(found[axis.name, units, figure]) for units in axis.units]
-        for figure in (*axis.figures, "updates_per_s")
-    }
+def _table(axis: Axis, found: Sequence[Mapping[str, Any]]) -> list[str]:
+    def median(figure: str, units: float) -> float:
+        place = (axis.name, units, figure)
+        return statistics.median(
+            float(row["value"]) for row in found if (row["axis"], row["units"], row["figure"]) == place
+        )
+
+    figures = (*axis.figures, "updates_per_s")
+    medians = {figure: [median(figure, units) for units in axis.units] for figure in figures}
     lines = {figure: fit(axis.units, medians[figure]) for figure in axis.figures}
     rows = [
         (
@@ -194,11 +194,11 @@ def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Repor
     axes = [axis for axis in AXES if axis.name in options.only or not options.only]
     if options.csv is not None:
         check_csv(options.csv, COLUMNS)
-    found, rows = measure_growth(axes, options.repetitions, options.seconds)
-    rows = [{**row, "cores": machine["cores"], "commit": machine["commit"]} for row in rows]
+    measured = measure_growth(axes, options.repetitions, options.seconds)
+    rows = [{**row, "cores": machine["cores"], "commit": machine["commit"]} for row in measured]
     if options.csv is not None:
         append_rows(options.csv, COLUMNS, rows)
-    return Report(lines_of(axes, found), {"rows": rows})
+    return Report(lines_of(axes, rows), {"rows": rows})
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

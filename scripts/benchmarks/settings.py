@@ -218,13 +218,13 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "ppo-halfcheetah",
-            "PPO, 1 HalfCheetah-v5 environment: rollouts of 2,048, 10 epochs of 32 minibatches, normalised",
+            "PPO, 1 HalfCheetah-v5 environment: rollouts of 2,048, 10 epochs of 32 minibatches, normalized",
             _ppo("ppo-halfcheetah"),
             goals={"sb3": 3.5},
         ),
         Setting(
             "ppo-halfcheetah-8",
-            "PPO, 8 HalfCheetah-v5 environments: rollouts of 256, 10 epochs of 32 minibatches, normalised",
+            "PPO, 8 HalfCheetah-v5 environments: rollouts of 256, 10 epochs of 32 minibatches, normalized",
             _ppo("ppo-halfcheetah", envs=8, rollout=256),
             (),
             ("default", "single", "2-collectors"),
