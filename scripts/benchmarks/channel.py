@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from benchmarks.channel_ways import WAYS
 from benchmarks.harness import (
@@ -20,80 +19,54 @@ from benchmarks.harness import (
     Check,
     Report,
     add_repetitions,
-    aligned,
-    interleaved,
+    measured_programs,
     number,
     ratio_of,
-    say,
-    spread_cells,
     spread_of,
     spread_text,
+    ways_table,
 )
 from benchmarks.peer_environments import add_peer_options, peer_python
-from benchmarks.programs import here, run_program
+from benchmarks.programs import here
 
-RAY = ("arrays/Ray", "small/Ray", "call/Ray")
-UNITS = {
+KINDS = {
     "arrays": ("GB/s", "rate", 2),
-    "rollouts": ("GB/s", "rate", 2),
     "small": ("messages/s", "rate", 0),
     "call": ("us, p50", "p50_us", 0),
 }
+"""Kind of ways, each with a table -> its unit, the figure that its ways print, digits."""
+
 LEAST_OF_RING, LEAST_SMALL, MOST_OF_PING_PONG = 0.8, 100_000, 1.5
 
 Results = Mapping[str, Sequence[Mapping[str, float]]]  # way -> the figures that it printed, one for each repetition
 
 
 def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
+    commands: dict[str, list[object]] = {way: [sys.executable, here("channel_ways.py"), way] for way in WAYS}
     if options.peers:
-        peer_python("ray", options.cache)
-    names = sorted([*WAYS, *(RAY if options.peers else ())], key=lambda name: [*UNITS].index(_kind(name)))
-
-    def figures(name: str, repetition: int) -> dict[str, float]:
-        say(f"{repetition + 1}/{options.repetitions} {name}")
-        return run_program(_command(name, options.seconds, options.cache), options.seconds, rate="rate")
-
-    results, _ = interleaved(names, options.repetitions, figures)
-    lines = [f"Two processes; medians of {options.seconds:g} s each, measured in turn.", *tables(results)]
+        python = peer_python("ray", options.cache)
+        commands |= {f"{kind}/Ray": [python, here("peers", "ray_actors.py"), kind] for kind in KINDS}
+    results = measured_programs(commands, options.repetitions, options.seconds, "rate")
+    lines = [f"Two processes; medians of {options.seconds:g} s each, measured in turn. x: hive / this way."]
+    for kind, (unit, figure, digits) in KINDS.items():
+        ways = {way: _values(results, way, figure) for way in results if way.startswith(f"{kind}/")}
+        lines += ways_table(kind, unit, ways, digits, f"{kind}/hive")
     return Report(lines, {"seconds": options.seconds, "measured": results}, checks_of(results))
 
 
-def _kind(name: str) -> str:
-    return name.partition("/")[0]
-
-
-def _command(name: str, seconds: float, cache: Path) -> list[object]:
-    if name in RAY:
-        return [peer_python("ray", cache), here("peers", "ray_actors.py"), _kind(name), seconds]
-    return [sys.executable, here("channel_ways.py"), name, seconds]
-
-
-def _values(results: Results, name: str) -> list[float]:
-    return [one[UNITS[_kind(name)][1]] for one in results[name]]
+def _values(results: Results, way: str, figure: str) -> list[float]:
+    return [printed[figure] for printed in results[way]]
 
 
 def checks_of(results: Results) -> list[Check]:
-    """Return the checks of the ways that were measured."""
-    checks = []
-    if {"arrays/hive", "arrays/bare ring"} <= results.keys():
-        spread = ratio_of(_values(results, "arrays/hive"), _values(results, "arrays/bare ring"))
-        checks.append(Check("arrays: >= 0.8 x a bare ring", spread_text(spread), spread.median >= LEAST_OF_RING))
-    if "small/hive" in results:
-        median = spread_of(_values(results, "small/hive")).median
-        checks.append(Check("small: >= 100,000 a second", number(median), median >= LEAST_SMALL))
-    if {"call/hive", "call/zmq.asyncio"} <= results.keys():
-        spread = ratio_of(_values(results, "call/hive"), _values(results, "call/zmq.asyncio"))
-        checks.append(Check("call: <= 1.5 x a ping-pong", spread_text(spread), spread.median <= MOST_OF_PING_PONG))
-    return checks
-
-
-def tables(results: Results) -> list[str]:
-    lines = []
-    for kind, (unit, _, digits) in UNITS.items():
-        names = [name for name in results if _kind(name) == kind]
-        rows = [(f"  {name.partition('/')[2]}", *spread_cells(_values(results, name), digits)) for name in names]
-        lines += ["", *aligned((kind, unit, "least..most"), rows)] if rows else []
-    return lines
+    arrays = ratio_of(_values(results, "arrays/hive", "rate"), _values(results, "arrays/bare ring", "rate"))
+    small = spread_of(_values(results, "small/hive", "rate")).median
+    call = ratio_of(_values(results, "call/hive", "p50_us"), _values(results, "call/zmq.asyncio", "p50_us"))
+    return [
+        Check("arrays: >= 0.8 x a bare ring", spread_text(arrays), arrays.median >= LEAST_OF_RING),
+        Check("small: >= 100,000 a second", number(small), small >= LEAST_SMALL),
+        Check("call: <= 1.5 x a ping-pong", spread_text(call), call.median <= MOST_OF_PING_PONG),
+    ]
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

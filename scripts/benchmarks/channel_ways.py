@@ -2,7 +2,6 @@
 """The ways that `bench channel` compares, each between two processes: `channel_ways.py WAY SECONDS` measures one.
 
     arrays/...   1 MB arrays, copied into shared memory by one process and out of it by the other; GB of arrays a second
-    rollouts/... rollouts of the size of Pong's (32 steps of 8 environments, 84 x 84 x 4 bytes each); GB a second
     small/...    messages of an integer and a float; messages a second
     call/...     a call with an integer and its reply; the median of the round trips, in microseconds
 
@@ -36,23 +35,6 @@ MB, SLOTS = 1 << 20, 8
 BATCH, WINDOW = 1000, 4000  # small messages per batch, and messages that may be in flight
 WARM = 200  # round trips before the measured ones
 PICTURE = hive.Layout({"data": ("uint8", (MB,))})
-FRAMES = (32, 8, 84, 84, 4)  # [steps, environments, height, width, stacked frames] of a rollout
-ROLLOUT = hive.Layout(
-    {
-        "data": ("uint8", FRAMES),
-        **dict.fromkeys(("rewards", "values", "log_probs"), ("float32", FRAMES[:2])),
-        **dict.fromkeys(("actions", "terminated", "truncated", "valid"), ("uint8", FRAMES[:2])),
-    }
-)
-SMALL = hive.Layout({"data": ("int64", (2,))})  # as large as a small message
-CARRIERS = {
-    "arrays": hive.Slots(PICTURE, SLOTS),
-    "arrays over ZeroMQ": hive.Zmq(PICTURE, SLOTS),
-    "rollouts": hive.Slots(ROLLOUT, 4),
-    "rollouts over ZeroMQ": hive.Zmq(ROLLOUT, 4),
-    "small": hive.Slots(SMALL, 64),
-    "small over ZeroMQ": hive.Zmq(SMALL, 64),
-}
 
 
 # --- hive
@@ -71,10 +53,9 @@ class Artist(hive.Actor):
     pictures = hive.SlotOutlet(Picture)
 
     async def run(self) -> None:
-        drawn = None
+        drawn = np.ones(MB, np.uint8)
         while True:
             slot = await self.pictures.reserve()
-            drawn = np.ones_like(slot.arrays["data"]) if drawn is None else drawn
             np.copyto(slot.arrays["data"], drawn)
             self.pictures.commit(slot)
 
@@ -86,15 +67,13 @@ class Viewer(hive.Actor):
         self.seconds = seconds
 
     async def run(self) -> None:
-        seen, count, mine = _Clock(self.seconds), 0, None
-        while not seen.over():
+        clock, count, copy = _Clock(self.seconds), 0, np.empty(MB, np.uint8)
+        while not clock.over():
             slot = await self.pictures.claim()
-            mine = np.empty_like(slot.arrays["data"]) if mine is None else mine
-            np.copyto(mine, slot.arrays["data"])
+            np.copyto(copy, slot.arrays["data"])
             self.pictures.retire(slot)
             count += 1
-        unit = 1.0 if mine is None or mine.nbytes < MB else mine.nbytes / 1e9  # messages, or GB
-        self.end_run(json.dumps({"rate": count * unit / seen.took}))
+        self.end_run(json.dumps({"rate": count * MB / clock.took / 1e9}))
 
 
 class Counter(hive.Actor):
@@ -138,11 +117,10 @@ class Asker(hive.Actor):
         self.end_run(json.dumps(await _round_trips(ask, self.seconds)))
 
 
-def in_place(config: hive.Config) -> hive.Topology:
-    """Build a topology in which arrays of one layout are written and read in place; $BENCH_CARRIER names it."""
+def arrays(config: hive.Config) -> hive.Topology:
     t = hive.Topology()
     artist, viewer = t.add(Artist), t.add(Viewer)
-    t.connect(artist.pictures, viewer.pictures, CARRIERS[os.environ["BENCH_CARRIER"]])
+    t.connect(artist.pictures, viewer.pictures, hive.Slots(PICTURE, SLOTS))
     return t
 
 
@@ -165,11 +143,6 @@ def _by_hive(topology: Callable[[hive.Config], hive.Topology], **custom: dict[st
         summary = hive.run(topology, {"custom": custom}, quiet=True)
         found: dict[str, float] = json.loads(summary.stop_reason)
         return found
-
-
-def _in_place(carrier: str, seconds: float) -> dict[str, float]:
-    os.environ["BENCH_CARRIER"] = carrier
-    return _by_hive(in_place, viewer={"seconds": seconds})
 
 
 # --- bare
@@ -217,6 +190,14 @@ def _child(work: Callable[[], None]) -> Iterator[None]:
         os.waitpid(pid, 0)
 
 
+def _rate(receive: Callable[[], float], seconds: float) -> dict[str, float]:
+    """Call `receive` for some seconds; return the sum of its amounts a second."""
+    clock, total = _Clock(seconds), 0.0
+    while not clock.over():
+        total += receive()
+    return {"rate": total / clock.took}
+
+
 def bare_ring(seconds: float) -> dict[str, float]:
     """Measure a ring buffer of slots with two counters and both sides spinning: the limit of the memory itself."""
     shared = mmap.mmap(-1, (SLOTS + 1) * MB)
@@ -232,74 +213,56 @@ def bare_ring(seconds: float) -> dict[str, float]:
             count += 1
             words[0] = count
 
+    copy = np.empty(MB, np.uint8)
+
+    def read() -> float:
+        count = int(words[8])
+        while words[0] <= count:
+            os.sched_yield()
+        np.copyto(copy, slots[count % SLOTS])
+        words[8] = count + 1
+        return MB / 1e9
+
     with _child(write):
-        clock, count, mine = _Clock(seconds), 0, np.empty(MB, np.uint8)
-        while not clock.over():
-            while words[0] <= count:
-                os.sched_yield()
-            np.copyto(mine, slots[count % SLOTS])
-            count += 1
-            words[8] = count
-        return {"rate": count * MB / clock.took / 1e9}
+        return _rate(read, seconds)
 
 
-def zmq_arrays(seconds: float) -> dict[str, float]:
-    drawn = np.ones(MB, np.uint8)
-    return _zmq_stream(lambda: drawn, lambda frame: len(frame) / 1e9, seconds)
+def zmq_stream(item: Any, amount: Callable[[Any], float], seconds: float) -> dict[str, float]:
+    """Measure PUSH to PULL over ipc, one frame per message, blocking on both sides. item: an array, or a small message.
 
-
-def zmq_small(seconds: float) -> dict[str, float]:
-    def receive(frame: bytes) -> float:
-        msgpack.unpackb(frame)
-        return 1.0
-
-    def make() -> Any:
-        return msgpack.packb([7, 0.5])
-
-    return _zmq_stream(make, receive, seconds)
-
-
-def _zmq_stream(make: Callable[[], Any], receive: Callable[[bytes], float], seconds: float) -> dict[str, float]:
-    """Measure PUSH to PULL over ipc, one frame per message, blocking on both sides."""
+    amount: what one received frame counts for.
+    """
     with tempfile.TemporaryDirectory() as folder:
 
         def push() -> None:
             socket = zmq.Context().socket(zmq.PUSH)
             socket.connect(f"ipc://{folder}/socket")
             while True:
-                socket.send(make())
+                socket.send(item.data if isinstance(item, np.ndarray) else msgpack.packb(item))
 
         with _child(push):
             inbox = zmq.Context().socket(zmq.PULL)
             inbox.bind(f"ipc://{folder}/socket")
-            clock, amount = _Clock(seconds), 0.0
-            while not clock.over():
-                amount += receive(inbox.recv())
+            rate = _rate(lambda: amount(inbox.recv()), seconds)
             inbox.close(linger=0)
-            return {"rate": amount / clock.took}
+            return rate
 
 
-def queue_arrays(seconds: float) -> dict[str, float]:
-    drawn = np.ones(MB, np.uint8)
-    return _queue_stream(lambda: drawn, lambda item: item.nbytes / 1e9, seconds)
-
-
-def queue_small(seconds: float) -> dict[str, float]:
-    return _queue_stream(lambda: (7, 0.5), lambda item: 1.0, seconds)
-
-
-def _queue_stream(make: Callable[[], Any], receive: Callable[[Any], float], seconds: float) -> dict[str, float]:
+def queue_stream(item: Any, amount: Callable[[Any], float], seconds: float) -> dict[str, float]:
+    """Measure multiprocessing.Queue. item, amount: see `zmq_stream`."""
     queue: multiprocessing.Queue[Any] = multiprocessing.get_context("fork").Queue(WINDOW)
 
     def put() -> None:
         while True:
-            queue.put(make())
+            queue.put(item)
 
     with _child(put):
-        clock, amount = _Clock(seconds), 0.0
-        while not clock.over():
-            amount += receive(queue.get())
-        return {"rate": amount / clock.took}
+        return _rate(lambda: amount(queue.get()), seconds)
+
+
+def _unpacked(frame: bytes) -> float:
+    msgpack.unpackb(frame)
+    return 1.0
 
 
 def zmq_call(seconds: float) -> dict[str, float]:
@@ -329,20 +292,17 @@ def zmq_call(seconds: float) -> dict[str, float]:
         return uvloop.run(asked(folder))
 
 
+DRAWN, SMALL = np.ones(MB, np.uint8), (7, 0.5)
+
 WAYS: dict[str, Callable[[float], dict[str, float]]] = {
-    "arrays/hive": lambda s: _in_place("arrays", s),
-    "arrays/hive over ZeroMQ": lambda s: _in_place("arrays over ZeroMQ", s),
+    "arrays/hive": lambda s: _by_hive(arrays, viewer={"seconds": s}),
     "arrays/bare ring": bare_ring,
-    "arrays/pyzmq": zmq_arrays,
-    "arrays/multiprocessing.Queue": queue_arrays,
-    "rollouts/hive": lambda s: _in_place("rollouts", s),
-    "rollouts/hive over ZeroMQ": lambda s: _in_place("rollouts over ZeroMQ", s),
-    "small/hive slots": lambda s: _in_place("small", s),
-    "small/hive slots over ZeroMQ": lambda s: _in_place("small over ZeroMQ", s),
+    "arrays/pyzmq": lambda s: zmq_stream(DRAWN, lambda frame: len(frame) / 1e9, s),
+    "arrays/multiprocessing.Queue": lambda s: queue_stream(DRAWN, lambda item: item.nbytes / 1e9, s),
     "small/hive": lambda s: _by_hive(small, adder={"seconds": s}),
     "small/hive, one by one": lambda s: _by_hive(small, adder={"seconds": s, "batch": 1}, counter={"batch": 1}),
-    "small/pyzmq": zmq_small,
-    "small/multiprocessing.Queue": queue_small,
+    "small/pyzmq": lambda s: zmq_stream(SMALL, _unpacked, s),
+    "small/multiprocessing.Queue": lambda s: queue_stream(SMALL, lambda item: 1.0, s),
     "call/hive": lambda s: _by_hive(call, asker={"seconds": s}),
     "call/zmq.asyncio": zmq_call,
 }

@@ -1,6 +1,5 @@
-"""Contenders of `bench throughput`: hive in each placement, its bare loop, and the peers that do the same work.
+"""Contenders of `bench throughput`: hive in each placement, and the peers that do the same work.
 
-bare                hive's environments and policy in one process, without learning: the limit of a collector
 (a placement)       hive, started by its own command (benchmarks.settings, benchmarks.hive_run)
 sb3, sb3-1-thread   Stable-Baselines3, torch with its default number of threads, and with one
 plain, ...          the loops of our own in benchmarks/plain, likewise
@@ -13,7 +12,6 @@ import argparse
 import fnmatch
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Any
 
 from benchmarks.hive_run import measure_run
 from benchmarks.peer_environments import add_cache_option, cache_folder, peer_python
-from benchmarks.programs import here, importing, run_program
+from benchmarks.programs import here, run_program
 from benchmarks.settings import PLACEMENTS, Setting, keys_of
 
 PEERS = ("sb3", "plain", "sample-factory")
@@ -47,7 +45,7 @@ class Pythons:
 
 @dataclass(frozen=True)
 class Contender:
-    """One program to measure. `shape`: bare, a placement of hive, or a peer with or without "-1-thread".
+    """One program to measure. `shape`: a placement of hive, or a peer with or without "-1-thread".
 
     measure: a function of the seconds to measure for. Raises BenchError.
     """
@@ -71,15 +69,14 @@ class Contender:
 
 
 def peer_of(shape: str) -> str | None:
-    """Return the peer of a shape: "sb3" of "sb3-1-thread"; None for hive and its bare loop."""
+    """Return the peer of a shape: "sb3" of "sb3-1-thread"; None for hive."""
     name = shape.removesuffix("-1-thread")
     return name if name in PEERS else None
 
 
 def contenders_of(setting: Setting, pythons: Pythons) -> list[Contender]:
     """Return the contenders of one setting: hive, and every peer with one thread of torch and with its default."""
-    found = [Contender(setting, "bare", _bare(setting))] if setting.bare else []
-    found += [Contender(setting, placement, _hive(setting, placement)) for placement in setting.placements]
+    found = [Contender(setting, placement, _hive(setting, placement)) for placement in setting.placements]
     for peer in setting.peers:
         if peer == "sample-factory":
             found.append(Contender(setting, peer, _peer(setting, peer, 1, pythons)))
@@ -89,19 +86,8 @@ def contenders_of(setting: Setting, pythons: Pythons) -> list[Contender]:
     return found
 
 
-def _bare(setting: Setting) -> Callable[[float], Measurement]:
-    def measure(seconds: float) -> Measurement:
-        with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="hive-bench-") as keys:
-            json.dump(keys_of(setting, "default"), keys)
-            keys.flush()
-            command = [sys.executable, "-P", here("bare_loop.py"), keys.name, seconds]
-            return run_program(command, seconds + ROUND_S, importing())
-
-    return measure
-
-
 def _hive(setting: Setting, placement: str) -> Callable[[float], Measurement]:
-    return lambda seconds: measure_run("", seconds, keys_of(setting, placement))
+    return lambda seconds: measure_run(seconds, keys_of(setting, placement))
 
 
 def _peer(setting: Setting, peer: str, threads: int, pythons: Pythons) -> Callable[[float], Measurement]:
@@ -117,7 +103,7 @@ def _peer(setting: Setting, peer: str, threads: int, pythons: Pythons) -> Callab
 
     def measure(seconds: float) -> Measurement:
         command = [pythons.of(peer), "-P", program, seconds, threads, json.dumps(setting.work)]
-        return run_program(command, seconds + ROUND_S, importing())
+        return run_program(command, seconds + ROUND_S)
 
     return measure
 

@@ -47,13 +47,14 @@ from benchmarks.harness import (
     interleaved,
     number,
     say,
+    spread_cells,
     spread_of,
 )
-from benchmarks.hive_run import NAME, last_output, started
+from benchmarks.hive_run import last_output, run_directory, started
 from benchmarks.machine import ROOT
-from benchmarks.programs import BenchError, here, importing, run_program
+from benchmarks.programs import BenchError, here, run_program
 from hive.errors import RecordError
-from hive.records import RunDirectory, Summary
+from hive.records import Summary
 
 TARGET = 475.0
 ZOO_A2C_STEPS = 500_000  # budget in RL Zoo; that of the parity task is shorter
@@ -116,11 +117,9 @@ def _hive(config: str, keys: Sequence[str] = ()) -> Callable[[int, float], Finis
     def run(seed: int, limit: float) -> Finish:
         with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
             folder = Path(name)
-            (folder / "bench.toml").write_text(config)
-            directory = RunDirectory(folder / "runs" / f"{NAME}-1")
-            begun = time.time()
+            directory, begun = run_directory(folder), time.time()
             goal = (*keys, f"run.seed={seed}", f"run.stop_at_return={TARGET}")
-            with started(folder, importing(), goal) as process, suppress(subprocess.TimeoutExpired):
+            with started(folder, goal, config) as process, suppress(subprocess.TimeoutExpired):
                 process.wait(limit)  # at the limit, `started` ends the run
             exit_s = time.time() - begun
             if exit_s >= limit and not directory.summary_file.exists():  # it had not begun
@@ -129,7 +128,9 @@ def _hive(config: str, keys: Sequence[str] = ()) -> Callable[[int, float], Finis
                 summary = Summary.read(directory.summary_file)
             except RecordError as error:
                 raise BenchError(f"hive up: {error}\n{last_output(folder, directory)}") from error
-            return Finish(seed, reached_after(_lines(directory.metrics_file), begun), exit_s, summary.env_steps)
+            metrics = directory.metrics_file  # missing if the run was ended before its first line
+            lines = metrics.read_text().splitlines() if metrics.exists() else []
+            return Finish(seed, reached_after(lines, begun), exit_s, summary.env_steps)
 
     return run
 
@@ -143,18 +144,13 @@ def reached_after(lines: Sequence[str], begun: float) -> float | None:
     return None
 
 
-def _lines(metrics: Path) -> list[str]:
-    """Return the lines of metrics; none of a run that was ended before its first."""
-    return metrics.read_text().splitlines() if metrics.exists() else []
-
-
 def _sb3(algorithm: str, pythons: Pythons) -> Callable[[int, float], Finish]:
     settings = json.dumps(ZOO[algorithm])
 
     def run(seed: int, limit: float) -> Finish:
         begun = time.time()
         command = [pythons.of("sb3"), "-P", here("peers", "sb3_goal.py"), begun, limit, TARGET, seed, 1, settings]
-        found = run_program(command, limit, importing(), "steps")
+        found = run_program(command, limit, "steps")
         return Finish(seed, found["reached_s"], time.time() - begun, found["steps"])
 
     return run
@@ -168,22 +164,21 @@ GOALS = ((("hive-a2c",), "sb3-a2c-zoo", 6), (("hive-ppo", "hive-ppo-zoo"), "sb3-
 Results = Mapping[str, Sequence[Finish]]  # name of a racer -> its finishes
 
 
-def times_of(results: Results, name: str, limit: float) -> Spread | None:
-    """Return the spread of a racer's times in seconds; None if it did not run."""
-    finishes = results.get(name, ())
-    return spread_of([finish.seconds(limit) for finish in finishes]) if finishes else None
+def times_of(finishes: Sequence[Finish], limit: float) -> Spread:
+    """Return the spread of a racer's times in seconds."""
+    return spread_of([finish.seconds(limit) for finish in finishes])
 
 
 def checks_of(results: Results, limit: float) -> list[Check]:
-    found = []
+    checks = []
     for names, peer, times in GOALS:
-        ours = {name: spread for name in names if (spread := times_of(results, name, limit))}
-        theirs = times_of(results, peer, limit)
-        if ours and theirs:
-            best = min(ours, key=lambda name: ours[name].median)
-            ratio = theirs.median / ours[best].median
-            found.append(Check(f"{best} <= 1/{times} of {peer}", f"1/{ratio:.2f}", ratio >= times))
-    return found
+        medians = {name: times_of(results[name], limit).median for name in (*names, peer) if name in results}
+        theirs = medians.pop(peer, None)
+        if medians and theirs:
+            best = min(medians, key=lambda name: medians[name])
+            ratio = theirs / medians[best]
+            checks.append(Check(f"{best} <= 1/{times} of {peer}", f"1/{ratio:.2f}", ratio >= times))
+    return checks
 
 
 def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
@@ -197,36 +192,25 @@ def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Repor
     if any(racer.name.startswith("sb3") for racer in selected):
         pythons.of("sb3")  # installed before the first run, whose time it would be
     results, limit = race(selected, options.seeds, options.limit), options.limit
-    documents = [
-        {
-            "name": name,
-            "seconds": dataclasses.asdict(spread_of([finish.seconds(limit) for finish in finishes])),
-            "finishes": [dataclasses.asdict(finish) for finish in finishes],
-        }
-        for name, finishes in results.items()
-    ]
-    figures = {"target": TARGET, "limit_s": limit, "racers": documents}
+    finishes = {name: [dataclasses.asdict(finish) for finish in of_racer] for name, of_racer in results.items()}
+    figures = {"target": TARGET, "limit_s": limit, "finishes": finishes}
     return Report(table(selected, results, limit), figures, checks_of(results, limit))
 
 
 def table(racers: Sequence[Racer], results: Results, limit: float) -> list[str]:
-    head = ("", "seconds", "least..most", "reached", "exit", "steps")
+    rows = [
+        (
+            f"{racer.name}: {racer.title}",
+            *spread_cells([finish.seconds(limit) for finish in finishes], 1),
+            f"{sum(finish.reached_s is not None for finish in finishes)} of {len(finishes)}",
+            number(statistics.median(finish.exit_s for finish in finishes), 1),
+            number(statistics.median(finish.steps for finish in finishes)),
+        )
+        for racer, finishes in ((racer, results[racer.name]) for racer in racers)
+    ]
     return [
         f"Seconds from the command to a mean return of {TARGET:g} on CartPole-v1; not reached: {limit:g} s.",
-        *aligned(head, [_row(racer, results[racer.name], limit) for racer in racers]),
-    ]
-
-
-def _row(racer: Racer, finishes: Sequence[Finish], limit: float) -> list[str]:
-    spread = spread_of([finish.seconds(limit) for finish in finishes])
-    reached = sum(finish.reached_s is not None for finish in finishes)
-    return [
-        f"{racer.name}: {racer.title}",
-        number(spread.median, 1),
-        f"{spread.least:.1f}..{spread.most:.1f}",
-        f"{reached} of {len(finishes)}",
-        number(statistics.median(finish.exit_s for finish in finishes), 1),
-        number(statistics.median(finish.steps for finish in finishes)),
+        *aligned(("", "seconds", "least..most", "reached", "exit", "steps"), rows),
     ]
 
 

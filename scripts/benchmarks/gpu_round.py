@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,9 @@ from hive.training.run_start import write_first_state
 REPEATS = 5
 
 
-def profiled(text: str, collectors: int) -> dict[str, Any]:
-    """Return milliseconds of each part of a round of this config, with rollouts of random numbers."""
-    config = load_config("gpu.toml", [f"collection.workers={collectors}"], text=text)
+def profiled(keys: Sequence[str], collectors: int) -> dict[str, Any]:
+    """Return milliseconds of each part of a round of a config of these keys, with rollouts of random numbers."""
+    config = load_config("gpu.toml", keys, text="")
     blueprint = Blueprint(config)
     device = blueprint.device or torch.device("cpu")
     prepare_device(device, deterministic=True)

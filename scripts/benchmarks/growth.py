@@ -6,8 +6,8 @@
     gradient workers     1..8, eight collectors, 0.3 million parameters
 
 Each size is a separate run of A2C, started by `hive up` and measured after its first updates (hive_run.py). The
-environments sleep (sleeping.py), so the cores are idle most of the time. A cost is CPU time, which hardly depends on
-what else the machine does. Repetitions measure the sizes upwards and downwards in turn, and the medians count.
+environments sleep, so the cores are idle most of the time. A cost is CPU time, which hardly depends on what else the
+machine does. Repetitions measure the sizes upwards and downwards in turn, and the medians count.
 
     cost = fixed + slope * units, by least squares; explained: the share of the costs' variance that the line explains
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,91 +40,64 @@ from benchmarks.harness import (
     percent,
     say,
 )
-from benchmarks.hive_run import measure_run
+from benchmarks.hive_run import RUNTIME_PROCESSES, measure_run
 from hive.runtime.run.hosts_status import HOST
-
-CONFIG = """\
-[run]
-scheme = "a2c"
-seed = 1
-steps = 1_000_000_000_000
-[env]
-id = "benchmarks.sleeping:Sleeping"
-options = {{ step_s = {step_s} }}
-[collection]
-workers = {collectors}
-envs = 1
-rollout = 8
-hosts = {names}
-[hosts]
-cores = {{ {cores} }}
-[gradients]
-workers = {gradient_workers}
-[network]
-middleware = {middleware}
-separate_networks = false
-normalize_observations = false
-normalize_rewards = false
-[checkpoint]
-every = {{}}
-"""
 
 WARM_UPDATES = 10  # left out: more than a board has blocks, so that all memory has been touched
 STEP_S = 0.02  # 64 collectors keep less than half a core busy
 FAST_STEP_S = 0.001  # for few collectors with large networks, whose updates take longer than the steps
 SMALL = (64, 64)
 MIDDLEWARES = {0.3: (544, 544), 2.0: (1410, 1410), 25.0: (4096, 4096, 2048)}  # million parameters -> widths of layers
-RUNTIME = ("supervisor", "fork-server", "recorder")
 COLUMNS = ("axis", "units", "figure", "value", "repetition", "seconds", "load", "cores", "commit")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What grows: its name, its sizes, the config of each, and the figures that are shown."""
+    """What grows: its name, its sizes, the keys of each, and the figures that are shown."""
 
     name: str
     units: Sequence[float]
-    config: Callable[[float], str]
+    keys: Callable[[float], list[str]]
     figures: Sequence[str]
     hosts: bool = False  # whether a unit is a host, which has to join
 
 
-def _config(
-    collectors: float = 1,
-    gradient_workers: float = 0,
-    middleware: Sequence[int] = SMALL,
-    step_s: float = STEP_S,
-    hosts: float = 0,
-) -> str:
-    names = [f"host{number}" for number in range(int(hosts))]
-    sizes = {"collectors": int(hosts or collectors), "gradient_workers": int(gradient_workers)}
-    cores = ", ".join(f"{name} = 1" for name in names)
-    return CONFIG.format(**sizes, middleware=list(middleware), step_s=step_s, names=names, cores=cores)
+def _keys(middleware: Sequence[int] = SMALL, step_s: float = STEP_S, **numbers: float) -> list[str]:
+    """Return the keys of a run of A2C. numbers: of collectors, gradient_workers and hosts."""
+    hosts = [f"host{number}" for number in range(int(numbers.get("hosts", 0)))]
+    return [
+        *("run.scheme=a2c", "run.seed=1", "run.steps=1_000_000_000_000"),
+        *("env.id=benchmarks.environments:Sleeping", f"env.options={{step_s={step_s}}}"),
+        *(f"collection.workers={len(hosts) or int(numbers.get('collectors', 1))}", f"collection.hosts={hosts}"),
+        *("collection.envs=1", "collection.rollout=8"),
+        f"hosts.cores={{{', '.join(f'{host} = 1' for host in hosts)}}}",
+        f"gradients.workers={int(numbers.get('gradient_workers', 0))}",
+        *(f"network.middleware={list(middleware)}", "network.separate_networks=false"),
+        *("network.normalize_observations=false", "network.normalize_rewards=false", "checkpoint.every={}"),
+    ]
 
 
 AXES = (
     Axis(
         "collectors",
         (1, 2, 4, 8, 16, 32, 64),
-        lambda units: _config(collectors=units),
+        lambda units: _keys(collectors=units),
         ("learner", "collectors", "runtime"),
     ),
-    Axis("hosts", (1, 2, 4, 8), lambda units: _config(hosts=units), ("learner", "link", "runtime"), hosts=True),
+    Axis("hosts", (1, 2, 4, 8), lambda units: _keys(hosts=units), ("learner", "link", "runtime"), hosts=True),
     Axis(
         "million parameters",
         tuple(MIDDLEWARES),
-        lambda units: _config(middleware=MIDDLEWARES[units], step_s=FAST_STEP_S),
+        lambda units: _keys(MIDDLEWARES[units], FAST_STEP_S),
         ("learner", "collectors", "runtime"),
     ),
     Axis(
         "gradient workers",
         (1, 2, 4, 8),
-        lambda units: _config(collectors=8, gradient_workers=units, middleware=MIDDLEWARES[0.3]),
+        lambda units: _keys(MIDDLEWARES[0.3], collectors=8, gradient_workers=units),
         ("learner", "gradient workers", "collectors", "runtime"),
     ),
 )
-
-Found = dict[tuple[str, float, str], list[float]]  # (axis, units, figure) -> the value of each repetition
 
 
 @dataclass(frozen=True)
@@ -138,36 +111,31 @@ class Line:
 
 def fit(units: Sequence[float], costs: Sequence[float]) -> Line:
     """Return the line through the costs by least squares. Raises ValueError for fewer than two different units."""
-    middle, mean = statistics.fmean(units), statistics.fmean(costs)
-    spread = sum((unit - middle) ** 2 for unit in units)
-    if not spread:
+    if len(set(units)) < 2:
         raise ValueError("a line needs two different sizes")
-    slope = sum((unit - middle) * (cost - mean) for unit, cost in zip(units, costs, strict=True)) / spread
-    fixed = mean - slope * middle
+    slope, fixed = statistics.linear_regression(units, costs)
     rest = sum((cost - fixed - slope * unit) ** 2 for unit, cost in zip(units, costs, strict=True))
-    total = sum((cost - mean) ** 2 for cost in costs)
+    total = statistics.pvariance(costs) * len(costs)
     return Line(fixed, slope, 1.0 - rest / total if total else 1.0)
 
 
-def measure_growth(axes: Sequence[Axis], repetitions: int, seconds: float) -> tuple[Found, list[dict[str, object]]]:
-    """Measure every size of these axes; return the costs, and a row of the CSV file for each. Raises BenchError."""
-    found: Found = {}
-    rows: list[dict[str, object]] = []
+def measure_growth(axes: Sequence[Axis], repetitions: int, seconds: float) -> list[dict[str, Any]]:
+    """Measure every size of these axes; return a row of the CSV file for each figure. Raises BenchError."""
+    rows: list[dict[str, Any]] = []
     sizes = {f"{units:g} {axis.name}": (axis, units) for axis in axes for units in axis.units}
 
     def add_costs(name: str, repetition: int) -> None:
         axis, units = sizes[name]
         say(f"{repetition + 1} of {repetitions}: {name}")
         hosts = int(units) if axis.hosts else 0
-        costs = costs_of(measure_run(axis.config(units), seconds, warm_updates=WARM_UPDATES, hosts=hosts))
+        costs = costs_of(measure_run(seconds, axis.keys(units), WARM_UPDATES, hosts))
         shared = {"repetition": repetition, "seconds": seconds, "load": round(os.getloadavg()[0], 2)}
         for figure in (*axis.figures, "updates_per_s"):
-            found.setdefault((axis.name, units, figure), []).append(costs[figure])
-            value = f"{costs[figure]:.4f}"
+            value = round(costs[figure], 4)
             rows.append({"axis": axis.name, "units": units, "figure": figure, "value": value, **shared})
 
     interleaved(list(sizes), repetitions, add_costs)
-    return found, rows
+    return rows
 
 
 def costs_of(figures: Mapping[str, Any]) -> dict[str, float]:
@@ -188,19 +156,23 @@ def _group(process: str) -> str:
     if HOST in process:
         return "link"
     first = process.partition(" + ")[0]
-    return "runtime" if first in RUNTIME else f"{first.rpartition('-')[0].replace('-', ' ')}s"
+    return "runtime" if first in RUNTIME_PROCESSES else f"{first.rpartition('-')[0].replace('-', ' ')}s"
 
 
-def lines_of(axes: Sequence[Axis], found: Found) -> list[str]:
+def lines_of(axes: Sequence[Axis], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a table of the medians for each axis, with the line through each figure below it."""
-    return [line for axis in axes for line in (*_table(axis, found), "")][:-1]
+    return [line for axis in axes for line in ("", *_table(axis, rows))][1:]
 
 
-def _table(axis: Axis, found: Found) -> Iterator[str]:
-    medians = {
-        figure: [statistics.median(found[axis.name, units, figure]) for units in axis.units]
-        for figure in (*axis.figures, "updates_per_s")
-    }
+def _table(axis: Axis, found: Sequence[Mapping[str, Any]]) -> list[str]:
+    def median(figure: str, units: float) -> float:
+        place = (axis.name, units, figure)
+        return statistics.median(
+            float(row["value"]) for row in found if (row["axis"], row["units"], row["figure"]) == place
+        )
+
+    figures = (*axis.figures, "updates_per_s")
+    medians = {figure: [median(figure, units) for units in axis.units] for figure in figures}
     lines = {figure: fit(axis.units, medians[figure]) for figure in axis.figures}
     rows = [
         (
@@ -215,18 +187,18 @@ def _table(axis: Axis, found: Found) -> Iterator[str]:
         ("slope per unit", "", *(number(lines[figure].slope, 3) for figure in axis.figures)),
         ("explained", "", *(percent(lines[figure].explained) for figure in axis.figures)),
     ]
-    yield from aligned((axis.name, "updates/s", *(f"{figure}, CPU ms" for figure in axis.figures)), rows)
+    return aligned((axis.name, "updates/s", *(f"{figure}, CPU ms" for figure in axis.figures)), rows)
 
 
 def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
     axes = [axis for axis in AXES if axis.name in options.only or not options.only]
     if options.csv is not None:
         check_csv(options.csv, COLUMNS)
-    found, rows = measure_growth(axes, options.repetitions, options.seconds)
-    rows = [{**row, "cores": machine["cores"], "commit": machine["commit"]} for row in rows]
+    measured = measure_growth(axes, options.repetitions, options.seconds)
+    rows = [{**row, "cores": machine["cores"], "commit": machine["commit"]} for row in measured]
     if options.csv is not None:
         append_rows(options.csv, COLUMNS, rows)
-    return Report(lines_of(axes, found), {"rows": rows})
+    return Report(lines_of(axes, rows), {"rows": rows})
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.machine import machine_facts
-from benchmarks.programs import BenchError
+from benchmarks.programs import BenchError, run_program
 
 WIDTH = 120  # maximum width of a table in columns
 NOTHING = "–"  # cell of a value that was not measured
@@ -106,6 +106,21 @@ def interleaved(
     return {name: values for name, values in found.items() if name not in failed}, failed
 
 
+def measured_programs(
+    commands: Mapping[str, Sequence[object]], repetitions: int, seconds: float, rate: str
+) -> dict[str, list[dict[str, float]]]:
+    """Run every program once in each repetition; return what each printed. rate: the key that must be above 0.
+
+    The seconds to measure for are the last word of each command. Raises BenchError.
+    """
+
+    def figures(name: str, repetition: int) -> dict[str, float]:
+        say(f"{repetition + 1}/{repetitions} {name}")
+        return run_program([*commands[name], seconds], seconds, rate)
+
+    return interleaved(list(commands), repetitions, figures)[0]
+
+
 # --- numbers
 
 
@@ -174,10 +189,6 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.1%}"
 
 
-def ratio(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.2f}"
-
-
 def spread_text(spread: Spread) -> str:
     """Return `1.33 (1.10..1.60)`: the median, the least and the greatest value."""
     return f"{spread.median:.2f} ({spread.least:.2f}..{spread.most:.2f})"
@@ -193,6 +204,15 @@ def check_lines(checks: Sequence[Check]) -> list[str]:
     """Return the table of the checks after an empty line; nothing without checks."""
     rows = [(check.promise, check.measured, VERDICTS[check.passed]) for check in checks]
     return ["", *aligned(("checks", "measured", ""), rows)] if rows else []
+
+
+def ways_table(title: str, unit: str, ways: Mapping[str, Sequence[float]], digits: int, ours: str) -> list[str]:
+    """Return a table with a row for each way; its last column is the ratio of `ours` to this way."""
+    rows = [
+        (f"  {way}", *spread_cells(values, digits), spread_text(ratio_of(ways[ours], values)))
+        for way, values in ways.items()
+    ]
+    return ["", *aligned((title, unit, "least..most", "x"), rows)]
 
 
 def load_warning(load: Sequence[float]) -> list[str]:

@@ -11,43 +11,26 @@ which costs the actors nothing.
     share of a phase      of one actor's time between the samples. A collector's busy phases are `policy` and `env`.
                           The mean over the actors of a group: collectors, gradient workers, learner.
     runtime's CPU share   CPU time of the runtime, divided by the CPU time of all the run's processes (without the view
-                          in the foreground). The supervisor, the fork server and the recorder count fully, and so do
-                          ZeroMQ's threads in every other process. The main thread of such a process is on a core for
-                          `main` seconds and ready without one for `ready` seconds (the kernel's schedstat), and its
-                          actors' pages show `busy` seconds of wall time. So the runtime's part of `main` is
-
-                              at least main - busy        at most main - (busy - ready)
-
-                          which agree while no thread waits for a core. Otherwise the estimate between them is
-
-                              main x runtime / (runtime + busy)
-
-                          where runtime is the wall time in which pages show neither work nor a wait. Actors that share
-                          a process take turns, so its idle time is taken to be the shortest wait among them.
-    helpers' CPU share    likewise, of supervisor, fork server and recorder alone
-    slots/s, messages/s   carried by channels: rollouts and gradients in shared memory, which need no message, and
-                          messages over sockets. Acknowledgements and notifications are not counted.
-    cpu_cores             CPU seconds per second of the run's processes, in total and for each process
-    lag                   means of lag/policy_mean and lag/gradient_mean over the lines of metrics.jsonl, in versions
+                          in the foreground). See `_runtime_cpu_shares`.
+    cpu_cores_of          CPU seconds per second of each process of the run
+    policy_lag            mean of lag/policy_mean over the lines of metrics.jsonl, in versions
 """
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.counting import WARM_S
-from benchmarks.programs import START_S, BenchError, importing, tail
+from benchmarks.programs import START_S, BenchError, hive_command, hive_environment, set_words, tail
 from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
 from hive.runtime.run.control import ControlClient, open_control
@@ -58,6 +41,8 @@ EDGE_POLL_S = 0.01  # seconds between two requests while waiting for the end of 
 END_S = 60.0  # seconds for a run to drain: twice supervision.drain_s
 SOCKET_THREADS = "ZMQbg/"  # how the names of ZeroMQ's threads begin
 RUNTIME_PROCESSES = ("supervisor", "fork-server", "recorder")
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
@@ -83,22 +68,18 @@ class Look:
     used: Mapping[int, Used]
 
 
-def measure_run(
-    config: str, seconds: float, keys: Sequence[str] = (), warm_updates: int = 1, hosts: int = 0
-) -> dict[str, Any]:
-    """Run `config` for `seconds` after its first update; return its figures. Raises BenchError.
+def measure_run(seconds: float, keys: Sequence[str], warm_updates: int = 1, hosts: int = 0) -> dict[str, Any]:
+    """Run a config of these keys, `KEY=VALUE`, for `seconds` after its first updates; return its figures.
 
-    config: a TOML text. keys: `KEY=VALUE`, which override it. warm_updates: updates before the first sample, instead of
-    one: the first turns of a large network touch their memory for the first time. hosts: how many the config names;
-    each joins on this machine.
+    warm_updates: updates before the first sample: the first turns of a large network touch their memory for the first
+    time. hosts: how many the config names; each joins on this machine. Raises BenchError.
     """
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
         folder = Path(name)
-        (folder / "bench.toml").write_text(config)
-        directory = RunDirectory(folder / "runs" / f"{NAME}-1")
-        with started(folder, importing(), keys) as process:
+        directory = run_directory(folder)
+        with started(folder, keys) as process:
             try:
-                with closing(connected(directory, process)) as client, _joined(directory, process, hosts):
+                with closing(_connected(directory, process)) as client, _joined(folder, process, hosts):
                     first, last = _watch(client, process, seconds, warm_updates)
                 process.wait(END_S)
                 summary = Summary.read(directory.summary_file)
@@ -107,28 +88,23 @@ def measure_run(
                 raise BenchError(f"hive up: {error}\n{last_output(folder, directory)}") from error
     if not summary.updates or summary.state != "stopped" or any(summary.restarts.values()):
         raise BenchError(f"the run was {summary.state} ({summary.stop_reason}), restarts: {summary.restarts}")
-    return {
-        **rates_between(first, last),
-        **figures_between(first, last),
-        **lags_of(records),
-    }
+    return {**rates_between(first, last), **figures_between(first, last), "policy_lag": policy_lag_of(records)}
+
+
+def run_directory(folder: Path) -> RunDirectory:
+    """Return the directory of the run that `started` begins in `folder`."""
+    return RunDirectory(folder / "runs" / f"{NAME}-1")
 
 
 @contextmanager
-def started(
-    folder: Path, variables: Mapping[str, str] | None = None, keys: Sequence[str] = ()
-) -> Iterator[subprocess.Popen[bytes]]:
+def started(folder: Path, keys: Sequence[str], config: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Run `hive up bench.toml` in the foreground with a separate HIVE_HOME. The run always ends with the block."""
-    command = [sys.executable, "-P", "-m", "hive", "up", "bench.toml", "--name", NAME]
-    command += [word for key in keys for word in ("--set", key)]
+    (folder / "bench.toml").write_text(config)
+    command = hive_command("up", "bench.toml", "--name", NAME, *set_words(keys))
+    environment = hive_environment(folder / "runs")
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
-            command,
-            env={**os.environ, "HIVE_HOME": str(folder / "runs"), **(variables or {})},
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     try:
         yield process
@@ -142,17 +118,29 @@ def started(
                     continue
 
 
-@contextmanager
-def _joined(directory: RunDirectory, process: subprocess.Popen[bytes], hosts: int) -> Iterator[None]:
-    """Run `hive join` for each host of the run until the run ends. Raises BenchError if it does not wait for them."""
+def _awaited(process: subprocess.Popen[bytes], look: Callable[[], Seen | None], what: str, every_s: float) -> Seen:
+    """Return the first result of `look` that is not None. Raises BenchError after `START_S`, or where the run exits."""
     limit = time.monotonic() + START_S
-    while len(files := sorted((directory.path / "hosts").glob("*.join"))) < hosts:
-        if time.monotonic() > limit or process.poll() is not None:
-            raise BenchError(f"{len(files)} of {hosts} hosts can join")
-        time.sleep(POLL_S)
-    command = [sys.executable, "-P", "-m", "hive", "join"]
-    env = {**os.environ, **importing()}
-    joins = [subprocess.Popen([*command, str(file)], env=env, stdout=subprocess.DEVNULL) for file in files]
+    while time.monotonic() < limit and process.poll() is None:
+        if (seen := look()) is not None:
+            return seen
+        time.sleep(every_s)
+    raise BenchError(f"{what} within {START_S:.0f} s")
+
+
+@contextmanager
+def _joined(folder: Path, process: subprocess.Popen[bytes], hosts: int) -> Iterator[None]:
+    """Run `hive join` for each host of the run until the run ends. Raises BenchError if it does not wait for them."""
+
+    def files() -> list[Path] | None:
+        written = sorted((run_directory(folder).path / "hosts").glob("*.join"))
+        return written if len(written) >= hosts else None
+
+    environment = hive_environment(folder / "runs")
+    joins = [
+        subprocess.Popen(hive_command("join", file), env=environment, stdout=subprocess.DEVNULL)
+        for file in _awaited(process, files, f"no place for {hosts} hosts", POLL_S)
+    ]
     try:
         yield
     except BaseException:  # the run has not been asked to end, so its hosts would not end either
@@ -168,45 +156,38 @@ def _watch(
     client: ControlClient, process: subprocess.Popen[bytes], seconds: float, warm_updates: int
 ) -> tuple[Look, Look]:
     """Sample after the first updates and again `seconds` later, then end the run. Raises HiveError, BenchError."""
-    first_update(client, process, warm_updates)
+
+    def warm() -> bool | None:
+        return results_of(client.status()).get("updates", 0) >= warm_updates or None
+
+    def at_round_end() -> Look:
+        before = results_of(client.status())["env_steps"]
+
+        def changed() -> Look | None:
+            look = _look(client)
+            return look if results_of(look.status)["env_steps"] != before else None
+
+        return _awaited(process, changed, "no round ended", EDGE_POLL_S)
+
+    _awaited(process, warm, f"fewer than {warm_updates} updates", POLL_S)
     time.sleep(WARM_S)
-    first = _look_at_round_end(client, process)
+    first = at_round_end()
     time.sleep(seconds)
-    last = _look_at_round_end(client, process)
+    last = at_round_end()
     client.down("the bench")
     return first, last
 
 
-def _look_at_round_end(client: ControlClient, process: subprocess.Popen[bytes]) -> Look:
-    """Sample as soon as the number of steps has changed. Raises BenchError after `START_S`, or where the run exits."""
-    before = results_of(client.status())["env_steps"]
-    limit = time.monotonic() + START_S
-    while time.monotonic() < limit and process.poll() is None:
-        look = _look(client)
-        if results_of(look.status)["env_steps"] != before:
-            return look
-        time.sleep(EDGE_POLL_S)
-    raise BenchError(f"no round ended within {START_S:.0f} s")
-
-
-def first_update(client: ControlClient, process: subprocess.Popen[bytes], updates: int = 1) -> None:
-    """Wait for the first `updates` updates. Raises BenchError after `START_S`, or where the run exits."""
-    limit = time.monotonic() + START_S
-    while results_of(client.status()).get("updates", 0) < updates:
-        if time.monotonic() > limit or process.poll() is not None:
-            raise BenchError(f"fewer than {updates} updates within {START_S:.0f} s")
-        time.sleep(POLL_S)
-
-
-def connected(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
+def _connected(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
     """Connect to the run's supervisor as soon as it listens. Raises BenchError."""
-    limit = time.monotonic() + START_S
-    while time.monotonic() < limit and process.poll() is None:
+
+    def client() -> ControlClient | None:
         try:
             return open_control(Path(read_run_facts(directory).socket_folder))
         except HiveError:
-            time.sleep(POLL_S)
-    raise BenchError("the run did not start")
+            return None
+
+    return _awaited(process, client, "the run did not start", POLL_S)
 
 
 def last_output(folder: Path, directory: RunDirectory) -> str:
@@ -244,7 +225,7 @@ def processes_of(status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
         yield one["name"], one["pid"]
 
 
-def _names_by_pid(status: Mapping[str, Any]) -> dict[int, list[str]]:
+def names_by_pid(status: Mapping[str, Any]) -> dict[int, list[str]]:
     """Return the names of the helpers and actors in each process."""
     found: dict[int, list[str]] = {}
     for name, pid in processes_of(status):
@@ -278,20 +259,15 @@ def figures_between(first: Look, last: Look) -> dict[str, Any]:
     spent = {actor["name"]: _spent(before[actor["name"]], actor) for actor in last.status["actors"]}
     collectors = [kinds for name, kinds in spent.items() if name.startswith("collector")]
     updates = results_of(last.status)["updates"] - results_of(first.status)["updates"]
-    slots, messages = _carried(first.status, last.status)
     used = {pid: last.used[pid].since(first.used[pid]) for pid in last.used}
-    names = _names_by_pid(last.status)
+    names = names_by_pid(last.status)
     return {
         **{f"{group}_share": _busy_share(spent, group) for group in ("collector", "gradient_worker", "learner")},
         "collector_wait_share": statistics.mean(
             (kinds["wait_in"] + kinds["wait_out"]) / sum(kinds.values()) for kinds in collectors
         ),
         **_runtime_cpu_shares(used, names, spent, wall),
-        "helpers_cpu_share": _helpers_cpu_share(used, names),
-        "cpu_cores": sum(one.cpu for one in used.values()) / wall,
         "cpu_cores_of": {" + ".join(those): used[pid].cpu / wall for pid, those in names.items()},
-        "slots_per_s": slots / wall,
-        "messages_per_s": messages / wall,
         "phases_ms": {
             actor["name"]: {
                 phase: 1e3 * (s - before[actor["name"]]["phases"].get(phase, 0.0)) / max(updates, 1)
@@ -320,20 +296,30 @@ def _busy_share(spent: Mapping[str, Mapping[str, float]], group: str) -> float |
 def _runtime_cpu_shares(
     used: Mapping[int, Used], names: Mapping[int, list[str]], spent: Mapping[str, Mapping[str, float]], wall: float
 ) -> dict[str, float]:
-    """Return the runtime's share of all CPU time, and its bounds. used, wall: between two looks. names: by process."""
+    """Return the runtime's share of all CPU time, and its bounds. used, wall: between two looks. names: by process.
+
+    The supervisor, the fork server and the recorder count fully, and so do ZeroMQ's threads in every other process. The
+    main thread of such a process is on a core for `main` seconds and ready without one for `ready` seconds (the
+    kernel's schedstat), and its actors' pages show `busy` seconds of wall time. So the runtime's part of `main` is at
+    least main - busy and at most main - (busy - ready), which agree while no thread waits for a core. Otherwise the
+    estimate between them is main x runtime / (runtime + busy), where runtime is the wall time in which pages show
+    neither work nor a wait. Actors that share a process take turns, so its idle time is the shortest wait among them.
+    """
     total = max(sum(one.cpu for one in used.values()), 1e-9)
-    estimate = least = most = sum(used[pid].cpu for pid in _helpers(names))
+    estimate = least = most = 0.0
     for pid, one in used.items():
-        if pid in _helpers(names):
-            continue
-        actors = [spent[name] for name in names[pid] if name in spent]
-        busy = sum(kinds["busy"] for kinds in actors)
-        idle = min((kinds["wait_in"] + kinds["wait_out"] for kinds in actors), default=0.0)
-        own = max(wall - busy - idle, 0.0)
-        low, high = max(one.main - busy, 0.0), one.main - min(max(busy - one.ready, 0.0), one.main)
+        if any(name in RUNTIME_PROCESSES for name in names[pid]):
+            low = high = middle = one.cpu - one.sockets
+        else:
+            actors = [spent[name] for name in names[pid] if name in spent]
+            busy = sum(kinds["busy"] for kinds in actors)
+            idle = min((kinds["wait_in"] + kinds["wait_out"] for kinds in actors), default=0.0)
+            runtime = max(wall - busy - idle, 0.0)
+            low, high = max(one.main - busy, 0.0), one.main - min(max(busy - one.ready, 0.0), one.main)
+            middle = min(max(one.main * runtime / max(runtime + busy, 1e-9), low), high)
+        estimate += one.sockets + middle
         least += one.sockets + low
         most += one.sockets + high
-        estimate += one.sockets + min(max(one.main * own / max(own + busy, 1e-9), low), high)
     return {
         "runtime_cpu_share": estimate / total,
         "runtime_cpu_share_least": least / total,
@@ -341,32 +327,7 @@ def _runtime_cpu_shares(
     }
 
 
-def _helpers_cpu_share(used: Mapping[int, Used], names: Mapping[int, list[str]]) -> float:
-    return sum(used[pid].cpu for pid in _helpers(names)) / max(sum(one.cpu for one in used.values()), 1e-9)
-
-
-def _helpers(names: Mapping[int, list[str]]) -> set[int]:
-    """Return the processes of the runtime alone."""
-    return {pid for pid, those in names.items() if any(name in RUNTIME_PROCESSES for name in those)}
-
-
-def _carried(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[int, int]:
-    """Return (slots, messages) carried by channels. Only message channels have an account on the producer's page."""
-    counted = {name.removesuffix(":produced") for actor in last["actors"] for name in actor["counters"]}
-    slots = messages = 0
-    for name, account in last["channels"].items():
-        carried = account["produced"] - first["channels"][name]["produced"]
-        if name in counted:
-            messages += carried
-        else:
-            slots += carried
-    return slots, messages
-
-
-def lags_of(records: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Return the mean lags in versions over the lines of metrics.jsonl; None where no line has them."""
-    found: dict[str, float | None] = {}
-    for name in ("policy", "gradient"):
-        values = [record[f"lag/{name}_mean"] for record in records if f"lag/{name}_mean" in record]
-        found[f"{name}_lag"] = statistics.mean(values) if values else None
-    return found
+def policy_lag_of(records: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the mean lag of the policy in versions over the lines of metrics.jsonl; None where no line has it."""
+    values = [record["lag/policy_mean"] for record in records if "lag/policy_mean" in record]
+    return statistics.mean(values) if values else None

@@ -25,7 +25,7 @@ def machine_facts() -> dict[str, object]:
         "python": platform.python_version(),
         "hive": hive.__version__,
         **{name: _version(name) for name in PACKAGES},
-        "commit": _commit(),
+        "commit": commit_of_tree(),
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "load_before": load_average(),
     }
@@ -81,7 +81,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
+def commit_of_tree() -> str | None:
     """Return the commit of the tree, with `+` if it has changes; None outside a repository."""
     git = ["git", "--no-optional-locks", "-C", str(ROOT)]
     try:

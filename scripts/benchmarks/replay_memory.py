@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Bench, Check, Report, aligned, count, number
-from benchmarks.programs import here, importing, run_program
+from benchmarks.programs import here, run_program
 from hive.experience import ReplayBuffer, replay_layout
 
 FRAME, ACTION, STACK = ((84, 84), "uint8"), ((), "int64"), 4
@@ -56,7 +56,7 @@ def resident_bytes() -> int:
 def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Report:
     """Fill a memory in a process of its own, and compare with the computed size."""
     command = [sys.executable, "-P", here("replay_memory.py"), options.rows]
-    measured = run_program(command, options.rows * LIMIT_S, importing(), rate="bytes_per_row")
+    measured = run_program(command, options.rows * LIMIT_S, rate="bytes_per_row")
     computed, (height, width) = bytes_of_a_row(), FRAME[0]
     sizes = {
         "computed from the layout": computed,

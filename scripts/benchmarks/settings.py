@@ -51,7 +51,7 @@ class Setting:
 
     work: the JSON object that peers get, with the fields of a Task or ReplayTask; `vector` "numpy" asks a plain loop
     for Gymnasium's NumPy vector class. keys: further keys of hive, which override those that follow from `work`.
-    placements: of hive. peers: sb3, plain, sample-factory. bare: whether hive's bare loop is measured.
+    placements: of hive. peers: sb3, plain, sample-factory.
     goals: peer -> the ratio that hive's best placement must reach. least_steps_per_s: what it must reach by itself.
     """
 
@@ -61,7 +61,6 @@ class Setting:
     keys: tuple[str, ...] = ()
     placements: tuple[str, ...] = ("default", "single")
     peers: tuple[str, ...] = ("sb3",)
-    bare: bool = False
     goals: Mapping[str, float] = field(default_factory=dict)
     least_steps_per_s: float | None = None
 
@@ -81,7 +80,7 @@ def keys_of(setting: Setting, placement: str) -> list[str]:
 
 
 ADAM = ("algorithm.optimizer=adam", "algorithm.optimizer_epsilon=1e-5")  # both sides use it: RMSprop is slow in SB3
-NUMPY = ("env.id=benchmarks.numpy_cartpole:Vector-v0", "env.vector=native")
+NUMPY = ("env.id=benchmarks.environments:Vector-v0", "env.vector=native")
 
 
 def _a2c(env: str, envs: int, rollout: int, **options: Any) -> dict[str, Any]:
@@ -156,7 +155,6 @@ def _python_16(rollout: int) -> Setting:
         (*ADAM, "env.vector=python"),
         ("default", "single", "1-collector", "1-collector-zmq", "2-collectors"),
         ("sb3", "plain"),
-        bare=True,
         goals={"sb3": 6.0},
     )
 
@@ -175,7 +173,6 @@ SETTINGS: dict[str, Setting] = {
             (*ADAM, *NUMPY),
             ("default", "single", "2-collectors"),
             ("plain",),
-            bare=True,
             goals={"plain": 4.0},
         ),
         Setting(
@@ -185,7 +182,6 @@ SETTINGS: dict[str, Setting] = {
             (*ADAM, "env.vector=native"),
             ("default", "single", "2-collectors"),
             ("plain",),
-            bare=True,
             least_steps_per_s=600_000.0,
         ),
         Setting(
@@ -222,13 +218,13 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "ppo-halfcheetah",
-            "PPO, 1 HalfCheetah-v5 environment: rollouts of 2,048, 10 epochs of 32 minibatches, normalised",
+            "PPO, 1 HalfCheetah-v5 environment: rollouts of 2,048, 10 epochs of 32 minibatches, normalized",
             _ppo("ppo-halfcheetah"),
             goals={"sb3": 3.5},
         ),
         Setting(
             "ppo-halfcheetah-8",
-            "PPO, 8 HalfCheetah-v5 environments: rollouts of 256, 10 epochs of 32 minibatches, normalised",
+            "PPO, 8 HalfCheetah-v5 environments: rollouts of 256, 10 epochs of 32 minibatches, normalized",
             _ppo("ppo-halfcheetah", envs=8, rollout=256),
             (),
             ("default", "single", "2-collectors"),
@@ -240,7 +236,6 @@ SETTINGS: dict[str, Setting] = {
             _a2c("ALE/Pong-v5", 16, 5, shared=True, layers=()),
             (*ADAM, "env.preset=atari", "env.frame_stack=4", "network.activation=relu"),
             ("default", "single", "2-collectors"),
-            bare=True,
             goals={"sb3": 1.8},
         ),
         Setting(

@@ -61,9 +61,9 @@ from benchmarks.harness import (
     medians,
     number,
     percent,
-    ratio,
     ratio_of,
     say,
+    spread_cells,
     spread_of,
     spread_text,
 )
@@ -135,8 +135,13 @@ def measure(options: argparse.Namespace, machine: Mapping[str, object]) -> Repor
         raise BenchError("no contender could be measured")
     shown = [contender for contender in selected if contender.name in results]
     return Report(
-        lines_of(shown, results, options.repeats, options.seconds, machine),
-        figures_of(shown, results, failed, options.repeats, options.seconds),
+        lines_of(shown, results, options.repeats, options.seconds),
+        {
+            "repeats": options.repeats,
+            "seconds": options.seconds,
+            "contenders": documents_of(shown, results),
+            "failed": failed,
+        },
         checks_of(results),
         [f"{name}: {error}" for name, error in failed.items()],
     )
@@ -168,10 +173,8 @@ MOST_OF_CPU = 0.03
 BINDS_BELOW = 0.10  # share of its time that a collector waits, below which it is the bottleneck
 
 SCALARS = (
-    *("collector_share", "collector_wait_share", "gradient_worker_share", "learner_share"),
-    *("runtime_cpu_share", "helpers_cpu_share", "cpu_cores"),
-    *("runtime_cpu_share_least", "runtime_cpu_share_most"),
-    *("slots_per_s", "messages_per_s", "policy_lag", "gradient_lag", "updates_per_s", "others_cores"),
+    *("collector_share", "collector_wait_share", "gradient_worker_share", "learner_share", "updates_per_s"),
+    *("runtime_cpu_share", "runtime_cpu_share_least", "runtime_cpu_share_most", "policy_lag", "others_cores"),
 )
 
 Results = Mapping[str, Sequence[Measurement]]  # name of a contender -> its measurements, one for each repetition
@@ -189,44 +192,30 @@ class Pair:
     ratio: Spread | None = None
 
 
-def rates(results: Results, name: str) -> list[float]:
-    return [measurement["steps_per_s"] for measurement in results.get(name, ())]
-
-
-def _measured(results: Results, setting: Setting, shapes: Sequence[str]) -> dict[str, list[float]]:
+def rates(results: Results, setting: Setting, shapes: Sequence[str]) -> dict[str, list[float]]:
     """Return the rates of those shapes that were measured in this setting."""
-    found = {shape: rates(results, f"{setting.name}/{shape}") for shape in shapes}
-    return {shape: values for shape, values in found.items() if values}
+    measured = {shape: results.get(f"{setting.name}/{shape}", ()) for shape in shapes}
+    return {shape: [found["steps_per_s"] for found in values] for shape, values in measured.items() if values}
 
 
-def rivals_of(results: Results, setting: Setting) -> dict[str, str]:
-    """Return the shapes to compare with: "bare", and of every peer the one with the faster number of threads."""
-    found = {"bare": "bare"} if rates(results, f"{setting.name}/bare") else {}
-    for peer in setting.peers:
-        if measured := _measured(results, setting, (f"{peer}-1-thread", peer)):
-            found[peer] = best_of(measured)
-    return found
-
-
-def pairs_of(results: Results, setting: Setting) -> list[Pair]:
-    """Return every placement of hive beside every rival that was measured in one setting."""
-    found = []
-    rivals = rivals_of(results, setting)
-    for placement, ours in _measured(results, setting, setting.placements).items():
-        for shape in rivals.values():
-            theirs = rates(results, f"{setting.name}/{shape}")
-            found.append(Pair(setting, placement, spread_of(ours), shape, spread_of(theirs), ratio_of(ours, theirs)))
-    return found
+def rivals_of(results: Results, setting: Setting) -> dict[str, list[float]]:
+    """Return for each peer the shape with the faster number of threads, and its rates."""
+    both = [rates(results, setting, (f"{peer}-1-thread", peer)) for peer in setting.peers]
+    return {best_of(shapes): shapes[best_of(shapes)] for shapes in both if shapes}
 
 
 def best_pairs(results: Results, setting: Setting) -> list[Pair]:
     """Return the fastest placement beside each peer; beside None where no peer was measured, [] without a placement."""
-    ours = _measured(results, setting, setting.placements)
+    ours = rates(results, setting, setting.placements)
     if not ours:
         return []
     best = best_of(ours)
-    found = [pair for pair in pairs_of(results, setting) if pair.placement == best and pair.peer != "bare"]
-    return found or [Pair(setting, best, spread_of(ours[best]))]
+    hive = spread_of(ours[best])
+    pairs = [
+        Pair(setting, best, hive, shape, spread_of(theirs), ratio_of(ours[best], theirs))
+        for shape, theirs in rivals_of(results, setting).items()
+    ]
+    return pairs or [Pair(setting, best, hive)]
 
 
 def scalars(measurements: Sequence[Measurement]) -> dict[str, float | None]:
@@ -236,7 +225,7 @@ def scalars(measurements: Sequence[Measurement]) -> dict[str, float | None]:
 
 def checks_of(results: Results) -> list[Check]:
     """Return the checks whose contenders were measured."""
-    found = []
+    checks = []
     for setting in SETTINGS.values():
         pairs = best_pairs(results, setting)
         for pair in pairs:
@@ -244,14 +233,14 @@ def checks_of(results: Results) -> list[Check]:
                 goal = setting.goals.get(str(peer_of(pair.peer)))
                 wanted = f"> {pair.peer}" if goal is None else f">= {goal:g} x {pair.peer}"
                 passed = pair.ratio.median > 1.0 if goal is None else pair.ratio.median >= goal
-                found.append(Check(f"{setting.name}: hive {pair.placement} {wanted}", spread_text(pair.ratio), passed))
+                checks.append(Check(f"{setting.name}: hive {pair.placement} {wanted}", spread_text(pair.ratio), passed))
         if pairs and setting.least_steps_per_s is not None:
             promise = f"{setting.name}: hive {pairs[0].placement} >= {setting.least_steps_per_s:,.0f} steps/s"
             best = pairs[0].hive.median
-            found.append(Check(promise, number(best), best >= setting.least_steps_per_s))
+            checks.append(Check(promise, number(best), best >= setting.least_steps_per_s))
         if setting.name.startswith("a2c-"):  # not IMPALA, whose peers have the work of A2C
-            found += _share_checks(results, setting)
-    return found
+            checks += _share_checks(results, setting)
+    return checks
 
 
 def _share_checks(results: Results, setting: Setting) -> list[Check]:
@@ -272,94 +261,59 @@ def _share_checks(results: Results, setting: Setting) -> list[Check]:
     return found
 
 
-def figures_of(
-    measured: Sequence[Contender],
-    results: Results,
-    failed: Mapping[str, str],
-    repeats: int,
-    seconds: float,
-) -> dict[str, Any]:
-    """Return all results for the JSON document. failed: name of a contender -> why it could not be measured."""
-    return {
-        "repeats": repeats,
-        "seconds": seconds,
-        "contenders": [
-            {
-                "name": contender.name,
-                "setting": contender.setting.name,
-                "shape": contender.shape,
-                "steps_per_s": dataclasses.asdict(spread_of(rates(results, contender.name))),
-                "medians": scalars(results[contender.name]),
-                "measurements": list(results[contender.name]),
-            }
-            for contender in measured
-        ],
-        "ratios": [
-            {"setting": setting.name, "of": pair.placement, "to": pair.peer, **dataclasses.asdict(pair.ratio)}
-            for setting in SETTINGS.values()
-            for pair in pairs_of(results, setting)
-            if pair.ratio is not None
-        ],
-        "failed": dict(failed),
-    }
+def documents_of(measured: Sequence[Contender], results: Results) -> list[dict[str, Any]]:
+    """Return the results of each contender for the JSON document."""
+    return [
+        {
+            "name": contender.name,
+            "setting": contender.setting.name,
+            "shape": contender.shape,
+            "steps_per_s": dataclasses.asdict(spread_of([one["steps_per_s"] for one in results[contender.name]])),
+            "medians": scalars(results[contender.name]),
+            "measurements": list(results[contender.name]),
+        }
+        for contender in measured
+    ]
 
 
 LEGEND = (
-    "x bare: ratio to environments and policy alone. x sb3, ...: ratio to this peer with its faster number of threads;",
-    "the checks show the spread. working: share of its time in which a collector / gradient worker / learner works.",
+    "x sb3, ...: ratio to this peer with its faster number of threads; the checks show the spread.",
+    "working: share of its time in which a collector / gradient worker / learner works.",
     "runtime: its share of the CPU time. lag: of the policy, in versions.",
 )
-FIXED = ("", "steps/s", "least..most", "updates/s")
-FIGURES = ("working", "runtime", "lag")
 
 
-def lines_of(
-    measured: Sequence[Contender], results: Results, repeats: int, seconds: float, machine: Mapping[str, object]
-) -> list[str]:
-    """Return the tables and warnings. `machine` comes from `machine_facts`."""
+def lines_of(measured: Sequence[Contender], results: Results, repeats: int, seconds: float) -> list[str]:
+    """Return the tables and the warning of a busy machine."""
     head = "Environment steps per second trained: medians of"
     lines = [f"{head} {repeats} interleaved repetitions (A B B A), {seconds:g} s each.", *LEGEND]
     for setting in SETTINGS.values():
-        mine = [contender for contender in measured if contender.setting is setting]
-        if mine:
-            lines += ["", setting.title, *_table(setting, mine, results)]
+        rows = [contender for contender in measured if contender.setting is setting]
+        if rows:
+            lines += ["", setting.title, *_table(setting, rows, results)]
     others = spread_of([one["others_cores"] for measurements in results.values() for one in measurements])
     if others.most > QUIET_CORES:
-        text = f"{others.median:.2f} ({others.least:.2f}..{others.most:.2f})"
-        lines += ["", f"Warning: during the measurements, other programs used {text} cores of CPU."]
-    for shape, torch in sorted(_other_torches(results, machine)):
-        lines += ["", f"Warning: {shape} has torch {torch}, hive {machine['torch']}."]
+        lines += ["", f"Warning: during the measurements, other programs used {spread_text(others)} cores of CPU."]
     return lines
 
 
-def _other_torches(results: Results, machine: Mapping[str, object]) -> set[tuple[str, str]]:
-    """Return (shape, version) of the peers whose torch is not that of hive."""
-    found = {
-        (name.rpartition("/")[2], str(one["versions"]["torch"]))
-        for name, measurements in results.items()
-        for one in measurements
-        if "versions" in one
-    }
-    return {(shape, torch) for shape, torch in found if torch != str(machine["torch"])}
-
-
-def _table(setting: Setting, mine: Sequence[Contender], results: Results) -> list[str]:
+def _table(setting: Setting, contenders: Sequence[Contender], results: Results) -> list[str]:
     """Return the lines of one setting's table; it has a column for each rival that was measured."""
     rivals = rivals_of(results, setting)
-    ratios = {(pair.placement, pair.peer): pair.ratio for pair in pairs_of(results, setting)}
-    head = (*FIXED, *(f"x {name}" for name in rivals), *FIGURES)
-    return aligned(head, [_row(one, results, [ratios.get((one.shape, r)) for r in rivals.values()]) for one in mine])
+    names = [f"x {peer_of(shape)}" for shape in rivals]
+    head = ("", "steps/s", "least..most", "updates/s", *names, "working", "runtime", "lag")
+    return aligned(head, [_row(contender, results, rivals) for contender in contenders])
 
 
-def _row(contender: Contender, results: Results, ratios: Sequence[Spread | None]) -> list[str]:
-    spread, beside = spread_of(rates(results, contender.name)), scalars(results[contender.name])
+def _row(contender: Contender, results: Results, rivals: Mapping[str, Sequence[float]]) -> list[str]:
+    measurements = results[contender.name]
+    ours, beside = [one["steps_per_s"] for one in measurements], scalars(measurements)
     shares = [beside[f"{group}_share"] for group in ("collector", "gradient_worker", "learner")]
     return [
         contender.title,
-        number(spread.median),
-        f"{number(spread.least)}..{number(spread.most)}",
+        *spread_cells(ours, 0),
         number(beside["updates_per_s"]),
-        *(ratio(one.median if one else None) for one in ratios),
+        *(NOTHING if contender.peer else f"{ratio_of(ours, theirs).median:.2f}" for theirs in rivals.values()),
         " / ".join(NOTHING if share is None else f"{share:.0%}" for share in shares) if any(shares) else NOTHING,
         percent(beside["runtime_cpu_share"]),
         number(beside["policy_lag"], 2),
@@ -376,14 +330,16 @@ COLUMNS = (
 
 def rows_of(pairs: Sequence[Pair], change: str, machine: Mapping[str, object]) -> list[dict[str, str]]:
     """Return a row for each pair. machine: date and commit, from `machine_facts`."""
-    return [_ladder_row(pair, change, machine) for pair in pairs]
-
-
-def _ladder_row(pair: Pair, change: str, machine: Mapping[str, object]) -> dict[str, str]:
-    row = {
+    shared = {
         "date": str(machine["date"]).partition(" ")[0],
         "commit": str(machine["commit"] or ""),
         "change": change,
+    }
+    return [shared | _ladder_row(pair) for pair in pairs]
+
+
+def _ladder_row(pair: Pair) -> dict[str, str]:
+    row = {
         "setting": pair.setting.name,
         "placement": pair.placement,
         "hive_steps_per_s": f"{pair.hive.median:.0f}",

@@ -22,7 +22,7 @@ from benchmarks.programs import BenchError
 
 from chaotic.promises import Outcome
 from chaotic.report import document_of, text_of
-from chaotic.sandbox import END_S, ChaosError, Sandbox, segments_of, wait_for_end
+from chaotic.sandbox import END_S, Sandbox, segments_of, wait_for_end
 from chaotic.strikes import SIGNALS, Rhythm
 from chaotic.trial import Limits, Observation, Trial
 from chaotic.watched import Watched, wait_for_steps
@@ -106,7 +106,7 @@ def target_of(options: argparse.Namespace, rate: float) -> int:
 
 
 def calm_rate(sandbox: Sandbox, config: Path, sets: list[str]) -> float:
-    """Return the steps per second of a run without strikes. Raises HiveError, ChaosError."""
+    """Return the steps per second of a run without strikes. Raises HiveError, BenchError."""
     directory = sandbox.up(config, [*sets, f"run.steps={ENDLESS}"])
     watched = Watched(directory)
     first = wait_for_steps(watched, 1, WARM_S)
@@ -125,7 +125,7 @@ def summary_of(directory: RunDirectory) -> dict[str, Any] | None:
 
 
 def undisturbed(sandbox: Sandbox, config: Path, sets: list[str], limit_s: float) -> dict[str, Any] | None:
-    """Return the summary of a run without strikes; None if it did not end in time. Raises ChaosError."""
+    """Return the summary of a run without strikes; None if it did not end in time. Raises BenchError."""
     directory = sandbox.up(config, sets)
     if not wait_for_end(read_run_facts(directory), limit_s):
         sandbox.down(directory)
@@ -133,7 +133,7 @@ def undisturbed(sandbox: Sandbox, config: Path, sets: list[str], limit_s: float)
 
 
 def under_chaos(sandbox: Sandbox, config: Path, options: argparse.Namespace) -> Outcome:
-    """Measure the calm rate, run under chaos, check what is left behind. Raises HiveError, ChaosError."""
+    """Measure the calm rate, run under chaos, check what is left behind. Raises HiveError, BenchError."""
     sets, seconds = sets_of(options), seconds_of(options)
     rate = calm_rate(sandbox, config, sets)
     target = target_of(options, rate)
@@ -158,7 +158,7 @@ def under_chaos(sandbox: Sandbox, config: Path, options: argparse.Namespace) -> 
 def chaos(options: argparse.Namespace) -> int:
     for config in options.config:
         if not config.is_file():
-            raise ChaosError(f"the config `{config}` does not exist")
+            raise BenchError(f"the config `{config}` does not exist")
     machine = begin(options.json)
     outcomes, sandbox, broken = [], Sandbox(), True
     try:
@@ -184,7 +184,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     options = parser().parse_args(arguments)
     try:
         sys.exit(chaos(options))
-    except (BenchError, ChaosError, HiveError) as error:
+    except (BenchError, HiveError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -80,22 +80,18 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def memory_of(pid: int) -> tuple[int, int]:
-    """Return (PSS, RSS) in bytes; zeros for a process that has exited."""
+def memory_of(pid: int) -> list[int]:
+    """Return [PSS, RSS] in bytes; zeros for a process that has exited."""
     try:
-        return memory_in(Path(f"/proc/{pid}/smaps_rollup").read_text())
+        return memory_in(Path(f"/proc/{pid}/smaps_rollup").read_text(), ("Pss", "Rss"))
     except OSError:
-        return 0, 0
+        return [0, 0]
 
 
-def memory_in(rollup: str) -> tuple[int, int]:
-    """Return (PSS, RSS) in bytes from the text of /proc/<pid>/smaps_rollup (`Pss:     1234 kB`)."""
-    found = {
-        name: int(rest.split()[0]) * 1024
-        for name, _, rest in (line.partition(":") for line in rollup.splitlines())
-        if name in ("Pss", "Rss")
-    }
-    return found.get("Pss", 0), found.get("Rss", 0)
+def memory_in(rollup: str, fields: Sequence[str]) -> list[int]:
+    """Return these fields in bytes from the text of /proc/<pid>/smaps_rollup (`Pss:     1234 kB`)."""
+    values = {name: rest.split() for name, _, rest in (line.partition(":") for line in rollup.splitlines())}
+    return [int(values.get(field, ["0"])[0]) * 1024 for field in fields]
 
 
 def growth_of(samples: Sequence[Sample], what: str) -> Growth | None:

@@ -46,45 +46,28 @@ def recoveries_of(strikes: Sequence[Strike]) -> list[Recovery]:
 
 
 def _recovery(role: str, signal: str, strikes: Sequence[Strike]) -> Recovery:
-    times = [strike.back_ms for strike in strikes if strike.back_ms is not None]
-    alone = [strike.back_ms for strike in strikes if strike.back_ms is not None and strike.alone]
-    return Recovery(
-        role,
-        signal,
-        len(strikes),
-        len(times),
-        quantile(times, 0.5),
-        quantile(times, 0.99),
-        max(times, default=None),
-        quantile(alone, 0.5),
-        quantile(alone, 0.99),
-    )
+    back = [strike for strike in strikes if strike.back_ms is not None]
+    times, alone = ([strike.back_ms or 0.0 for strike in some] for some in (back, [s for s in back if s.alone]))
+    (p50, p99), (alone_p50, alone_p99) = ([quantile(ms, share) for share in (0.5, 0.99)] for ms in (times, alone))
+    return Recovery(role, signal, len(strikes), len(back), p50, p99, max(times, default=None), alone_p50, alone_p99)
 
 
 def outcome_of(outcome: Outcome) -> dict[str, Any]:
     """Return the results of one run as data."""
-    seen, summary, beside = outcome.seen, outcome.summary, outcome.beside
+    seen = outcome.seen
     return {
         "config": outcome.config,
         "sets": outcome.sets,
         "target_steps": outcome.target,
         "calm_steps_per_s": outcome.calm_steps_per_s,
-        "chaos_s": seen.chaos_s,
         "table": [dataclasses.asdict(line) for line in recoveries_of(seen.strikes)],
         "promises": [dataclasses.asdict(promise) for promise in promises_of(outcome)],
+        **{name: value for name, value in dataclasses.asdict(seen).items() if name != "strikes"},
         "strikes": [_strike(strike) for strike in seen.strikes],
-        "missed": seen.missed,
-        "events": seen.kinds,
-        "deaths": seen.deaths,
-        "lost_updates": seen.lost_updates,
-        "updates_before": seen.updates_before,
-        "samples": [dataclasses.asdict(one) for one in seen.samples],
         "growth": {what: _growth(outcome, what) for what in ("rss_bytes", "pss_bytes", "descriptors")},
         "left": {what: list(items) for what, items in outcome.left.items()},
-        "hung": seen.hung,
-        "scene": seen.scene,
-        "summary": summary,
-        "beside": beside,
+        "summary": outcome.summary,
+        "beside": outcome.beside,
     }
 
 
@@ -130,19 +113,12 @@ def text_of(outcome: Outcome) -> str:
     ]
     lines += [f"{p.text}: {p.measured}" for p in promises_of(outcome) if p.kept is not True or p.measured != "all"]
     if summary is not None:
-        lines.append(f"ran {summary['wall_s']:.1f} s; {_rate(summary)} steps/s, calm {outcome.calm_steps_per_s:,.0f}")
-        lines.append(f"mean return {_return(summary)} after {summary['updates']:,} updates")
+        rate = number(summary["env_steps"] / summary["train_s"] if summary["train_s"] else None)
+        lines.append(f"ran {summary['wall_s']:.1f} s; {rate} steps/s, calm {outcome.calm_steps_per_s:,.0f}")
+        lines.append(f"mean return {number(summary['mean_return_100'], 1)} after {summary['updates']:,} updates")
     return "\n".join(lines)
 
 
 def _row(line: Recovery) -> list[str]:
     times = (line.p50_ms, line.p99_ms, line.max_ms, line.alone_p50_ms, line.alone_p99_ms)
     return [line.role, line.signal, str(line.strikes), str(line.back), *map(number, times)]
-
-
-def _rate(summary: Mapping[str, Any]) -> str:
-    return number(summary["env_steps"] / summary["train_s"] if summary["train_s"] else None)
-
-
-def _return(summary: Mapping[str, Any]) -> str:
-    return number(summary["mean_return_100"], 1)

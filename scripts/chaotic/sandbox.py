@@ -20,6 +20,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.programs import BenchError, hive_command, hive_environment, set_words
+
 from hive.errors import HiveError
 from hive.records import RunDirectory, RunFacts, is_alive, read_run_facts
 from hive.runtime.run.control import open_control
@@ -31,25 +33,19 @@ POLL_S = 0.02
 SEGMENT = "memfd:hive-"  # prefix of the kernel's name of a segment
 
 
-class ChaosError(Exception):
-    """A run could not be started or observed, so its promises cannot be judged."""
-
-
 class Sandbox:
     """See the module. `close` kills the remaining processes, and deletes the folder unless `keep` is True."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hc"))
         self.home = self.folder / "runs"
-        self.environment = {**os.environ, "HIVE_HOME": str(self.home), "TMPDIR": str(self.folder)}
+        self.environment = {**hive_environment(self.home), "TMPDIR": str(self.folder)}
 
     def up(self, config: Path, sets: Sequence[str]) -> RunDirectory:
-        """Start a run with `hive up -d`. Raises ChaosError with its stderr."""
-        words = [word for one in sets for word in ("--set", one)]
-        command = [sys.executable, "-P", "-m", "hive", "up", str(config), "-d", *words]
+        """Start a run with `hive up -d`. Raises BenchError with its stderr."""
         try:
             done = subprocess.run(
-                command,
+                hive_command("up", config, "-d", *set_words(sets)),
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -58,17 +54,17 @@ class Sandbox:
                 cwd=self.folder,
             )
         except subprocess.TimeoutExpired:
-            raise ChaosError(f"`hive up {config}` took more than {START_S:.0f} s") from None
+            raise BenchError(f"`hive up {config}` took more than {START_S:.0f} s") from None
         if done.returncode:
-            raise ChaosError(f"`hive up {config}` ended with code {done.returncode}\n{done.stderr.strip()}")
+            raise BenchError(f"`hive up {config}` ended with code {done.returncode}\n{done.stderr.strip()}")
         return RunDirectory.open(self.home / done.stdout.strip())
 
-    def down(self, directory: RunDirectory) -> None:
-        """End a run at once, without saving, and wait until its supervisor exits."""
+    def down(self, directory: RunDirectory, *, now: bool = True) -> None:
+        """End a run, with `now` at once and without saving, and wait until its supervisor exits."""
         facts = read_run_facts(directory)
         try:
             client = open_control(Path(facts.socket_folder))
-            client.down("scripts/chaos", now=True)
+            client.down(f"scripts/{Path(sys.argv[0]).name}", now=now)
             client.close()
         except HiveError:
             pass  # it is ending, or does not answer: its processes are killed below

@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.machine import commit_of_tree
+from benchmarks.programs import MOST_AT_ONCE, run_all
 
 from comparison.cells import (
     FOLDER,
-    MOST_AT_ONCE,
     Cell,
     append_row,
-    commit_of_tree,
     missing,
     read_rows,
     row_of,
-    run_all,
     start,
 )
 from comparison.report import lag_text, text_of, write_curves
@@ -39,18 +38,6 @@ VARIANTS: dict[str, list[str]] = {
     "half": ["half"],
     "synchronous": ["collection.communication=synchronous"],
     "asynchronous": ["collection.communication=asynchronous", "gradients.communication=asynchronous"],
-    "defaults": ["defaults"],
-    "defaults-32": ["defaults", "collection.rollout=32", "algorithm.minibatches=4"],
-    "defaults-64": ["defaults", "collection.rollout=64", "algorithm.minibatches=8"],
-    "defaults-128": ["defaults", "collection.rollout=128", "algorithm.minibatches=16"],
-    "defaults-128-64": ["defaults", "collection.rollout=128", "algorithm.minibatches=32"],
-    "defaults-128-10": [
-        *("defaults", "collection.rollout=128", "algorithm.minibatches=32"),
-        *("algorithm.epochs=10", "algorithm.entropy_weight=0"),
-    ],
-    "defaults-128-0": [
-        *("defaults", "collection.rollout=128", "algorithm.minibatches=32", "algorithm.entropy_weight=0"),
-    ],
 }
 """Variant of hive -> its additional keys."""
 
@@ -87,7 +74,7 @@ def run_cells(options: argparse.Namespace) -> int:
     waiting, commit = list(missing(trainers, tasks, options.seeds, read_rows())), commit_of_tree()
 
     def finish(cell: Cell, result: dict[str, Any], load: float) -> str:
-        append_row(row_of(cell, result, load, commit), result["curve"])
+        append_row(row_of(cell, result, load, str(commit)), result["curve"])
         return f"mean return {np.mean(result['returns']):.1f}, {result['seconds']:.0f} s"
 
     return run_all(waiting, lambda cell: start(cell, VARIANTS), finish, options.at_once, options.minutes)

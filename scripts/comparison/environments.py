@@ -58,7 +58,7 @@ class InvalidActions(gymnasium.Wrapper[Any, Any, Any, Any]):
 class DoorKey(gymnasium.ObservationWrapper[dict[str, Any], Any, Any]):
     """MiniGrid-DoorKey-5x5-v0 without the text of its mission, which never changes.
 
-    Observations: image, uint8 [7, 7, 3], the codes of objects, colours and states times 25; direction, 0 to 3.
+    Observations: image, uint8 [7, 7, 3], the codes of objects, colors and states times 25; direction, 0 to 3.
     """
 
     def __init__(self) -> None:

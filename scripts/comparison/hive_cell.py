@@ -1,16 +1,14 @@
 """One cell of hive: trains a task with one seed, judges the policy, prints one JSON object.
 
-    python hive_cell.py SEED [half] [defaults] [KEY=VALUE ...] < settings.json
+    python hive_cell.py SEED [half] [KEY=VALUE ...] < settings.json
 
 The run is that of `hive up`, in a temporary folder. The other words belong to a variant: `half` makes rollouts of half
-the length, so that the two half rounds in flight of a pipelined run are as much data as one round of the task;
-`defaults` leaves the hyper-parameters of the task out.
+the length, so that the two half rounds in flight of a pipelined run are as much data as one round of the task.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,13 +18,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.programs import hive_command, hive_environment, set_words
+
 import hive
 from comparison.judge import Act, judge
 
 RMSPROP = ("algorithm.optimizer=rmsprop", "algorithm.optimizer_epsilon=1e-5")  # that of Stable-Baselines3's A2C
 
-WORDS = ("half", "defaults")  # words of a variant that are not config keys
-DEFAULTS = ("run.", "env.", "network.", "record.")  # the keys of a task that remain with `defaults`
+HALF = "half"  # a word of a variant that is not a config key
 
 
 def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
@@ -117,15 +116,14 @@ def network_keys(s: dict[str, Any]) -> list[str]:
 
 
 def train(keys: list[str], home: Path, config: Path | None = None) -> tuple[Path, float]:
-    """Runs `hive up` to its end; returns the run's folder and the seconds, start-up included."""
+    """Run `hive up` to its end; return the run's folder and the seconds, start-up included."""
     if config is None:
         config = home / "run.toml"
-        config.write_text("")
-    words = [word for key in keys for word in ("--set", key)]
+        config.touch()
     begun = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "hive", "up", str(config), "--name", "cell", *words],
-        env={**os.environ, "HIVE_HOME": str(home)},
+        hive_command("up", config, "--name", "cell", *set_words(keys)),
+        env=hive_environment(home),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -160,10 +158,8 @@ def episode_of(policy: Any, *, masked: bool) -> Act:
 
 def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hive-parity-") as folder:
-        given = {**settings, "rollout": settings["rollout"] // 2} if "half" in variant else settings
-        all_keys = keys_of(given, seed)
-        chosen = [key for key in all_keys if key.startswith(DEFAULTS)] if "defaults" in variant else all_keys
-        keys = [*chosen, *(word for word in variant if word not in WORDS)]
+        work = {**settings, "rollout": settings["rollout"] // 2} if HALF in variant else settings
+        keys = [*keys_of(work, seed), *(word for word in variant if word != HALF)]
         directory, seconds = train(keys, Path(folder))
         summary = json.loads((directory / "summary.json").read_text())
         policy = hive.load(str(directory))

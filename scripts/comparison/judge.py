@@ -1,11 +1,17 @@
 """How good a policy is: whole episodes with its most likely actions, the same ones for every trainer.
 
+    python judge.py SEED < settings.json    judges random allowed actions, prints one JSON object
+
 The programs of both trainers import it, so it needs Gymnasium and NumPy alone.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+import time
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import gymnasium
@@ -40,3 +46,21 @@ def judge(env_id: str, begin: Callable[[], Act]) -> list[float]:
         returns.append(total)
     env.close()
     return returns
+
+
+def judge_random(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return the cell of the random policy."""
+    space = made(settings["env"]).action_space
+    space.seed(seed)
+    begun = time.perf_counter()
+
+    def act(observation: Any, info: dict[str, Any]) -> Any:
+        return space.sample(info["action_mask"].astype("int8")) if settings.get("masked") else space.sample()
+
+    returns, versions = judge(settings["env"], lambda: act), {name: version(name) for name in ("numpy", "gymnasium")}
+    seconds = time.perf_counter() - begun
+    return {"steps": 0, "seconds": seconds, "returns": returns, "curve": [], "versions": versions}
+
+
+if __name__ == "__main__":
+    print(json.dumps(judge_random(json.load(sys.stdin), int(sys.argv[1]))))

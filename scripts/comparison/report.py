@@ -1,10 +1,14 @@
-"""The rows of a comparison as Markdown tables, and its curves as SVG."""
+"""The rows of a comparison as Markdown tables with verdicts, and its curves as SVG.
+
+The statistics, and the protocol that they follow, are those of `hive.comparison.statistics`.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +16,21 @@ from numpy.typing import NDArray
 
 from comparison.cells import Row, files_of
 from comparison.tasks import TASKS, SchemeTask
-from comparison.verdicts import difference, improvement, overall
 from hive.comparison.picture import draw_curves, new_figure, write_figure
+from hive.comparison.statistics import (
+    LEAST_SEEDS,
+    Floats,
+    Interval,
+    bootstrap,
+    interquartile_mean,
+    probability_of_improvement,
+)
+from hive.comparison.statistics import Scores as Groups
 
 Scores = dict[str, list[float]]
 Curve = NDArray[np.float64]
+
+TOLERANCE = 0.1  # share of (peer - random policy) by which hive may lie below the peer
 
 LAG_TASKS = ("ppo-lunarlander", "ppo-halfcheetah")
 LAGS = {
@@ -27,6 +41,52 @@ LAGS = {
     "Stable-Baselines3": "sb3",
 }
 """Label in the table and the plot -> trainer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """hive minus peer in one task, in shares of (peer - random policy), with its 90 % interval.
+
+    verdict: "not worse" where the interval lies above -TOLERANCE, "worse" where it lies below, else "undecided".
+    """
+
+    share: Interval
+    verdict: str
+
+
+def difference(hive: Sequence[float], peer: Sequence[float], random_policy: float) -> Difference:
+    """Mean return per seed of both trainers, compared as the project's rule says: see Difference."""
+    ours, theirs = np.asarray(hive, np.float64), np.asarray(peer, np.float64)
+    scale = float(theirs.mean()) - random_policy
+
+    def share(groups: Groups) -> Floats:
+        return np.asarray((groups[0].mean(axis=-1) - groups[1].mean(axis=-1)) / scale)
+
+    if scale <= 0.0 or min(len(ours), len(theirs)) < LEAST_SEEDS:
+        value = float(share([ours, theirs])) if scale > 0.0 else float("nan")
+        return Difference(Interval(value, float("-inf"), float("inf")), "undecided")
+    found = bootstrap(share, [ours, theirs], 0.9)
+    worse, better = found.high < -TOLERANCE, found.low > -TOLERANCE
+    return Difference(found, "not worse" if better else "worse" if worse else "undecided")
+
+
+def improvement(hive: Mapping[str, Sequence[float]], peer: Mapping[str, Sequence[float]]) -> Interval:
+    """The probability that a seed of hive scores above one of the peer, mean over tasks; ties count half."""
+    tasks = sorted(hive.keys() & peer.keys())
+    groups = [np.asarray(trainer[task], np.float64) for task in tasks for trainer in (hive, peer)]
+    return bootstrap(probability_of_improvement, groups)
+
+
+def overall(
+    hive: Mapping[str, Sequence[float]], peer: Mapping[str, Sequence[float]], random_policy: Mapping[str, float]
+) -> Interval:
+    """The interquartile mean of hive's scores over all tasks and seeds: a random policy has 0, the peer's mean 1."""
+    tasks = sorted(hive.keys() & peer.keys())
+    scores = []
+    for task in tasks:
+        low, high = random_policy[task], float(np.mean(peer[task]))
+        scores.append((np.asarray(hive[task], np.float64) - low) / (high - low))
+    return bootstrap(interquartile_mean, scores)
 
 
 def scores_of(rows: Sequence[Row], trainer: str) -> Scores:

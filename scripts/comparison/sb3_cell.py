@@ -124,7 +124,7 @@ def model_of(settings: dict[str, Any], env: Any, seed: int) -> Any:
 
 
 def episode_of(model: Any, settings: dict[str, Any], seen: Callable[[Any], Any]) -> Act:
-    """A function that plays one episode with the policy; `seen` normalises an observation."""
+    """A function that plays one episode with the policy; `seen` normalizes an observation."""
     state, first = None, np.ones(1, bool)
 
     def act(observation: Any, info: dict[str, Any]) -> Any:

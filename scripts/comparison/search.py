@@ -10,19 +10,25 @@ Rows are kept in examples/results/search.csv: a run that has a row is not repeat
 from __future__ import annotations
 
 import argparse
-import csv
-import os
+import json
 import statistics
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from comparison.cells import ROOT, Running, append, commit_of_tree, launched, run_all, value_of
+from benchmarks.harness import append_rows
+from benchmarks.machine import commit_of_tree
+from benchmarks.programs import Running, importing, launched, run_all
+
+from comparison.cells import FOLDER, records_of
+from comparison.hive_cell import train
 from comparison.searches import SEARCHES, Search
 
-RESULTS = ROOT / "examples" / "results" / "search.csv"
+RESULTS = FOLDER / "search.csv"
+GOAL = "mean return"  # the stop reason of a run that has reached its goal begins so
 SEEDS = (1, 2)  # seeds that every drawn setting is run with
 HELD_OUT = (11, 12, 13, 14, 15)  # seeds that judge the settings which the search found
 SHOWN = 5  # settings per search in a report
@@ -40,13 +46,9 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Trial):
     """The result of one run. steps: to the goal, or to the end of the budget if `reached` is 0."""
 
-    example: str
-    number: int
-    seed: int
-    keys: str
     reached: int
     steps: int
     seconds: float
@@ -70,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> None:
     options = parser().parse_args(words)
     if options.command == "report":
-        print(text_of(read_results()))
+        print(text_of(records_of(RESULTS, Result)))
         sys.exit(0)
     chosen = [SEARCHES[name] for name in options.examples or SEARCHES]
     held_out = options.command == "judge"
@@ -80,7 +82,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def missing(searches: Sequence[Search], seeds: Sequence[int], numbers: Sequence[int] | None) -> Iterator[Trial]:
     """The runs that have no row yet: of all settings, or of those with these numbers."""
-    ended = {(row.example, row.keys, row.seed) for row in read_results()}
+    ended = {(row.example, row.keys, row.seed) for row in records_of(RESULTS, Result)}
     for search in searches:
         for number, settings in enumerate(search.drawn()):
             keys = " ".join(f"{key}={toml(value)}" for key, value in settings.items())
@@ -94,37 +96,37 @@ def toml(value: Any) -> str:
 
 
 def run_trials(trials: Sequence[Trial], minutes: float) -> int:
-    commit = commit_of_tree()
+    commit = str(commit_of_tree())
 
     def finish(trial: Trial, result: dict[str, Any], load: float) -> str:
         row = Result(
-            *(trial.example, trial.number, trial.seed, trial.keys, int(result["reached"]), result["steps"]),
-            *(round(result["seconds"], 2), commit),
+            **asdict(trial),
+            reached=int(result["reached"]),
+            steps=result["steps"],
+            seconds=round(result["seconds"], 2),
+            commit=commit,
         )
-        append(RESULTS, [asdict(row)])
+        append_rows(RESULTS, [field.name for field in fields(Result)], [asdict(row)])
         return f"{'goal' if row.reached else 'no goal'} at {row.steps:,} steps"
 
     return run_all(trials, start, finish, minutes=minutes)
 
 
 def start(trial: Trial) -> Running:
+    """Start this file as the program of one run."""
     search = SEARCHES[trial.example]
-    words = [str(search.config), str(search.most_steps), str(trial.seed), *trial.keys.split()]
-    program = [sys.executable, "-P", str(Path(__file__).with_name("search_cell.py")), *words]
-    path = [str(ROOT / "scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-    return launched(f"{trial.example} {trial.number} seed {trial.seed}", program, environment)
+    words = [search.config, search.most_steps, trial.seed, *trial.keys.split()]
+    name = f"{trial.example} {trial.number} seed {trial.seed}"
+    return launched(name, [sys.executable, "-P", __file__, *words], importing())
 
 
-def read_results(path: Path = RESULTS) -> list[Result]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        kinds = {field.name: field.type for field in fields(Result)}
-        return [
-            Result(**{name: value_of(kind, record[name]) for name, kind in kinds.items()})
-            for record in csv.DictReader(file)
-        ]
+def trained(config: Path, steps: str, seed: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Train an example with other settings."""
+    with tempfile.TemporaryDirectory(prefix="hive-search-") as folder:
+        words = [f"run.steps={steps}", f"run.seed={seed}", "checkpoint.every={}", *keys]
+        directory, seconds = train(words, Path(folder), config)
+        summary = json.loads((directory / "summary.json").read_text())
+        return {"reached": summary["stop_reason"].startswith(GOAL), "steps": summary["env_steps"], "seconds": seconds}
 
 
 def text_of(results: Sequence[Result]) -> str:
@@ -160,3 +162,7 @@ def typical(rows: Sequence[Result]) -> float:
 
 def steps_text(steps: float) -> str:
     return "never" if steps == NEVER else f"{steps:,.0f}"
+
+
+if __name__ == "__main__":
+    print(json.dumps(trained(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])))

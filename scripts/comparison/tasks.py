@@ -1,11 +1,11 @@
 """The tasks of `scripts/parity`: environment, budget and hyper-parameters, in words that both trainers are given.
 
 The settings of a Task are those of RL Zoo (`hive.config.tuned`), without gSDE, some with a smaller budget. The
-MuJoCo tasks have Stable-Baselines3's defaults with normalisation, so that no setting was tuned for either trainer.
+MuJoCo tasks have Stable-Baselines3's defaults with normalization, so that no setting was tuned for either trainer.
 
     ppo-lstm-cartpole-positions   those of CartPoleNoVel-v1 in RL Zoo's ppo_lstm.yml; RecurrentPPO of SB3-Contrib
     ppo-masked                    those of the example of MaskablePPO in SB3-Contrib's guide, with 8 environments
-    ppo-minigrid                  those of MiniGrid-DoorKey-5x5-v0 in RL Zoo, not normalised, with an entropy weight
+    ppo-minigrid                  those of MiniGrid-DoorKey-5x5-v0 in RL Zoo, not normalized, with an entropy weight
     ppo-minatar-breakout          those of Atari in RL Zoo
 
 RecurrentPPO begins each epoch at a random row, where it cuts the sequence of one environment in two. hive cuts none. A

@@ -28,14 +28,10 @@ def test_checks_compare_medians_with_the_promises(figures: tuple[float, float, f
     assert [check.passed for check in checks_of(measured(*figures))] == passed
 
 
-def test_what_was_not_measured_is_not_judged() -> None:
-    assert checks_of({"arrays/hive": [{"rate": 1.0}], "call/zmq.asyncio": [{"rate": 1.0, "p50_us": 1.0}]}) == []
-
-
 @pytest.mark.full(reason="measures for seconds")
 @pytest.mark.parametrize(
     "name",
-    ["arrays/hive", "rollouts/hive over ZeroMQ", "small/hive", "call/hive", "arrays/bare ring", "call/zmq.asyncio"],
+    ["arrays/hive", "small/hive", "call/hive", "arrays/bare ring", "small/pyzmq", "call/zmq.asyncio"],
 )
 def test_it_measures_two_real_processes(name: str) -> None:
     found = run_program([sys.executable, here("channel_ways.py"), name, 0.2], 0.2, rate="rate")

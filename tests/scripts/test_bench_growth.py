@@ -41,11 +41,12 @@ def test_costs_are_milliseconds_of_an_update_and_of_a_second_for_the_runtime() -
 
 def test_the_table_shows_medians_and_lines() -> None:
     axis = AXES[1]
-    found = {
-        (axis.name, units, figure): [units, 2 * units, 9 * units]
+    rows = [
+        {"axis": axis.name, "units": units, "figure": figure, "value": value}
         for units in axis.units
         for figure in (*axis.figures, "updates_per_s")
-    }
-    text = "\n".join(lines_of([axis], found))
+        for value in (units, 2 * units, 9 * units)
+    ]
+    text = "\n".join(lines_of([axis], rows))
     assert "100.0%" in text
     assert "2.000" in text

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from chaotic.command import parser, sets_of, target_of
-from chaotic.leaks import Growth, Sample, descendants, growth_of, memory_in, name_of, sample
+from chaotic.leaks import Growth, Sample, descendants, growth_of, name_of, sample
 from chaotic.promises import Outcome, Promise, promises_of
-from chaotic.report import document_of, quantile, recoveries_of
+from chaotic.report import document_of, recoveries_of
 from chaotic.sandbox import Sandbox, segments_of, users_of
 from chaotic.strikes import SIGNALS, Rhythm, Strike, Victim, role_of, victims_of
 from chaotic.trial import Observation, pidfd_of
@@ -38,11 +38,6 @@ PAUSE_S = (0.5, 2.0)
 # --- strikes
 
 
-def test_a_role_is_a_name_without_its_number() -> None:
-    assert {role_of(victim.name) for victim in THERE} == ROLES
-    assert role_of("fork-server") == "fork-server"
-
-
 def drawn(rhythm: Rhythm, there: list[Victim], count: int) -> list[tuple[float, str, signal.Signals]]:
     found = []
     for _ in range(count):
@@ -58,11 +53,6 @@ def test_the_same_seed_gives_the_same_strikes() -> None:
     assert drawn(Rhythm(8, PAUSE_S), THERE, 50) != first
     assert all(PAUSE_S[0] <= pause <= PAUSE_S[1] for pause, _, _ in first)
     assert {number for _, _, number in first} == set(SIGNALS)
-
-
-def test_the_draws_do_not_depend_on_the_live_processes() -> None:
-    some, all_of_them = drawn(Rhythm(7, PAUSE_S), THERE[:3], 50), drawn(Rhythm(7, PAUSE_S), THERE, 50)
-    assert [(pause, number) for pause, _, number in some] == [(pause, number) for pause, _, number in all_of_them]
 
 
 def test_every_role_is_struck_once_and_then_all_processes_equally() -> None:
@@ -137,12 +127,6 @@ def test_samples_that_are_not_calm_do_not_count() -> None:
     assert growth_of(missing, "descriptors") is None
     assert growth_of([], "descriptors") is None
     assert growth_of(samples([1]), "descriptors") is None
-
-
-def test_memory_is_read_from_a_rollup() -> None:
-    rollup = "55f0-7ffd ---p 00000000 00:00 0 [rollup]\nRss:    2000 kB\nPss:    1234 kB\nPss_Dirty:    9 kB\n"
-    assert memory_in(rollup) == (1234 * 1024, 2000 * 1024)
-    assert memory_in("") == (0, 0)
 
 
 def test_a_sample_counts_descendants_and_names_strangers(child: subprocess.Popen[str]) -> None:
@@ -272,16 +256,6 @@ def test_the_summary_is_judged(change: dict[str, Any], text: str) -> None:
     assert text in found.text
 
 
-def test_a_run_without_a_summary_has_not_reached_its_target() -> None:
-    (found,) = broken(replace(outcome(), summary=None))
-    assert "target" in found.text
-
-
-def test_what_is_left_behind_is_named() -> None:
-    (found,) = broken(replace(outcome(), left={"processes": ["12 hive:learner-0"], "sockets": [], "segments": []}))
-    assert found.measured == "processes: 12 hive:learner-0"
-
-
 @pytest.mark.parametrize(("last", "kept"), [([104] * 10, True), ([106] * 10, False), ([50] * 10, True)])
 def test_memory_may_grow_by_a_twentieth(last: list[int], kept: bool) -> None:
     grown = samples([100] * 30 + last)
@@ -312,11 +286,6 @@ def test_a_stranger_counts_after_two_samples() -> None:
     assert found.measured == "hive:collector-0 (44, since 5.0 s)"
 
 
-def test_all_requested_strikes_must_be_made() -> None:
-    (found,) = broken(replace(outcome(), strikes_wanted=2))
-    assert found.measured == "1 of 2"
-
-
 @pytest.mark.parametrize(("name", "digest", "kept"), [("learner-0", "abc", True), ("learner-0", "abd", False)])
 def test_kills_of_the_learner_change_no_weights(name: str, digest: str, kept: bool) -> None:
     beside = SUMMARY | {"weights_sha256": digest}
@@ -329,13 +298,6 @@ def test_kills_of_the_learner_change_no_weights(name: str, digest: str, kept: bo
 
 
 # --- report
-
-
-def test_a_quantile_is_one_of_the_values() -> None:
-    values = [float(n) for n in range(1, 201)]
-    assert (quantile(values, 0.5), quantile(values, 0.99), quantile(values, 1.0)) == (100.0, 198.0, 200.0)
-    assert quantile([3.0], 0.99) == 3.0
-    assert quantile([], 0.5) is None
 
 
 STRIKES = [
@@ -368,17 +330,6 @@ def test_the_document_is_json_and_lists_broken_promises() -> None:
 
 
 # --- the command
-
-
-@pytest.mark.parametrize(
-    "words",
-    [[], ["--seconds", "0"], ["--kills", "0"], ["--only", "supervisor"], ["--pause", "1"], ["--pause", "x", "2"]],
-)
-def test_what_cannot_be_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        parser().parse_args(["--config", "x.toml", *words] if words else [])
-    assert end.value.code == 2
-    assert "chaos: error" in capsys.readouterr().err
 
 
 def test_the_target_is_what_a_calm_run_does_in_the_chaos() -> None:

@@ -53,6 +53,11 @@ def test_every_algorithm_has_every_kind_of_fault() -> None:
         assert ("stale log-probability" in kinds) == (algorithm in ("ppo", "impala")), algorithm
 
 
+def test_the_guide_has_their_number() -> None:
+    promises = (ROOT / "examples" / "guide" / "promises.md").read_text()
+    assert f"{len(MUTANTS)} faults (" in promises
+
+
 def test_a_mutant_changes_one_place() -> None:
     source = "class First:\n    x + y\n\nclass Second:\n    x + y\n\nclass Third:\n    x + y\n"
     assert ONE.applied(source) == source.replace("Second:\n    x + y", "Second:\n    x - y")
@@ -99,9 +104,9 @@ import sys
 sys.path.insert(0, {str(ROOT / "scripts")!r})
 from mutation.mutant import MUTANTS, Mutant
 from mutation.trials import trials
-name = "losses/q_learning.py"
-harmless = Mutant("no fault", "text", ("nstep-q",), name, "The loss of action values against", "Loss of")
-python = Mutant("no fault", "", (), "storage/replay.py", "A replay memory:", "", tests="storage/test_replay.py")
+name = "algorithms/losses/q_learning.py"
+harmless = Mutant("no fault", "text", ("nstep-q",), name, "Losses of algorithms that", "Losses that")
+python = Mutant("no fault", "", (), "experience/replay.py", "A replay memory:", "", tests="experience/test_replay.py")
 native = Mutant("no fault", "", (), "src/replay.cpp", "while the episode lasts", "", tests="tests/test_replay.cpp")
 faults = [mutant for mutant in MUTANTS if mutant.name in {SMALL!r}]
 found = list(trials([harmless, python, native, *faults], 2))
@@ -112,7 +117,7 @@ print(len(found) - 3, [(trial.mutant.name, trial.error) for trial in found[3:] i
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=900)
     assert done.stdout.splitlines() == [
         "['nstep-q']  True",
-        "['storage/test_replay.py']  True",
+        "['experience/test_replay.py']  True",
         "['tests/test_replay.cpp']  True",
         f"{len(SMALL)} []",
     ], done.stdout + done.stderr

@@ -12,9 +12,8 @@ from comparison import cells
 from comparison.cells import Cell, Row, append_row, missing, read_rows
 from comparison.hive_cell import episode_of, keys_of
 from comparison.judge import EPISODES, judge
-from comparison.report import steps_to, text_of
+from comparison.report import difference, improvement, overall, steps_to, text_of
 from comparison.tasks import TASKS
-from comparison.verdicts import difference, improvement, overall
 
 from hive.config import DQNConfig, load_config
 

@@ -15,7 +15,7 @@ import contextvars
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -63,17 +63,10 @@ class Faults:
 
 @dataclass(frozen=True)
 class At:
-    """One fault at a known moment: at message `number` (from 1) of a channel.
-
-    "drop", "duplicate" and "delay" (by `delay_s`) affect the whole batch of the message. "kill producer" kills right
-    after the message is sent, "kill consumer" right before it is received. For a channel of slots, only "kill producer"
-    is possible, after commit `number`.
-    """
+    """A kill at a known moment: of the producer, right after message or commit `number` (from 1) of a channel."""
 
     channel: str
     number: int
-    do: Literal["drop", "duplicate", "delay", "kill producer", "kill consumer"]
-    delay_s: float = 0.5
 
 
 class LocalHost:
@@ -203,7 +196,7 @@ class SimulatedTransport:
         self.faults = faults
         self.boxes: dict[str, tuple[Receive, contextvars.Context]] = {}
         self.last: dict[tuple[str, str], float] = {}  # (from, to) -> arrival time of the last message
-        self.at: dict[tuple[int, int], list[At]] = {}  # (channel, number) -> faults of that message
+        self.at: set[tuple[int, int]] = set()  # (channel, number) of messages whose producer is killed
         self.counts: dict[int, int] = {}  # messages of each channel so far
         self.kill: Callable[[str], None] = lambda process: None
 
@@ -214,30 +207,22 @@ class SimulatedTransport:
         process = current_process()
         if address not in self.boxes or (process is not None and process.dead):
             return False
-        copies = self._copies(bytes(frames[0][:16]))
-        parcel, late_s = [bytes(frame) for frame in frames], 0.0
-        for fault in self._planned(frames):
-            if fault.do == "delay":
-                late_s += fault.delay_s
-            elif fault.do == "kill consumer":
-                self.loop.call_soon(self.kill, _process_at(address), context=contextvars.Context())
-            elif fault.do == "kill producer" and process is not None:
-                self.loop.call_soon(self.kill, process.name, context=contextvars.Context())
-            else:
-                copies = 0 if fault.do == "drop" else copies + 1
-        for _ in range(copies):
-            self._send(str(process), address, parcel, late_s)
+        parcel = [bytes(frame) for frame in frames]
+        if process is not None and self._is_last(frames):
+            self.loop.call_soon(self.kill, process.name, context=contextvars.Context())
+        for _ in range(self._copies(parcel[0][:16])):
+            self._send(str(process), address, parcel)
         return True
 
-    def _planned(self, frames: Frames) -> Sequence[At]:
-        """Return the planned faults of this message if it belongs to a channel."""
+    def _is_last(self, frames: Frames) -> bool:
+        """Return whether the producer of this message is to be killed after it."""
         if not self.at or len(frames) < 2 or b"Deliver" not in bytes(frames[0][:16]):
-            return ()
+            return False
         envelope = decode(frames[:1], NODE_TYPES)
         assert isinstance(envelope, Deliver)
         before = self.counts.get(envelope.channel, 0)
         self.counts[envelope.channel] = after = before + batch_length(frames[1])
-        return [at for number in range(before, after) for at in self.at.get((envelope.channel, number + 1), ())]
+        return any((envelope.channel, number + 1) in self.at for number in range(before, after))
 
     def _copies(self, head: bytes) -> int:
         """Return how many copies of this message arrive. Only messages that the protocol may lose are lost."""
@@ -248,10 +233,10 @@ class SimulatedTransport:
             return int(draw >= self.faults.full)
         return 1
 
-    def _send(self, sender: str, address: str, parcel: list[bytes], late_s: float = 0.0) -> None:
+    def _send(self, sender: str, address: str, parcel: list[bytes]) -> None:
         now = self.loop.time()
         delay = self.chance.random() * self.faults.slow_s if self.chance.random() < self.faults.slow else 0.0
-        at = max(now + delay + late_s, self.last.get((sender, address), 0.0))
+        at = max(now + delay, self.last.get((sender, address), 0.0))
         self.last[sender, address] = at
         context = self.boxes[address][1]
         self.loop.call_at(at, self._arrive, address, parcel, context=context.copy())
@@ -268,11 +253,6 @@ class SimulatedTransport:
 
     def close(self, linger_s: float = 0.0) -> None:
         """Do nothing."""
-
-
-def _process_at(address: str) -> str:
-    """Return the process of a mailbox: `simulated://run/worker-1-7` belongs to incarnation 7 of `worker-1`."""
-    return address.rpartition("/")[2].rpartition("-")[0]
 
 
 class DyingSlab(_native.Slab):

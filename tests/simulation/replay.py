@@ -50,7 +50,7 @@ from simulation.trainer import KILLED_AT_THE_END, SilentRecorder
 ROUNDS = 7  # of full rollouts
 EXACT = 0.6  # share of schedules that change no byte
 CONTINUOUS = 0.25  # share of schedules with continuous actions, of algorithms that may make two gradients of a batch
-NORMALIZED = 0.3  # share of schedules whose network normalises
+NORMALIZED = 0.3  # share of schedules whose network normalizes
 # Chance that a process that is to be killed within an operation is killed in the next change of rows or leaves. It is
 # small, because one rollout makes dozens of changes before its ledger is published.
 KILLED_IN_CHANGE = 0.05
@@ -211,7 +211,7 @@ class World:
                 self.fail(f"row {row} of collector {source} was overwritten before it was saved")
 
     def gather(self, number: int, worker: int, batch: Batch, scales: Scales) -> None:
-        """Compare a batch with the steps of its plan, normalised as the network of its version says."""
+        """Compare a batch with the steps of its plan, normalized as the network of its version says."""
         places = self.plans[number][worker]
         self.used.update(places)
         for index, place in enumerate(places):

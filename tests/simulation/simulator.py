@@ -280,16 +280,10 @@ class SimulatedRun:
             if simulated is not None:
                 simulated.exit()
 
-    def plan_faults(self, faults: Sequence[At]) -> None:
-        """Register faults at known moments. Raises ValueError for an unknown channel or an impossible fault."""
+    def plan_kills(self, kills: Sequence[At]) -> None:
+        """Register kills at known moments."""
         names = [channel.name for channel in self.plan.channels]
-        for fault in faults:
-            if fault.channel not in names:
-                raise ValueError(f"no channel `{fault.channel}` in this topology; it has: {', '.join(names)}")
-            channel = names.index(fault.channel)
-            if self.plan.channels[channel].carrier != "messages" and fault.do != "kill producer":
-                raise ValueError(f"`{fault.channel}` carries slots, not messages: the only fault is `kill producer`")
-            self.transport.at.setdefault((channel, fault.number), []).append(fault)
+        self.transport.at = {(names.index(kill.channel), kill.number) for kill in kills}
         self.transport.kill = self.processes.kill
 
     def committed(self, slab: DyingSlab) -> None:
@@ -383,9 +377,9 @@ def simulate(
 ) -> Simulation:
     """Run `topology` in virtual time until it ends itself, with the schedule that `seed` determines.
 
-    By default actors are restarted without limit. `at`: faults at known moments, beside the random ones. Raises
-    ValueError for an impossible one. fork: see SimulatedRun. beside: entered before the run and left after it, by what
-    else is in this world, such as other machines.
+    By default actors are restarted without limit. `at`: kills at known moments, beside the random faults. fork: see
+    SimulatedRun. beside: entered before the run and left after it, by what else is in this world, such as other
+    machines.
 
     The result holds the outcome and all violated invariants: accounts of slabs and channels that do not add up, queues
     beyond their window, versions that decrease. A run that does not end within `limit_s` virtual seconds is stopped.
@@ -396,7 +390,7 @@ def simulate(
     result = Simulation()
     planned = PlannedFaults(loop, faults, result.history)
     run = SimulatedRun(topology, plan, planned, result, fork=fork)
-    run.plan_faults(at)
+    run.plan_kills(at)
     settings = settings or Settings(restarts=NO_LIMIT)
     with _kills_within_operations(run) if (faults.deaths and faults.torn) or at else nullcontext():
         loop.run_until_complete(_simulate(run, settings, limit_s, beside(run) if beside else nullcontext()))

@@ -3,104 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hive import _native
-from hive.runtime import Board, Slots
-from hive.runtime.actor.actor import Actor
-from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
-from hive.runtime.memory.segments import PAGE, REASONS, Bytes, Layout, SlabPlan
-from hive.runtime.topology.plan import Plan
-from hive.runtime.topology.topology import Topology
-from hive.runtime.wire.arrays import Frames
-from hive.runtime.wire.messages import Message, encode
+from hive.runtime.memory.segments import PAGE, REASONS, Bytes, SlabPlan
+from hive.runtime.wire.messages import Frames, Message, encode
 from hive.runtime.wire.protocol import Ack, Deliver, Drain, Hello, Left, Notify, RunOver
-from simulation.fakes import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
+from simulation.fakes import DyingPage, DyingSlab, Faults, Pages, SimulatedTransport
 from simulation.simulated_process import Killed, SimulatedLoop, SimulatedProcess
 
-LAYOUT = Layout({"value": ("int64", ())})
 QUIET = Faults(slow=0.0, lost=0.0)  # nothing goes wrong, nothing is late
 RINGS = 4_000
-
-# --- memory
-
-
-class Block(Message):
-    value: int
-
-
-class Maker(Actor):
-    blocks = Outlet(Block)
-
-
-class Publisher(Actor):
-    weights = Publication(Block)
-
-
-class Taker(Actor):
-    new = Inlet(Block)
-    resumed = Inlet(Block)
-    weights = Subscription(Block)
-
-
-def small_plan() -> Plan:
-    t = Topology()
-    taker = t.add(Taker, count=2)
-    t.connect(t.add(Maker, group="new", count=3).blocks, taker.new, Slots(LAYOUT, slots=2), name="new")
-    t.connect(t.add(Maker, group="resumed").blocks, taker.resumed, Slots(LAYOUT, slots=5, first=7), name="resumed")
-    t.connect(t.add(Publisher).weights, taker.weights, Board(100))
-    return t.plan()
-
-
-def test_local_memory_is_a_plans_segments_laid_out_and_apart() -> None:
-    plan = small_plan()
-    memory = LocalMemory(plan)
-    names = ["status", *(segment.name for segment in plan.segments)]
-    assert set(memory.areas) == set(names)
-    spans = sorted((memory.open(name).ctypes.data, len(memory.open(name))) for name in names)
-    assert all(start % PAGE == 0 for start, _ in spans)
-    assert all(start + size <= following for (start, size), (following, _) in itertools.pairwise(spans))
-    for segment in plan.segments:
-        assert len(memory.open(segment.name)) >= segment.plan.bytes
-    slabs = {s.name: s for s in plan.segments if s.kind == "slab"}
-    for name, slab in slabs.items():
-        view = memory.views.slab(name)
-        assert view.words.produced == slab.first
-        assert view.counts() == {"produced": 0, "consumed": 0, "dropped": {}, "in_flight": 0}
-    assert {slab.first for slab in slabs.values()} == {0, 7}
-
-
-def test_what_one_writes_another_reads() -> None:
-    memory = LocalMemory(small_plan())
-    name = small_plan().segments[0].name
-    writer, reader = memory.open(name), memory.open(name)
-    writer[-1] = 77
-    assert reader[-1] == 77
-    memory.pages.page(1).open("new-1", 5, 2)
-    assert _native.Status(memory.open("status")).snapshot(1)["name"] == "new-1"
-
-
-def test_the_simulation_receives_notifications() -> None:
-    pages = LocalMemory(small_plan()).pages
-    assert isinstance(pages, Pages)
-    pages.notify(0)  # nobody listens yet
-    heard: list[int] = []
-    pages.notified = heard.append
-    for actor in (2, 0, 2):
-        pages.notify(actor)
-    assert heard == [2, 0, 2]
-    assert pages.notify_all([1]) == []  # which does not set_waiting
-    for actor in (1, 2):
-        pages.page(actor).set_waiting()
-    assert pages.notify_all([2, 0, 1]) == [2, 1]
-    assert heard == [2, 0, 2, 2, 1]
 
 
 # --- mailboxes
@@ -163,22 +81,6 @@ def test_every_sender_keeps_its_order_to_every_address_and_delays_have_a_bound()
         assert order != sorted(order), "senders overtake each other"
 
 
-def test_the_seed_says_what_is_late() -> None:
-    def times(seed: int) -> list[float]:
-        post = Post(Faults(slow=0.5), seed)
-        post.bind("simulated://a")
-
-        def work() -> None:
-            for _ in range(50):
-                post.transport.post("simulated://a", [b"x"])
-
-        post.run(work)
-        return [when for _, when, _ in post.received]
-
-    assert times(1) == times(1)
-    assert times(1) != times(2)
-
-
 def arrivals(faults: Faults, message: Message, count: int = RINGS) -> list[int]:
     """How many of each of `count` equal messages arrive."""
     post = Post(faults)
@@ -199,11 +101,6 @@ def test_notifications_are_lost_or_duplicated_at_the_given_rate() -> None:
     shares = [came.count(times) / RINGS for times in range(3)]
     assert shares == pytest.approx([0.1, 0.85, 0.05], abs=0.02)  # four standard deviations
     assert sum(shares) == 1
-
-
-def test_all_notifications_can_be_lost_or_none() -> None:
-    assert set(arrivals(Faults(lost=1.0), Notify(3), 100)) == {0}
-    assert set(arrivals(Faults(lost=0.0), Notify(3), 100)) == {1}
 
 
 MAY_BE_LOST = [Deliver(1, 2, 0, 3, 1), Ack(1, 2, 3, 0, 0, 5, 0, 16)]
@@ -247,24 +144,6 @@ def test_killed_processes_post_nothing_and_unknown_addresses_fail() -> None:
     assert [frames for _, _, frames in post.received] == [[b"alive"]]
 
 
-def test_a_sent_message_survives_its_sender_and_its_buffer() -> None:
-    post = Post(replace(QUIET, slow=1.0))
-    sender, buffer = SimulatedProcess("sender", 0), bytearray(b"as it was sent")
-
-    def send() -> None:
-        post.transport.post("simulated://a", [buffer])
-        buffer[:] = b"written anew!!"
-        sender.dead = True
-
-    def work() -> None:
-        post.bind("simulated://a")
-        post.at(0, sender, send)
-
-    post.run(work)
-    assert [frames for _, _, frames in post.received] == [[b"as it was sent"]]
-    assert post.received[0][1] > 0
-
-
 def test_messages_arrive_in_the_process_that_bound_the_address() -> None:
     """A preempted process receives them when it gets the processor back, a dead one never."""
     post = Post(QUIET)
@@ -284,20 +163,6 @@ def test_messages_arrive_in_the_process_that_bound_the_address() -> None:
         *(("simulated://here-0", 0.0, number) for number in range(3)),
         *(("simulated://away-0", 0.5, number) for number in range(3)),
     ]
-
-
-def test_what_is_on_its_way_to_a_forgotten_address_is_lost() -> None:
-    post = Post(replace(QUIET, slow=1.0))
-
-    def work() -> None:
-        post.bind("simulated://a")
-        assert post.transport.post("simulated://a", [b"x"])
-        post.transport.forget("simulated://a")
-        post.transport.forget("simulated://a")
-        assert not post.transport.post("simulated://a", [b"y"])
-
-    post.run(work)
-    assert post.received == []
 
 
 # --- slot words that tear
@@ -427,35 +292,6 @@ def test_half_a_retirement_is_the_native_half_state(counted: bool, reason: int) 
     assert torn.counts()[2] == before[2], "a half state is in flight"
 
 
-@WHEN
-@pytest.mark.parametrize(("transition", "dead"), TRANSITIONS)
-def test_the_last_drain_completes_a_torn_transition_too(
-    transition: Transition, dead: tuple[int, int], counted: bool
-) -> None:
-    whole, _ = slab_of(_native.Slab, 0)
-    transition(whole)
-    torn, _ = slab_of(Torn, 0)
-    assert isinstance(torn, Torn)
-    torn.armed, torn.counted = True, counted
-    with pytest.raises(Killed):
-        transition(torn)
-    for slab in (whole, torn):
-        slab.drain(REASONS.index("run_ended"))
-    assert torn.counts() == whole.counts()
-    assert torn.counts()[2] == 0
-
-
-def test_without_a_kill_transitions_are_complete() -> None:
-    native, wanted = slab_of(_native.Slab, 3)
-    dying, memory = slab_of(DyingSlab, 3)
-    for slab in (native, dying):
-        assert slab.commit(slab.reserve(*PRODUCER), *PRODUCER) == 3 + 6
-        retire(1)(slab)
-        with pytest.raises(RuntimeError, match="cannot retire slot"):
-            slab.retire(slab.claim(*CONSUMER), *PRODUCER)
-    assert memory.tobytes() == wanted.tobytes()
-
-
 # --- accounts that tear
 
 
@@ -499,13 +335,3 @@ def test_an_entry_that_tears_is_finished_by_the_supervisor_or_a_successor(
     for _ in range(2):
         finish(page)
         assert (page.get(first), page.get(second)) == (12.0, 3.0)
-
-
-def test_without_a_kill_entries_are_complete() -> None:
-    page, first, second = page_of(DyingPage)
-    page.add_both(first, 2.0, second, -2.0)
-    page.complete()
-    assert (page.get(first), page.get(second)) == (12.0, 3.0)
-    for other in (first, 64, -1):
-        with pytest.raises(IndexError, match="no such counters, or only one"):
-            page.add_both(first, 1.0, other, 1.0)

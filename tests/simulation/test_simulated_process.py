@@ -60,21 +60,6 @@ def test_callbacks_of_one_moment_run_in_the_order_of_scheduling() -> None:
     assert seen == ["first", "second", "asked by first", "timer of this moment"]
 
 
-def test_timers_fire_by_time_and_then_in_the_order_of_scheduling() -> None:
-    fired: list[tuple[float, int]] = []
-
-    async def main() -> None:
-        chance = random.Random(1)
-        for number in range(200):
-            here().call_later(chance.randrange(10) / 10, lambda n: fired.append((here().time(), n)), number)
-        await asyncio.sleep(1)
-
-    run(main())
-    assert len(fired) == 200
-    assert fired == sorted(fired)
-    assert {when for when, _ in fired} == {tenth / 10 for tenth in range(10)}
-
-
 def test_time_jumps_to_the_next_timer_and_stands_still_in_between() -> None:
     async def main() -> None:
         fired: list[float] = []
@@ -88,39 +73,6 @@ def test_time_jumps_to_the_next_timer_and_stands_still_in_between() -> None:
     begun = time.monotonic()
     run(main())
     assert time.monotonic() - begun < 30, "a day"
-
-
-def test_a_timer_of_the_past_fires_now_and_time_never_goes_back() -> None:
-    async def main() -> None:
-        await asyncio.sleep(5)
-        fired: list[float] = []
-        here().call_at(3, lambda: fired.append(here().time()))
-        await asyncio.sleep(1)
-        assert (fired, here().time()) == ([5], 6)
-
-    run(main())
-
-
-def test_a_cancelled_callback_does_not_run_and_a_cancelled_timer_moves_no_time() -> None:
-    seen: list[str] = []
-
-    async def main() -> None:
-        ready, timer = here().call_soon(seen.append, "soon"), here().call_later(50, seen.append, "later")
-        assert not ready.cancelled()
-        for handle in (ready, timer):
-            handle.cancel()
-            assert handle.cancelled()
-        here().call_later(100, seen.append, "kept")
-        await asyncio.sleep(100)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await asyncio.Event().wait()
-        async with asyncio.timeout(1_000):
-            await asyncio.sleep(1)
-
-    loop = make_loop()
-    run(main(), loop)
-    assert (seen, loop.time()) == (["kept"], 102)
 
 
 def test_what_asyncio_offers_works() -> None:
@@ -142,15 +94,6 @@ def test_what_asyncio_offers_works() -> None:
     loop = make_loop()
     assert run(main(), loop) == [0, 1, 2, 3, 4, 1, 2, 3]
     assert loop.time() == 4
-    assert asyncio._get_running_loop() is None
-
-
-def test_what_main_raises_is_raised_and_no_loop_is_left_running() -> None:
-    async def main() -> None:
-        raise KeyError("x")
-
-    with pytest.raises(KeyError):
-        run(main())
     assert asyncio._get_running_loop() is None
 
 
@@ -195,28 +138,6 @@ def test_a_spin_at_one_moment_is_an_error_and_not_a_hang(monkeypatch: pytest.Mon
 
     with pytest.raises(RuntimeError, match=r"after 1,000 callbacks at 2\.5000 s something still spins"):
         run(main())
-
-
-def test_many_callbacks_at_many_moments_are_no_spin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulated_process, "MOST_AT_ONCE", 1_000)
-
-    async def work() -> None:
-        for _ in range(10):
-            await spin(900)
-            await asyncio.sleep(0.001)
-
-    async def main() -> None:
-        await at(SimulatedProcess("worker", 0), work())
-
-    loop = make_loop()
-    run(main(), loop)
-    assert loop.ran > 9_000
-
-
-def test_spinning_callbacks_of_no_process_are_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulated_process, "MOST_AT_ONCE", 1_000)
-    with pytest.raises(RuntimeError, match="something still spins"):
-        run(spin(20_000))
 
 
 # --- processes
@@ -271,24 +192,6 @@ def test_only_callbacks_of_places_are_turns() -> None:
 
     run(main())
     assert asked == [(3, "one-0"), (8, "two-0")]
-
-
-def test_a_turn_comes_before_its_callback() -> None:
-    seen: list[str] = []
-
-    def kill(place: SimulatedProcess) -> int:
-        place.dead = True
-        return NEVER
-
-    async def main() -> None:
-        loop, place = here(), SimulatedProcess("victim", 0)
-        loop.on_callback, loop.next_on_callback = kill, 3
-        for number in range(5):
-            soon(place, seen.append, str(number))
-        await asyncio.sleep(1)
-
-    run(main())
-    assert seen == ["0", "1"]
 
 
 # --- preempted
@@ -348,23 +251,6 @@ def test_a_preemption_does_not_make_a_timeout_fire() -> None:
     assert loop.problems == []
 
 
-def test_what_is_cancelled_while_its_place_is_away_does_not_run() -> None:
-    seen: list[str] = []
-
-    async def main() -> None:
-        loop, place = here(), SimulatedProcess("place", 0)
-        place.preempted = True
-        handles = [soon(place, seen.append, str(number)) for number in range(4)]
-        await asyncio.sleep(1)
-        handles[1].cancel()
-        handles[2].cancel()
-        loop.end_preemption(place)
-        await asyncio.sleep(0)
-
-    run(main())
-    assert seen == ["0", "3"]
-
-
 def journey(seed: int, away: float) -> tuple[list[tuple[float, str]], float]:
     """Let three processes count to 100; return their lines with times, and the time it took."""
     seen: list[tuple[float, str]] = []
@@ -391,12 +277,6 @@ def test_places_are_taken_away_by_chance_and_keep_their_own_order() -> None:
     assert 0.02 < took < 100 * 0.005, "some 60 preemptions of 2.5 ms, of three processes side by side"
     assert journey(seed=3, away=0.2) == (seen, took), "the seed is the schedule"
     assert journey(seed=4, away=0.2) != (seen, took)
-
-
-def test_no_process_is_preempted_at_rate_zero() -> None:
-    seen, took = journey(seed=3, away=0.0)
-    assert took == 0
-    assert [text for _, text in seen] == [f"place-{number} {n}" for n in range(100) for number in range(3)]
 
 
 # --- stopped, dead, unwinding
@@ -467,27 +347,6 @@ def test_a_place_that_died_while_it_was_away_never_comes_back() -> None:
     assert victim.said == ["begun"]
 
 
-def test_the_tasks_of_a_dead_process_can_be_cancelled() -> None:
-    """At the end of a simulation the tasks of the dead are cancelled, as a loop does with what is left."""
-    victim = Talker()
-
-    async def main() -> None:
-        loop, place = here(), SimulatedProcess("victim", 0)
-        task = at(place, victim.work())
-        loop.call_at(1, setattr, place, "dead", True)
-        await asyncio.sleep(1.2)
-        place.unwinding = True
-        turns = loop.ran
-        loop.end_preemption(place)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert task.cancelled()
-        assert loop.ran == turns, "the callbacks of an unwinding process are not counted"
-
-    run(main())
-    assert victim.said == ["begun", "child finally", "cancelled", "finally"]
-
-
 def test_being_killed_ends_the_task_and_passes_except_exception() -> None:
     caught: list[str] = []
 
@@ -505,22 +364,6 @@ def test_being_killed_ends_the_task_and_passes_except_exception() -> None:
     loop = make_loop()
     run(main(), loop)
     assert (caught, loop.problems) == ([], [])
-
-
-def test_being_killed_by_a_message_ends_its_callback_and_nothing_else() -> None:
-    went_on: list[str] = []
-
-    def hears() -> None:
-        raise Killed
-
-    async def main() -> None:
-        here().call_soon(hears)
-        here().call_soon(went_on.append, "the next one")
-        await asyncio.sleep(1)
-
-    loop = make_loop()
-    run(main(), loop)
-    assert (went_on, loop.problems) == (["the next one"], [])
 
 
 class Leaver:
@@ -564,31 +407,3 @@ def test_who_leaves_in_the_middle_runs_nothing_more_until_all_is_over() -> None:
     assert [said for _, said in seen] == [["begun"] * 2] * 4
     assert [time for time, _ in seen] == pytest.approx([0.3, 0.6, 0.9, 1.2])
     assert one.said == other.said == ["begun", "finally"], "taken apart when it was over"
-
-
-def test_a_callback_that_leaves_is_no_problem_and_those_behind_it_run() -> None:
-    leaver, seen = Leaver(), []
-
-    async def main() -> None:
-        soon(leaver.place, leaver.die)
-        here().call_soon(seen.append, "the next one")
-        await asyncio.sleep(1)
-        assert seen == ["the next one"]
-
-    loop = make_loop()
-    run(main(), loop)
-    assert loop.problems == []
-
-
-def test_a_deadlock_is_raised_past_abandoned_callbacks() -> None:
-    """It is raised on top of two callbacks that left, where it would be taken for an error of theirs."""
-    leavers = Leaver(), Leaver()
-
-    async def main() -> None:
-        for leaver in leavers:
-            at(leaver.place, leaver.work())
-        await here().create_future()
-
-    with pytest.raises(RuntimeError, match="deadlock in a simulation"):
-        run(main())
-    assert [leaver.said for leaver in leavers] == [["begun", "finally"]] * 2

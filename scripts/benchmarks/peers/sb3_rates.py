@@ -9,7 +9,7 @@ process (DummyVecEnv).
     SETTINGS   a JSON object: `work` of a setting (benchmarks.settings)
 
 Policy and value networks share no layer, which is its default, except with games.
-Atari: its own wrappers, with the options of hive's preset. Normalised tasks have its VecNormalize.
+Atari: its own wrappers, with the options of hive's preset. Normalized tasks have its VecNormalize.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def drawn(logits: Tensor) -> Tensor:
 
 
 def advantages_of(play: Play, values: Tensor, discount: float, gae_lambda: float) -> Tensor:
-    """Return generalised advantages [T, B]. values: [T + 1, B] of the round's observations."""
+    """Return generalized advantages [T, B]. values: [T + 1, B] of the round's observations."""
     goes_on = ~play.terminated
     same_episode = goes_on & ~play.truncated & play.valid
     errors = play.rewards + discount * goes_on * values[1:] - values[:-1]

@@ -76,7 +76,7 @@ def test_readers_see_what_is_written_in_place() -> None:
 
 def test_a_successor_finds_the_block_as_it_was() -> None:
     faults = Faults(preempted=0.0)
-    simulation = simulate(topology(Shared(BYTES)), 1, faults, at=[At("written", 3, "kill producer")])
+    simulation = simulate(topology(Shared(BYTES)), 1, faults, at=[At("written", 3)])
     assert simulation.outcome is not None
     assert simulation.outcome.state == "finished"
     assert Writer.found[0] == 0
