@@ -32,8 +32,8 @@ GROUPS = {
         "init": ("init", "write a commented config that works"),
         "check": ("check", "check a config: build and draw its topology, and run it briefly"),
         "config": ("config", "show every key of a config and where its value comes from"),
-        "up": ("up_options", "start a run"),
-        "resume": ("up_options", "continue a run that is paused or has ended"),
+        "up": ("up", "start a run"),
+        "resume": ("resume", "continue a run that is paused or has ended"),
     },
     "watch and control": {
         "ls": ("ls", "list runs"),

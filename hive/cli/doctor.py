@@ -81,7 +81,7 @@ STUCK_S = 10.0  # time in one phase after which an actor is reported: healthy st
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """The result of one check. `level` is "ok", "warn" or "bad"; `hint` suggests a solution, "" if none is needed."""
 
     level: str
@@ -119,18 +119,18 @@ def run_doctor(options: argparse.Namespace) -> int:
 # --- the machine
 
 
-def machine_findings() -> Iterator[Finding]:
+def machine_findings() -> Iterator[Diagnosis]:
     """Check this machine and the installation."""
     for check in MACHINE:
         yield from check()
 
 
-def _system() -> Iterator[Finding]:
-    yield Finding(OK, "system", f"{platform.system()} {platform.release()}, {platform.machine()}")
-    yield Finding(OK, "python", f"{platform.python_version()} in {sys.executable}")
+def _system() -> Iterator[Diagnosis]:
+    yield Diagnosis(OK, "system", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    yield Diagnosis(OK, "python", f"{platform.python_version()} in {sys.executable}")
     usable, quota = cores(), cpu_quota()
     limit = "" if quota is None else f", by a CPU quota of {quota:g} cores"
-    yield Finding(
+    yield Diagnosis(
         OK if usable > 1 else WARN,
         "cores",
         f"{usable} of {os.cpu_count()}{limit}; every actor computes with one thread unless its group requests more",
@@ -138,31 +138,31 @@ def _system() -> Iterator[Finding]:
     )
 
 
-def _native() -> Iterator[Finding]:
+def _native() -> Iterator[Diagnosis]:
     try:
-        yield Finding(OK, "native", f"{check_native().__file__}")
+        yield Diagnosis(OK, "native", f"{check_native().__file__}")
     except PlatformError as error:
-        yield Finding(BAD, "native", str(error), error.hint)
+        yield Diagnosis(BAD, "native", str(error), error.hint)
 
 
-def _folder() -> Iterator[Finding]:
+def _folder() -> Iterator[Diagnosis]:
     others = ", ".join(strangers())
     text = f"another distribution owns files of {HOME}: {others}" if others else f"{HOME}, of no other distribution"
-    yield Finding(BAD if others else OK, "folder", text, REMEDY if others else "")
+    yield Diagnosis(BAD if others else OK, "folder", text, REMEDY if others else "")
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Diagnosis]:
     for name in (*NEEDED, *OPTIONAL):
         try:
-            yield Finding(OK, name, importlib.metadata.version(name))
+            yield Diagnosis(OK, name, importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
             if name in NEEDED:
-                yield Finding(BAD, name, "is not installed", f"pip install {name}")
+                yield Diagnosis(BAD, name, "is not installed", f"pip install {name}")
             else:
-                yield Finding(OK, name, f"is not installed; only needed for {OPTIONAL[name]}")
+                yield Diagnosis(OK, name, f"is not installed; only needed for {OPTIONAL[name]}")
 
 
-def _limits() -> Iterator[Finding]:
+def _limits() -> Iterator[Diagnosis]:
     for subject, which, need in (
         ("descriptors", resource.RLIMIT_NOFILE, DESCRIPTORS),
         ("processes", resource.RLIMIT_NPROC, DESCRIPTORS),
@@ -171,13 +171,15 @@ def _limits() -> Iterator[Finding]:
         endless = hard == resource.RLIM_INFINITY
         short = not endless and hard < need
         text = "unlimited" if endless else f"at most {hard:,}"
-        yield Finding(WARN if short else OK, subject, text, f"raise the limit to {need:,} with ulimit" if short else "")
+        yield Diagnosis(
+            WARN if short else OK, subject, text, f"raise the limit to {need:,} with ulimit" if short else ""
+        )
 
 
-def _memory() -> Iterator[Finding]:
+def _memory() -> Iterator[Diagnosis]:
     free = free_memory()  # also of the control group, as for the check of a run
     short = free.bytes < MEMORY_GIB * 2**30
-    yield Finding(
+    yield Diagnosis(
         WARN if short else OK,
         "memory",
         f"{free} free",
@@ -185,31 +187,31 @@ def _memory() -> Iterator[Finding]:
     )
 
 
-def _gpus() -> Iterator[Finding]:
+def _gpus() -> Iterator[Diagnosis]:
     found = gpus_here()
     if not found:
-        yield Finding(OK, "gpu", 'none that NVIDIA\'s driver shows; only needed for gradients.device = "cuda"')
+        yield Diagnosis(OK, "gpu", 'none that NVIDIA\'s driver shows; only needed for gradients.device = "cuda"')
     for number, gpu in enumerate(found or ()):
-        yield Finding(OK, f"gpu {number}", f"{gpu}; driver {gpu.driver}")
+        yield Diagnosis(OK, f"gpu {number}", f"{gpu}; driver {gpu.driver}")
 
 
-def _sockets() -> Iterator[Finding]:
+def _sockets() -> Iterator[Diagnosis]:
     try:
         check_socket_paths()
-        yield Finding(OK, "sockets", f"in {socket_root()}, a private folder of yours")
+        yield Diagnosis(OK, "sockets", f"in {socket_root()}, a private folder of yours")
     except HiveError as error:
-        yield Finding(BAD, "sockets", str(error), error.hint)
+        yield Diagnosis(BAD, "sockets", str(error), error.hint)
 
 
-def _runs() -> Iterator[Finding]:
+def _runs() -> Iterator[Diagnosis]:
     home = home_folder()
     place = home if home.exists() else home.absolute().parent
     if not os.access(place, os.W_OK):
-        yield Finding(BAD, "runs", f"{place.absolute()} is not writable", "set HIVE_HOME to a writable folder")
+        yield Diagnosis(BAD, "runs", f"{place.absolute()} is not writable", "set HIVE_HOME to a writable folder")
         return
     free = shutil.disk_usage(place).free / 2**30
     short = free < DISK_GIB
-    yield Finding(
+    yield Diagnosis(
         WARN if short else OK,
         "runs",
         f"in {home.absolute()}, {free:.1f} GiB free",
@@ -217,7 +219,7 @@ def _runs() -> Iterator[Finding]:
     )
     for run in find_runs(home):
         if run_state(run) == "lost" and run.run_file.exists():
-            yield Finding(WARN, run.name, "was lost: its supervisor was killed", _resume_command(run))
+            yield Diagnosis(WARN, run.name, "was lost: its supervisor was killed", _resume_command(run))
 
 
 def _resume_command(run: RunDirectory) -> str:
@@ -225,7 +227,7 @@ def _resume_command(run: RunDirectory) -> str:
     return f"hive resume {run.name}" if list_checkpoints(run.checkpoints) else ""
 
 
-def _leftovers() -> Iterator[Finding]:
+def _leftovers() -> Iterator[Diagnosis]:
     """Check for actors that outlived their supervisor. There should be none, whichever process was killed."""
     try:
         owners, left = _strays()
@@ -237,9 +239,11 @@ def _leftovers() -> Iterator[Finding]:
     except HiveError:
         return  # `_sockets` reports this error
     if left:
-        yield Finding(BAD, "leftovers", f"processes without a run: {', '.join(map(str, sorted(left)))}", "kill -9 them")
+        yield Diagnosis(
+            BAD, "leftovers", f"processes without a run: {', '.join(map(str, sorted(left)))}", "kill -9 them"
+        )
     else:
-        yield Finding(OK, "leftovers", f"none; live runs: {owners}")
+        yield Diagnosis(OK, "leftovers", f"none; live runs: {owners}")
 
 
 def _strays() -> tuple[int, set[int]]:
@@ -269,7 +273,7 @@ def _actors() -> Iterator[tuple[int, int]]:
             continue  # the process exited meanwhile
 
 
-MACHINE: tuple[Callable[[], Iterator[Finding]], ...] = (
+MACHINE: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
     *(_system, _native, _folder, _packages, _limits, _memory, _gpus, _sockets, _runs, _leftovers),
 )
 
@@ -277,52 +281,52 @@ MACHINE: tuple[Callable[[], Iterator[Finding]], ...] = (
 # --- a run
 
 
-def run_findings(directory: RunDirectory) -> Iterator[Finding]:
+def run_findings(directory: RunDirectory) -> Iterator[Diagnosis]:
     """Check a run, live or ended."""
     state = run_state(directory)
     yield from _live(directory) if state == "running" else _ended(directory, state)
     saved = list_checkpoints(directory.checkpoints)
     newest = f"{len(saved)}, the newest of update {saved[-1].update:,}" if saved else "none yet"
     hint = "" if saved else "set [checkpoint] every, or use `hive save`"
-    yield Finding(OK if saved else WARN, "checkpoints", newest, hint)
+    yield Diagnosis(OK if saved else WARN, "checkpoints", newest, hint)
     for path in sorted(directory.crashes.glob("*.txt")):
         try:
             with open_regular(path) as file:
                 first = file.readline(CRASH_LINE_BYTES).decode(errors="replace").strip()
         except OSError as error:
             first = f"its report cannot be read: {error.strerror}"
-        yield Finding(WARN, "crash", first, f"report: {path}")
+        yield Diagnosis(WARN, "crash", first, f"report: {path}")
     if directory.nan_dumps.is_dir() and (kept := [*directory.nan_dumps.iterdir()]):
-        yield Finding(WARN, "not finite", f"{len(kept)} gradients were NaN or infinite", f"see {directory.nan_dumps}")
+        yield Diagnosis(WARN, "not finite", f"{len(kept)} gradients were NaN or infinite", f"see {directory.nan_dumps}")
 
 
-def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
+def _ended(directory: RunDirectory, state: str) -> Iterator[Diagnosis]:
     resume = _resume_command(directory)
     if state == "lost":
-        yield Finding(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
+        yield Diagnosis(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
         yield from _warned(warnings_of(read_jsonl(directory.events_file)).values())
         return
     if not directory.summary_file.exists():  # as on a full disk
         error = read_document(directory.failure_file, StartFailure).error.partition("\n")[0]
-        yield Finding(BAD, "state", f"{state} to start: {error}", f"see {directory.failure_file}")
+        yield Diagnosis(BAD, "state", f"{state} to start: {error}", f"see {directory.failure_file}")
         return
     summary = Summary.read(directory.summary_file)
     bad = state == "failed"
     text = f"{state}: {summary.error.partition(chr(10))[0]}" if summary.error else summary.ending
-    yield Finding(BAD if bad else OK, "state", text, resume if state != "finished" else "")
+    yield Diagnosis(BAD if bad else OK, "state", text, resume if state != "finished" else "")
     yield from _warned(RunWarning.of(warning) for warning in summary.warnings)
     restarts = {name: n for name, n in summary.restarts.items() if n}
-    yield from (Finding(WARN, name, f"was restarted {n} times", "hive logs") for name, n in restarts.items())
+    yield from (Diagnosis(WARN, name, f"was restarted {n} times", "hive logs") for name, n in restarts.items())
 
 
-def _warned(warnings: Iterable[RunWarning]) -> Iterator[Finding]:
+def _warned(warnings: Iterable[RunWarning]) -> Iterator[Diagnosis]:
     for warning in warnings:
         until = "" if warning.last_steps is None else f" to {warning.last_steps:,}"
         text = f"{warning.text} (steps {warning.first_steps:,}{until})"
-        yield Finding(OK if until else WARN, warning.kind, text, "" if until else warning.advice)
+        yield Diagnosis(OK if until else WARN, warning.kind, text, "" if until else warning.advice)
 
 
-def _live(directory: RunDirectory) -> Iterator[Finding]:
+def _live(directory: RunDirectory) -> Iterator[Diagnosis]:
     from hive.monitor.poller import poll_once
 
     facts = read_run_facts(directory)
@@ -330,55 +334,55 @@ def _live(directory: RunDirectory) -> Iterator[Finding]:
         snapshot = poll_once(directory)
     except HiveError as error:
         stopped = is_alive(facts) and not isinstance(error, OtherProtocol)
-        yield Finding(BAD, "supervisor", str(error), f"kill -CONT {facts.pid}" if stopped else error.hint)
+        yield Diagnosis(BAD, "supervisor", str(error), f"kill -CONT {facts.pid}" if stopped else error.hint)
         return
     if snapshot.supervisor:
-        yield Finding(BAD, "supervisor", snapshot.supervisor, f"kill -CONT {facts.pid}")
+        yield Diagnosis(BAD, "supervisor", snapshot.supervisor, f"kill -CONT {facts.pid}")
     for check in LIVE:
         yield from check(directory, snapshot)
 
 
-def _progress(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
+def _progress(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Diagnosis]:
     done = f"{snapshot.env_steps:,} of {snapshot.goal_steps:,} steps"
     paused = snapshot.state == "paused"
     hint = f"hive resume {directory.name}" if paused else ""
-    yield Finding(WARN if paused else OK, "state", f"{snapshot.state}, {done}", hint)
+    yield Diagnosis(WARN if paused else OK, "state", f"{snapshot.state}, {done}", hint)
     yield from _warned(snapshot.warnings)
     if snapshot.bound_by and snapshot.state == "running":
-        yield Finding(OK, "bound by", snapshot.bound_by)
+        yield Diagnosis(OK, "bound by", snapshot.bound_by)
 
 
-def _actors_at_work(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
+def _actors_at_work(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Diagnosis]:
     for row in snapshot.actors:
         if row.state != "running":
-            yield Finding(WARN, row.name, f"is {row.state}", f"hive history {directory.name} {row.name}")
+            yield Diagnosis(WARN, row.name, f"is {row.state}", f"hive history {directory.name} {row.name}")
         elif row.since_s > STUCK_S and not row.activity.startswith(("wait", "paused", "runtime")):
             text = f"in `{row.activity}` for {row.since_s:.0f} s"
-            yield Finding(WARN, row.name, text, f"hive stack {directory.name} {row.name}")
+            yield Diagnosis(WARN, row.name, text, f"hive stack {directory.name} {row.name}")
         if row.restarts:
             words = f": {row.last_words}" if row.last_words else ""
-            yield Finding(WARN, row.name, f"was restarted {row.restarts} times{words}", "hive logs")
+            yield Diagnosis(WARN, row.name, f"was restarted {row.restarts} times{words}", "hive logs")
 
 
-def _dropped(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
+def _dropped(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Diagnosis]:
     for name, channel in snapshot.channels.items():
         if lost := sum(channel.dropped.values()):
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in channel.dropped.items() if n)
-            yield Finding(WARN, name, f"{lost:,} of {channel.produced:,} messages were dropped: {reasons}")
+            yield Diagnosis(WARN, name, f"{lost:,} of {channel.produced:,} messages were dropped: {reasons}")
 
 
-def _disk(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
+def _disk(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Diagnosis]:
     free = shutil.disk_usage(directory.path).free / 2**30
     if free < DISK_GIB:
         hint = "free some space: checkpoints cannot be written to a full disk"
-        yield Finding(WARN, "disk", f"{free:.1f} GiB free", hint)
+        yield Diagnosis(WARN, "disk", f"{free:.1f} GiB free", hint)
 
 
-def _gpus_of_run(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
+def _gpus_of_run(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Diagnosis]:
     for number, gpu in enumerate(snapshot.gpus):
-        yield Finding(OK, f"gpu {number}", f"{gpu}; driver {gpu.driver}")
+        yield Diagnosis(OK, f"gpu {number}", f"{gpu}; driver {gpu.driver}")
 
 
-LIVE: tuple[Callable[[RunDirectory, Snapshot], Iterator[Finding]], ...] = (
+LIVE: tuple[Callable[[RunDirectory, Snapshot], Iterator[Diagnosis]], ...] = (
     *(_progress, _actors_at_work, _dropped, _gpus_of_run, _disk),
 )

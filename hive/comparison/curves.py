@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hive.comparison.statistics import Floats
+from hive.comparison.statistics import Doubles
 from hive.config import Config, load_config
 from hive.errors import ConfigError, RecordError
 from hive.monitor.series import AXES, RETURN, Axis
@@ -27,15 +27,15 @@ EVALUATION = "evaluation/mean_return"
 
 
 @dataclass(frozen=True)
-class Curve:
+class MetricCurve:
     """The points of one metric of one run, in the order of time. All arrays are [N], N >= 1."""
 
-    steps: Floats
-    seconds: Floats
-    updates: Floats
-    values: Floats
+    steps: Doubles
+    seconds: Doubles
+    updates: Doubles
+    values: Doubles
 
-    def along(self, axis: Axis) -> Floats:
+    def along(self, axis: Axis) -> Doubles:
         """Return the positions of the points on an axis."""
         return {"steps": self.steps, "seconds": self.seconds, "updates": self.updates}[axis]
 
@@ -52,7 +52,7 @@ class RunCurves:
     state: str
     config: Config | None
     fault: str
-    curves: dict[str, Curve]
+    curves: dict[str, MetricCurve]
     metrics: frozenset[str]
 
     @property
@@ -93,11 +93,11 @@ def read_run(directory: RunDirectory, metrics: Sequence[str]) -> RunCurves:
     return RunCurves(directory, run_state(directory), config, fault, curves, frozenset(names))
 
 
-def _curve(steps: array[float], seconds: array[float], updates: array[float], values: array[float]) -> Curve:
+def _curve(steps: array[float], seconds: array[float], updates: array[float], values: array[float]) -> MetricCurve:
     """Make a curve of columns in the order of AXES, without points that later ones replace."""
     columns = np.array([steps, seconds, updates, values], np.float64)
     following = np.append(np.minimum.accumulate(columns[0, ::-1])[::-1][1:], np.inf)
-    return Curve(*columns[:, columns[0] < following])
+    return MetricCurve(*columns[:, columns[0] < following])
 
 
 def _summary_point(directory: RunDirectory) -> tuple[float, float, float, float] | None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from hive.comparison.curves import EVALUATION, Curve, RunCurves
-from hive.comparison.selection import Group, config_differences, value_text
+from hive.comparison.curves import EVALUATION, MetricCurve, RunCurves
+from hive.comparison.selection import RunGroup, config_differences, value_text
 from hive.comparison.statistics import (
     LEAST_SEEDS,
     Interval,
@@ -56,7 +56,7 @@ class Reached:
 class Row:
     """The results of one group: of its runs with values, `scored`, and the last value of each, `finals`."""
 
-    group: Group
+    group: RunGroup
     scored: tuple[RunCurves, ...]
     finals: tuple[float, ...]
     iqm: Interval | None
@@ -80,7 +80,7 @@ class Comparison:
     differences: dict[str, list[Any]]
 
 
-def chosen_metric(groups: Sequence[Group], given: str | None = None) -> str:
+def chosen_metric(groups: Sequence[RunGroup], given: str | None = None) -> str:
     """Return the metric of a comparison. Raises UsageError if no run has it, or if no run has any values."""
     runs = [run for group in groups for run in group.runs]
     if given is not None:
@@ -96,7 +96,7 @@ def chosen_metric(groups: Sequence[Group], given: str | None = None) -> str:
 
 
 def compare(
-    groups: Sequence[Group], metric: str, threshold: float | None = None, *, lower_is_better: bool = False
+    groups: Sequence[RunGroup], metric: str, threshold: float | None = None, *, lower_is_better: bool = False
 ) -> Comparison:
     """Compare groups by the last values of a metric.
 
@@ -110,12 +110,12 @@ def compare(
     return Comparison(metric, lower_is_better, threshold, rows, improvement, config_differences(groups))
 
 
-def _common_goal(groups: Sequence[Group]) -> float | None:
+def _common_goal(groups: Sequence[RunGroup]) -> float | None:
     goals = {run.config.run.stop_at_return if run.config else None for group in groups for run in group.runs}
     return next(iter(goals)) if len(goals) == 1 else None
 
 
-def _row(group: Group, metric: str, threshold: float | None, lower_is_better: bool) -> Row:
+def _row(group: RunGroup, metric: str, threshold: float | None, lower_is_better: bool) -> Row:
     scored = tuple(run for run in group.runs if metric in run.curves)
     curves = [run.curves[metric] for run in scored]
     finals = tuple(float(curve.values[-1]) for curve in curves)
@@ -132,7 +132,7 @@ def _by_env(runs: Sequence[RunCurves], finals: Sequence[float]) -> dict[str, np.
     return {env: np.array([v for run, v in zip(runs, finals, strict=True) if run.env == env]) for env in envs}
 
 
-def _reached(curves: Sequence[Curve], threshold: float, lower_is_better: bool) -> Reached:
+def _reached(curves: Sequence[MetricCurve], threshold: float, lower_is_better: bool) -> Reached:
     sign = -1.0 if lower_is_better else 1.0
     first = [first_at_least(sign * curve.values, sign * threshold) for curve in curves]
     steps = [math.inf if at is None else curve.steps[at] for at, curve in zip(first, curves, strict=True)]

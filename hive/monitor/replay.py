@@ -32,7 +32,7 @@ def snapshot_from_files(directory: RunDirectory, extras: Extras, goal_steps: int
         summary: Summary | None = Summary.read(directory.summary_file)
     except RecordError:
         summary = None
-    return _ended(directory, summary, extras, goal_steps) if summary else _unsummarised(directory, extras, goal_steps)
+    return _ended(directory, summary, extras, goal_steps) if summary else _unsummarized(directory, extras, goal_steps)
 
 
 def with_last_rows(snapshot: Snapshot, last: Snapshot) -> Snapshot:
@@ -111,7 +111,7 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
     )
 
 
-def _unsummarised(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
+def _unsummarized(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
     """Return the snapshot of a run without a summary: lost, or failed at its start when its disk was full."""
     state = "failed" if run_state(directory) == "failed" else "lost"
     last = last_training_line(directory)

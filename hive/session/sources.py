@@ -26,7 +26,7 @@ WRAPPED = 8  # most decorators, each inside the closure of the next, through whi
 
 
 @dataclass(eq=False)
-class Source:
+class SourceText:
     """A file or a cell: its name for the compiler, text and syntax tree. order: its place among all cells."""
 
     file: str
@@ -60,7 +60,7 @@ class Found:
     functions: those of the object that were compiled from it. bare: the object is what its decorators were given.
     """
 
-    source: Source
+    source: SourceText
     node: Definition
     around: tuple[Definition, ...]
     functions: tuple[FunctionType, ...] = ()
@@ -109,18 +109,18 @@ class Sources:
 
     def __init__(self) -> None:
         self.main = vars(sys.modules["__main__"])
-        self._seen: dict[str, Source | None] = {}
+        self._seen: dict[str, SourceText | None] = {}
         past = self.main.get("In")
         self.executed = [str(one).strip() for one in past] if isinstance(past, list) else []
 
-    def all(self) -> list[Source]:
+    def all(self) -> list[SourceText]:
         """Return all cells in the order of their execution, and the script."""
         files = [file for file in [*linecache.cache] if not Path(file).is_file()]
         script = self.main.get("__file__")
         found = [self.of(file) for file in [*([str(script)] if script else []), *files]]
         return sorted((one for one in found if one is not None), key=lambda one: one.order)
 
-    def of(self, file: str) -> Source | None:
+    def of(self, file: str) -> SourceText | None:
         """Return the cell or file of this name; None if there is no source of it, or it is not Python."""
         if file not in self._seen:
             self._seen[file] = self._read(file)
@@ -178,7 +178,7 @@ class Sources:
                         return dataclasses.replace(found, functions=inside)
         return None
 
-    def check_file(self, source: Source, functions: Sequence[FunctionType], name: str) -> None:
+    def check_file(self, source: SourceText, functions: Sequence[FunctionType], name: str) -> None:
         """Raise UsageError if functions that were compiled from this file are not in it any more."""
         codes = [one.__code__ for one in functions if one.__code__.co_filename == source.file]
         if Path(source.file).is_file() and any(code not in source.codes for code in codes):
@@ -187,7 +187,7 @@ class Sources:
                 hint="start the script again; in a notebook, importlib.reload the module",
             )
 
-    def _read(self, file: str) -> Source | None:
+    def _read(self, file: str) -> SourceText | None:
         text = "".join(linecache.getlines(file))
         if Path(file).is_file():
             with contextlib.suppress(OSError, UnicodeError):
@@ -200,7 +200,7 @@ class Sources:
             return None
         assert isinstance(tree, ast.Module)
         place = len(self.executed) - 1 - self.executed[::-1].index(text.strip()) if text.strip() in self.executed else 0
-        return Source(file, text, tree, place or [*linecache.cache, file].index(file))
+        return SourceText(file, text, tree, place or [*linecache.cache, file].index(file))
 
 
 def own_functions(value: type) -> Iterator[tuple[str, Any]]:

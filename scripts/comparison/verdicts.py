@@ -12,7 +12,7 @@ import numpy as np
 
 from hive.comparison.statistics import (
     LEAST_SEEDS,
-    Floats,
+    Doubles,
     Interval,
     Scores,
     bootstrap,
@@ -39,7 +39,7 @@ def difference(hive: Sequence[float], peer: Sequence[float], random_policy: floa
     ours, theirs = np.asarray(hive, np.float64), np.asarray(peer, np.float64)
     scale = float(theirs.mean()) - random_policy
 
-    def share(groups: Scores) -> Floats:
+    def share(groups: Scores) -> Doubles:
         return np.asarray((groups[0].mean(axis=-1) - groups[1].mean(axis=-1)) / scale)
 
     if scale <= 0.0 or min(len(ours), len(theirs)) < LEAST_SEEDS:

@@ -27,7 +27,7 @@ from hive.cores import cores as available_cores
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.records import RunDirectory, read_jsonl, read_object, write_bytes, write_json
 from hive.runtime.process.command import supervisor_environment
-from hive.table import Cell, Column, lay_out, text_lines
+from hive.table import Column, TableCell, lay_out, text_lines
 from hive.tuning import (
     COSTS_FILE,
     GIVEN_FILE,
@@ -217,10 +217,10 @@ def table_lines(tuning: Tuning) -> list[str]:
         return "" if placement not in tried else f"{tried[placement]:,.0f}" if tried[placement] else "failed"
 
     columns: list[Column[Placement]] = [
-        Column("", lambda placement: Cell("*" if placement == tuning.choice.placement else "")),
-        Column("predicted", lambda placement: Cell(predicted(placement))),
-        Column("short run", lambda placement: Cell(measured(placement))),
-        Column("environment steps per second", lambda placement: Cell(described(placement)), left=True),
+        Column("", lambda placement: TableCell("*" if placement == tuning.choice.placement else "")),
+        Column("predicted", lambda placement: TableCell(predicted(placement))),
+        Column("short run", lambda placement: TableCell(measured(placement))),
+        Column("environment steps per second", lambda placement: TableCell(described(placement)), left=True),
     ]
     placements = dict.fromkeys((*list(rates)[:SHOWN_RATES], *tried))
     return [*text_lines(lay_out(columns, {str(n): placement for n, placement in enumerate(placements)}))]
