@@ -17,7 +17,7 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -166,30 +166,34 @@ class SessionModule:
         lazy = names.get("annotations") is __future__.annotations
         self.lazy_annotations = self.lazy_annotations or lazy
         self.statements[name] = text
-        for text_in_it in {one.value for one in ast.walk(found.node) if isinstance(one, ast.Constant)}:
-            if isinstance(text_in_it, str) and ID.fullmatch(text_in_it):
-                self.register(text_in_it)
+        for constant in {node.value for node in ast.walk(found.node) if isinstance(node, ast.Constant)}:
+            if isinstance(constant, str) and ID.fullmatch(constant):
+                self.register(constant)
         at_once, later = names_of(text, lazy)
-        self.needs[name] = [one for one in at_once if one != name]
-        gone = locals_of(found.around)
-        closures = {one for function in found.functions for one in function.__code__.co_freevars}
+        self.needs[name] = [used for used in at_once if used != name]
+        closures = {free for function in found.functions for free in function.__code__.co_freevars}
+        gone = locals_of(found.around) - closures
         for used in dict.fromkeys((*self.needs[name], *later)):
-            if used in gone and used not in closures:
-                raise UsageError(
-                    f"`{name}` uses `{used}` of the function in which it is defined, and only while it is defined",
-                    hint=f"define `{name}` at the top of the file or cell, or give `{used}` to its constructor",
-                )
-            if used in self.needs[name] and used not in names and used not in vars(builtins):
-                raise UsageError(
-                    f"`{name}` uses `{used}` while it is defined, and `{used}` is gone",
-                    hint=f"keep `{used}`, or define `{name}` without it",
-                )
+            self._check_use(name, used, gone, names)
             if used == "__file__" and names.get(used):
                 self.statements.setdefault(used, f"__file__ = {str(names.get(used))!r}")
             elif used in names and used not in OWN and not _is_builtin(used, names[used]):
                 self._use(name, used, names[used], found)
         for change in changes_of(value, found, names):
             self._repeat(name, change)
+
+    def _check_use(self, name: str, used: str, gone: Collection[str], names: Mapping[str, Any]) -> None:
+        """Raise UsageError if a definition uses a name that no other process can have. gone: locals of functions."""
+        if used in gone:
+            raise UsageError(
+                f"`{name}` uses `{used}` of the function in which it is defined, and only while it is defined",
+                hint=f"define `{name}` at the top of the file or cell, or give `{used}` to its constructor",
+            )
+        if used in self.needs[name] and used not in names and used not in vars(builtins):
+            raise UsageError(
+                f"`{name}` uses `{used}` while it is defined, and `{used}` is gone",
+                hint=f"keep `{used}`, or define `{name}` without it",
+            )
 
     def _check_class(self, name: str, value: type, found: Found, names: Mapping[str, Any]) -> None:
         """Raise UsageError for a class whose source gives another class now."""

@@ -161,22 +161,27 @@ class Sources:
 
     def _class(self, value: type, takes: Callable[[str, Definition], bool]) -> Found | None:
         for cls in value.__mro__:  # a decorator may return a subclass of what it was given
-            functions = [one for _, member in own_functions(cls) for one in functions_of(member)]
-            own = [one for one in functions if self.is_own(one.__code__.co_filename)]
+            own = self._own_functions(cls)
             if not own and cls.__module__ != self.main.get("__name__"):
                 continue
-            files = dict.fromkeys(one.__code__.co_filename for one in own)
-            sources = [one for one in map(self.of, files) if one is not None]
+            files = dict.fromkeys(function.__code__.co_filename for function in own)
+            sources = [source for source in map(self.of, files) if source is not None]
+            named = any(function.__qualname__.startswith(f"{cls.__qualname__}.") for function in own)
             for source in [*reversed(sources), *reversed(self.all())]:
                 self.check_file(source, own, cls.__qualname__)
                 for full, node, around in reversed(source.nodes):
-                    found = Found(source, node, around, tuple(own))
-                    inside = tuple(one for one in own if found.holds(one.__code__))
-                    named = any(one.__qualname__.startswith(f"{cls.__qualname__}.") for one in own)
                     same = full == cls.__qualname__ or bool(cls is not value and getattr(node, "decorator_list", ()))
-                    if isinstance(node, ast.ClassDef) and same and takes(full, node) and bool(inside) == named:
-                        return dataclasses.replace(found, functions=inside)
+                    if isinstance(node, ast.ClassDef) and same and takes(full, node):
+                        found = Found(source, node, around, tuple(own))
+                        inside = tuple(function for function in own if found.holds(function.__code__))
+                        if bool(inside) == named:
+                            return dataclasses.replace(found, functions=inside)
         return None
+
+    def _own_functions(self, cls: type) -> list[FunctionType]:
+        """Return the functions of a class that were defined in the session."""
+        functions = (function for _, member in own_functions(cls) for function in functions_of(member))
+        return [function for function in functions if self.is_own(function.__code__.co_filename)]
 
     def check_file(self, source: SourceText, functions: Sequence[FunctionType], name: str) -> None:
         """Raise UsageError if functions that were compiled from this file are not in it any more."""

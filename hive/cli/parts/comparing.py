@@ -73,12 +73,6 @@ def figure_of(
     return figure
 
 
-def check_picture(path: Path) -> None:
-    from hive.comparison.picture import check_file
-
-    check_file(path)
-
-
 def chosen_groups(texts: Sequence[str], metrics: Sequence[str]) -> list[RunGroup]:
     """Return the groups of the runs that texts select; without texts, the live or newest run."""
     from hive.comparison.curves import read_run

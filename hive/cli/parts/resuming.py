@@ -91,17 +91,7 @@ def prepare(
     for folder in finish_set_aside(directory):
         report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
     chosen = _chosen(directory, exact)
-    resolved_text = ConfigText(directory.resolved_file)
-    before = resolved_text.config()
-    name = f"run.name={json.dumps(before.run.name)}"
-    has = {entry.name for entry in before.entries()}
-    kept = {key: before.value(key) for key in KEPT_KEYS if key in has}
-    source = ConfigText(given) if given else resolved_text
-    after = source.config([name, *sets], kept) if given or sets else before
-    if after.automatic:  # measured once, when the run started
-        own = [f"{key}={toml_text(before.value(key))}" for key in after.automatic]
-        words = [*recorded_sets(directory), name, *sets, *own]
-        after = source.config(words, kept)
+    before, after = _configs(directory, sets, given)
     changes, breaking = _change(directory, before, after, exact)
     if chosen is not None and chosen.has_replay:
         _check_replay(directory, chosen, before, after)
@@ -121,6 +111,22 @@ def prepare(
     if back:
         report(f"  {back}")
     return directory
+
+
+def _configs(directory: RunDirectory, sets: Sequence[str], given: Path | None) -> tuple[Config, Config]:
+    """Return the config of the run so far, and that with which it continues. Raises ConfigError."""
+    text = ConfigText(directory.resolved_file)
+    before = text.config()
+    if given:
+        text = ConfigText(given)
+    name = f"run.name={json.dumps(before.run.name)}"
+    has = {entry.name for entry in before.entries()}
+    kept = {key: before.value(key) for key in KEPT_KEYS if key in has}
+    after = text.config([name, *sets], kept) if given or sets else before
+    if after.automatic:  # measured once, when the run started
+        measured = [f"{key}={toml_text(before.value(key))}" for key in after.automatic]
+        after = text.config([*recorded_sets(directory), name, *sets, *measured], kept)
+    return before, after
 
 
 def _where(chosen: Checkpoint | None, exact: bool) -> str:
@@ -209,16 +215,19 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
             hint="start a new run with `hive up`",
         )
     # The end of the run is also the end of its schedules, so only without any is run.steps harmless.
-    schedules = [field.name for field in fields(after.algorithm) if field.name.endswith("_schedule")]
-    constant = all(getattr(after.algorithm, key) == "constant" for key in schedules)
-    free = (*HARMLESS_KEYS, "run.steps") if constant else HARMLESS_KEYS
-    breaking = [key for key in changes if not _is_of(key, free)]
+    harmless = HARMLESS_KEYS if _has_schedule(after) else (*HARMLESS_KEYS, "run.steps")
+    breaking = [key for key in changes if not _is_of(key, harmless)]
     if exact and breaking:
         raise UsageError(
             f"{directory.name} would not be exact with another {listed(breaking)}",
             hint="without --exact it continues with them and is marked as not exact",
         )
     return changes, breaking
+
+
+def _has_schedule(config: Config) -> bool:
+    keys = [field.name for field in fields(config.algorithm) if field.name.endswith("_schedule")]
+    return any(getattr(config.algorithm, key) != "constant" for key in keys)
 
 
 def _check_replay(directory: RunDirectory, chosen: Checkpoint, before: Config, after: Config) -> None:
