@@ -154,7 +154,8 @@ def _try(checked: Checked, options: argparse.Namespace, sets: list[str]) -> Trie
 
 
 def _data(checked: Checked, tried: Tried) -> tuple[int, dict[str, Any]]:
-    config, plan, failure = checked.config, checked.plan, tried.examined and tried.examined.failure
+    config, plan = checked.config, checked.plan
+    failure = None if tried.examined is None else tried.examined.failure
     data = _plan_data(plan) | {"memory": asdict(checked.sizes), "inexact": [*config.inexact, *plan.inexact]}
     data |= {"lag": None if checked.lags is None else lag_data(checked.lags)} | _trial_data(tried, config)
     if unrecorded := why_not_recorded(config):

@@ -49,7 +49,7 @@ MOST_VIDEO_EPISODES = 100  # more than a viewer watches; hive.records.sinks.vide
 
 
 @dataclass(frozen=True)
-class Measured:
+class PlayedCheckpoint:
     """The evaluation of a checkpoint: over all seeds, and with each seed."""
 
     run: RunDirectory
@@ -58,7 +58,7 @@ class Measured:
     each: dict[int, Evaluation]
 
 
-COLUMNS: Mapping[str, Callable[[Measured], str]] = {
+COLUMNS: Mapping[str, Callable[[PlayedCheckpoint], str]] = {
     "RUN": lambda row: row.run.name,
     "CHECKPOINT": lambda row: checkpoint_name(row.run, row.checkpoint),
     "STEPS": lambda row: f"{row.whole.env_steps:,}",
@@ -152,7 +152,9 @@ def _check_video(options: argparse.Namespace, checkpoints: int) -> None:
     check_video_file(options.video)
 
 
-def _measured(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace, seeds: list[int]) -> Measured:
+def _measured(
+    run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace, seeds: list[int]
+) -> PlayedCheckpoint:
     """Play the episodes of all seeds."""
     from hive.training import evaluate, joined
 
@@ -168,10 +170,10 @@ def _measured(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Names
         limit = config.evaluation.max_steps if options.max_steps is None else options.max_steps
         what = f"{whole.cut} of {whole.episodes} episodes did not end within {limit:,} steps and count up to there"
         print_to_stderr(f"note: {name}: {what}; --max-steps changes this limit")
-    return Measured(run, checkpoint, whole, each)
+    return PlayedCheckpoint(run, checkpoint, whole, each)
 
 
-def _table(rows: Sequence[Measured]) -> str:
+def _table(rows: Sequence[PlayedCheckpoint]) -> str:
     """Return the table of results, with a column for each value of `info`; most of these are shares."""
     names = dict.fromkeys(name for row in rows for name in row.whole.info)
     cells = [
@@ -188,7 +190,7 @@ def _margin(played: Evaluation) -> str:
     return "" if math.isnan(played.interval) else f" ± {return_text(played.interval)}"
 
 
-def _as_data(row: Measured) -> dict[str, Any]:
+def _as_data(row: PlayedCheckpoint) -> dict[str, Any]:
     numbers = dataclasses.asdict(row.whole)
     del numbers["turn"], numbers["seconds"]  # only meaningful for evaluations during a run
     return {

@@ -12,7 +12,7 @@ import abc
 import ast
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -86,24 +86,26 @@ def _class_changes(value: type, node: ast.ClassDef, found: Found, names: Mapping
     if _rewritten(value, node):
         return
     written = dict(_attributes(node))
-    for name, member in vars(value).items():
-        descriptor = isinstance(member, types.MemberDescriptorType | types.GetSetDescriptorType)
-        if name in KNOWN or descriptor or (name not in written and name.startswith("__")):
-            continue
+    for name, member in _own_attributes(value, written):
         functions = functions_of(getattr(member, "fget", None) or getattr(member, "__func__", member))
         if any(found.holds(function.__code__) for function in functions):
             if isinstance(member, FunctionType) and member in functions:
                 for change in _function_changes(member, _method(node, member), names):
                     yield Change(f"{name}.{change.name}", change.value, change.certain)
-        elif functions:
+        elif functions or name not in written:
             here = any(function.__code__.co_filename == found.source.file for function in functions)
             if name in written or here or not _generated(value):
                 yield Change(name, member, certain=True)
-        elif name not in written:
-            if not _generated(value):
-                yield Change(name, member, certain=True)
         elif not isinstance(member, type):
             yield from _value_changes(name, written[name], member)
+
+
+def _own_attributes(value: type, written: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of a class without those that Python sets itself. written: names that its body binds."""
+    for name, member in vars(value).items():
+        descriptor = isinstance(member, types.MemberDescriptorType | types.GetSetDescriptorType)
+        if name not in KNOWN and not descriptor and (name in written or not name.startswith("__")):
+            yield name, member
 
 
 def _value_changes(name: str, expression: ast.expr | None, value: Any) -> Iterator[Change]:
@@ -144,13 +146,12 @@ def _default_changes(name: str, value: Any, pairs: list[tuple[Any, Any]]) -> Ite
 def _method(node: ast.ClassDef, function: FunctionType) -> ast.AST | None:
     """Return the definition of a method in the body of its class, without decorators."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and first_line(inner) == _line(function):
+        if (
+            isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+            and first_line(inner) == function.__code__.co_firstlineno
+        ):
             return inner if not inner.decorator_list else None
     return None
-
-
-def _line(function: FunctionType) -> int:
-    return function.__code__.co_firstlineno
 
 
 def _generated(value: type) -> bool:
@@ -199,8 +200,8 @@ def _literal(node: ast.expr | None) -> Any:
         return MISSING
 
 
-def _unequal(mine: Any, its: Any) -> bool:
+def _unequal(left: Any, right: Any) -> bool:
     try:
-        return type(mine) is not type(its) or repr(mine) != repr(its)
+        return type(left) is not type(right) or repr(left) != repr(right)
     except Exception:  # a repr of the user's
         return True

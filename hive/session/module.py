@@ -161,14 +161,12 @@ class SessionModule:
         self.bound[name] = value
         text = self._lambda(name, found) if isinstance(found.node, ast.Lambda) else found.text()
         names = found.namespace(self.sources.main)
-        if isinstance(value, type) and isinstance(found.node, ast.ClassDef):
+        if isinstance(value, type):
             self._check_class(name, value, found, names)
         lazy = names.get("annotations") is __future__.annotations
         self.lazy_annotations = self.lazy_annotations or lazy
         self.statements[name] = text
-        for constant in {node.value for node in ast.walk(found.node) if isinstance(node, ast.Constant)}:
-            if isinstance(constant, str) and ID.fullmatch(constant):
-                self.register(constant)
+        self._register_named(found.node)
         at_once, later = names_of(text, lazy)
         self.needs[name] = [used for used in at_once if used != name]
         closures = {free for function in found.functions for free in function.__code__.co_freevars}
@@ -181,6 +179,12 @@ class SessionModule:
                 self._use(name, used, names[used], found)
         for change in changes_of(value, found, names):
             self._repeat(name, change)
+
+    def _register_named(self, definition: ast.AST) -> None:
+        """Add the registrations of environments whose ids stand in a definition."""
+        for constant in {node.value for node in ast.walk(definition) if isinstance(node, ast.Constant)}:
+            if isinstance(constant, str) and ID.fullmatch(constant):
+                self.register(constant)
 
     def _check_use(self, name: str, used: str, gone: Collection[str], names: Mapping[str, Any]) -> None:
         """Raise UsageError if a definition uses a name that no other process can have. gone: locals of functions."""
@@ -197,15 +201,15 @@ class SessionModule:
 
     def _check_class(self, name: str, value: type, found: Found, names: Mapping[str, Any]) -> None:
         """Raise UsageError for a class whose source gives another class now."""
-        functions, node = found.functions, found.node
-        assert isinstance(node, ast.ClassDef)
-        if base := redefined_base(value, node, names):
+        if not isinstance(found.node, ast.ClassDef):
+            return
+        if base := redefined_base(value, found.node, names):
             raise UsageError(
                 f"`{name}` is not what its source says: its base class `{base}` was defined anew after it",
                 hint=f"define `{name}` again, too",
             )
         # Without functions, whose code has a line, the source of an older version looks like that of the newest.
-        if not functions and names.get(value.__qualname__, value) is not value:
+        if not found.functions and names.get(value.__qualname__, value) is not value:
             raise UsageError(
                 f"`{name}` was defined anew, and an object of the older `{name}` is left",
                 hint="make that object again, too",
@@ -411,6 +415,6 @@ def _is_builtin(name: str, value: Any) -> bool:
     return value is known or (known is not OWN and str(getattr(value, "__module__", "")).startswith("IPython"))
 
 
-def _equal(mine: Any, its: Any) -> bool:
+def _equal(left: Any, right: Any) -> bool:
     """Whether two objects are the same plain value."""
-    return type(mine) in (bool, int, float, str, bytes, type(None)) and type(mine) is type(its) and mine == its
+    return type(left) in (bool, int, float, str, bytes, type(None)) and type(left) is type(right) and left == right

@@ -166,16 +166,33 @@ class Sources:
                 continue
             files = dict.fromkeys(function.__code__.co_filename for function in own)
             sources = [source for source in map(self.of, files) if source is not None]
-            named = any(function.__qualname__.startswith(f"{cls.__qualname__}.") for function in own)
             for source in [*reversed(sources), *reversed(self.all())]:
                 self.check_file(source, own, cls.__qualname__)
-                for full, node, around in reversed(source.nodes):
-                    same = full == cls.__qualname__ or bool(cls is not value and getattr(node, "decorator_list", ()))
-                    if isinstance(node, ast.ClassDef) and same and takes(full, node):
-                        found = Found(source, node, around, tuple(own))
-                        inside = tuple(function for function in own if found.holds(function.__code__))
-                        if bool(inside) == named:
-                            return dataclasses.replace(found, functions=inside)
+                if (found := self._class_in(source, cls, own, takes, decorated=cls is not value)) is not None:
+                    return found
+        return None
+
+    def _class_in(
+        self,
+        source: SourceText,
+        cls: type,
+        own: list[FunctionType],
+        takes: Callable[[str, Definition], bool],
+        *,
+        decorated: bool,
+    ) -> Found | None:
+        """Return the newest definition of a class in a file or cell. own: its functions of the session.
+
+        decorated: it may have another name there, because a decorator made another class of it.
+        """
+        named = any(function.__qualname__.startswith(f"{cls.__qualname__}.") for function in own)
+        for full, node, around in reversed(source.nodes):
+            same = full == cls.__qualname__ or (decorated and bool(getattr(node, "decorator_list", ())))
+            if isinstance(node, ast.ClassDef) and same and takes(full, node):
+                found = Found(source, node, around, tuple(own))
+                inside = tuple(function for function in own if found.holds(function.__code__))
+                if bool(inside) == named:
+                    return dataclasses.replace(found, functions=inside)
         return None
 
     def _own_functions(self, cls: type) -> list[FunctionType]:
