@@ -158,21 +158,8 @@ def _with_sentence(snapshot: Snapshot) -> Snapshot:
 
 def _row(name: str, state: str, restarts: int, events: tuple[Mapping[str, Any], ...]) -> ActorRow:
     reports = [str(e.get("text", "")) for e in events if e.get("kind") == "died" and e.get("actor") == name]
-    return ActorRow(
-        name=name,
-        pid=0,
-        state=state,
-        restarts=restarts,
-        activity="",
-        since_s=0.0,
-        busy=None,
-        wait_in=None,
-        wait_out=None,
-        version=None,
-        lag=None,
-        group=name.rpartition("-")[0] or name,
-        last_words=reports[-1] if reports else "",
-    )
+    group, words = name.rpartition("-")[0] or name, reports[-1] if reports else ""
+    return dataclasses.replace(helper_row(name, 0, state, None), restarts=restarts, group=group, last_words=words)
 
 
 def _last_write(directory: RunDirectory) -> float:
