@@ -21,7 +21,7 @@ LEAST_REST = 12  # cells below which the column that takes the remaining width i
 R = TypeVar("R")
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """The text of a cell and the name of its style."""
 
     text: str
@@ -33,14 +33,14 @@ class Column(Generic[R]):
     """One column. Columns with a greater `drop_rank` are left out first; rank 0 is never left out."""
 
     title: str
-    cell: Callable[[R], Cell]
+    cell: Callable[[R], TableCell]
     drop_rank: int = 0
     left: bool = False  # whether cells are aligned to the left
     least: int = 0  # minimum width in cells: keeps the table steady while values change
     rest: bool = False  # whether it takes the remaining width, and only that
     order: Callable[[R], float | str] | None = None  # sort key
 
-    def needed(self, cells: Sequence[Cell]) -> int:
+    def needed(self, cells: Sequence[TableCell]) -> int:
         """Return the width of the column with these cells."""
         return LEAST_REST if self.rest else max(len(self.title), self.least, *(len(cell.text) for cell in cells), 0)
 
@@ -57,7 +57,7 @@ class Table:
     columns: tuple[int, ...]
     titles: tuple[str, ...]
     widths: tuple[int, ...]
-    rows: Mapping[str, tuple[Cell, ...]]
+    rows: Mapping[str, tuple[TableCell, ...]]
 
 
 def lay_out(columns: Sequence[Column[R]], rows: Mapping[str, R], width: int | None = None) -> Table:
@@ -73,7 +73,7 @@ def lay_out(columns: Sequence[Column[R]], rows: Mapping[str, R], width: int | No
         tuple(columns[n].aligned(columns[n].title, w) for n, w in widths.items()),
         tuple(widths.values()),
         {
-            key: tuple(Cell(columns[n].aligned(cells[n][i].text, w), cells[n][i].style) for n, w in widths.items())
+            key: tuple(TableCell(columns[n].aligned(cells[n][i].text, w), cells[n][i].style) for n, w in widths.items())
             for i, key in enumerate(rows)
         },
     )
@@ -92,8 +92,8 @@ def _fit(columns: Sequence[Column[R]], widths: dict[int, int], width: int) -> No
             widths[n] += max(free(), 0)
 
 
-def _safe(cell: Cell) -> Cell:
-    return Cell(printable(cell.text), cell.style)
+def _safe(cell: TableCell) -> TableCell:
+    return TableCell(printable(cell.text), cell.style)
 
 
 def text_lines(table: Table) -> Iterator[str]:
@@ -110,7 +110,7 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         raise ValueError(f"a row has another number of cells than {head}")
 
     def column(n: int) -> Column[Sequence[str]]:
-        return Column(head[n], lambda row: Cell(row[n]), left=True)
+        return Column(head[n], lambda row: TableCell(row[n]), left=True)
 
     table = lay_out([column(n) for n in range(len(head))], {str(n): row for n, row in enumerate(rows)})
     return "\n".join(text_lines(table))

@@ -32,7 +32,17 @@ def test_commands_that_list_runs_load_few_modules() -> None:
     """Imports are half of the time of such a command, and `hive ps` must answer in 0.3 s."""
     loaded = lines_of(f"import sys, hive.cli; hive.cli.parser('ps'); {MODULES_LOADED}")
     assert {"hive.cli.ps", "hive.runtime.run.control"} <= loaded
-    heavy = {"torch", "numpy", "asyncio", "zmq", "psutil", "hive.config", "hive.monitor", "hive.cli.up", "hive._native"}
+    heavy = {
+        "torch",
+        "numpy",
+        "asyncio",
+        "zmq",
+        "psutil",
+        "hive.config",
+        "hive.monitor",
+        "hive.cli.parts.launch",
+        "hive._native",
+    }
     assert not heavy & loaded
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.launch import launch
+from hive.cli.parts.resuming import prepare
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
-from hive.cli.resume import prepare
-from hive.cli.up import launch
 from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, read_jsonl

@@ -60,7 +60,7 @@ def train(
     """
     refuse_while_imported()
     with brief_errors(inline):
-        return finish(_prepared(config, keys, sets, name, inline=inline, quiet=quiet), inline, quiet)
+        return finish(_deferred(config, keys, sets, name, inline=inline, quiet=quiet)(), inline, quiet)
 
 
 def run(
@@ -76,8 +76,8 @@ def run(
     """Run the topology that the function `topology` returns for the config; the other parameters are as in `train`."""
     refuse_while_imported()
     with brief_errors(inline):
-        directory = _prepared(config, keys, sets, name, topology, inline=inline, quiet=quiet)
-        return finish(directory, inline, quiet, topology)
+        prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
+        return finish(prepare(), inline, quiet, topology)
 
 
 async def train_async(
@@ -146,17 +146,7 @@ def _stop(made: Sequence[RunDirectory], work: Future[Result]) -> None:
         wait([work], RETRY_S)
 
 
-def _deferred(*arguments: Any, **options: Any) -> Callable[[], RunDirectory]:
-    """Return `_prepared` with its arguments. What Python gives is read now: where the frames of the caller are."""
-    given = _given(*arguments, inline=options["inline"])
-    return lambda: _made(given, quiet=options["quiet"])
-
-
-def _prepared(*arguments: Any, inline: bool, quiet: bool = False) -> RunDirectory:
-    return _made(_given(*arguments, inline=inline), quiet=quiet)
-
-
-def _given(
+def _deferred(
     config: Given,
     keys: dict[str, Any],
     sets: Sequence[str],
@@ -164,13 +154,11 @@ def _given(
     topology: Callable[..., Topology] | None = None,
     *,
     inline: bool,
-) -> GivenConfig:
+    quiet: bool,
+) -> Callable[[], RunDirectory]:
+    """Return a function that makes the run's directory. What Python gives is read at once, in the caller's thread."""
     keys = keys if topology is None else {"topology": topology, **keys}
     given = GivenConfig.of(config, keys, inline=inline)
     given.overrides += [*sets, *([] if name is None else [f"run.name={json.dumps(name)}"])]
-    return given
-
-
-def _made(given: GivenConfig, *, quiet: bool) -> RunDirectory:
     report = no_report if quiet else print_to_stderr
-    return new_run(given.file, given.overrides, given.text, given.source, report)
+    return lambda: new_run(given.file, given.overrides, given.text, given.source, report)

@@ -32,8 +32,8 @@ GROUPS = {
         "init": ("init", "write a commented config that works"),
         "check": ("check", "check a config: build and draw its topology, and run it briefly"),
         "config": ("config", "show every key of a config and where its value comes from"),
-        "up": ("up_options", "start a run"),
-        "resume": ("up_options", "continue a run that is paused or has ended"),
+        "up": ("up", "start a run"),
+        "resume": ("resume", "continue a run that is paused or has ended"),
     },
     "watch and control": {
         "ls": ("ls", "list runs"),
@@ -154,19 +154,8 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
 
         complete(parser)
     try:
-        if sys.platform != "linux":
-            raise PlatformError(
-                f"hive runs on Linux only, and this platform is {sys.platform}",
-                hint="use a container or a virtual machine with Linux",
-            )
         words = sys.argv[1:] if arguments is None else arguments
-        folder = current_folder()
-        if folder is not None and str(folder) not in sys.path:
-            # For custom "package.module:Class". The current folder comes last, so that it cannot hide other modules.
-            sys.path.append(str(folder))
-        elsewhere = os.environ.get("HIVE_HOME", "").startswith(("/", "~"))
-        if folder is None and words[:1] != ["--version"] and (not elsewhere or not words or words[0] in IN_A_FOLDER):
-            check_current_folder()
+        _check_surroundings(words)
         if words[:1] in (["up"], ["resume"]):
             from hive.cli.parts import early_start
             from hive.cli.parts.interrupts import raising_interrupts
@@ -174,25 +163,8 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
             at_last.enter_context(raising_interrupts())
             at_last.callback(early_start.abandon)  # after an error has been shown
             early_start.begin(words)
-        known = parser(only=words[0] if words else "")
         try:
-            options = known.parse_args(words)
-            if options.command is None:
-                from hive.cli.ls import run_without_command
-
-                sys.exit(run_without_command(known))
-            from hive.runtime.process.user_code.user_exits import raising_on_exit
-            from hive.runtime.run.folders import sweep
-
-            # `doctor` reports problems with the folder of sockets itself, where `sweep` would raise.
-            swept = sweep() if options.command != "doctor" else []
-            if swept:
-                from hive.cli.parts.select_run import report_swept
-
-                report_swept(swept)
-            with raising_on_exit():
-                code = options.run(options)
-            sys.exit(code)
+            sys.exit(_run(words))
         finally:
             sys.stdout.flush()  # here and not at exit, so that a closed pipe raises BrokenPipeError below
     except HiveError as error:
@@ -203,3 +175,39 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
     except BrokenPipeError:  # the reader stopped reading, as in `hive logs | head`: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # receives the rest when Python flushes at exit
         sys.exit(0)
+
+
+def _check_surroundings(words: list[str]) -> None:
+    """Make modules of the current folder importable. Raises PlatformError, and UsageError for a folder that is gone."""
+    if sys.platform != "linux":
+        raise PlatformError(
+            f"hive runs on Linux only, and this platform is {sys.platform}",
+            hint="use a container or a virtual machine with Linux",
+        )
+    folder = current_folder()
+    if folder is not None and str(folder) not in sys.path:
+        # For custom "package.module:Class". The current folder comes last, so that it cannot hide other modules.
+        sys.path.append(str(folder))
+    elsewhere = os.environ.get("HIVE_HOME", "").startswith(("/", "~"))
+    if folder is None and words[:1] != ["--version"] and (not elsewhere or not words or words[0] in IN_A_FOLDER):
+        check_current_folder()
+
+
+def _run(words: list[str]) -> int:
+    """Run the command that these words name; return its exit code."""
+    known = parser(only=words[0] if words else "")
+    options = known.parse_args(words)
+    if options.command is None:
+        from hive.cli.ls import run_without_command
+
+        return run_without_command(known)
+    from hive.runtime.process.user_code.user_exits import raising_on_exit
+    from hive.runtime.run.folders import sweep
+
+    # `doctor` reports problems with the folder of sockets itself, where `sweep` would raise.
+    if options.command != "doctor" and (swept := sweep()):
+        from hive.cli.parts.select_run import report_swept
+
+        report_swept(swept)
+    with raising_on_exit():
+        return int(options.run(options))

@@ -18,10 +18,11 @@ import json
 import shlex
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hive.cli.parts.about import exact_lines, meaning_lines, memory_lines, network_lines
 from hive.cli.parts.arguments import add_config_file, add_json, add_overrides, add_topology
 from hive.cli.parts.check_environment import check_environment, frames_text
 from hive.cli.parts.control import print_to_stderr
@@ -30,6 +31,7 @@ from hive.cli.parts.json_output import environments_to_stderr
 from hive.cli.parts.lag import Lag, device_line, helper_line, hidden_line, host_lines, lag_data, lag_lines, lags_of
 from hive.cli.parts.new_run import random_beginning
 from hive.cli.parts.sizes import Sizes, size_lines, sizes_of
+from hive.cli.parts.trial import examine_environment, run_trial, why_not_recorded
 from hive.cli.parts.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
@@ -43,8 +45,6 @@ from hive.table import table_text
 
 if TYPE_CHECKING:  # imports NumPy and Gymnasium
     from hive.envs import Examination
-from hive.cli.parts.about import exact_lines, meaning_lines, memory_lines, network_lines
-from hive.cli.parts.trial import examine_environment, run_trial, why_not_recorded
 
 REASON_WIDTH = 100  # characters in a line of the reasons for a placement
 
@@ -91,11 +91,29 @@ def run_check(options: argparse.Namespace) -> int:
     return code
 
 
+@dataclass(frozen=True)
+class Checked:
+    """A config and what follows from it. lags: None for other topologies than the built-in one."""
+
+    config: Config
+    topology: Topology
+    plan: Plan
+    lags: list[Lag] | None
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The results of a trial, and of the examination of the environment; None of each that was not made."""
+
+    trial: Mapping[str, Any] | None = None
+    examined: Examination | None = None
+
+
 def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Check a config; return the exit code and what `--json` prints. Without `--json` print it, and return no data."""
     # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
     from hive.runtime.topology.building import build
-    from hive.schemes import check_memory
 
     if options.config is None and options.topology is None:
         raise UsageError(
@@ -108,43 +126,57 @@ def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if options.tune:
         return _tune(config, options)
     sets += [f"{name}={toml_text(config.value(name))}" for name in config.automatic]  # only `hive up` measures them
-    directory = Path("runs") / config.run.name
-    topology = build(config, directory, options.config)
+    topology = build(config, Path("runs") / config.run.name, options.config)
     if options.parameters:
         return _parameters(topology, as_json=options.json)
-    plan, lags = topology.plan(), lags_of(topology)
-    sizes = sizes_of(topology, plan)
+    plan = topology.plan()
+    checked = Checked(config, topology, plan, lags_of(topology), sizes_of(topology, plan))
     if options.svg is not None:
         _write_picture(options.svg, plan, config)
-    tried = examined = None
     try:
-        if not options.draw:
-            check_memory(topology, config, directory)
-            check_limits(plan)
-            tried = run_trial(config, options.config, sets, measured=options.round_trip is not None)
-            examined = None if lags is None else examine_environment(config, topology)
+        tried = Tried() if options.draw else _try(checked, options, sets)
     except HiveError:
         if not options.json:
-            _print_topology(topology, plan, lags, sizes, config)
+            _print_topology(checked)
         raise
+    return _data(checked, tried) if options.json else _print(checked, tried, options)
+
+
+def _try(checked: Checked, options: argparse.Namespace, sets: list[str]) -> Tried:
+    """Run the topology briefly, and play its environment. Raises HiveError for what would end a run."""
+    from hive.schemes import check_memory
+
+    config, topology = checked.config, checked.topology
+    check_memory(topology, config, Path("runs") / config.run.name)
+    check_limits(checked.plan)
+    trial = run_trial(config, options.config, sets, measured=options.round_trip is not None)
+    return Tried(trial, None if checked.lags is None else examine_environment(config, topology))
+
+
+def _data(checked: Checked, tried: Tried) -> tuple[int, dict[str, Any]]:
+    config, plan = checked.config, checked.plan
+    failure = None if tried.examined is None else tried.examined.failure
+    data = _plan_data(plan) | {"memory": asdict(checked.sizes), "inexact": [*config.inexact, *plan.inexact]}
+    data |= {"lag": None if checked.lags is None else lag_data(checked.lags)} | _trial_data(tried, config)
+    if unrecorded := why_not_recorded(config):
+        data["evaluation.videos"] = unrecorded
+    return 0 if failure is None else failure.exit_code, data
+
+
+def _print(checked: Checked, tried: Tried, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    config, trial = checked.config, tried.trial
     unrecorded = why_not_recorded(config)
-    if options.json:
-        lag = {"lag": None if lags is None else lag_data(lags)}
-        videos = {"evaluation.videos": unrecorded} if unrecorded else {}
-        data = _as_data(plan) | {"memory": asdict(sizes), "inexact": [*config.inexact, *plan.inexact]}
-        code = 0 if examined is None or examined.failure is None else examined.failure.exit_code
-        return code, data | lag | _trial_data(tried, examined, config) | videos
-    if tried is not None:
-        _print_trial(tried, examined, config)
-    _print_topology(topology, plan, lags, sizes, config)
-    if tried is not None and options.round_trip is not None:
-        print(hidden_line(config, options.round_trip / 1e3, tried["updates"], tried["train_s"]))
+    if trial is not None:
+        _print_trial(trial, tried.examined, config)
+    _print_topology(checked)
+    if trial is not None and options.round_trip is not None:
+        print(hidden_line(config, options.round_trip / 1e3, trial["updates"], trial["train_s"]))
     if warning := random_beginning(config):
         print(f"warning: {warning}")
     if unrecorded:
         print(f"warning: evaluation.videos: {unrecorded}")
-    if tried is not None:
-        _print_advice(examined, options, config)
+    if trial is not None:
+        _print_advice(tried.examined, options, config)
     return 0, {}
 
 
@@ -155,21 +187,16 @@ def _write_picture(path: Path, plan: Plan, config: Config) -> None:
         raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
 
 
-def _print_topology(topology: Topology, plan: Plan, lags: list[Lag] | None, sizes: Sizes, config: Config) -> None:
-    """Draw the topology, and print what follows from it. `lags` is None for other topologies than the built-in one."""
+def _print_topology(checked: Checked) -> None:
+    """Draw the topology, and print what follows from it."""
+    config, topology, plan = checked.config, checked.topology, checked.plan
     for name in config.automatic:
         print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
-    about = []
-    if lags is not None:
-        about = [
-            *lag_lines(lags, config),
-            *helper_line(config),
-            *device_line(config),
-            *memory_lines(config),
-            *meaning_lines(topology),
-            *network_lines(topology),
-        ]
-    print("\n".join([*lines_of(plan), *size_lines(sizes), *about, *host_lines(config), *exact_lines(config, plan)]))
+    lines = [*lines_of(plan), *size_lines(checked.sizes)]
+    if checked.lags is not None:
+        lines += [*lag_lines(checked.lags, config), *helper_line(config), *device_line(config)]
+        lines += [*memory_lines(config), *meaning_lines(topology), *network_lines(topology)]
+    print("\n".join([*lines, *host_lines(config), *exact_lines(config, plan)]))
 
 
 def _tune(config: Config, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -225,10 +252,10 @@ def _print_advice(examined: Examination | None, options: argparse.Namespace, con
     print(f"next: {shlex.join(words)}")
 
 
-def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, config: Config) -> dict[str, Any]:
+def _trial_data(tried: Tried, config: Config) -> dict[str, Any]:
     """Return the results for JSON. It has no entry for parts of the check that were not made."""
-    data: dict[str, Any] = {} if tried is None else {"tried": tried}
-    if examined is not None:
+    data: dict[str, Any] = {} if tried.trial is None else {"tried": tried.trial}
+    if (examined := tried.examined) is not None:
         warnings = examined.warnings(config.env.id)
         counts = {"steps": examined.steps, "episodes": examined.episodes, "frame_skip": examined.frame_skip}
         error = {} if examined.failure is None else {"error": str(examined.failure)}
@@ -236,7 +263,7 @@ def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, c
     return data
 
 
-def _as_data(plan: Plan) -> dict[str, Any]:
+def _plan_data(plan: Plan) -> dict[str, Any]:
     sizes = {s.name: s.plan.bytes - s.sparse_bytes for s in plan.segments}
     return {
         "processes": {name: [plan.actors[n].name for n in numbers] for name, numbers in plan.processes.items()},

@@ -8,6 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_json
+from hive.cli.parts.comparing import (
+    RUNS,
+    XLABELS,
+    add_theme,
+    check_metric,
+    chosen_groups,
+    environments,
+    lines_of,
+    ylabel,
+)
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
 from hive.records.documents import json_text
@@ -15,17 +25,6 @@ from hive.table import markdown_text, table_text
 
 if TYPE_CHECKING:
     from hive.comparison.results import Comparison
-from hive.cli.parts.comparing import (
-    RUNS,
-    XLABELS,
-    add_theme,
-    check_metric,
-    check_picture,
-    chosen_groups,
-    environments,
-    lines_of,
-    ylabel,
-)
 
 
 def add_compare(commands: Any) -> None:
@@ -72,10 +71,11 @@ def add_compare(commands: Any) -> None:
 def run_compare(options: argparse.Namespace) -> int:
     """Run `hive compare`; return the exit code."""
     from hive.comparison.curves import EVALUATION
+    from hive.comparison.picture import check_file
     from hive.comparison.results import as_data, chosen_metric, compare, config_rows, notes_of, table_rows
 
     if options.output:
-        check_picture(options.output)
+        check_file(options.output)
     groups = chosen_groups(options.runs, [options.metric] if options.metric else [EVALUATION, RETURN])
     check_metric(groups, options.metric)
     metric = chosen_metric(groups, options.metric)

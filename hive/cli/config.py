@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hive.cli.parts.arguments import add_config_file, add_json, add_overrides
 from hive.config import (
     load_config,
     render,
 )
-
-if TYPE_CHECKING:  # imports NumPy
-    pass
 
 
 def add_config(commands: Any) -> None:

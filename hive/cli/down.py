@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.parts.arguments import ONLY_LIVE_RUN, add_run
-from hive.cli.parts.control import POLL_S, WaitReporter, connected, kept, late_actors, print_to_stderr
+from hive.cli.parts.control import POLL_S, WaitReporter, connected, late_actors, print_to_stderr
+from hive.cli.parts.run_report import kept
 from hive.cli.parts.select_run import live_run, name_from_here
 from hive.errors import HiveError, UsageError
 from hive.records import (

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.evaluate import checkpoints_of
 from hive.cli.parts.arguments import add_json, add_run, add_which
+from hive.cli.parts.playing import checkpoints_of
 from hive.cli.parts.select_run import chosen_run
 from hive.distribution import pip_install
 from hive.errors import UsageError

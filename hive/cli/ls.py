@@ -11,7 +11,7 @@ from typing import Any
 
 from hive.cli.parts.arguments import add_json
 from hive.cli.parts.listing import in_seconds, status_of, trained
-from hive.cli.parts.select_run import live_runs
+from hive.cli.parts.select_run import live_elsewhere, live_here
 from hive.errors import HiveError
 from hive.records import (
     RunDirectory,
@@ -135,7 +135,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
 
 def run_without_command(parser: argparse.ArgumentParser) -> int:
     """Run `hive` without a command: list the live runs of this user, or print the help if there are none."""
-    live = live_runs()
+    live = [*live_here(), *live_elsewhere()]
     if not live:
         parser.print_help()
         return 0

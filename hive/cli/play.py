@@ -14,7 +14,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from hive.cli.evaluate import (
+from hive.cli.parts.arguments import add_run, add_which, whole_number
+from hive.cli.parts.playing import (
     add_player,
     checkpoint_name,
     described,
@@ -23,7 +24,6 @@ from hive.cli.evaluate import (
     policy_and_config,
     recorded,
 )
-from hive.cli.parts.arguments import add_run, add_which, whole_number
 from hive.cli.parts.select_run import chosen_run, say_default
 from hive.errors import UsageError
 from hive.paths import user_path

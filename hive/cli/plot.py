@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hive.cli.parts.arguments import DEFAULT_RUN
+from hive.cli.parts.comparing import RUNS, add_theme, chosen_groups, figure_of
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
-
-if TYPE_CHECKING:
-    pass
-from hive.cli.parts.comparing import RUNS, add_theme, check_picture, chosen_groups, figure_of
 
 
 def add_plot(commands: Any) -> None:
@@ -45,7 +42,7 @@ def run_plot(options: argparse.Namespace) -> int:
     """Run `hive plot`; return the exit code."""
     from hive.comparison import picture
 
-    check_picture(options.output)
+    picture.check_file(options.output)
     groups = chosen_groups(options.runs, [options.metric])
     figure = figure_of(groups, options.metric, options.x, options.smooth, options.theme, options.title)
     picture.write_figure(figure, options.output)

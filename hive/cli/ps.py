@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -34,10 +34,22 @@ PS_KEYS = (
     *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings", "gpus"),
 )  # keys of every row of `ps --json`; null without one. The run's warnings and GPUs are in the first row
 
-PS_HEAD = (
-    *("NAME", "PID", "STATE", "CPU%", "MEM", "ACTIVITY", "SINCE"),
-    *("BUSY", "WAIT-IN", "WAIT-OUT", "VERSION", "LAG", "RESTARTS"),
-)
+COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "NAME": lambda row: row["name"],
+    "HOST": lambda row: row["host"] or HEAD_NAME,  # left out where no process is on another host
+    "PID": lambda row: _number(row["pid"]),
+    "STATE": lambda row: row["state"],
+    "CPU%": lambda row: _number(row["cpu_percent"]),
+    "MEM": lambda row: _bytes(row["memory_bytes"]),
+    "ACTIVITY": lambda row: row["activity"] or "–",
+    "SINCE": lambda row: in_seconds(row["since_s"]),
+    "BUSY": lambda row: _percent(row["busy"]),
+    "WAIT-IN": lambda row: _percent(row["wait_in"]),
+    "WAIT-OUT": lambda row: _percent(row["wait_out"]),
+    "VERSION": lambda row: _number(row["version"]),
+    "LAG": lambda row: _number(row["lag"]),
+    "RESTARTS": lambda row: _number(row["restarts"]),
+}
 
 
 def add_ps(commands: Any) -> None:
@@ -66,40 +78,27 @@ def run_ps(options: argparse.Namespace) -> int:
         print(json_text([row for rows in tables for row in rows], indent=2))
         return 0
     for rows in tables:
-        print(f"{rows[0]['run']}  {rows[0]['state']}")
-        for warning in active(RunWarning.of(data) for data in rows[0]["warnings"] or ()):
-            print(f"warning: {warning.line}")
-        hosts = any(row["host"] for row in rows)
-        head = PS_HEAD if not hosts else (PS_HEAD[0], "HOST", *PS_HEAD[1:])
-        print(table_text(head, [_ps_cells(row, hosts=hosts) for row in rows]))
-        for number, gpu in enumerate(rows[0]["gpus"] or ()):
-            print(f"gpu {number}: {Gpu(**gpu)}")
+        _print_rows(rows)
     return 0
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    """Print the processes of a run as a table, below its state and warnings."""
+    first = rows[0]
+    print(f"{first['run']}  {first['state']}")
+    for warning in active(RunWarning.of(data) for data in first["warnings"] or ()):
+        print(f"warning: {warning.line}")
+    hosts = any(row["host"] for row in rows)
+    columns = {name: cell for name, cell in COLUMNS.items() if hosts or name != "HOST"}
+    print(table_text([*columns], [[cell(row) for cell in columns.values()] for row in rows]))
+    for number, gpu in enumerate(first["gpus"] or ()):
+        print(f"gpu {number}: {Gpu(**gpu)}")
 
 
 def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:
     """Return a row for each process of a run, its supervisor first."""
     state = run_state(run)
     return _live_rows(run) if state == "running" else _ended_rows(run, state)
-
-
-def _ps_cells(row: Mapping[str, Any], *, hosts: bool) -> tuple[str, ...]:
-    return (
-        row["name"],
-        *([row["host"] or HEAD_NAME] if hosts else []),
-        _number(row["pid"]),
-        row["state"],
-        _number(row["cpu_percent"]),
-        _bytes(row["memory_bytes"]),
-        row["activity"] or "–",
-        in_seconds(row["since_s"]),
-        _percent(row["busy"]),
-        _percent(row["wait_in"]),
-        _percent(row["wait_out"]),
-        _number(row["version"]),
-        _number(row["lag"]),
-        _number(row["restarts"]),
-    )
 
 
 def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
@@ -109,7 +108,7 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     if trained(run)["device"] not in (None, "cpu"):
         supervisor["gpus"] = [asdict(gpu) for gpu in gpus_here() or ()]
     known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
-    known = [one for facts in known for one in (facts, *_companions(facts))]
+    known = [process for facts in known for process in (facts, *_companions(facts))]
     known = [facts | (_remote_facts(facts) if facts.get("host") else _process_facts(facts["pid"])) for facts in known]
     rows = [{key: facts.get(key) for key in PS_KEYS} for facts in known]
     # A process that is being started has none; as 0 it would name whoever passes it to `kill`.

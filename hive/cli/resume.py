@@ -1,278 +1,47 @@
-"""Prepares an ended run to be resumed: selects the checkpoint and goes back to it.
-
-A run continues in its own directory, under its own name and in the same curves. Metrics of updates that will be
-repeated are cut. Checkpoints later than the selected one are set aside, never deleted
-(hive.records.checkpoints.set_aside); with `--exact` so are all lines and a best policy after it. A finished run needs a
-new goal. A run of the built-in trainer that has nothing to go back to, because it ended before its first checkpoint,
-begins again from its seed.
-"""
+"""`hive resume`: continues a paused run, or an ended one from its newest checkpoint (hive.cli.parts.resuming)."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from pathlib import Path
+import argparse
+from typing import Any
 
-from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.select_run import named_run
-from hive.cli.parts.suggest import listed
-from hive.cli.parts.tune import recorded_sets
-from hive.config import Config, load_config, resolved
-from hive.config.load import ConfigText
-from hive.config.values import toml_text
-from hive.errors import RecordError, UsageError
-from hive.native import check_native
-from hive.records import (
-    Checkpoint,
-    RunDirectory,
-    Summary,
-    best_policy,
-    list_checkpoints,
-    newest_checkpoint,
-    read_jsonl,
-    read_resume_point,
-    run_state,
-    wall_s_so_far,
-    write_bytes,
-    write_resume_point,
-)
-from hive.records.checkpoints.set_aside import Origin, finish_set_aside, set_aside
-from hive.records.jsonl import tail_jsonl
-from hive.runtime.run.folders import check_socket_paths
-
-# Events after which a run is not bit-identical to an undisturbed one -> why.
-DISTURBING_EVENTS = {
-    "died": "an actor was restarted",
-    "scaled": "`hive scale` changed it",
-    "set": "`hive set` changed it",
-}
-# Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
-HARMLESS_KEYS = (
-    *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
-    *("run.name", "run.stop_at_return", "run.init_from", "network.weights"),
-)
-GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # a finished run needs a new value of one of these
-# Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
-STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
-# Keys whose default has changed since some runs began. A config file that does not mention them keeps the run's values.
-KEPT_KEYS = ("env.rules", "run.scheme", "checkpoint.every", "algorithm.importance_clip")
-# Keys of what the spaces mean to weights, which checkpoints keep. With env.rules = 1 they have no effect.
-MEANING_KEYS = ("env.images", "env.scale_observations", "env.scale_actions")
+from hive.cli.parts.arguments import add_run, add_start, check_start
+from hive.errors import UsageError
 
 
-def prepare(
-    text: str,
-    *,
-    exact: bool,
-    sets: Sequence[str] = (),
-    given: Path | None = None,
-    report: Callable[[str], object] = print_to_stderr,
-) -> RunDirectory:
-    """Prepare to resume the run that `text` selects, and return its directory.
-
-    exact: resume from the last scheduled checkpoint, or the beginning before the first one.
-    sets: changes to the run's config, as for `--set`.
-    given: a config file that replaces the run's config.
-    report: is called with each line of what changes.
-
-    Raises UsageError if the run is live, has reached its goal or has no checkpoint, or if its state or `exact` forbids
-    a change. Raises ConfigError for an invalid config, and PlatformError if processes cannot run on this machine.
-    After an error the directory is unchanged, except that an earlier command that was killed is completed first. A
-    RecordError, as on a full disk, may leave newer state set aside, which the next `resume` completes.
-    """
-    check_native()
-    check_socket_paths()
-    directory = named_run(text)
-    state = run_state(directory)
-    if state == "running":
-        raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
-    for folder in finish_set_aside(directory):
-        report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
-    chosen = _chosen(directory, exact)
-    resolved_text = ConfigText(directory.resolved_file)
-    before = resolved_text.config()
-    name = f"run.name={json.dumps(before.run.name)}"
-    has = {entry.name for entry in before.entries()}
-    kept = {key: before.value(key) for key in KEPT_KEYS if key in has}
-    source = ConfigText(given) if given else resolved_text
-    after = source.config([name, *sets], kept) if given or sets else before
-    if after.automatic:  # measured once, when the run started
-        own = [f"{key}={toml_text(before.value(key))}" for key in after.automatic]
-        words = [*recorded_sets(directory), name, *sets, *own]
-        after = source.config(words, kept)
-    changes, breaking = _change(directory, before, after, exact)
-    if chosen is not None and chosen.has_replay:
-        _check_replay(directory, chosen, before, after)
-    if state == "finished":
-        _check_goal(directory, (chosen.state if chosen else {}).get("env_steps", 0), after, changes)
-    why, changed = _why_inexact(directory, chosen, breaking)
-    # Everything has been read by now: from here on the directory changes. The config is written last: if this process
-    # is killed before, the next `resume` still finds that the keys change, and marks the run as not exact.
-    back = _go_back_to(directory, chosen, exact)
-    update = chosen.update if chosen else 0
-    write_resume_point(directory, update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
-    if changes:
-        write_bytes(directory.resolved_file, resolved(after))
-    report(f"resuming {directory.name} from {_where(chosen, exact)}")
-    for key, change in changes.items():
-        report(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""))
-    if back:
-        report(f"  {back}")
-    return directory
-
-
-def _where(chosen: Checkpoint | None, exact: bool) -> str:
-    if chosen is None:
-        return f"its beginning: it has no {'scheduled ' * exact}checkpoint yet"
-    where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
-    return f"{where}, update {chosen.update:,}"
-
-
-def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint | None:
-    """Return the newest intact checkpoint, with `exact` of the scheduled ones; None for the beginning of the run.
-
-    Raises UsageError if there is none, and the run cannot begin again.
-    """
-    refused: list[str] = []
-    chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, replay=True, refused=refused.append)
-    for cause in refused:
-        _warn(cause)
-    if chosen is not None or (not refused and _can_begin_again(directory, exact)):
-        return chosen
-    hint = "[checkpoint] every determines how often one is written"
-    if refused:
-        best = best_policy(directory.best)
-        start = f" --set run.init_from={best.path}" if best is not None else ""
-        hint = f"none is intact: start a new run{' from its best policy' if best else ''}: "
-        hint += f"hive up {directory.resolved_file}{start}"
-    what = "scheduled " if exact else "intact " if refused else ""
-    raise UsageError(f"{directory.name} has no {what}checkpoint to resume from", hint=hint)
-
-
-def _can_begin_again(directory: RunDirectory, exact: bool) -> bool:
-    """Whether the beginning is as good as a checkpoint; the actors of a custom topology may have a state elsewhere."""
-    if not directory.resolved_file.exists():
-        return False
-    config = load_config(directory.resolved_file)
-    return config.run.topology is None and (config.exact or not exact)
-
-
-def _go_back_to(directory: RunDirectory, chosen: Checkpoint | None, exact: bool) -> str:
-    """Cut the lines after a checkpoint, set newer checkpoints aside, and return how far that is and where they lie."""
-    origin, last = Origin.of(chosen) if chosen else Origin(0, 0, 0), _newest(directory)
-    folder = set_aside(directory, origin, best=exact or chosen is None)
-    if folder is None:
-        return ""
-    back = [f"{last.updates - origin.updates:,} updates"] if last.updates > origin.updates else []
-    if origin.env_steps is not None and last.env_steps is not None and last.env_steps > origin.env_steps:
-        back.append(f"{last.env_steps - origin.env_steps:,} steps")
-    return (
-        f"it goes back{f' {listed(back)}' if back else ''}; its newer state lies in {folder}: "
-        f"`hive eval {folder}` plays it, `hive prune --ahead` deletes it"
+def add_resume(commands: Any) -> None:
+    resume = commands.add_parser(
+        "resume",
+        description="Continue a paused run, or an ended one from its newest checkpoint.",
+        epilog="example: hive resume cartpole-ppo-1",
     )
-
-
-def _newest(directory: RunDirectory) -> Origin:
-    """Return how far the run has come, by its checkpoints and metrics."""
-    reached = [Origin.of(saved) for saved in list_checkpoints(directory.checkpoints)[-1:]]
-    for line in tail_jsonl(directory.metrics_file, 1):
-        reached.append(Origin(0, int(line.get("updates", 0)), int(line.get("steps", 0))))
-    return Origin(0, max(each.updates for each in reached), max(each.env_steps or 0 for each in reached))
-
-
-def _check_goal(directory: RunDirectory, steps: int, after: Config, changes: Mapping[str, str]) -> None:
-    """Raise UsageError if a finished run would finish again at once. steps: those that it has when it continues."""
-    name = directory.name
-    again = f"hive resume {name} --set run.steps={2 * steps or 1_000_000}"
-    if not any(_is_of(key, GOAL_KEYS) for key in changes):
-        why = Summary.read(directory.summary_file).stop_reason
-        raise UsageError(
-            f"{name} has finished: {why}",
-            hint=f"set a new goal: {again}; run.stop_at_return=none continues whatever the return is",
-        )
-    if after.run.topology is None and after.run.steps <= steps:
-        raise UsageError(f"{name} already has {steps:,} steps, and run.steps is {after.run.steps:,}", hint=again)
-
-
-def _change(directory: RunDirectory, before: Config, after: Config, exact: bool) -> tuple[dict[str, str], list[str]]:
-    """Return the changes to the config as key -> text, and the keys whose change makes the run inexact.
-
-    Raises UsageError for changes that the run's state or `exact` forbids.
-    """
-    changes = {key: f"{key}: {_shown(before, key)} -> {_shown(after, key)}" for key in before.differences(after)}
-    fixed = (*STATE_KEYS, "env.rules", *(MEANING_KEYS if before.env.rules > 1 else ()))
-    if bound := [key for key in changes if _is_of(key, fixed) and key not in HARMLESS_KEYS]:
-        raise UsageError(
-            f"{directory.name} cannot continue with another {listed(bound)}: its weights depend on these keys",
-            hint="start a new run with `hive up`",
-        )
-    # The end of the run is also the end of its schedules, so only without any is run.steps harmless.
-    schedules = [field.name for field in fields(after.algorithm) if field.name.endswith("_schedule")]
-    constant = all(getattr(after.algorithm, key) == "constant" for key in schedules)
-    free = (*HARMLESS_KEYS, "run.steps") if constant else HARMLESS_KEYS
-    breaking = [key for key in changes if not _is_of(key, free)]
-    if exact and breaking:
-        raise UsageError(
-            f"{directory.name} would not be exact with another {listed(breaking)}",
-            hint="without --exact it continues with them and is marked as not exact",
-        )
-    return changes, breaking
-
-
-def _check_replay(directory: RunDirectory, chosen: Checkpoint, before: Config, after: Config) -> None:
-    """Raise UsageError if the rows of the replay memory would have other collectors or environments."""
-    if (mine := before.replay_shape) == (theirs := after.replay_shape) or mine is None or theirs is None:
-        return
-    changes = [
-        f"{what} ({old} -> {new})"
-        for old, new, what in zip(mine, theirs, ("collectors", "environments of each collector"), strict=True)
-        if old != new
-    ]
-    raise UsageError(
-        f"{directory.name} cannot continue with another number of {' and of '.join(changes)}: its replay memory has "
-        "rows of each of them",
-        hint="undo the change of collection.workers, collection.envs or gradients.workers, or start a new run from "
-        f"these weights: -s run.init_from={chosen.path}",
+    add_run(resume)
+    add_start(
+        resume,
+        exact="start from the last scheduled checkpoint, or the beginning before the first one; results are then "
+        "bit-identical to an uninterrupted run",
     )
+    resume.set_defaults(run=run_resume, owns_stdout=True)
 
 
-def _shown(config: Config, key: str) -> str:
-    """Return the value of a key as text; "none" for a key that the config's algorithm does not have."""
-    section, _, name = key.partition(".")
-    value = getattr(getattr(config, section), name, None)
-    return "none" if value is None else toml_text(value)
+def run_resume(options: argparse.Namespace) -> int:
+    from hive.cli.parts.control import connected
+    from hive.cli.parts.launch import launch
+    from hive.cli.parts.resuming import prepare
+    from hive.cli.parts.select_run import chosen_run
+    from hive.records import run_state
 
-
-def _is_of(key: str, names: Sequence[str]) -> bool:
-    """Whether the key or its table is among `names`."""
-    return key in names or key.partition(".")[0] in names
-
-
-def _why_inexact(directory: RunDirectory, chosen: Checkpoint | None, breaking: Sequence[str]) -> tuple[str, list[str]]:
-    """Return why the run from this checkpoint on is not what an undisturbed run would do, and all keys changed so far.
-
-    The text is "" if it is; `breaking` are the keys that change now.
-    """
-    try:
-        before = read_resume_point(directory)
-    except RecordError as error:
-        _warn(f"{error}; the run is marked as not exact")
-        return str(error), [*breaking]
-    changed = list(dict.fromkeys([*(before.changed if before else ()), *breaking]))
-    if chosen is None:  # what was disturbed is undone, and only the config differs from that of the first start
-        return (f"`hive resume` changed {listed(changed)}" if changed else ""), changed
-    kinds = {event.get("kind") for event in read_jsonl(directory.events_file)}
-    causes = [why for kind, why in DISTURBING_EVENTS.items() if kind in kinds]
-    if changed:
-        causes.insert(0, f"`hive resume` changed {listed(changed)}")
-    if before is not None and not before.exact and before.update < chosen.update:
-        causes.append(before.why or "it was resumed from a state that was not exact")
-    if not chosen.scheduled:
-        causes.append(f"it was resumed from update {chosen.update:,}, which is no resume barrier")
-    return "; ".join(dict.fromkeys(causes)), changed
-
-
-def _warn(why: str) -> None:
-    print(f"warning: {why}", file=sys.stderr)
+    check_start(options)
+    directory = chosen_run(options.run_name)
+    if run_state(directory) == "running":
+        with connected(directory) as client:
+            if client.status()["pausing"] is not None:
+                if options.exact or options.set:
+                    raise UsageError(
+                        f"{directory.name} is paused and can only continue unchanged",
+                        hint=f"to change it: hive down {directory.name}, then resume it with --exact or --set",
+                    )
+                client.resume()
+                print(f"{directory.name} running")
+                return 0
+    return launch(prepare(str(directory.path.resolve()), exact=options.exact, sets=options.set), options)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hive.comparison.statistics import Floats
+from hive.comparison.statistics import Doubles
 from hive.config import Config, load_config
 from hive.errors import ConfigError, RecordError
-from hive.monitor.series import AXES, RETURN, Axis
+from hive.monitor.series import AXES, RETURN, Axis, place_of
 from hive.records import RunDirectory, Summary, read_jsonl, run_state
 from hive.records.documents import is_json_number
 
@@ -27,17 +27,18 @@ EVALUATION = "evaluation/mean_return"
 
 
 @dataclass(frozen=True)
-class Curve:
+class MetricCurve:
     """The points of one metric of one run, in the order of time. All arrays are [N], N >= 1."""
 
-    steps: Floats
-    seconds: Floats
-    updates: Floats
-    values: Floats
+    steps: Doubles
+    seconds: Doubles
+    updates: Doubles
+    values: Doubles
 
-    def along(self, axis: Axis) -> Floats:
+    def along(self, axis: Axis) -> Doubles:
         """Return the positions of the points on an axis."""
-        return {"steps": self.steps, "seconds": self.seconds, "updates": self.updates}[axis]
+        places: Doubles = getattr(self, axis)
+        return places
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class RunCurves:
     state: str
     config: Config | None
     fault: str
-    curves: dict[str, Curve]
+    curves: dict[str, MetricCurve]
     metrics: frozenset[str]
 
     @property
@@ -73,31 +74,28 @@ class RunCurves:
 
 def read_run(directory: RunDirectory, metrics: Sequence[str]) -> RunCurves:
     """Read one run and its curves of `metrics`. Raises RecordError if a file exists and cannot be read."""
-    columns = {metric: tuple(array("d") for _ in (*AXES, "value")) for metric in metrics}
+    points = {metric: array("d") for metric in metrics}  # steps, seconds, updates and value of each in turn
     names: set[str] = set()
     for line in read_jsonl(directory.metrics_file):
-        at = [line.get(axis) for axis in AXES]
-        if not all(is_json_number(place) for place in at):
+        if (at := place_of(line)) is None:
             continue
         names.update(name for name in line if "/" in name)
-        for metric in metrics:
+        for metric, column in points.items():
             if is_json_number(value := line.get(metric)):
-                for column, number in zip(columns[metric], (*at, value), strict=True):
-                    column.append(number)  # type: ignore[arg-type]
-    if RETURN in columns and (last := _summary_point(directory)) is not None:
+                column.extend((*at.values(), float(value)))  # type: ignore[arg-type]
+    if RETURN in points and (last := _summary_point(directory)) is not None:
         names.add(RETURN)
-        for column, number in zip(columns[RETURN], last, strict=True):
-            column.append(number)
-    curves = {metric: _curve(*found) for metric, found in columns.items() if found[0]}
+        points[RETURN].extend(last)
+    curves = {metric: _curve(column) for metric, column in points.items() if column}
     config, fault = _config(directory)
     return RunCurves(directory, run_state(directory), config, fault, curves, frozenset(names))
 
 
-def _curve(steps: array[float], seconds: array[float], updates: array[float], values: array[float]) -> Curve:
-    """Make a curve of columns in the order of AXES, without points that later ones replace."""
-    columns = np.array([steps, seconds, updates, values], np.float64)
+def _curve(points: array[float]) -> MetricCurve:
+    """Make a curve without points that later ones replace."""
+    columns = np.array(points).reshape(-1, len(AXES) + 1).T.copy()
     following = np.append(np.minimum.accumulate(columns[0, ::-1])[::-1][1:], np.inf)
-    return Curve(*columns[:, columns[0] < following])
+    return MetricCurve(*columns[:, columns[0] < following])
 
 
 def _summary_point(directory: RunDirectory) -> tuple[float, float, float, float] | None:

@@ -1,6 +1,6 @@
 """Draws learning curves and results as PNG or SVG with matplotlib, without a display.
 
-Every group has one colour: a thin line per seed, a thick one for their median, and a band from the first to the third
+Every group has one color: a thin line per seed, a thick one for their median, and a band from the first to the third
 quartile. Seeds report at different steps, so each line is interpolated on a common grid, from where all seeds have
 begun to where the first one ends. Drawing uses figures without pyplot, so nothing global changes, and an SVG of the
 same data has the same bytes.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from hive.comparison.statistics import Floats, Interval
+from hive.comparison.statistics import Doubles, Interval
 from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records.atomic import write_bytes
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Line: TypeAlias = tuple[Floats, Floats]
+SeedLine: TypeAlias = tuple[Doubles, Doubles]
 """Positions and values [N] of one seed, in the order of the positions."""
 
 SUFFIXES = (".png", ".svg")
@@ -41,16 +41,16 @@ DPI = 160  # resolution of a PNG
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of a picture. colours: those of groups, which readers with any colour vision can tell apart."""
+    """Colors of a picture. colors: those of groups, which readers with any color vision can tell apart."""
 
     background: str
     ink: str
     edge: str
     faint: str
-    colours: tuple[str, ...]
+    colors: tuple[str, ...]
 
 
-# Light: Okabe and Ito's colours without yellow and black. Dark: lighter ones of the same hues, and yellow.
+# Light: Okabe and Ito's colors without yellow and black. Dark: lighter ones of the same hues, and yellow.
 THEMES: Mapping[str, Theme] = {
     "light": Theme(
         "#FFFFFF",
@@ -82,7 +82,7 @@ STYLE: Mapping[str, Any] = {
 
 
 def style_of(theme: Theme) -> dict[str, Any]:
-    """Return STYLE with the colours of a theme, as settings of matplotlib."""
+    """Return STYLE with the colors of a theme, as settings of matplotlib."""
     return dict(STYLE) | {
         "axes.facecolor": theme.background,
         "figure.facecolor": theme.background,
@@ -123,7 +123,7 @@ def new_figure(
     with matplotlib.rc_context(style_of(theme)):
         figure = _figure_class()(figsize=(width, height), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=list(panels), **options)
-    for axes in grid[0]:  # ticks that are made later take their colours from here
+    for axes in grid[0]:  # ticks that are made later take their colors from here
         axes.tick_params(which="both", colors=theme.ink, grid_color=theme.faint)
     return figure, [*grid[0]]
 
@@ -144,20 +144,20 @@ def _figure_class() -> type[Figure]:
 
 def draw_curves(
     axes: Axes,
-    groups: Mapping[str, Sequence[Line]],
+    groups: Mapping[str, Sequence[SeedLine]],
     *,
     xlabel: str,
     ylabel: str = "",
     legend: bool = True,
     theme: Theme = LIGHT,
 ) -> None:
-    """Draw the lines of each group, label -> lines, with their median and band. Groups without lines keep a colour."""
+    """Draw the lines of each group, label -> lines, with their median and band. Groups without lines keep a color."""
     from matplotlib.ticker import EngFormatter
 
     for index, (label, lines) in enumerate(groups.items()):
         if not lines:
             continue
-        _draw_group(axes, f"{label} ({len(lines)})", lines, colour_of(index, theme))
+        _draw_group(axes, f"{label} ({len(lines)})", lines, color_of(index, theme))
     axes.set(xlabel=xlabel, ylabel=ylabel)
     if any(x[-1] >= LARGE for lines in groups.values() for x, _ in lines):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -165,21 +165,21 @@ def draw_curves(
         axes.legend(frameon=False, fontsize="small", labelcolor=theme.ink)
 
 
-def _draw_group(axes: Axes, label: str, lines: Sequence[Line], colour: str) -> None:
+def _draw_group(axes: Axes, label: str, lines: Sequence[SeedLine], color: str) -> None:
     """Draw the lines of one group. Without a range that all of them cover, points and no median."""
     aligned = _aligned(lines)
     for number, (x, y) in enumerate(lines):
         marker = "o" if aligned is None or len(x) == 1 else ""
         name = label if aligned is None and number == 0 else None
-        axes.plot(x, y, color=colour, linewidth=0.6, alpha=0.4, marker=marker, markersize=3.0, label=name)
+        axes.plot(x, y, color=color, linewidth=0.6, alpha=0.4, marker=marker, markersize=3.0, label=name)
     if aligned is not None:
         grid, every = aligned
         if len(lines) >= BAND_LINES:
-            axes.fill_between(grid, *np.percentile(every, BAND, axis=0), color=colour, alpha=0.15, linewidth=0.0)
-        axes.plot(grid, np.median(every, axis=0), color=colour, linewidth=1.8, label=label)
+            axes.fill_between(grid, *np.percentile(every, BAND, axis=0), color=color, alpha=0.15, linewidth=0.0)
+        axes.plot(grid, np.median(every, axis=0), color=color, linewidth=1.8, label=label)
 
 
-def _aligned(lines: Sequence[Line]) -> tuple[Floats, Floats] | None:
+def _aligned(lines: Sequence[SeedLine]) -> tuple[Doubles, Doubles] | None:
     """Return a grid [G] and every line on it [lines, G]; None if there is no range that all lines cover."""
     if len(lines) == 1:
         return lines[0][0], lines[0][1][None]
@@ -199,21 +199,21 @@ def draw_intervals(
 ) -> None:
     """Draw a row per group: a dot per final value, and the interquartile mean with its interval."""
     for index, (_, finals, interval) in enumerate(groups):
-        colour, row = colour_of(index, theme), -index
+        color, row = color_of(index, theme), -index
         if interval is None:
             continue
         if np.isfinite(interval.low):
-            axes.plot([interval.low, interval.high], [row, row], color=colour, linewidth=7.0, alpha=0.3)
-        axes.plot(finals, [row] * len(finals), "o", color=colour, markersize=3.5, alpha=0.6, markeredgewidth=0.0)
-        axes.plot([interval.value], [row], "|", color=colour, markersize=17.0, markeredgewidth=2.2)
+            axes.plot([interval.low, interval.high], [row, row], color=color, linewidth=7.0, alpha=0.3)
+        axes.plot(finals, [row] * len(finals), "o", color=color, markersize=3.5, alpha=0.6, markeredgewidth=0.0)
+        axes.plot([interval.value], [row], "|", color=color, markersize=17.0, markeredgewidth=2.2)
     axes.set(xlabel=xlabel, ylim=(-len(groups) + 0.4, 0.6))
     axes.set_yticks([-index for index in range(len(groups))], [label for label, _, _ in groups])
     axes.grid(visible=False, axis="y")
 
 
-def colour_of(index: int, theme: Theme = LIGHT) -> str:
-    """Return the colour of a group; there are eight, which repeat."""
-    return theme.colours[index % len(theme.colours)]
+def color_of(index: int, theme: Theme = LIGHT) -> str:
+    """Return the color of a group; there are eight, which repeat."""
+    return theme.colors[index % len(theme.colors)]
 
 
 def write_figure(figure: Figure, path: Path) -> None:

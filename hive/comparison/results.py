@@ -11,14 +11,14 @@ that do.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hive.comparison.curves import EVALUATION, Curve, RunCurves
-from hive.comparison.selection import Group, config_differences, value_text
+from hive.comparison.curves import EVALUATION, MetricCurve, RunCurves
+from hive.comparison.selection import RunGroup, config_differences, value_text
 from hive.comparison.statistics import (
     LEAST_SEEDS,
     Interval,
@@ -29,10 +29,9 @@ from hive.comparison.statistics import (
     probability_of_improvement,
 )
 from hive.errors import UsageError
-from hive.monitor.series import RETURN
+from hive.monitor.series import RETURN, Axis
 from hive.records.return_text import return_text
 
-HEAD = ("GROUP", "RUNS", "SEEDS", "STEPS", "SECONDS", "FINAL", "IQM", "95 % INTERVAL")
 NONE = "–"
 MEANINGS = {
     EVALUATION: "mean return of the last evaluation",
@@ -56,7 +55,7 @@ class Reached:
 class Row:
     """The results of one group: of its runs with values, `scored`, and the last value of each, `finals`."""
 
-    group: Group
+    group: RunGroup
     scored: tuple[RunCurves, ...]
     finals: tuple[float, ...]
     iqm: Interval | None
@@ -80,7 +79,7 @@ class Comparison:
     differences: dict[str, list[Any]]
 
 
-def chosen_metric(groups: Sequence[Group], given: str | None = None) -> str:
+def chosen_metric(groups: Sequence[RunGroup], given: str | None = None) -> str:
     """Return the metric of a comparison. Raises UsageError if no run has it, or if no run has any values."""
     runs = [run for group in groups for run in group.runs]
     if given is not None:
@@ -96,7 +95,7 @@ def chosen_metric(groups: Sequence[Group], given: str | None = None) -> str:
 
 
 def compare(
-    groups: Sequence[Group], metric: str, threshold: float | None = None, *, lower_is_better: bool = False
+    groups: Sequence[RunGroup], metric: str, threshold: float | None = None, *, lower_is_better: bool = False
 ) -> Comparison:
     """Compare groups by the last values of a metric.
 
@@ -110,12 +109,12 @@ def compare(
     return Comparison(metric, lower_is_better, threshold, rows, improvement, config_differences(groups))
 
 
-def _common_goal(groups: Sequence[Group]) -> float | None:
+def _common_goal(groups: Sequence[RunGroup]) -> float | None:
     goals = {run.config.run.stop_at_return if run.config else None for group in groups for run in group.runs}
     return next(iter(goals)) if len(goals) == 1 else None
 
 
-def _row(group: Group, metric: str, threshold: float | None, lower_is_better: bool) -> Row:
+def _row(group: RunGroup, metric: str, threshold: float | None, lower_is_better: bool) -> Row:
     scored = tuple(run for run in group.runs if metric in run.curves)
     curves = [run.curves[metric] for run in scored]
     finals = tuple(float(curve.values[-1]) for curve in curves)
@@ -132,7 +131,7 @@ def _by_env(runs: Sequence[RunCurves], finals: Sequence[float]) -> dict[str, np.
     return {env: np.array([v for run, v in zip(runs, finals, strict=True) if run.env == env]) for env in envs}
 
 
-def _reached(curves: Sequence[Curve], threshold: float, lower_is_better: bool) -> Reached:
+def _reached(curves: Sequence[MetricCurve], threshold: float, lower_is_better: bool) -> Reached:
     sign = -1.0 if lower_is_better else 1.0
     first = [first_at_least(sign * curve.values, sign * threshold) for curve in curves]
     steps = [math.inf if at is None else curve.steps[at] for at, curve in zip(first, curves, strict=True)]
@@ -227,68 +226,74 @@ def notes_of(comparison: Comparison) -> list[str]:
     better = "lower is better" if comparison.lower_is_better else "higher is better"
     if comparison.metric not in MEANINGS and not comparison.lower_is_better:
         better += ", or use --lower-is-better"
-    notes = [f"final values: {comparison.metric}, {meaning}; {better}"]
+    first = f"final values: {comparison.metric}, {meaning}; {better}"
+    return [first, *_notes_on_runs(comparison), *_notes_on_groups(comparison)]
+
+
+def _notes_on_runs(comparison: Comparison) -> Iterator[str]:
+    """Name the runs that do not count, or not as they would when they had finished."""
     runs = [run for row in comparison.rows for run in row.group.runs]
-    scored = {id(run) for row in comparison.rows for run in row.scored}
-    notes += [
-        f"{run.name} is left out: it has no values of {comparison.metric}" for run in runs if id(run) not in scored
-    ]
-    notes += [f"the config of {run.name} cannot be read: {run.fault}" for run in runs if run.config is None]
+    scored = [run for row in comparison.rows for run in row.scored]
+    for run in runs:
+        if comparison.metric not in run.curves:
+            yield f"{run.name} is left out: it has no values of {comparison.metric}"
+    yield from (f"the config of {run.name} cannot be read: {run.fault}" for run in runs if run.config is None)
     if live := [run.name for run in runs if run.state == "running"]:
-        notes.append(f"still running: {_listed(live)}")
-    notes += [
-        f"{run.name} did not finish ({run.state}): it counts with its value at step {_last_step(comparison, run):,.0f}"
-        for row in comparison.rows
-        for run in row.scored
-        if run.state in ("failed", "lost")
-    ]
-    ends_at = [_last_step(comparison, run) for row in comparison.rows for run in row.scored]
-    if ends_at and max(ends_at) > UNEQUAL * min(ends_at):
-        notes.append(
-            f"the runs end at different steps, {min(ends_at):,.0f} to {max(ends_at):,.0f}, with their values there"
-        )
+        yield f"still running: {_listed(live)}"
+    for run in scored:
+        if run.state in ("failed", "lost"):
+            at = f"{_last_step(comparison, run):,.0f}"
+            yield f"{run.name} did not finish ({run.state}): it counts with its value at step {at}"
+
+
+def _notes_on_groups(comparison: Comparison) -> Iterator[str]:
+    """Say how far the groups can be compared."""
+    steps = [_last_step(comparison, run) for row in comparison.rows for run in row.scored]
+    if steps and max(steps) > UNEQUAL * min(steps):
+        yield f"the runs end at different steps, {min(steps):,.0f} to {max(steps):,.0f}, with their values there"
     if any(len(row.finals) == 1 for row in comparison.rows):
-        notes.append("a group with one run has no interval: train more seeds with `hive up CONFIG --seeds 1..5`")
-    envs = {run.env for run in runs if run.env}
+        yield "a group with one run has no interval: train more seeds with `hive up CONFIG --seeds 1..5`"
+    envs = {run.env for row in comparison.rows for run in row.group.runs if run.env}
     if len(envs) > 1:
-        notes.append(f"the environments differ ({_listed(sorted(envs))}), so compare returns with care")
-    return notes
+        yield f"the environments differ ({_listed(sorted(envs))}), so compare returns with care"
 
 
 def _last_step(comparison: Comparison, run: RunCurves) -> float:
     return float(run.curves[comparison.metric].steps[-1])
 
 
+CELLS: Mapping[str, Callable[[Row, str], str]] = {
+    "GROUP": lambda row, metric: row.group.label,
+    "RUNS": lambda row, metric: str(len(row.group.runs)),
+    "SEEDS": lambda row, metric: _listed(str(run.config.run.seed) if run.config else "?" for run in row.group.runs),
+    "STEPS": lambda row, metric: _ends_at(row, metric, "steps", 0),
+    "SECONDS": lambda row, metric: _ends_at(row, metric, "seconds", 1),
+    "FINAL": lambda row, metric: _listed(map(return_text, row.finals)) or NONE,
+    "IQM": lambda row, metric: NONE if row.iqm is None else return_text(row.iqm.value),
+    "95 % INTERVAL": lambda row, metric: NONE if row.iqm is None else ends(row.iqm),
+}
+"""Title of a column -> its cell of a row, in a comparison by this metric."""
+
+
 def table_rows(comparison: Comparison) -> tuple[Sequence[str], list[list[str]]]:
     """Return the head and the cells of the table of results, one row per group."""
-    head = list(HEAD)
-    if len(comparison.rows) > 1:
+    head = [*CELLS]
+    rows = [[cell(row, comparison.metric) for cell in CELLS.values()] for row in comparison.rows]
+    if len(rows) > 1:
         head.append("P(BELOW FIRST)" if comparison.lower_is_better else "P(ABOVE FIRST)")
+        for cells, (first, *_) in zip(rows, comparison.improvement, strict=True):
+            cells.append(NONE if first is None else f"{first.value:.2f} ({ends(first, 2)})".replace(f" ({NONE})", ""))
     if comparison.threshold is not None:
         head += [f"REACHED {comparison.threshold:g}", "STEPS TO IT", "SECONDS TO IT"]
-    return head, [_cells(comparison, index) for index in range(len(comparison.rows))]
+        for cells, row in zip(rows, comparison.rows, strict=True):
+            cells += _reached_cells(row.reached)
+    return head, rows
 
 
-def _cells(comparison: Comparison, index: int) -> list[str]:
-    row = comparison.rows[index]
-    curves = [run.curves[comparison.metric] for run in row.scored]
-    seeds = [str(run.config.run.seed) if run.config else "?" for run in row.group.runs]
-    cells = [
-        row.group.label,
-        str(len(row.group.runs)),
-        _listed(seeds),
-        f"{_median([c.steps[-1] for c in curves]):,.0f}" if curves else NONE,
-        f"{_median([c.seconds[-1] for c in curves]):,.1f}" if curves else NONE,
-        _listed([return_text(value) for value in row.finals]) or NONE,
-        NONE if row.iqm is None else return_text(row.iqm.value),
-        NONE if row.iqm is None else ends(row.iqm),
-    ]
-    if len(comparison.rows) > 1:
-        found = comparison.improvement[index][0]
-        cells.append(NONE if found is None else f"{found.value:.2f} ({ends(found, 2)})".replace(f" ({NONE})", ""))
-    if comparison.threshold is not None:
-        cells += _reached_cells(row.reached)
-    return cells
+def _ends_at(row: Row, metric: str, axis: Axis, decimals: int) -> str:
+    """Return the median of where the curves of a row end on an axis."""
+    places = [run.curves[metric].along(axis)[-1] for run in row.scored]
+    return f"{_median(places):,.{decimals}f}" if places else NONE
 
 
 def _reached_cells(reached: Reached | None) -> list[str]:

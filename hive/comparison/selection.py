@@ -42,7 +42,7 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that count as seeds of one configuration, in the order in which they were selected. At least one."""
 
     label: str
@@ -84,14 +84,14 @@ def _matching(text: str, runs: Sequence[RunDirectory], named: Callable[[str], Ru
     return [named(text)]
 
 
-def grouped(selected: Iterable[tuple[Selected, RunCurves]]) -> list[Group]:
+def grouped(selected: Iterable[tuple[Selected, RunCurves]]) -> list[RunGroup]:
     """Return the groups of runs, in the order of their first runs; their labels differ."""
     groups: dict[Any, list[RunCurves]] = {}
     for one, run in selected:
         values = _values(run)
         config = None if values is None else tuple((key, repr(value)) for key, value in values.items())
         groups.setdefault(one.label or (run.base_name, config), []).append(run)
-    made = [Group(key if isinstance(key, str) else key[0], tuple(runs)) for key, runs in groups.items()]
+    made = [RunGroup(key if isinstance(key, str) else key[0], tuple(runs)) for key, runs in groups.items()]
     return _distinct(made)
 
 
@@ -118,9 +118,9 @@ def _placeless(value: Any, mine: str, name: str) -> Any:
     return value
 
 
-def _distinct(groups: Sequence[Group]) -> list[Group]:
+def _distinct(groups: Sequence[RunGroup]) -> list[RunGroup]:
     """Give groups of the same name labels that differ: the keys that differ, or numbers where that is not enough."""
-    result: list[Group] = []
+    result: list[RunGroup] = []
     labels: set[str] = set()
     for group in groups:
         same = [other for other in groups if other.label == group.label]
@@ -160,7 +160,7 @@ def _telling(differences: Mapping[str, Sequence[Any]]) -> list[str]:
     return keys
 
 
-def config_differences(groups: Sequence[Group]) -> dict[str, list[Any]]:
+def config_differences(groups: Sequence[RunGroup]) -> dict[str, list[Any]]:
     """Return key -> its value in each group, for keys whose values differ; None for a key that a group does not have.
 
     Groups without a readable config take no part: their values are None too.

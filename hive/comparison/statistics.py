@@ -23,9 +23,9 @@ MOST_PAIRS = 10_000_000  # pairs of seeds in one call: they take 80 MB
 TRIMMED = 0.25  # share of the scores that the interquartile mean leaves out at each end
 LEAST_SEEDS = 2  # fewer have no spread to resample
 
-Floats: TypeAlias = NDArray[np.float64]
-Scores: TypeAlias = Sequence[Floats]
-Estimate: TypeAlias = Callable[[Scores], Floats]
+Doubles: TypeAlias = NDArray[np.float64]
+Scores: TypeAlias = Sequence[Doubles]
+Estimate: TypeAlias = Callable[[Scores], Doubles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Interval:
     high: float
 
 
-def interquartile_mean(scores: Scores) -> Floats:
+def interquartile_mean(scores: Scores) -> Doubles:
     """Return the mean of the middle half of all scores: a quarter of them, rounded down, is left out at each end."""
     every = np.sort(np.concatenate(scores, axis=-1), axis=-1)
     count = every.shape[-1]
@@ -45,17 +45,17 @@ def interquartile_mean(scores: Scores) -> Floats:
     return np.asarray(every[..., cut : count - cut].mean(axis=-1))
 
 
-def mean(scores: Scores) -> Floats:
+def mean(scores: Scores) -> Doubles:
     """Return the mean over tasks of the mean over seeds."""
     return np.asarray(np.mean([task.mean(axis=-1) for task in scores], axis=0))
 
 
-def median(scores: Scores) -> Floats:
+def median(scores: Scores) -> Doubles:
     """Return the median over tasks of the mean over seeds."""
     return np.asarray(np.median([task.mean(axis=-1) for task in scores], axis=0))
 
 
-def probability_of_improvement(scores: Scores) -> Floats:
+def probability_of_improvement(scores: Scores) -> Doubles:
     """Return the probability that a seed of X scores above one of Y, mean over tasks. Ties count half.
 
     scores: X and Y of each task in turn. It is the statistic U of Mann and Whitney, divided by the number of pairs.
@@ -84,18 +84,18 @@ def bootstrap(estimate: Estimate, scores: Scores, level: float = 0.95, seed: int
     return Interval(value, float(low), float(high))
 
 
-def _resampled(task: Floats, count: int, generator: np.random.Generator) -> Floats:
+def _resampled(task: Doubles, count: int, generator: np.random.Generator) -> Doubles:
     """Return resamples [count, N] of the scores [N] of one task."""
     return np.asarray(task[generator.integers(0, len(task), (count, len(task)))])
 
 
-def first_at_least(values: Floats, threshold: float) -> int | None:
+def first_at_least(values: Doubles, threshold: float) -> int | None:
     """Return the index of the first of `values` [N] that has reached the threshold; None if there is none."""
     reached = np.flatnonzero(values >= threshold)
     return int(reached[0]) if len(reached) else None
 
 
-def rolling_mean(values: Floats, window: int) -> Floats:
+def rolling_mean(values: Doubles, window: int) -> Doubles:
     """Return the mean of each value [N] and of up to `window` - 1 values before it."""
     total = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)

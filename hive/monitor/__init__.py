@@ -3,11 +3,9 @@
 snapshot, rows       the document that every view draws, and its rows
 live, replay         make it from a live run's status, or from an ended run's files
 history, series      shares and rates computed from successive documents; curves of metrics
-groups               rows of a group as one: means, main phases, missing actors
 bound_by             the sentence that names what limits a run's speed
 poller               a snapshot a second, from whichever of the two the run has
 requests             what a view requests of a supervisor, and the notices about it
-processes, tail      readers of /proc and of files that grow
 drawing, chart       spans of text, bars and numbers; curves in braille
 tables               the columns of the tables of groups, channels and actors, and how they fit a width
 overview, actor_detail, learning, log_view    the content of the screens, as text

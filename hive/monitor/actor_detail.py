@@ -1,7 +1,7 @@
 """The detail of one actor: how it spends its time, its exit report, its stack, its history and the end of its log.
 
 The stack is read from outside the process, and the transition history is as the supervisor recorded it; both come from
-the supervisor on request (`Inspection`). An ended run has neither.
+the supervisor on request (`ActorInspection`). An ended run has neither.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hive.monitor.drawing import (
     GOOD,
     PLAIN,
     SECOND,
-    Line,
+    Spans,
     amount,
     bar,
     counted,
@@ -33,7 +33,7 @@ KINDS = {"wait_in": "waits for input", "wait_out": "waits for room", "runtime": 
 
 
 @dataclass(frozen=True)
-class Inspection:
+class ActorInspection:
     """The supervisor's reply about an actor, or the reason why there is none."""
 
     actor: str
@@ -42,7 +42,7 @@ class Inspection:
     error: str = ""
 
 
-def actor_detail(row: ActorRow, inspected: Inspection | None, log: Sequence[str], width: int) -> list[Line]:
+def actor_detail(row: ActorRow, inspected: ActorInspection | None, log: Sequence[str], width: int) -> list[Spans]:
     """Draw one actor in lines whose headings are `width` cells wide. inspected: None while the reply is awaited."""
     lines = _state(row, width)
     lines.append(rule("stack, innermost call first", width))
@@ -58,7 +58,7 @@ def actor_detail(row: ActorRow, inspected: Inspection | None, log: Sequence[str]
     return [printable_line(line) for line in [*lines, *_log(log, width)]]
 
 
-def actor_summary(row: ActorRow, log: Sequence[str], width: int, height: int) -> list[Line]:
+def actor_summary(row: ActorRow, log: Sequence[str], width: int, height: int) -> list[Spans]:
     """Draw what is known about an actor without a request, in at most `height` lines: the end of its log comes last."""
     lines = _state(row, width)
     room = height - len(lines) - 1
@@ -67,7 +67,7 @@ def actor_summary(row: ActorRow, log: Sequence[str], width: int, height: int) ->
     return [printable_line(line) for line in lines[:height]]
 
 
-def _state(row: ActorRow, width: int) -> list[Line]:
+def _state(row: ActorRow, width: int) -> list[Spans]:
     lines = [*_facts(row), *_time(row, width)]
     counters = [f"{_words(name)} {amount(value)}" for name, value in row.counters.items() if ":" not in name]
     if counters:
@@ -75,8 +75,8 @@ def _state(row: ActorRow, width: int) -> list[Line]:
     return lines
 
 
-def _log(log: Sequence[str], width: int) -> list[Line]:
-    lines: list[Line] = [[(f"  {text}", PLAIN)] for text in log] or [[("  nothing yet", DIM)]]
+def _log(log: Sequence[str], width: int) -> list[Spans]:
+    lines: list[Spans] = [[(f"  {text}", PLAIN)] for text in log] or [[("  nothing yet", DIM)]]
     return [rule("log", width), *lines]
 
 
@@ -84,8 +84,11 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _facts(row: ActorRow) -> list[Line]:
-    doing: Line = [(f" {row.name} ", BOLD), (f" {row.state}", GOOD if row.state in ("running", "finished") else BAD)]
+def _facts(row: ActorRow) -> list[Spans]:
+    doing: Spans = [
+        (f" {row.name} ", BOLD),
+        (f" {row.state}", GOOD if row.state in ("running", "finished") else BAD),
+    ]
     if row.activity:
         doing.append((f"  in `{row.activity}` since {duration(row.since_s)}", PLAIN))
     facts = [f"pid {row.pid}"] if row.pid else []
@@ -95,13 +98,13 @@ def _facts(row: ActorRow) -> list[Line]:
     facts.append(counted(row.restarts, "restart"))
     if row.rate is not None:
         facts.append(f"{amount(row.rate)} {_words(row.rate_of)}/s")
-    lines: list[Line] = [doing, [(f" {' · '.join(facts)}", PLAIN)]]
+    lines: list[Spans] = [doing, [(f" {' · '.join(facts)}", PLAIN)]]
     if row.last_words:
         lines.append([(f" exit report: {row.last_words}", BAD)])
     return lines
 
 
-def _time(row: ActorRow, width: int) -> list[Line]:
+def _time(row: ActorRow, width: int) -> list[Spans]:
     """Draw the phases that take most of the actor's time."""
     if not row.phases:
         return []

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow, mean
 from hive.monitor.snapshot import Snapshot
 
 NOTHING_YET = "nothing yet"
@@ -72,8 +72,8 @@ def bound_by(snapshot: Snapshot) -> str:
     first = max(rows, key=_rank)
     if first.state not in ALIVE:
         return f"{first.name} ({first.state}{f': {first.last_words}' if first.last_words else ''})"
-    if stuck := _stuck(rows):
-        return f"{stuck.name} (in `{stuck.activity}` for {stuck.since_s:.1f} s) - supervision.phase_limit_s"
+    if stuck := stuck_actors(rows):
+        return f"{stuck[0].name} (in `{stuck[0].activity}` for {stuck[0].since_s:.1f} s) - supervision.phase_limit_s"
     if link := _link(snapshot, groups):
         return link
     if first.own < HALF:
@@ -88,18 +88,22 @@ def _link(snapshot: Snapshot, groups: dict[str, list[ActorRow]]) -> str:
     most of the time between two versions: it is too long for the lag.
     """
     versions = max((board.rate or 0.0 for board in snapshot.boards.values() if board.source == "learner"), default=0.0)
-    for host in snapshot.hosts:
-        rows = [row for rows in groups.values() for row in rows if row.host == host.name]
-        if not rows or not host.joined:
-            continue
-        waits = {kind: sum(getattr(row, kind) or 0.0 for row in rows) / len(rows) for kind in ("wait_in", "wait_out")}
-        if waits["wait_out"] >= HALF and host.backlog:
-            return f"the link to {host.name} ({host.backlog} rollouts wait there)"
-        share = host.round_trip_ms / 1e3 * versions
-        if waits["wait_in"] >= HALF and share >= HALF:
-            trip = f"its round trip of {host.round_trip_ms:.0f} ms takes {_percent(min(share, 1.0))} of a round"
-            return f"the link to {host.name} ({trip}) - collection.max_lag"
-    return ""
+    every = [row for rows in groups.values() for row in rows]
+    links = (_link_to(host, [row for row in every if row.host == host.name], versions) for host in snapshot.hosts)
+    return next(filter(None, links), "")
+
+
+def _link_to(host: HostRow, rows: Sequence[ActorRow], versions: float) -> str:
+    """Return the sentence about one host and its actors. versions: of the policy, per second."""
+    if not rows or not host.joined:
+        return ""
+    if host.backlog and (mean([row.wait_out or 0.0 for row in rows]) or 0.0) >= HALF:
+        return f"the link to {host.name} ({host.backlog} rollouts wait there)"
+    share = host.round_trip_ms / 1e3 * versions
+    if share < HALF or (mean([row.wait_in or 0.0 for row in rows]) or 0.0) < HALF:
+        return ""
+    trip = f"its round trip of {host.round_trip_ms:.0f} ms takes {_percent(min(share, 1.0))} of a round"
+    return f"the link to {host.name} ({trip}) - collection.max_lag"
 
 
 def _unfinished(snapshot: Snapshot) -> dict[str, list[ActorRow]]:
@@ -154,11 +158,6 @@ def _edge(snapshot: Snapshot, phase: str) -> ChannelRow | BoardRow | None:
         if phase in (f"wait {name}"[:PHASE_BYTES], f"wait peers {name}"[:PHASE_BYTES]):
             return edge
     return None
-
-
-def _stuck(rows: Sequence[ActorRow]) -> ActorRow | None:
-    """Return the actor that has been in one busy phase longest, if that is at least `LONG_S`."""
-    return next(iter(stuck_actors(rows)), None)
 
 
 def stuck_actors(rows: Sequence[ActorRow]) -> list[ActorRow]:

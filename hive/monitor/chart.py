@@ -6,7 +6,7 @@
         0                     9.2M steps
 
 Several curves share one frame, and the first is drawn over the others. A column of dots shows the mean of the points
-that fall into it. Neighbouring columns are joined, also across columns without a point.
+that fall into it. Neighboring columns are joined, also across columns without a point.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hive.monitor.drawing import BRAILLE, DIM, PLAIN, Line, amount
+from hive.monitor.drawing import BRAILLE, DIM, PLAIN, Spans, amount
 from hive.monitor.series import Points
 
 LABEL = 8  # width in cells of a number beside the axis: `amount` takes seven, and a sign
@@ -51,7 +51,9 @@ class _Frame:
         return round((self.high - y) / (self.high - self.low) * (self.down - 1))
 
 
-def chart(curves: Sequence[Drawn], width: int, height: int, *, unit: str = "", logarithmic: bool = False) -> list[Line]:
+def chart(
+    curves: Sequence[Drawn], width: int, height: int, *, unit: str = "", logarithmic: bool = False
+) -> list[Spans]:
     """Draw the curves in `width` x `height` cells, axes included; `unit` labels the horizontal axis.
 
     A logarithmic axis leaves out points with y <= 0. Without a point the frame is empty.
@@ -130,9 +132,9 @@ def _dots(points: Points, frame: _Frame) -> list[tuple[int, int]]:
     return dots
 
 
-def _spans(cells: Sequence[tuple[int, str] | None]) -> Line:
-    """Join neighbouring cells of the same style into one span."""
-    line: Line = []
+def _spans(cells: Sequence[tuple[int, str] | None]) -> Spans:
+    """Join neighboring cells of the same style into one span."""
+    line: Spans = []
     for cell in cells:
         text, style = (chr(BRAILLE + cell[0]), cell[1]) if cell else (" ", line[-1][1] if line else PLAIN)
         if line and line[-1][1] == style:

@@ -1,7 +1,7 @@
 """Build styled text, bars and numbers, without a terminal.
 
 A block of text is a list of lines, a line a list of spans, a span a text and the name of its style. The terminal UI
-maps style names to the colours of its theme; `plain` drops them. Every character that hive itself draws is one cell
+maps style names to the colors of its theme; `plain` drops them. Every character that hive itself draws is one cell
 wide, and `ascii_of` replaces each that is not ASCII. Text from outside (logs, errors, names) is taken as it is.
 `printable_line` makes it safe at the end, because a terminal obeys control characters; `plain` and the widgets use it.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from hive.printable import printable
 
 Span = tuple[str, str]  # text, style
-Line = list[Span]
+Spans = list[Span]
 
 PLAIN, BOLD, DIM, TITLE = "", "bold", "dim", "title"
 GOOD, WARN, BAD, SECOND, MARKED = "good", "warn", "bad", "second", "marked"
@@ -50,23 +50,23 @@ def _ascii_of_one(character: str) -> str:
     return "?"
 
 
-def printable_line(line: Line) -> Line:
+def printable_line(line: Spans) -> Spans:
     """Return a line of the same width without characters that a terminal would obey."""
     return [(printable(text), style) for text, style in line]
 
 
-def plain(lines: Iterable[Line], *, ascii_only: bool = False) -> str:
+def plain(lines: Iterable[Spans], *, ascii_only: bool = False) -> str:
     """Return the lines as one text without styles and trailing blanks, for a file or a pipe."""
     texts = ["".join(text for text, _ in printable_line(line)).rstrip() for line in lines]
     return "\n".join(ascii_of(text) if ascii_only else text for text in texts)
 
 
-def width_of(line: Line) -> int:
+def width_of(line: Spans) -> int:
     """Return the width of the line in cells."""
     return sum(len(text) for text, _ in line)
 
 
-def fitted(line: Line, width: int) -> Line:
+def fitted(line: Spans, width: int) -> Spans:
     """Pad the line to exactly `width` cells, or cut it and end it with `…`."""
     missing = width - width_of(line)
     if missing >= 0:
@@ -80,7 +80,7 @@ def fitted(line: Line, width: int) -> Line:
     return [*result, ("…", result[-1][1])] if width > 0 else []
 
 
-def rule(title: str, width: int) -> Line:
+def rule(title: str, width: int) -> Spans:
     """Return a heading that fills the width with a line."""
     text = f"─ {title} "
     return [("─ ", DIM), (f"{title} ", TITLE), ("─" * max(width - len(text), 0), DIM)]

@@ -25,7 +25,7 @@ SHARES_S = 5.0  # window of shares in seconds ("the last seconds"): holds some u
 APART_S = 0.25  # least seconds between two totals that are kept: 1200 in five minutes
 TOTALS = ("env_steps", "updates", "episodes")  # counters of a run that have rates
 
-Spent = Mapping[str, float]  # phase -> seconds
+PhaseSeconds = Mapping[str, float]  # phase -> seconds
 
 
 class Rates:
@@ -106,7 +106,7 @@ class History:
         """The seconds between the oldest and the newest document: what shares are measured over."""
         return self.documents[-1].t - self.documents[0].t if self.documents else 0.0
 
-    def spent(self, actor: str) -> Spent | None:
+    def spent(self, actor: str) -> PhaseSeconds | None:
         """Return the seconds that the actor has spent in each phase since the oldest document of this incarnation.
 
         None if there is only one such document.
@@ -150,7 +150,7 @@ def _same_incarnation(before: Mapping[str, Any], after: Mapping[str, Any]) -> bo
     return bool(before.get("incarnation") == after.get("incarnation") and before["pid"] == after["pid"])
 
 
-def spent_of(actor: Mapping[str, Any]) -> Spent:
+def spent_of(actor: Mapping[str, Any]) -> PhaseSeconds:
     """Return the seconds that the actor's incarnation has spent in each phase since it started."""
     phases: Mapping[str, float] = actor.get("phases", {})
     return phases

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hive.monitor.chart import Drawn, chart
-from hive.monitor.drawing import BOLD, DIM, GOOD, PLAIN, SECOND, Line, amount, printable_line
+from hive.monitor.drawing import BOLD, DIM, GOOD, PLAIN, SECOND, Spans, amount, printable_line
 from hive.monitor.series import RETURN, Axis, Series
 
 CHART = (36, 7)  # width and height in cells of the smallest chart, its heading included
@@ -42,7 +42,7 @@ def curve_chart(
     band: bool = False,
     logarithmic: bool = False,
     other: Series | None = None,
-) -> list[Line]:
+) -> list[Spans]:
     """Draw one metric, with a heading. other: curves of another run, drawn behind those of this one."""
     curve = series.curve(name)
     points = curve.points(axis) if curve else []
@@ -52,7 +52,7 @@ def curve_chart(
         drawn.append(Drawn(compared.points(axis), SECOND))
     if band and curve:
         drawn += [Drawn(curve.points(axis, column), DIM) for column in ("low", "high")]
-    heading: Line = [(f" {name} ", BOLD), (amount(points[-1][1]) if points else "–", PLAIN)]
+    heading: Spans = [(f" {name} ", BOLD), (amount(points[-1][1]) if points else "–", PLAIN)]
     if compared and (theirs := compared.points(axis)):
         heading.append((f" / {amount(theirs[-1][1])}", SECOND))
     lines = chart(drawn, width, height - 1, unit=axis, logarithmic=logarithmic)

@@ -65,7 +65,7 @@ class StatusLine:
         if self.live:
             live = self._started()
             width = live.console.width - 1
-            live.update(_coloured(live_text(snapshot, rate, width, minute=minute, keys=self.keys)), refresh=True)
+            live.update(_colored(live_text(snapshot, rate, width, minute=minute, keys=self.keys)), refresh=True)
         elif snapshot.updates:
             now = time.monotonic()
             if self.next_s is None:
@@ -139,7 +139,7 @@ def live_text(
     return BETWEEN.join(text for _, text in parts)[:width]
 
 
-def _coloured(line: str) -> Text:
+def _colored(line: str) -> Text:
     """Return the line with its separators and keys dimmed, and warnings in yellow."""
     from rich.text import Text
 

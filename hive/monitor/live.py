@@ -42,7 +42,6 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         for actor in status["actors"]
     )
     results = status.get("results", {})
-    mean_return = results.get("mean_return_100", math.nan)
     edges = status.get("edges", {})
     snapshot = Snapshot(
         run=status["run"],
@@ -52,7 +51,7 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         goal_steps=status["steps"],
         updates=int(results.get("updates", 0)),
         episodes=int(results.get("episodes", 0)),
-        mean_return=mean_return if results.get("episodes", 1) and math.isfinite(mean_return) else None,
+        mean_return=_mean_return(results),
         restarts=sum({row.process or row.pid: row.restarts for row in rows}.values()),
         train_s=results.get("train_s", 0.0),
         actors=rows,
@@ -68,11 +67,7 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         gpus=extras.gpus,
         results_actor=status.get("results_actor", ""),
         helpers=tuple(_helpers(status, extras.processes)),
-        hosts=tuple(
-            host_row(actor, history)
-            for actor in status["actors"]
-            if actor["name"] == actor.get("process", "") and actor["name"].startswith(HOST)
-        ),
+        hosts=tuple(host_row(actor, history) for actor in status["actors"] if _talks_to_host(actor)),
         boards={
             name: BoardRow(edge["source"], tuple(edge["targets"]), edge["version"], history.channel_rate(name))
             for name, edge in edges.items()
@@ -85,6 +80,16 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         replay=_named(results, REPLAY),
     )
     return dataclasses.replace(snapshot, bound_by=bound_by(snapshot))
+
+
+def _mean_return(results: Mapping[str, float]) -> float | None:
+    """Return the mean return of the last episodes; None before one has ended."""
+    mean_return = results.get("mean_return_100", math.nan)
+    return mean_return if results.get("episodes", 1) and math.isfinite(mean_return) else None
+
+
+def _talks_to_host(actor: Mapping[str, Any]) -> bool:
+    return bool(actor["name"] == actor.get("process", "") and actor["name"].startswith(HOST))
 
 
 def _named(results: Mapping[str, float], prefix: str) -> dict[str, float]:

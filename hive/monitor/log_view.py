@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from hive.monitor.drawing import BAD, DIM, MARKED, PLAIN, SECOND, WARN, Line, printable_line
+from hive.monitor.drawing import BAD, DIM, MARKED, PLAIN, SECOND, WARN, Spans, printable_line
 from hive.records.logs import HEADER
 from hive.records.tail import Tail
 
@@ -21,7 +21,7 @@ RANKS = {"DEBUG": 0, "INFO": 1, "WARN": 2, "WARNING": 2, "ERROR": 3, "CRITICAL":
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """One line of a log."""
 
     time: str  # as written in the log: this form sorts by time
@@ -46,11 +46,11 @@ class MergedLog:
         self.folder = folder
         self.tails: dict[str, Tail] = {}
         self.last: dict[str, tuple[str, int]] = {}  # actor -> time and rank of its last line with a header
-        self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self.entries: deque[LogEntry] = deque(maxlen=KEPT)
 
-    def read(self) -> list[Entry]:
+    def read(self) -> list[LogEntry]:
         """Read the lines that were added since the last call; return them in the order of time."""
-        new: list[Entry] = []
+        new: list[LogEntry] = []
         for path in sorted(self.folder.glob("*.log")):
             tail = self.tails.setdefault(path.stem, Tail(path, BACK_BYTES))
             new += [self._entry(path.stem, raw) for raw in tail.lines()]
@@ -58,16 +58,16 @@ class MergedLog:
         self.entries.extend(new)
         return new
 
-    def _entry(self, actor: str, raw: bytes) -> Entry:
+    def _entry(self, actor: str, raw: bytes) -> LogEntry:
         line = raw.decode(errors="replace")
         header = HEADER.fullmatch(line)
         if header is None:
             time, rank = self.last.get(actor, ("", 0))
-            return Entry(time, actor, rank, line)
+            return LogEntry(time, actor, rank, line)
         level, _, text = header[2].partition(" ")
         rank = RANKS.get(level, 1)
         self.last[actor] = header[1], rank
-        return Entry(header[1], actor, rank, f"{level} {text}")
+        return LogEntry(header[1], actor, rank, f"{level} {text}")
 
     @property
     def actors(self) -> list[str]:
@@ -78,7 +78,7 @@ class MergedLog:
         texts = [f"{entry.time[11:]} {entry.text}" for entry in self.entries if entry.actor == actor]
         return texts[-count:]
 
-    def chosen(self, *, level: int = 0, actor: str = "", search: str = "") -> list[Entry]:
+    def chosen(self, *, level: int = 0, actor: str = "", search: str = "") -> list[LogEntry]:
         """Return the entries with at least this level rank, of this actor ("": all), that contain `search`.
 
         Case is ignored.
@@ -86,7 +86,7 @@ class MergedLog:
         return [entry for entry in self.entries if entry.matches(level, actor, search)]
 
 
-def entry_line(entry: Entry, search: str = "", name_width: int = 18) -> Line:
+def entry_line(entry: LogEntry, search: str = "", name_width: int = 18) -> Spans:
     """Draw one line of a log; `search` is highlighted. name_width: cells of the actor's name; 0: as few as possible."""
     style = (DIM, PLAIN, WARN, BAD)[entry.rank]
     time, gap = (entry.time[11:], "  ") if name_width else (entry.time[11:19], " ")
@@ -94,7 +94,7 @@ def entry_line(entry: Entry, search: str = "", name_width: int = 18) -> Line:
     return printable_line([(head, SECOND), *_marked(entry.text, search, style)])
 
 
-def _marked(text: str, search: str, style: str) -> Line:
+def _marked(text: str, search: str, style: str) -> Spans:
     """Highlight the first occurrence of `search` in the text."""
     at = text.lower().find(search.lower()) if search else -1
     if at < 0:

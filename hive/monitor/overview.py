@@ -22,7 +22,7 @@ from hive.monitor.drawing import (
     PLAIN,
     TITLE,
     WARN,
-    Line,
+    Spans,
     amount,
     clock,
     counted,
@@ -47,17 +47,17 @@ STATE_STYLES = {"running": GOOD, "finished": GOOD, "failed": BAD, "lost": BAD}
 NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
 
 
-def header(snapshot: Snapshot, width: int, *, readonly: bool = False) -> list[Line]:
+def header(snapshot: Snapshot, width: int, *, readonly: bool = False) -> list[Spans]:
     """Draw the run's name, state and progress; further lines report a silent supervisor, hosts and warnings.
 
     Where the line is too long, the number of steps and then the time since the start are left out.
     """
     line, steps, took = _progress(snapshot), _steps(snapshot), _duration(snapshot)
-    end: Line = [("   readonly", WARN)] if readonly else []
+    end: Spans = [("   readonly", WARN)] if readonly else []
     if snapshot.state not in ("running", "starting") and snapshot.reason:
         by = "by " if snapshot.reason.startswith("hive ") else ""  # a command ended the run
         end.append((f"   {by}{snapshot.reason}", DIM))
-    name: Line = [(f" {snapshot.run} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
+    name: Spans = [(f" {snapshot.run} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
     forms = ([*name, *took, *steps, *line, *end], [*name, *took, *line, *end], [*name, *line, *end])
     lines = [fitted(next((form for form in forms if width_of(form) <= width), forms[-1]), width)]
     if snapshot.supervisor:
@@ -67,20 +67,20 @@ def header(snapshot: Snapshot, width: int, *, readonly: bool = False) -> list[Li
     return [*lines, *gpus, *hosts, *_warnings(snapshot, width)]
 
 
-def _duration(snapshot: Snapshot) -> Line:
+def _duration(snapshot: Snapshot) -> Spans:
     """Draw how long the run takes or took; nothing where the files of a lost run lack its start."""
     end = snapshot.t or snapshot.started
     return [(f" {duration(max(end - snapshot.started, 0.0))}", PLAIN)] if snapshot.started else []
 
 
-def _steps(snapshot: Snapshot) -> Line:
+def _steps(snapshot: Snapshot) -> Spans:
     goal = f" / {amount(snapshot.goal_steps)}" if snapshot.goal_steps else ""
     return [(f"   {amount(snapshot.env_steps)}{goal} steps", PLAIN)]
 
 
-def _progress(snapshot: Snapshot) -> Line:
+def _progress(snapshot: Snapshot) -> Spans:
     """Draw the share of the steps that is done, the time left and the number of restarts."""
-    line: Line = []
+    line: Spans = []
     if snapshot.goal_steps:
         line.append((f"   {snapshot.env_steps / snapshot.goal_steps:.0%}", PLAIN))
     if snapshot.state == "running" and snapshot.steps_per_s and snapshot.goal_steps:
@@ -91,7 +91,7 @@ def _progress(snapshot: Snapshot) -> Line:
     return line
 
 
-def _warnings(snapshot: Snapshot, width: int) -> list[Line]:
+def _warnings(snapshot: Snapshot, width: int) -> list[Spans]:
     """Draw the warnings that hold, each in one or two lines."""
     warnings = snapshot.active_warnings
     texts: list[str] = []
@@ -102,7 +102,7 @@ def _warnings(snapshot: Snapshot, width: int) -> list[Line]:
     return [fitted([(f" {text}", WARN)], width) for text in texts]
 
 
-def sentence(snapshot: Snapshot, width: int) -> list[Line]:
+def sentence(snapshot: Snapshot, width: int) -> list[Spans]:
     """Draw the sentence of `bound_by` in at most three lines."""
     head = " bound by: "
     texts = textwrap.wrap(snapshot.bound_by or "–", max(width - len(head) - 1, 20), max_lines=3, placeholder=" …")
@@ -110,7 +110,7 @@ def sentence(snapshot: Snapshot, width: int) -> list[Line]:
     return [[indent if number else (head, TITLE), (text, BOLD)] for number, text in enumerate(texts)]
 
 
-def curve_lines(snapshot: Snapshot, width: int, height: int) -> list[Line]:
+def curve_lines(snapshot: Snapshot, width: int, height: int) -> list[Spans]:
     """Draw the return of the last 100 episodes, or the reason why there is none yet."""
     if not snapshot.returns:
         since = f"{duration(snapshot.train_s)} since the first update"
@@ -120,9 +120,9 @@ def curve_lines(snapshot: Snapshot, width: int, height: int) -> list[Line]:
     return chart([Drawn(list(snapshot.returns), GOOD)], width, height, unit="steps")
 
 
-def rates(snapshot: Snapshot) -> list[Line]:
+def rates(snapshot: Snapshot) -> list[Spans]:
     """Draw the rates over each window, and the run's main numbers."""
-    lines: list[Line] = [[(" " * 13, PLAIN), ("".join(f"{_window(window):>8}" for window in WINDOWS), DIM)]]
+    lines: list[Spans] = [[(" " * 13, PLAIN), ("".join(f"{_window(window):>8}" for window in WINDOWS), DIM)]]
     for name in TOTALS:
         values: Mapping[int, float | None] = snapshot.rates.get(name, {})
         cells = "".join(f"{amount(values.get(window)):>8}" for window in WINDOWS)
@@ -137,7 +137,7 @@ def rates(snapshot: Snapshot) -> list[Line]:
     return lines + _replay(snapshot.replay)
 
 
-def rates_line(snapshot: Snapshot) -> Line:
+def rates_line(snapshot: Snapshot) -> Spans:
     """Draw the main numbers in one line, for a terminal without room for `rates`."""
     known = snapshot.rates.get("env_steps", {}).get(WINDOWS[0])
     return [
@@ -153,12 +153,12 @@ def _window(seconds: int) -> str:
     return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min"
 
 
-def _replay(values: Mapping[str, float]) -> list[Line]:
+def _replay(values: Mapping[str, float]) -> list[Spans]:
     """Draw how full the replay memory is, how often a step is drawn, and the ages and priorities of drawn steps."""
     if not values.get("steps"):
         return []
     held, drawn = f"{amount(values['steps'])} ({values['fill']:.0%})", f"{values['draws_per_step']:.3g}"
-    line: Line = [(" replay ", PLAIN), (held, BOLD), (f"  drawn ×{drawn}", DIM)]
+    line: Spans = [(" replay ", PLAIN), (held, BOLD), (f"  drawn ×{drawn}", DIM)]
     spread = f"   priorities {values['priority_share']:.0%}" if values["priority_share"] < 1 else ""
     return [line, [(f"   age {amount(values['age_steps'])} steps{spread}", DIM)]]
 
@@ -167,7 +167,7 @@ def _cores(snapshot: Snapshot) -> str:
     return "–" if snapshot.cores_busy is None else f"{snapshot.cores_busy:.1f}/{snapshot.cores}"
 
 
-def _event(event: Mapping[str, object], width: int) -> list[Line]:
+def _event(event: Mapping[str, object], width: int) -> list[Spans]:
     """Draw an entry of the event log in one or more lines."""
     kind, t = event.get("kind"), event.get("t")
     style = BAD if kind in ("died", "lost", "not finite") else WARN if kind == WARNING else DIM
@@ -179,7 +179,7 @@ def _event(event: Mapping[str, object], width: int) -> list[Line]:
     return [printable_line([(f"{' ' * len(head) if n else head}{part}", style)]) for n, part in enumerate(parts)]
 
 
-def event_lines(events: Sequence[Mapping[str, object]], width: int, count: int) -> list[Line]:
+def event_lines(events: Sequence[Mapping[str, object]], width: int, count: int) -> list[Spans]:
     """Draw the last events in at most `count` lines, oldest first; of consecutive checkpoints only the last."""
     saved = [event.get("kind") == SAVED for event in events]
     kept = [event for event, *pair in zip(events, saved, [*saved[1:], False], strict=False) if not all(pair)]
@@ -188,7 +188,7 @@ def event_lines(events: Sequence[Mapping[str, object]], width: int, count: int) 
     return [line for event in kept[-count:] for line in _event(event, width)][-count:]
 
 
-def overview(snapshot: Snapshot, width: int) -> list[Line]:
+def overview(snapshot: Snapshot, width: int) -> list[Spans]:
     """Draw everything in lines of `width` cells, for a file or a pipe."""
     lines = [*header(snapshot, width), rule("return (last 100 episodes)", width)]
     lines += [*curve_lines(snapshot, width, CURVE), rule("rates", width), *rates(snapshot)]

@@ -25,7 +25,7 @@ from hive.monitor.replay import snapshot_from_files
 from hive.monitor.rows import STOPPED
 from hive.monitor.series import RETURN, Points, Series
 from hive.monitor.snapshot import Extras, Snapshot
-from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
+from hive.records import RunDirectory, read_run_facts, run_state
 from hive.records.jsonl import parse_line
 from hive.records.tail import Tail
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
@@ -106,12 +106,9 @@ class Poller:
         self.client.line.settimeout(SILENT_S)
         return self.client.watch()
 
-    def _facts(self) -> RunFacts:
-        return read_run_facts(self.directory)
-
     def _silent(self) -> Snapshot:
         """Return the last snapshot, marked with the reason of the silence. Raises UsageError where there is none."""
-        pid = self._facts().pid
+        pid = read_run_facts(self.directory).pid
         facts = self.processes.facts([pid], time.time())
         stopped = pid in facts and facts[pid].state == STOPPED
         what, note = "does not answer", ""

@@ -32,7 +32,7 @@ def snapshot_from_files(directory: RunDirectory, extras: Extras, goal_steps: int
         summary: Summary | None = Summary.read(directory.summary_file)
     except RecordError:
         summary = None
-    return _ended(directory, summary, extras, goal_steps) if summary else _unsummarised(directory, extras, goal_steps)
+    return _ended(directory, summary, extras, goal_steps) if summary else _unsummarized(directory, extras, goal_steps)
 
 
 def with_last_rows(snapshot: Snapshot, last: Snapshot) -> Snapshot:
@@ -111,7 +111,7 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
     )
 
 
-def _unsummarised(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
+def _unsummarized(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
     """Return the snapshot of a run without a summary: lost, or failed at its start when its disk was full."""
     state = "failed" if run_state(directory) == "failed" else "lost"
     last = last_training_line(directory)
@@ -158,21 +158,8 @@ def _with_sentence(snapshot: Snapshot) -> Snapshot:
 
 def _row(name: str, state: str, restarts: int, events: tuple[Mapping[str, Any], ...]) -> ActorRow:
     reports = [str(e.get("text", "")) for e in events if e.get("kind") == "died" and e.get("actor") == name]
-    return ActorRow(
-        name=name,
-        pid=0,
-        state=state,
-        restarts=restarts,
-        activity="",
-        since_s=0.0,
-        busy=None,
-        wait_in=None,
-        wait_out=None,
-        version=None,
-        lag=None,
-        group=name.rpartition("-")[0] or name,
-        last_words=reports[-1] if reports else "",
-    )
+    group, words = name.rpartition("-")[0] or name, reports[-1] if reports else ""
+    return dataclasses.replace(helper_row(name, 0, state, None), restarts=restarts, group=group, last_words=words)
 
 
 def _last_write(directory: RunDirectory) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hive.monitor.history import History, Spent, spent_of
+from hive.monitor.history import History, PhaseSeconds, spent_of
 from hive.runtime.run.hosts_status import HOST
 from hive.runtime.run.process_facts import ProcessFacts
 
@@ -182,7 +182,7 @@ def actor_row(actor: Mapping[str, Any], history: History, process: ProcessFacts 
     )
 
 
-def _shares(actor: Mapping[str, Any], spent: Spent | None) -> dict[str, Any]:
+def _shares(actor: Mapping[str, Any], spent: PhaseSeconds | None) -> dict[str, Any]:
     """Return shares of the last seconds if the history has them, else of the time since the incarnation started."""
     kinds: Mapping[str, str] = actor.get("kinds", {})
     if spent is None or not (total := sum(spent.values())):

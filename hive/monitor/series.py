@@ -36,6 +36,12 @@ def _rank(name: str) -> int:
     return RANKS.index(first) if first in RANKS else 2
 
 
+def place_of(line: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return where a line of metrics.jsonl lies on the axes; None for a line that lacks one of them."""
+    at = {axis: line.get(axis) for axis in AXES}
+    return {axis: float(place) for axis, place in at.items()} if all(map(is_json_number, at.values())) else None  # type: ignore[arg-type]
+
+
 class Curve:
     """The points of one metric: a value and, where a line has these, the least and the greatest value behind it."""
 
@@ -85,10 +91,9 @@ class Series:
                     history.add_metrics_line(line)
 
     def _add(self, line: Mapping[str, Any]) -> None:
-        at = {axis: line.get(axis) for axis in AXES}
-        if not all(is_json_number(place) for place in at.values()):
+        if (at := place_of(line)) is None:
             return
-        self.at = {axis: float(place) for axis, place in at.items()}  # type: ignore[arg-type]
+        self.at = at
         for name, value in line.items():
             if name not in AXES and name != "t" and is_json_number(value):
                 low, high = (line.get(bound) for bound in BANDS.get(name, ("", "")))

@@ -12,7 +12,7 @@ import abc
 import ast
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -85,63 +85,73 @@ def redefined_base(value: type, node: ast.ClassDef, names: Mapping[str, Any]) ->
 def _class_changes(value: type, node: ast.ClassDef, found: Found, names: Mapping[str, Any]) -> Iterator[Change]:
     if _rewritten(value, node):
         return
-    said = dict(_attributes(node))
-    for name, member in vars(value).items():
-        descriptor = isinstance(member, types.MemberDescriptorType | types.GetSetDescriptorType)
-        if name in KNOWN or descriptor or (name not in said and name.startswith("__")):
-            continue
+    written = dict(_attributes(node))
+    for name, member in _own_attributes(value, written):
         functions = functions_of(getattr(member, "fget", None) or getattr(member, "__func__", member))
-        if functions:
-            if not any(found.holds(one.__code__) for one in functions):
-                own = name in said or any(one.__code__.co_filename == found.source.file for one in functions)
-                if own or not _generated(value):
-                    yield Change(name, member, certain=True)
-            elif isinstance(member, FunctionType) and member in functions:
-                yield from (
-                    Change(f"{name}.{one.name}", one.value, one.certain)
-                    for one in _function_changes(member, _method(node, member), names)
-                )
-        elif name not in said:
-            if not _generated(value):
+        if any(found.holds(function.__code__) for function in functions):
+            if isinstance(member, FunctionType) and member in functions:
+                for change in _function_changes(member, _method(node, member), names):
+                    yield Change(f"{name}.{change.name}", change.value, change.certain)
+        elif functions or name not in written:
+            here = any(function.__code__.co_filename == found.source.file for function in functions)
+            if name in written or here or not _generated(value):
                 yield Change(name, member, certain=True)
         elif not isinstance(member, type):
-            literal = _literal(said[name])
-            if literal is MISSING or _unequal(literal, member):
-                yield Change(name, member, certain=literal is not MISSING)
+            yield from _value_changes(name, written[name], member)
+
+
+def _own_attributes(value: type, written: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of a class without those that Python sets itself. written: names that its body binds."""
+    for name, member in vars(value).items():
+        descriptor = isinstance(member, types.MemberDescriptorType | types.GetSetDescriptorType)
+        if name not in KNOWN and not descriptor and (name in written or not name.startswith("__")):
+            yield name, member
+
+
+def _value_changes(name: str, expression: ast.expr | None, value: Any) -> Iterator[Change]:
+    """Yield the change of an attribute that the source binds to this expression."""
+    literal = _literal(expression)
+    if literal is MISSING or _unequal(literal, value):
+        yield Change(name, value, certain=literal is not MISSING)
 
 
 def _function_changes(value: FunctionType, node: ast.AST | None, names: Mapping[str, Any]) -> Iterator[Change]:
     arguments = getattr(node, "args", None)
     if isinstance(arguments, ast.arguments):
-        pairs = [*zip(arguments.defaults, value.__defaults__ or (), strict=False)]
-        known = [(_literal(default), now) for default, now in pairs]
-        if len(pairs) != len(value.__defaults__ or ()) or any(
-            one is MISSING or _unequal(one, now) for one, now in known
-        ):
-            plain = all(one is not MISSING for one, _ in known)
-            yield Change("__defaults__", value.__defaults__, certain=plain)
-        given = {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
-        now_given = value.__kwdefaults__ or {}
-        literals = {name: _literal(default) for name, default in given.items()}
-        if given.keys() != now_given.keys() or any(
-            one is MISSING or _unequal(one, now_given[name]) for name, one in literals.items()
-        ):
-            yield Change("__kwdefaults__", value.__kwdefaults__, certain=MISSING not in literals.values())
+        defaults, now = [_literal(default) for default in arguments.defaults], value.__defaults__ or ()
+        if len(defaults) < len(now):  # there are more now than were written
+            yield Change("__defaults__", value.__defaults__, certain=MISSING not in defaults)
+        else:
+            yield from _default_changes("__defaults__", value.__defaults__, [*zip(defaults, now, strict=False)])
+        keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        named = {argument.arg: _literal(default) for argument, default in keywords if default is not None}
+        known = value.__kwdefaults__ or {}
+        if named.keys() != known.keys():
+            yield Change("__kwdefaults__", value.__kwdefaults__, certain=MISSING not in named.values())
+        else:
+            yield from _default_changes(
+                "__kwdefaults__", value.__kwdefaults__, [(v, known[k]) for k, v in named.items()]
+            )
     if not getattr(node, "decorator_list", ()):
-        for name, one in vars(value).items():
-            yield Change(name, one, certain=True)
+        for name, attribute in vars(value).items():
+            yield Change(name, attribute, certain=True)
+
+
+def _default_changes(name: str, value: Any, pairs: list[tuple[Any, Any]]) -> Iterator[Change]:
+    """Yield the change of a function's defaults: pairs of the literal in the source and the value of now."""
+    if any(literal is MISSING or _unequal(literal, now) for literal, now in pairs):
+        yield Change(name, value, certain=all(literal is not MISSING for literal, _ in pairs))
 
 
 def _method(node: ast.ClassDef, function: FunctionType) -> ast.AST | None:
     """Return the definition of a method in the body of its class, without decorators."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and first_line(inner) == _line(function):
+        if (
+            isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+            and first_line(inner) == function.__code__.co_firstlineno
+        ):
             return inner if not inner.decorator_list else None
     return None
-
-
-def _line(function: FunctionType) -> int:
-    return function.__code__.co_firstlineno
 
 
 def _generated(value: type) -> bool:
@@ -190,8 +200,8 @@ def _literal(node: ast.expr | None) -> Any:
         return MISSING
 
 
-def _unequal(mine: Any, its: Any) -> bool:
+def _unequal(left: Any, right: Any) -> bool:
     try:
-        return type(mine) is not type(its) or repr(mine) != repr(its)
+        return type(left) is not type(right) or repr(left) != repr(right)
     except Exception:  # a repr of the user's
         return True

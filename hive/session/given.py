@@ -181,21 +181,28 @@ def _has(table: type | None, key: str) -> bool:
 
 
 def _sent_one(name: str, wish: str, value: Any, sender: _Sender) -> Any:
+    is_env = name.endswith("env.id")
     if isinstance(value, str):
-        return sender.registered(value) if name.endswith("env.id") else value
-    spec = getattr(value, "spec", None) if not isinstance(value, type) else None
-    if name.endswith("env.id") and hasattr(value, "entry_point") and isinstance(getattr(value, "id", None), str):
+        return sender.registered(value) if is_env else value
+    if is_env and hasattr(value, "entry_point") and isinstance(getattr(value, "id", None), str):
         return sender.registered(value.id)  # a gymnasium.EnvSpec
-    if name.endswith("env.id") and hasattr(value, "step") and not isinstance(value, type):
+    if is_env:
+        _check_environment(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return sender.reference(value, _made_by(value) if is_env else wish)
+
+
+def _check_environment(value: Any) -> None:
+    """Raise UsageError for an environment that exists already, and for a list of them."""
+    if hasattr(value, "step") and not isinstance(value, type):
+        spec = getattr(value, "spec", None)
         known = f'give its name: env="{spec.id}"' if spec is not None else "give the class, or a function that makes it"
         raise UsageError(
             "`env` is an environment that exists already; hive makes its own, in several processes", hint=known
         )
-    if isinstance(value, list | tuple) and name.endswith("env.id"):
+    if isinstance(value, list | tuple):
         raise UsageError("`env` is a list", hint="give one class or function; collection.envs is their number")
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return sender.reference(value, _made_by(value) if name.endswith("env.id") else wish)
 
 
 def _made_by(value: Any) -> str:

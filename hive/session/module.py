@@ -17,7 +17,7 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -161,29 +161,18 @@ class SessionModule:
         self.bound[name] = value
         text = self._lambda(name, found) if isinstance(found.node, ast.Lambda) else found.text()
         names = found.namespace(self.sources.main)
-        if isinstance(value, type) and isinstance(found.node, ast.ClassDef):
+        if isinstance(value, type):
             self._check_class(name, value, found, names)
         lazy = names.get("annotations") is __future__.annotations
         self.lazy_annotations = self.lazy_annotations or lazy
         self.statements[name] = text
-        for text_in_it in {one.value for one in ast.walk(found.node) if isinstance(one, ast.Constant)}:
-            if isinstance(text_in_it, str) and ID.fullmatch(text_in_it):
-                self.register(text_in_it)
+        self._register_named(found.node)
         at_once, later = names_of(text, lazy)
-        self.needs[name] = [one for one in at_once if one != name]
-        gone = locals_of(found.around)
-        closures = {one for function in found.functions for one in function.__code__.co_freevars}
+        self.needs[name] = [used for used in at_once if used != name]
+        closures = {free for function in found.functions for free in function.__code__.co_freevars}
+        gone = locals_of(found.around) - closures
         for used in dict.fromkeys((*self.needs[name], *later)):
-            if used in gone and used not in closures:
-                raise UsageError(
-                    f"`{name}` uses `{used}` of the function in which it is defined, and only while it is defined",
-                    hint=f"define `{name}` at the top of the file or cell, or give `{used}` to its constructor",
-                )
-            if used in self.needs[name] and used not in names and used not in vars(builtins):
-                raise UsageError(
-                    f"`{name}` uses `{used}` while it is defined, and `{used}` is gone",
-                    hint=f"keep `{used}`, or define `{name}` without it",
-                )
+            self._check_use(name, used, gone, names)
             if used == "__file__" and names.get(used):
                 self.statements.setdefault(used, f"__file__ = {str(names.get(used))!r}")
             elif used in names and used not in OWN and not _is_builtin(used, names[used]):
@@ -191,17 +180,36 @@ class SessionModule:
         for change in changes_of(value, found, names):
             self._repeat(name, change)
 
+    def _register_named(self, definition: ast.AST) -> None:
+        """Add the registrations of environments whose ids stand in a definition."""
+        for constant in {node.value for node in ast.walk(definition) if isinstance(node, ast.Constant)}:
+            if isinstance(constant, str) and ID.fullmatch(constant):
+                self.register(constant)
+
+    def _check_use(self, name: str, used: str, gone: Collection[str], names: Mapping[str, Any]) -> None:
+        """Raise UsageError if a definition uses a name that no other process can have. gone: locals of functions."""
+        if used in gone:
+            raise UsageError(
+                f"`{name}` uses `{used}` of the function in which it is defined, and only while it is defined",
+                hint=f"define `{name}` at the top of the file or cell, or give `{used}` to its constructor",
+            )
+        if used in self.needs[name] and used not in names and used not in vars(builtins):
+            raise UsageError(
+                f"`{name}` uses `{used}` while it is defined, and `{used}` is gone",
+                hint=f"keep `{used}`, or define `{name}` without it",
+            )
+
     def _check_class(self, name: str, value: type, found: Found, names: Mapping[str, Any]) -> None:
         """Raise UsageError for a class whose source gives another class now."""
-        functions, node = found.functions, found.node
-        assert isinstance(node, ast.ClassDef)
-        if base := redefined_base(value, node, names):
+        if not isinstance(found.node, ast.ClassDef):
+            return
+        if base := redefined_base(value, found.node, names):
             raise UsageError(
                 f"`{name}` is not what its source says: its base class `{base}` was defined anew after it",
                 hint=f"define `{name}` again, too",
             )
         # Without functions, whose code has a line, the source of an older version looks like that of the newest.
-        if not functions and names.get(value.__qualname__, value) is not value:
+        if not found.functions and names.get(value.__qualname__, value) is not value:
             raise UsageError(
                 f"`{name}` was defined anew, and an object of the older `{name}` is left",
                 hint="make that object again, too",
@@ -407,6 +415,6 @@ def _is_builtin(name: str, value: Any) -> bool:
     return value is known or (known is not OWN and str(getattr(value, "__module__", "")).startswith("IPython"))
 
 
-def _equal(mine: Any, its: Any) -> bool:
+def _equal(left: Any, right: Any) -> bool:
     """Whether two objects are the same plain value."""
-    return type(mine) in (bool, int, float, str, bytes, type(None)) and type(mine) is type(its) and mine == its
+    return type(left) in (bool, int, float, str, bytes, type(None)) and type(left) is type(right) and left == right

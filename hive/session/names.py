@@ -6,7 +6,7 @@ import ast
 import symtable
 from collections.abc import Iterator, Sequence
 
-from hive.session.sources import Definition, Found, Source
+from hive.session.sources import Definition, Found, SourceText
 
 AT_ONCE = ("listcomp", "setcomp", "dictcomp", "genexpr")  # functions for the compiler that run where they are defined
 
@@ -44,7 +44,7 @@ def locals_of(around: Sequence[Definition]) -> set[str]:
     return names
 
 
-def bound_after(name: str, found: Found, sources: Sequence[Source]) -> bool:
+def bound_after(name: str, found: Found, sources: Sequence[SourceText]) -> bool:
     """Whether a statement at the top level of the session binds `name` after the definition `found` was executed."""
     for source in sources:
         for node in source.tree.body:
@@ -54,7 +54,7 @@ def bound_after(name: str, found: Found, sources: Sequence[Source]) -> bool:
     return False
 
 
-def imports_of(name: str, sources: Sequence[Source]) -> Iterator[ast.Import | ast.ImportFrom]:
+def imports_of(name: str, sources: Sequence[SourceText]) -> Iterator[ast.Import | ast.ImportFrom]:
     """Yield the import statements of a session that bind `name`, each with this name alone."""
     for source in sources:
         for node in ast.walk(source.tree):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-Kind = TypeVar("Kind")
+T = TypeVar("T")
 
 
-def restored(kind: type[Kind], attributes: Mapping[str, Any]) -> Kind:
+def restored(kind: type[T], attributes: Mapping[str, Any]) -> T:
     """Return an object of a plain Python class with these attributes, without calling its constructor."""
-    made = kind.__new__(kind)
-    made.__dict__.update(attributes)
-    return made
+    instance = kind.__new__(kind)
+    instance.__dict__.update(attributes)
+    return instance

@@ -26,7 +26,7 @@ WRAPPED = 8  # most decorators, each inside the closure of the next, through whi
 
 
 @dataclass(eq=False)
-class Source:
+class SourceText:
     """A file or a cell: its name for the compiler, text and syntax tree. order: its place among all cells."""
 
     file: str
@@ -60,7 +60,7 @@ class Found:
     functions: those of the object that were compiled from it. bare: the object is what its decorators were given.
     """
 
-    source: Source
+    source: SourceText
     node: Definition
     around: tuple[Definition, ...]
     functions: tuple[FunctionType, ...] = ()
@@ -109,18 +109,18 @@ class Sources:
 
     def __init__(self) -> None:
         self.main = vars(sys.modules["__main__"])
-        self._seen: dict[str, Source | None] = {}
+        self._seen: dict[str, SourceText | None] = {}
         past = self.main.get("In")
         self.executed = [str(one).strip() for one in past] if isinstance(past, list) else []
 
-    def all(self) -> list[Source]:
+    def all(self) -> list[SourceText]:
         """Return all cells in the order of their execution, and the script."""
         files = [file for file in [*linecache.cache] if not Path(file).is_file()]
         script = self.main.get("__file__")
         found = [self.of(file) for file in [*([str(script)] if script else []), *files]]
         return sorted((one for one in found if one is not None), key=lambda one: one.order)
 
-    def of(self, file: str) -> Source | None:
+    def of(self, file: str) -> SourceText | None:
         """Return the cell or file of this name; None if there is no source of it, or it is not Python."""
         if file not in self._seen:
             self._seen[file] = self._read(file)
@@ -161,24 +161,46 @@ class Sources:
 
     def _class(self, value: type, takes: Callable[[str, Definition], bool]) -> Found | None:
         for cls in value.__mro__:  # a decorator may return a subclass of what it was given
-            functions = [one for _, member in own_functions(cls) for one in functions_of(member)]
-            own = [one for one in functions if self.is_own(one.__code__.co_filename)]
+            own = self._own_functions(cls)
             if not own and cls.__module__ != self.main.get("__name__"):
                 continue
-            files = dict.fromkeys(one.__code__.co_filename for one in own)
-            sources = [one for one in map(self.of, files) if one is not None]
+            files = dict.fromkeys(function.__code__.co_filename for function in own)
+            sources = [source for source in map(self.of, files) if source is not None]
             for source in [*reversed(sources), *reversed(self.all())]:
                 self.check_file(source, own, cls.__qualname__)
-                for full, node, around in reversed(source.nodes):
-                    found = Found(source, node, around, tuple(own))
-                    inside = tuple(one for one in own if found.holds(one.__code__))
-                    named = any(one.__qualname__.startswith(f"{cls.__qualname__}.") for one in own)
-                    same = full == cls.__qualname__ or bool(cls is not value and getattr(node, "decorator_list", ()))
-                    if isinstance(node, ast.ClassDef) and same and takes(full, node) and bool(inside) == named:
-                        return dataclasses.replace(found, functions=inside)
+                if (found := self._class_in(source, cls, own, takes, decorated=cls is not value)) is not None:
+                    return found
         return None
 
-    def check_file(self, source: Source, functions: Sequence[FunctionType], name: str) -> None:
+    def _class_in(
+        self,
+        source: SourceText,
+        cls: type,
+        own: list[FunctionType],
+        takes: Callable[[str, Definition], bool],
+        *,
+        decorated: bool,
+    ) -> Found | None:
+        """Return the newest definition of a class in a file or cell. own: its functions of the session.
+
+        decorated: it may have another name there, because a decorator made another class of it.
+        """
+        named = any(function.__qualname__.startswith(f"{cls.__qualname__}.") for function in own)
+        for full, node, around in reversed(source.nodes):
+            same = full == cls.__qualname__ or (decorated and bool(getattr(node, "decorator_list", ())))
+            if isinstance(node, ast.ClassDef) and same and takes(full, node):
+                found = Found(source, node, around, tuple(own))
+                inside = tuple(function for function in own if found.holds(function.__code__))
+                if bool(inside) == named:
+                    return dataclasses.replace(found, functions=inside)
+        return None
+
+    def _own_functions(self, cls: type) -> list[FunctionType]:
+        """Return the functions of a class that were defined in the session."""
+        functions = (function for _, member in own_functions(cls) for function in functions_of(member))
+        return [function for function in functions if self.is_own(function.__code__.co_filename)]
+
+    def check_file(self, source: SourceText, functions: Sequence[FunctionType], name: str) -> None:
         """Raise UsageError if functions that were compiled from this file are not in it any more."""
         codes = [one.__code__ for one in functions if one.__code__.co_filename == source.file]
         if Path(source.file).is_file() and any(code not in source.codes for code in codes):
@@ -187,7 +209,7 @@ class Sources:
                 hint="start the script again; in a notebook, importlib.reload the module",
             )
 
-    def _read(self, file: str) -> Source | None:
+    def _read(self, file: str) -> SourceText | None:
         text = "".join(linecache.getlines(file))
         if Path(file).is_file():
             with contextlib.suppress(OSError, UnicodeError):
@@ -200,7 +222,7 @@ class Sources:
             return None
         assert isinstance(tree, ast.Module)
         place = len(self.executed) - 1 - self.executed[::-1].index(text.strip()) if text.strip() in self.executed else 0
-        return Source(file, text, tree, place or [*linecache.cache, file].index(file))
+        return SourceText(file, text, tree, place or [*linecache.cache, file].index(file))
 
 
 def own_functions(value: type) -> Iterator[tuple[str, Any]]:

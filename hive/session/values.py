@@ -69,14 +69,20 @@ class _Writer:
             return repr(value) if finite else f'{kind.__name__}("{value}")'
         if kind in (list, tuple, set, frozenset, dict):
             return self._container(value, inner)
+        if text := self._standard(value, inner) or self._typing(value, inner):
+            return text
+        if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+            return self.defined(value)
+        return self._of_library(value, inner) or self._fields(value, inner)
+
+    def _standard(self, value: Any, inner: Callable[[Any], str]) -> str:
+        """Return the expression of a value of Python's standard library; "" for others."""
+        kind = type(value)
         if isinstance(value, enum.Enum):
             return f"{self.defined(kind)}[{value.name!r}]" if value.name in kind.__members__ else _refuse(value)
         if isinstance(value, functools.partial):
-            parts = [
-                inner(value.func),
-                *map(inner, value.args),
-                *(f"{k}={inner(v)}" for k, v in value.keywords.items()),
-            ]
+            named = (f"{name}={inner(argument)}" for name, argument in value.keywords.items())
+            parts = [inner(value.func), *map(inner, value.args), *named]
             return f"{self.imported('functools')}.partial({', '.join(parts)})"
         if kind in BY_REPR:
             return f"{self.imported(kind.__module__)}.{repr(value).removeprefix(f'{kind.__module__}.')}"
@@ -92,11 +98,7 @@ class _Writer:
             return f"{self.imported('collections')}.defaultdict({inner(value.default_factory)}, {inner(dict(value))})"
         if kind is re.Pattern:
             return f"{self.imported('re')}.compile({value.pattern!r}, {value.flags})"
-        if text := self._typing(value, inner):
-            return text
-        if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
-            return self.defined(value)
-        return self._of_library(value, inner) or self._fields(value, inner)
+        return ""
 
     def _typing(self, value: Any, inner: Callable[[Any], str]) -> str:
         """Return the expression of a type as annotations have it; "" for other values."""
@@ -131,27 +133,44 @@ class _Writer:
         return f"{type(value).__name__}([{items}])"
 
     def _of_library(self, value: Any, inner: Callable[[Any], str]) -> str:
-        """Return the expression of a value of NumPy, pandas or Gymnasium; "" for others."""
-        numpy, pandas, torch = (sys.modules.get(name) for name in ("numpy", "pandas", "torch"))
-        spaces = sys.modules.get("gymnasium.spaces")
-        if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic | numpy.dtype):
-            return self._array(value, numpy)
-        if torch is not None and type(value) is torch.Tensor and not value.requires_grad and value.device.type == "cpu":
+        """Return the expression of a value of NumPy, pandas, torch or Gymnasium; "" for others."""
+        ways = {"numpy": self._numpy, "torch": self._torch, "pandas": self._pandas, "gymnasium.spaces": self._space}
+        for name, way in ways.items():
+            library = sys.modules.get(name)  # the value is of none that the program has not imported
+            if library is not None and (text := way(value, inner, library)):
+                return text
+        return ""
+
+    def _torch(self, value: Any, inner: Callable[[Any], str], torch: Any) -> str:
+        if type(value) is torch.Tensor and not value.requires_grad and value.device.type == "cpu":
             return f"{self.imported('torch')}.from_numpy({inner(value.numpy())})"
-        if torch is not None and isinstance(value, torch.dtype | torch.device):
+        if isinstance(value, torch.dtype | torch.device):
             text = str(value) if isinstance(value, torch.dtype) else f"torch.{value!r}"
             return f"{self.imported('torch')}.{text.removeprefix('torch.')}"
-        if pandas is not None and (value is pandas.NA or value is pandas.NaT):
-            return f"{self.imported('pandas')}.{'NA' if value is pandas.NA else 'NaT'}"
-        if pandas is not None and isinstance(value, pandas.Timestamp | pandas.Timedelta):
-            return f"{self.imported('pandas')}.{value!r}"
-        if pandas is not None and isinstance(value, pandas.DataFrame | pandas.Series | pandas.Index):
-            return self._table(value, inner, pandas)
-        if spaces is not None and isinstance(value, spaces.Space) and type(value).__module__.startswith("gymnasium."):
-            place, name = self.imported("gymnasium.spaces"), type(value).__name__
-            if (arguments := _arguments(value, spaces)) is not None:
-                return f"{place}.{name}({', '.join(f'{key}={inner(item)}' for key, item in arguments.items())})"
         return ""
+
+    def _pandas(self, value: Any, inner: Callable[[Any], str], pandas: Any) -> str:
+        if value is pandas.NA or value is pandas.NaT:
+            return f"{self.imported('pandas')}.{'NA' if value is pandas.NA else 'NaT'}"
+        if isinstance(value, pandas.Timestamp | pandas.Timedelta):
+            return f"{self.imported('pandas')}.{value!r}"
+        return (
+            self._table(value, inner, pandas)
+            if isinstance(value, pandas.DataFrame | pandas.Series | pandas.Index)
+            else ""
+        )
+
+    def _space(self, value: Any, inner: Callable[[Any], str], spaces: Any) -> str:
+        if not isinstance(value, spaces.Space) or not type(value).__module__.startswith("gymnasium."):
+            return ""
+        place, arguments = self.imported("gymnasium.spaces"), _arguments(value, spaces)
+        if arguments is None:
+            return ""
+        call = ", ".join(f"{name}={inner(argument)}" for name, argument in arguments.items())
+        return f"{place}.{type(value).__name__}({call})"
+
+    def _numpy(self, value: Any, inner: Callable[[Any], str], numpy: Any) -> str:
+        return self._array(value, numpy) if isinstance(value, numpy.ndarray | numpy.generic | numpy.dtype) else ""
 
     def _array(self, value: Any, numpy: Any) -> str:
         place = self.imported("numpy")

@@ -9,10 +9,9 @@ curves       the curves of a run as JSON
 page         a Snapshot as the words and numbers of the page, made by the functions of the terminal monitor
 catalogue    the runs that are served
 reading      config, logs, evaluations and actors of one run
-actions      pause, resume, save, set, down
 guard        which requests are answered: Host, Origin, secrets, sizes, headers
 connections  limits of connections: number, time to send a request, time without reading
-site         the routes
+site         the routes, and the actions: pause, resume, save, set, down
 server       sockets, signals and the start of uvicorn
 static       the page itself: HTML, CSS and JavaScript modules, without a build step
 

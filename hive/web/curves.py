@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
-from hive.monitor.series import AXES, Axis, Curve, Series
+from hive.monitor.series import AXES, Axis, Curve, Series, place_of
 from hive.records.documents import is_json_number
 
 POINTS_SENT = 600  # points of a curve that a page begins with: one for each two pixels of a wide chart
@@ -26,8 +26,8 @@ class LineTimes:
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Add a line of metrics.jsonl; one without time or place is ignored."""
-        if all(is_json_number(line.get(name)) for name in (*AXES, "t")):
-            self.curve.add({axis: float(line[axis]) for axis in AXES}, float(line["t"]))
+        if (at := place_of(line)) is not None and is_json_number(line.get("t")):
+            self.curve.add(at, float(line["t"]))
 
 
 def curves_document(series: Series, times: LineTimes) -> dict[str, Any]:

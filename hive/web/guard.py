@@ -109,10 +109,14 @@ class Guard:
             return _refused(421, "this server does not have the name in `Host`", f"its names: {', '.join(self.names)}")
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and scope["path"] != "/":
             return _refused(403, "requests of other sites are refused", "open the page in a tab of its own")
+        return self._missing_right(scope, headers, may_act)
+
+    def _missing_right(self, scope: Scope, headers: Headers, may_act: bool) -> JSONResponse | None:
+        """Return the answer to a request of this site that lacks a secret, has another origin, or is too long."""
         acts = scope["method"] not in READING
         if (acts and not may_act) or (self.public and not self._may_read(headers)):
             return _refused(401, "this needs the token", "open the URL that `hive web` printed last")
-        if acts and headers.get("origin", "").lower() != f"http://{host}":
+        if acts and headers.get("origin", "").lower() != f"http://{headers.get('host', '').lower()}":
             return _refused(403, "`Origin` is not this server", "send the request from the page of `hive web`")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > LENGTH_DIGITS or int(length) > BODY_BYTES:

@@ -11,11 +11,11 @@ from typing import Any
 from hive.monitor.bound_by import stuck_actors
 from hive.monitor.drawing import amount, duration, share, size
 from hive.monitor.history import TOTALS, WINDOWS
+from hive.monitor.overview import NAMES
 from hive.monitor.rows import ActorRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
 from hive.records.return_text import return_text
 
-NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
 KINDS = ("busy", "runtime", "wait_in", "wait_out")
 
 

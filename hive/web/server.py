@@ -48,7 +48,7 @@ def bind(host: str, port: int | None) -> socket.socket:
     raise AssertionError("the free port of the last try cannot be taken")
 
 
-class _Server(uvicorn.Server):
+class PageServer(uvicorn.Server):
     """A server whose signals the caller handles: uvicorn would raise them again after its end."""
 
     @contextlib.contextmanager
@@ -70,7 +70,7 @@ def make_server(app: Guard) -> uvicorn.Server:
         h11_max_incomplete_event_size=HEAD_BYTES,
         timeout_graceful_shutdown=STOP_S,
     )
-    return _Server(config)
+    return PageServer(config)
 
 
 def serve(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from starlette.routing import Route
 
 from hive import __version__
 from hive.errors import HiveError, UsageError
+from hive.monitor.requests import send
 from hive.records import RunDirectory
 from hive.records.documents import json_text, parse_object
+from hive.runtime.run.control import open_run
 from hive.web import reading
-from hive.web.actions import carry_out
 from hive.web.catalogue import Catalogue
 from hive.web.positions import parse_ids
 from hive.web.sampler import MOST_RUNS, Samplers, Viewer
@@ -44,6 +46,8 @@ TYPES = {
 SILENT_S = 15.0  # seconds after which a stream without samples sends a comment: it shows that the connection lives
 RETRY_MS = 1000  # delay of the browser before it reconnects
 ID_LENGTH = 4096  # maximum length of an event id: 32 runs take 2,200 characters
+MOST_SETS = 32  # maximum keys that one request changes
+ACTIONS = ("pause", "resume", "save", "down", "set")
 SEARCH_LENGTH = 200  # maximum length of the text that a log is searched for
 
 
@@ -155,3 +159,14 @@ def _cut(request: Request, error: Exception) -> Response:
 
 def _failed(request: Request, error: Exception) -> Response:
     return _json({"error": str(error), "hint": getattr(error, "hint", "")}, 400)
+
+
+def carry_out(directory: RunDirectory, action: object, sets: object = ()) -> str:
+    """Send the request; return what it does. Raises UsageError if it is unknown or the supervisor refuses it."""
+    if not isinstance(action, str) or action not in ACTIONS:
+        raise UsageError(f"no such action; the actions are {', '.join(ACTIONS)}")
+    texts = [text for text in sets if isinstance(text, str)] if isinstance(sets, list | tuple) else []
+    if (action == "set") != bool(texts) or len(texts) > MOST_SETS:
+        raise UsageError("`set` needs a list of texts KEY=VALUE, and the other actions have none")
+    with closing(open_run(directory)) as client:
+        return send(client, action, sets=texts, viewer="hive web")

@@ -19,7 +19,7 @@ from comparison.tasks import TASKS, SchemeTask
 from hive.comparison.picture import draw_curves, new_figure, write_figure
 from hive.comparison.statistics import (
     LEAST_SEEDS,
-    Floats,
+    Doubles,
     Interval,
     bootstrap,
     interquartile_mean,
@@ -59,7 +59,7 @@ def difference(hive: Sequence[float], peer: Sequence[float], random_policy: floa
     ours, theirs = np.asarray(hive, np.float64), np.asarray(peer, np.float64)
     scale = float(theirs.mean()) - random_policy
 
-    def share(groups: Groups) -> Floats:
+    def share(groups: Groups) -> Doubles:
         return np.asarray((groups[0].mean(axis=-1) - groups[1].mean(axis=-1)) / scale)
 
     if scale <= 0.0 or min(len(ours), len(theirs)) < LEAST_SEEDS:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import hive
-from hive.api.runs import _prepared
+from hive.api.runs import _deferred
 from hive.config import load_config, load_reference
 from hive.envs import Recipe, describe
 from hive.errors import ConfigError, HiveError, RecordError, UsageError
@@ -81,10 +81,12 @@ def config_of(directory: RunDirectory) -> Any:
 def test_a_config_may_be_a_file_a_mapping_or_a_config(tmp_path: Path) -> None:
     file = tmp_path / "cart.toml"
     file.write_text('[env]\nid = "CartPole-v1"\n[run]\nsteps = 7\n')
-    of_file = _prepared(file, {}, ["run.seed=3"], None, inline=False)
-    of_text = _prepared(str(file), {}, ["run.seed=3"], None, inline=False)
-    of_mapping = _prepared({"env": {"id": "CartPole-v1"}, "run": {"steps": 7}}, {}, ["run.seed=3"], None, inline=False)
-    of_config = _prepared(load_config(file), {}, ["run.seed=3"], None, inline=False)
+    of_file = _deferred(file, {}, ["run.seed=3"], None, inline=False, quiet=False)()
+    of_text = _deferred(str(file), {}, ["run.seed=3"], None, inline=False, quiet=False)()
+    of_mapping = _deferred(
+        {"env": {"id": "CartPole-v1"}, "run": {"steps": 7}}, {}, ["run.seed=3"], None, inline=False, quiet=False
+    )()
+    of_config = _deferred(load_config(file), {}, ["run.seed=3"], None, inline=False, quiet=False)()
     assert config_of(of_file) == config_of(of_text) == config_of(of_mapping) == config_of(of_config)
     assert [d.name for d in (of_file, of_text, of_mapping, of_config)] == [
         f"{config_of(of_file).run.name}-{n}" for n in range(1, 5)
@@ -94,7 +96,7 @@ def test_a_config_may_be_a_file_a_mapping_or_a_config(tmp_path: Path) -> None:
 
 def test_all_problems_of_a_mapping_are_reported(home: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        _prepared({"run": {"steps": "many"}, "colection": {}}, {}, [], None, inline=False)
+        _deferred({"run": {"steps": "many"}, "colection": {}}, {}, [], None, inline=False, quiet=False)()
     assert "run.steps: expected an integer" in str(caught.value)
     assert "did you mean `collection`?" in str(caught.value)
     assert not home.exists()
@@ -184,7 +186,7 @@ def test_an_environment_that_a_program_registered_goes_with_it() -> None:
 
 
 def test_the_run_directory_holds_the_module_and_may_move(home: Path) -> None:
-    directory = _prepared("ppo", {"env": "CartPole-v1", "update_hook": own}, [], "here", inline=False)
+    directory = _deferred("ppo", {"env": "CartPole-v1", "update_hook": own}, [], "here", inline=False, quiet=False)()
     assert config_of(directory).run.update_hook == f"{directory.session_file}:own"
     moved = home / "there"
     directory.path.rename(moved)

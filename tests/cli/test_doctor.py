@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from canned_status import account, actor, status, warned
 
-from hive.cli import doctor
-from hive.cli.doctor import BAD, OK, WARN, Finding, machine_findings, run_findings
+from hive.cli.parts import machine_checks
+from hive.cli.parts.machine_checks import BAD, OK, WARN, Diagnosis, machine_findings
+from hive.cli.parts.run_checks import run_findings
 from hive.distribution import HOME
 from hive.records import write_checkpoint
 from hive.runtime.process.free_memory import FreeMemory
@@ -34,7 +35,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_server, "PUSH_S", 0.01)
 
 
-def machine(subject: str) -> Finding:
+def machine(subject: str) -> Diagnosis:
     (found,) = (finding for finding in machine_findings() if finding.subject == subject)
     return found
 
@@ -46,7 +47,7 @@ def test_this_machine(place: Place) -> None:
     done = place.hive("doctor")
     subjects = [line.split()[1] for line in done.out.splitlines()]
     assert subjects[:5] == ["system", "python", "cores", "native", "folder"]
-    assert {*doctor.NEEDED, "descriptors", "processes", "memory", "sockets", "runs", "leftovers"} <= {*subjects}
+    assert {*machine_checks.NEEDED, "descriptors", "processes", "memory", "sockets", "runs", "leftovers"} <= {*subjects}
     assert "torch" not in {name for name in sys.modules if name == "torch"} or done.code in (0, 1)
     told = json.loads(place.hive("doctor", "--json").out)
     assert [finding["subject"] for finding in told] == subjects
@@ -59,13 +60,13 @@ def test_packages_that_are_not_installed(place: Place, monkeypatch: pytest.Monke
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    assert machine("torch") == Finding(BAD, "torch", "is not installed", "pip install torch")
-    assert machine("mujoco") == Finding(OK, "mujoco", "is not installed; only needed for MuJoCo")
+    assert machine("torch") == Diagnosis(BAD, "torch", "is not installed", "pip install torch")
+    assert machine("mujoco") == Diagnosis(OK, "mujoco", "is not installed; only needed for MuJoCo")
     assert place.hive("doctor").code == 1
 
 
 def test_a_folder_that_another_distribution_has_files_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "strangers", lambda: iter(["rlhive 1.0.1 (hive/agents/agent.py)"]))
+    monkeypatch.setattr(machine_checks, "strangers", lambda: iter(["rlhive 1.0.1 (hive/agents/agent.py)"]))
     found = machine("folder")
     assert (found.level, found.text) == (
         BAD,
@@ -85,8 +86,8 @@ def test_limits(place: Place, monkeypatch: pytest.MonkeyPatch, hard: int, level:
 
 
 def test_too_little_of_everything(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "MEMORY_GIB", 1e9)
-    monkeypatch.setattr(doctor, "DISK_GIB", 1e9)
+    monkeypatch.setattr(machine_checks, "MEMORY_GIB", 1e9)
+    monkeypatch.setattr(machine_checks, "DISK_GIB", 1e9)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     assert [machine(name).level for name in ("memory", "runs", "cores")] == [WARN] * 3
     assert all(machine(name).hint for name in ("memory", "runs", "cores"))
@@ -118,11 +119,11 @@ def test_runs_that_are_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
     run = place.lost()
     place.never_begun("empty")
     place.ended("pong")
-    assert machine("cartpole-1") == Finding(WARN, "cartpole-1", "was lost: its supervisor was killed", "")
+    assert machine("cartpole-1") == Diagnosis(WARN, "cartpole-1", "was lost: its supervisor was killed", "")
     write_checkpoint(run.checkpoints, 40, tensors={}, parts={"weights": b"x"}, state={})
     found = [finding for finding in machine_findings() if finding.subject.endswith("-1")]
     assert found == [
-        Finding(WARN, "cartpole-1", "was lost: its supervisor was killed", "hive resume cartpole-1"),
+        Diagnosis(WARN, "cartpole-1", "was lost: its supervisor was killed", "hive resume cartpole-1"),
     ]
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert machine("runs").level == BAD
@@ -136,13 +137,13 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert (process.pid, os.getpid()) in [*doctor._actors()]
+        assert (process.pid, os.getpid()) in [*machine_checks._actors()]
         only_it = [(process.pid, os.getpid())]
-        monkeypatch.setattr(doctor, "_actors", lambda: iter(only_it))
-        assert machine("leftovers") == Finding(OK, "leftovers", "none; live runs: 1")
-        monkeypatch.setattr(doctor, "live_owners", list)
-        monkeypatch.setattr(doctor, "GRACE_S", 0.1)
-        assert machine("leftovers") == Finding(
+        monkeypatch.setattr(machine_checks, "_actors", lambda: iter(only_it))
+        assert machine("leftovers") == Diagnosis(OK, "leftovers", "none; live runs: 1")
+        monkeypatch.setattr(machine_checks, "live_owners", list)
+        monkeypatch.setattr(machine_checks, "GRACE_S", 0.1)
+        assert machine("leftovers") == Diagnosis(
             BAD, "leftovers", f"processes without a run: {process.pid}", "kill -9 them"
         )
         process.send_signal(signal.SIGKILL)
@@ -151,11 +152,11 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_that_is_being_forked_is_not_a_leftover(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork server sweeps when its supervisor has ended; what is half forked is not the supervisor's child yet."""
     looks = iter([[(7, 1), (8, 6)], [(7, 1), (8, 5)], [(7, 1), (9, 6)], [(9, 6)]])
-    monkeypatch.setattr(doctor, "_actors", lambda: iter(next(looks)))
-    assert machine("leftovers") == Finding(OK, "leftovers", "none; live runs: 0")
+    monkeypatch.setattr(machine_checks, "_actors", lambda: iter(next(looks)))
+    assert machine("leftovers") == Diagnosis(OK, "leftovers", "none; live runs: 0")
     assert next(looks, None) is None
-    monkeypatch.setattr(doctor, "GRACE_S", 0.1)
-    monkeypatch.setattr(doctor, "_actors", lambda: iter([(7, 1)]))
+    monkeypatch.setattr(machine_checks, "GRACE_S", 0.1)
+    monkeypatch.setattr(machine_checks, "_actors", lambda: iter([(7, 1)]))
     assert machine("leftovers").text == "processes without a run: 7"
 
 
@@ -164,8 +165,8 @@ def test_a_run_with_another_socket_folder_is_not_a_leftover(place: Place, monkey
     with subprocess.Popen(stand_in, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
         assert supervisor.stdout is not None
         supervisor.stdout.readline()
-        monkeypatch.setattr(doctor, "_actors", lambda: iter([(7, supervisor.pid), (8, 1)]))
-        monkeypatch.setattr(doctor, "GRACE_S", 0.1)
+        monkeypatch.setattr(machine_checks, "_actors", lambda: iter([(7, supervisor.pid), (8, 1)]))
+        monkeypatch.setattr(machine_checks, "GRACE_S", 0.1)
         assert machine("leftovers").text == "processes without a run: 8"
         supervisor.send_signal(signal.SIGKILL)
     assert machine("leftovers").text == "processes without a run: 7, 8"
@@ -174,9 +175,9 @@ def test_a_run_with_another_socket_folder_is_not_a_leftover(place: Place, monkey
 # --- a run
 
 
-def findings(place: Place, *words: str) -> dict[str, Finding]:
+def findings(place: Place, *words: str) -> dict[str, Diagnosis]:
     found = json.loads(place.hive("doctor", "cartpole-1", "--json").out)
-    return {finding["subject"]: Finding(**finding) for finding in found}
+    return {finding["subject"]: Diagnosis(**finding) for finding in found}
 
 
 def test_a_healthy_run(place: Place) -> None:
@@ -200,13 +201,13 @@ def test_a_run_in_trouble(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
     )
     run.crash_file("collector-1", 1).write_text("collector-1 failed: it broke\n\nstack\n")
     (run.nan_dumps / "one").mkdir(parents=True)
-    monkeypatch.setattr(doctor, "DISK_GIB", 1e9)
+    monkeypatch.setattr(machine_checks, "DISK_GIB", 1e9)
     found = findings(place)
-    assert found["collector-0"] == Finding(
+    assert found["collector-0"] == Diagnosis(
         WARN, "collector-0", "in `env` for 42 s", "hive stack cartpole-1 collector-0"
     )
     assert found["collector-1"].text.startswith("was restarted 2 times")
-    assert found["learner-0"] == Finding(WARN, "learner-0", "is failed", "hive history cartpole-1 learner-0")
+    assert found["learner-0"] == Diagnosis(WARN, "learner-0", "is failed", "hive history cartpole-1 learner-0")
     assert found["rollouts"].text == "4 of 40 messages were dropped: 3 stale, 1 consumer_died"
     assert found["crash"].text == "collector-1 failed: it broke"
     assert found["not finite"].text == "1 gradients were NaN or infinite"
@@ -219,8 +220,8 @@ def test_warnings_of_a_run(place: Place, live: bool) -> None:
     run = place.live(status(warnings=both)) if live else place.ended(warnings=both)
     found = {finding.subject: finding for finding in run_findings(run)}
     text = "it is so (steps 10,000"
-    assert found["entropy gone"] == Finding(WARN, "entropy gone", f"{text})", "raise algorithm.entropy_weight")
-    assert found["return collapsed"] == Finding(OK, "return collapsed", f"{text} to 20,000)", "")
+    assert found["entropy gone"] == Diagnosis(WARN, "entropy gone", f"{text})", "raise algorithm.entropy_weight")
+    assert found["return collapsed"] == Diagnosis(OK, "return collapsed", f"{text} to 20,000)", "")
 
 
 def test_a_paused_run(place: Place) -> None:
@@ -251,10 +252,10 @@ def test_an_ended_run(place: Place, state: str, level: str, text: str, hint: str
         "stopped": {"stop_reason": "hive down"},
     }.get(state, {})
     run = place.ended(state=state, **changes)
-    assert next(run_findings(run)) == Finding(level, "state", text, "")
+    assert next(run_findings(run)) == Diagnosis(level, "state", text, "")
     write_checkpoint(run.checkpoints, 40, tensors={}, parts={"weights": b"x"}, state={})
     found = {finding.subject: finding for finding in run_findings(run)}
-    assert found["state"] == Finding(level, "state", text, hint)
+    assert found["state"] == Diagnosis(level, "state", text, hint)
     assert found["collector-0"].text == "was restarted 1 times"
     assert "learner-0" not in found
 
@@ -270,14 +271,14 @@ def test_a_lost_run(place: Place) -> None:
 def test_a_quota_is_named_and_so_are_keys_that_exist(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, text: str
 ) -> None:
-    monkeypatch.setattr(doctor, "cpu_quota", lambda: quota)
-    monkeypatch.setattr(doctor, "cores", lambda: 4 if quota is None else 1)
+    monkeypatch.setattr(machine_checks, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(machine_checks, "cores", lambda: 4 if quota is None else 1)
     found = machine("cores")
     assert text in found.text
     assert ("collection.workers = 0" in found.hint) is (quota is not None)
 
 
 def test_memory_is_that_of_the_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "free_memory", lambda: FreeMemory(1 << 30, "/jobs/7"))
+    monkeypatch.setattr(machine_checks, "free_memory", lambda: FreeMemory(1 << 30, "/jobs/7"))
     found = machine("memory")
     assert (found.level, found.text) == (WARN, "1.00 GiB (limit of the control group /jobs/7) free")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli.evaluate import checkpoints_of, held_checkpoints
+from hive.cli.parts.playing import checkpoints_of, held_checkpoints
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory, held, list_checkpoints
 from hive.records.sinks.videos import PACKAGES

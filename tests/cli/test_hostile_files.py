@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from hive.cli.parts.resuming import prepare
 from hive.cli.parts.starting import raise_failure
-from hive.cli.resume import prepare
 from hive.errors import HiveError, RecordError
 from hive.records import JsonlWriter, RunDirectory, replace_best, write_checkpoint, write_crash
 from hive.schemes.trainer import resumed_from

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hive.cli.parts.resuming import prepare
 from hive.cli.parts.tune import recorded_sets, write_choice
-from hive.cli.resume import prepare
 from hive.config import Config, load_config, render
 from hive.errors import ConfigError, RecordError, UsageError
 from hive.records import (

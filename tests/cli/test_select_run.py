@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 from canned_status import status
 
-from hive.cli.parts.select_run import _age, chosen_run, live_run, live_runs, name_from_here, named_run, report_swept
+from hive.cli.parts.select_run import (
+    _age,
+    chosen_run,
+    live_elsewhere,
+    live_here,
+    live_run,
+    name_from_here,
+    named_run,
+    report_swept,
+)
 from hive.errors import UsageError
 from hive.records import RunDirectory, read_run_facts, run_state, write_checkpoint, write_run_facts
 from hive.runtime.run.control import PROTOCOL
@@ -71,7 +80,7 @@ def elsewhere(place: Place, name: str) -> RunDirectory:
 
 def test_live_runs_elsewhere_are_named_but_not_changed(place: Place) -> None:
     pong = elsewhere(place, "pong")
-    assert [run.name for run in live_runs()] == ["pong-1"]
+    assert [run.name for run in [*live_here(), *live_elsewhere()]] == ["pong-1"]
     alone = place.hive()
     head = ["NAME", "ENV", "ALGORITHM", "STATE", "STEPS", "RETURN", "WALL", "STARTED", "IN"]
     assert alone.out.splitlines()[0].split() == head
@@ -118,13 +127,13 @@ def test_a_name_here_goes_before_one_elsewhere(place: Place) -> None:
 
 def test_a_run_that_was_removed_under_its_supervisor(place: Place) -> None:
     shutil.rmtree(elsewhere(place, "pong").path)
-    assert live_runs() == []
+    assert [*live_here(), *live_elsewhere()] == []
 
 
 def test_live_runs_in_the_home_are_listed_once(place: Place) -> None:
     here = place.live(status())
     make_socket_folder(here.path)
-    assert live_runs() == [here]
+    assert [*live_here(), *live_elsewhere()] == [here]
     assert "IN" not in place.hive().out.splitlines()[0].split()
 
 

@@ -17,9 +17,10 @@ from canned_status import actor, results, starting, status, warned
 from event_lines import Out, event, said
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
-from hive.cli import up
+from hive.cli.parts import launch
 from hive.cli.parts.event_log import NewEvents
-from hive.cli.up import _detached, _Foreground, _keys, _report
+from hive.cli.parts.launch import Foreground, detached, read_keys
+from hive.cli.parts.run_report import report_end
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.monitor import StatusLine
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits between two looks."""
-    monkeypatch.setattr(up, "POLL_S", 0.0)
+    monkeypatch.setattr(launch, "POLL_S", 0.0)
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def start(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakePr
                 place.serve(directory, now)
             return process
 
-        monkeypatch.setattr(up, "start", pretend)
+        monkeypatch.setattr(launch, "start", pretend)
         return process
 
     return begin
@@ -128,7 +129,7 @@ def test_the_last_words_of_a_run(
     place: Place, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], words: str
 ) -> None:
     run = place.ended(**changes)
-    assert _report(run, 5) == 5
+    assert report_end(run, 5) == 5
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(words)
@@ -140,7 +141,7 @@ def test_the_report_names_the_best_policy(
     place: Place, capsys: pytest.CaptureFixture[str], by: str, words: str
 ) -> None:
     best = {"checkpoint": "best/000480", "mean_return": 498.25, "by": by, "steps": 61_440, "updates": 480}
-    _report(place.ended(best=best), 0)
+    report_end(place.ended(best=best), 0)
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"best policy: mean return 498.2 of {words}, at 61,440 steps · to measure it: hive eval cartpole-1 --which best"
     )
@@ -148,7 +149,7 @@ def test_the_report_names_the_best_policy(
 
 def test_warnings_are_repeated_at_the_end(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     run = place.ended(warnings=[warned(), warned("return collapsed", last_steps=20_000)])
-    _report(run, 0)
+    report_end(run, 0)
     assert capsys.readouterr().err.splitlines()[1:] == [
         "warning: entropy gone: it is so; raise algorithm.entropy_weight",
         "warning: return collapsed: it is so; raise algorithm.entropy_weight (no longer so from 20,000 steps on)",
@@ -157,10 +158,10 @@ def test_warnings_are_repeated_at_the_end(place: Place, capsys: pytest.CaptureFi
 
 def test_the_report_of_a_stopped_run_names_the_resume_command(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     run = place.ended(state="stopped", stop_reason="hive down")
-    _report(run, 0)
+    report_end(run, 0)
     assert "resume" not in capsys.readouterr().err  # there is nothing to go on from
     write_checkpoint(run.checkpoints, 40, tensors={}, parts={}, state={})
-    _report(run, 0)
+    report_end(run, 0)
     assert capsys.readouterr().err.endswith("\nto continue it: hive resume cartpole-1\n")
 
 
@@ -176,14 +177,14 @@ def test_a_stopped_run_says_what_is_saved(
 ) -> None:
     run = place.ended(state="stopped", stop_reason="Ctrl-C", env_steps=13_440, updates=105)
     write_checkpoint(run.checkpoints, 105, tensors={}, parts={}, state={"env_steps": saved})
-    _report(run, 0)
+    report_end(run, 0)
     assert capsys.readouterr().err.startswith(words)
 
 
 def test_a_checkpoint_of_a_topology_that_counts_no_steps(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     run = place.ended(state="stopped", stop_reason="Ctrl-C", env_steps=0)
     write_checkpoint(run.checkpoints, 105, tensors={}, parts={}, state={})
-    _report(run, 0)
+    report_end(run, 0)
     assert capsys.readouterr().err.startswith("stopped by Ctrl-C; saved at update 105, ")
 
 
@@ -192,7 +193,7 @@ def test_a_checkpoint_of_a_topology_that_counts_no_steps(place: Place, capsys: p
 
 def watch(run: RunDirectory, process: FakeProcess, *now: dict[str, Any]) -> tuple[int, list[str]]:
     out = Out()
-    view = _Foreground(run, process, FakeClient(*now), StatusLine(out), NewEvents(run))  # type: ignore[arg-type]
+    view = Foreground(run, process, FakeClient(*now), StatusLine(out), NewEvents(run))  # type: ignore[arg-type]
     return view.watch(), said(out)
 
 
@@ -309,7 +310,7 @@ def terminal() -> Iterator[io.FileIO]:
 def test_keys_come_singly_and_without_echo() -> None:
     with terminal() as person:
         before = termios.tcgetattr(sys.stdin)
-        with _keys() as keys:
+        with read_keys() as keys:
             assert keys
             assert not termios.tcgetattr(sys.stdin)[tty.LFLAG] & (termios.ECHO | termios.ICANON)
             person.write(b"x")
@@ -320,7 +321,7 @@ def test_keys_come_singly_and_without_echo() -> None:
 def test_a_terminal_is_as_before_when_something_breaks() -> None:
     with terminal():
         before = termios.tcgetattr(sys.stdin)
-        with pytest.raises(ZeroDivisionError), _keys():
+        with pytest.raises(ZeroDivisionError), read_keys():
             raise ZeroDivisionError
         assert termios.tcgetattr(sys.stdin) == before
 
@@ -329,7 +330,7 @@ def test_a_terminal_is_as_before_when_something_breaks() -> None:
 def test_keys_are_not_read_without_a_terminal(name: str, stream: io.StringIO | None) -> None:
     with terminal(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, name, stream)
-        with _keys() as keys:
+        with read_keys() as keys:
             assert not keys
 
 
@@ -347,7 +348,7 @@ def test_keys_are_not_read_where_lines_are_plain(place: Place) -> None:
         person.write(b"d")
         process = FakeProcess(nothing, nothing, lambda: place.end(run), code=0)
         client = FakeClient(*[status()] * 3)
-        _Foreground(run, process, client, StatusLine(out, live=False), NewEvents(run)).watch()  # type: ignore[arg-type]
+        Foreground(run, process, client, StatusLine(out, live=False), NewEvents(run)).watch()  # type: ignore[arg-type]
     assert not any(line.startswith(("left ", "leave ")) for line in said(out))
 
 
@@ -511,7 +512,7 @@ def test_up_of_a_supervisor_that_dies_at_once(place: Place, start: Callable[...,
 
 def test_detaching_waits_until_the_run_runs(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     run, process, client = place.never_begun(), FakeProcess(), FakeClient(starting(), starting(), status(), status())
-    assert _detached(run, process, client) == 0  # type: ignore[arg-type]
+    assert detached(run, process, client) == 0  # type: ignore[arg-type]
     assert len(client.said) == 1
     assert process.returncode == 0  # or Python would complain that it still runs
     assert capsys.readouterr() == ("cartpole-1\n", "")
@@ -521,13 +522,13 @@ def test_detaching_from_a_run_that_cannot_start(place: Place, capsys: pytest.Cap
     run = place.never_begun()
     fail(run, ConfigError("no environment `Pong`", hint="install it"))
     with pytest.raises(HiveError, match="no environment `Pong`"):
-        _detached(run, FakeProcess(code=2), FakeClient(starting()))  # type: ignore[arg-type]
+        detached(run, FakeProcess(code=2), FakeClient(starting()))  # type: ignore[arg-type]
     assert capsys.readouterr().out == ""
 
 
 def test_detaching_from_a_run_that_is_over(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     run = place.ended(state="failed", error="learner-0 died")
-    assert _detached(run, FakeProcess(code=1), FakeClient(starting())) == 1  # type: ignore[arg-type]
+    assert detached(run, FakeProcess(code=1), FakeClient(starting())) == 1  # type: ignore[arg-type]
     assert capsys.readouterr().err.startswith("error: learner-0 died\nfailed: ")
 
 
@@ -555,7 +556,7 @@ def test_an_interrupt_while_the_supervisor_is_started_ends_it(place: Place, monk
         signal.raise_signal(signal.SIGINT)
         return process
 
-    monkeypatch.setattr(up, "start", begin)
+    monkeypatch.setattr(launch, "start", begin)
     done = place.hive("up", place.config())
     assert (done.code, done.out, done.err) == (130, "", WAS_STARTING)
     assert process.signals == [signal.SIGINT]
@@ -564,7 +565,7 @@ def test_an_interrupt_while_the_supervisor_is_started_ends_it(place: Place, monk
 def test_an_interrupt_while_a_detached_run_starts_ends_it(
     place: Place, start: Callable[..., FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(up, "connect", lambda directory, process: FakeClient(starting(), starting(), ctrl_c=True))
+    monkeypatch.setattr(launch, "connect", lambda directory, process: FakeClient(starting(), starting(), ctrl_c=True))
     process = start(FakeProcess(nothing, code=0), None)
     done = place.hive("up", place.config(), "-d")
     assert (done.code, done.out, done.err) == (130, "", WAS_STARTING)
@@ -580,7 +581,7 @@ def test_an_interrupt_never_ends_a_detached_run_that_runs(
         def write(self, text: str) -> int:
             return interrupt() or 0
 
-    monkeypatch.setattr(up, "connect", lambda directory, process: FakeClient(starting(), status()))
+    monkeypatch.setattr(launch, "connect", lambda directory, process: FakeClient(starting(), status()))
     process = start(FakeProcess(*[nothing] * 9), None)
     monkeypatch.setattr(sys, "stdout", Terminal())
     done = place.hive("up", place.config(), "-d")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hive.comparison.picture import GRID_POINTS, draw_curves, draw_intervals, new_figure
-from hive.comparison.statistics import Floats, Interval
+from hive.comparison.statistics import Doubles, Interval
 
 
-def line(*values: float, first: float = 0.0) -> tuple[Floats, Floats]:
+def line(*values: float, first: float = 0.0) -> tuple[Doubles, Doubles]:
     return np.arange(len(values)) + first, np.array(values)
 
 

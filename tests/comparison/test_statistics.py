@@ -9,7 +9,7 @@ import pytest
 
 from hive.comparison import statistics
 from hive.comparison.statistics import (
-    Floats,
+    Doubles,
     Interval,
     Scores,
     bootstrap,
@@ -67,7 +67,7 @@ def test_many_seeds_are_resampled_in_calls_of_bounded_size(monkeypatch: pytest.M
     monkeypatch.setattr(statistics, "MOST_PAIRS", 1 << 12)
     sizes: list[tuple[int, int]] = []
 
-    def counted(scores: Scores) -> Floats:
+    def counted(scores: Scores) -> Doubles:
         x, y = scores
         sizes.append((x.shape[0] if x.ndim == 2 else 0, x.shape[-1] * y.shape[-1]))
         return mean(scores)

@@ -6,13 +6,13 @@ import pytest
 from canned_runs import T, lively, snapshot
 
 from hive.monitor import Extras
-from hive.monitor.actor_detail import Inspection, actor_detail
+from hive.monitor.actor_detail import ActorInspection, actor_detail
 from hive.monitor.drawing import plain
 
 
 def test_the_detail_of_an_actor() -> None:
     row = lively().actors[1]
-    answer = Inspection(
+    answer = ActorInspection(
         "collector-1", 'File "x.py", line 7 in step', ("starting -ready-> ready", "ready -begin-> running")
     )
     text = plain(actor_detail(row, answer, ["01:00:00 INFO hello"], 100))
@@ -35,11 +35,11 @@ def test_the_detail_of_an_actor() -> None:
     ("answer", "words"),
     [
         (None, "waiting for the reply …"),
-        (Inspection("collector-1", error="the supervisor is gone"), "the supervisor is gone"),
-        (Inspection("collector-1"), "no stack: its process is stopped, gone"),
+        (ActorInspection("collector-1", error="the supervisor is gone"), "the supervisor is gone"),
+        (ActorInspection("collector-1"), "no stack: its process is stopped, gone"),
     ],
 )
-def test_an_inspection_without_a_stack(answer: Inspection | None, words: str) -> None:
+def test_an_inspection_without_a_stack(answer: ActorInspection | None, words: str) -> None:
     lines = actor_detail(lively().actors[1], answer, [], 80)
     assert words in plain(lines)
     assert "nothing yet" in plain(lines)
@@ -47,6 +47,6 @@ def test_an_inspection_without_a_stack(answer: Inspection | None, words: str) ->
 
 def test_the_detail_of_an_actor_of_an_ended_run() -> None:
     row = snapshot(Extras(t=T), changes={"collector-0": {"phases": {}, "activity": "", "version": None}}).actors[0]
-    text = plain(actor_detail(row, Inspection(row.name, error="the run is not running"), [], 80))
+    text = plain(actor_detail(row, ActorInspection(row.name, error="the run is not running"), [], 80))
     assert "─ time" not in text
     assert "version" not in text

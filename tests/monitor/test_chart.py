@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hive.monitor.chart import LABEL, Drawn, chart
-from hive.monitor.drawing import BRAILLE, GOOD, SECOND, Line, plain, width_of
+from hive.monitor.drawing import BRAILLE, GOOD, SECOND, Spans, plain, width_of
 
 
-def dots(lines: list[Line]) -> list[str]:
+def dots(lines: list[Spans]) -> list[str]:
     """Return the cells of the curve, without axes."""
     return ["".join(text for text, _ in line)[LABEL + 1 :] for line in lines[:-1]]
 

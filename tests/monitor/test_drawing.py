@@ -8,7 +8,7 @@ from hive.monitor.drawing import (
     BOLD,
     LEVELS,
     PLAIN,
-    Line,
+    Spans,
     amount,
     ascii_of,
     bar,
@@ -27,7 +27,7 @@ from hive.monitor.drawing import (
 
 @pytest.mark.parametrize("width", [0, 1, 3, 5, 6, 9])
 def test_a_line_is_fitted_to_the_cell(width: int) -> None:
-    line: Line = [("abc", BOLD), ("def", PLAIN)]
+    line: Spans = [("abc", BOLD), ("def", PLAIN)]
     made = fitted(line, width)
     assert width_of(made) == width
     text = plain([made])
@@ -90,7 +90,7 @@ def test_shares_and_sizes() -> None:
 
 
 def test_control_characters_are_replaced() -> None:
-    line: Line = [("a\x1b[31mb\x07", BOLD), ("\tc\r\n\x9b\ud800d", PLAIN)]
+    line: Spans = [("a\x1b[31mb\x07", BOLD), ("\tc\r\n\x9b\ud800d", PLAIN)]
     assert printable_line(line) == [("a?[31mb?", BOLD), (" c? ??d", PLAIN)]
     assert plain([line]) == "a?[31mb? c? ??d"
     assert plain([[("grün × 日本", PLAIN)]]) == "grün × 日本"

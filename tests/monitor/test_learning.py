@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.monitor.drawing import DIM, GOOD, SECOND, Line, plain
+from hive.monitor.drawing import DIM, GOOD, SECOND, Spans, plain
 from hive.monitor.learning import curve_chart, per_page, ranked
 from hive.monitor.series import AXES, RETURN, Series
 
@@ -22,7 +22,7 @@ def series(count: int = 8, slope: float = 1.0) -> Series:
     return made
 
 
-def styles(lines: list[Line]) -> set[str]:
+def styles(lines: list[Spans]) -> set[str]:
     """Return the styles of everything drawn inside the frames."""
     return {style for line in lines for text, style in line if any(0x2800 < ord(c) < 0x2900 for c in text)}
 

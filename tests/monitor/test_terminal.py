@@ -26,7 +26,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Label
 
 from hive.monitor import Snapshot, poller, snapshot_of
-from hive.monitor.actor_detail import Inspection
+from hive.monitor.actor_detail import ActorInspection
 from hive.monitor.poller import Poller
 from hive.monitor.snapshot import Extras
 from hive.monitor.terminal.app import FOCUS, Inspected, Monitor, NewSnapshot, Noticed
@@ -318,7 +318,7 @@ async def test_no_screen_shows_what_a_terminal_obeys(directory: RunDirectory) ->
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, ActorDetail))
         assert isinstance(app.screen, ActorDetail)
-        for reply in (Inspection(app.screen.actor, HOSTILE, (HOSTILE,)), Inspection("x", error=HOSTILE)):
+        for reply in (ActorInspection(app.screen.actor, HOSTILE, (HOSTILE,)), ActorInspection("x", error=HOSTILE)):
             await post(app, Inspected(reply))
             await sees(app, "transition history")
             assert safe()

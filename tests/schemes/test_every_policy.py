@@ -17,7 +17,7 @@ from any_environment import ACTIONS, CHOICES, OBSERVATIONS
 from gymnasium import spaces
 
 import hive
-from hive.cli.resume import prepare
+from hive.cli.parts.resuming import prepare
 from hive.config import Config, load_config
 from hive.envs.make import Recipe, make_environment
 from hive.envs.vectors.checks import at

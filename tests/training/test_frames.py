@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hive
-from hive.cli.up import _ending
+from hive.cli.parts.run_report import ending_text
 from hive.records import Summary
 
 IN_ONE_PROCESS = "[collection]\nworkers = 0\nenvs = 2\nrollout = 32\n[gradients]\nworkers = 0\n"
@@ -24,4 +24,4 @@ def test_the_summary_has_the_frames_of_its_steps(
     result = hive.train(path, inline=True, quiet=True)
     summary = Summary.read(Path(result.directory) / "summary.json")
     assert (summary.frames, summary.env_steps) == (frames, 128)
-    assert _ending(summary, []) == "finished: 128 steps" + (", 384 frames" if frames else "")
+    assert ending_text(summary, []) == "finished: 128 steps" + (", 384 frames" if frames else "")

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hive.config import Config
 from hive.runtime import Topology
 from hive.runtime.topology.plan import Plan
-
-if TYPE_CHECKING:  # imports NumPy and Gymnasium
-    pass
 
 
 def meaning_lines(topology: Topology) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from hive.errors import UsageError
 from hive.paths import user_path
 
 RUN = "name, unique prefix of a name, path or `latest`"
@@ -70,6 +71,15 @@ def add_start(command: argparse.ArgumentParser, exact: str) -> None:
         help="end at the first error of an actor or a sink, with its traceback; as --set supervision.strict=true",
     )
     add_json(command, "a snapshot every 5 s as one JSON object a line")
+
+
+def check_start(options: argparse.Namespace) -> None:
+    """Raise UsageError for `--json` without a view whose snapshots could be printed."""
+    if options.json and options.detach:
+        raise UsageError(
+            "--json cannot be combined with --detach: it prints snapshots until the run ends",
+            hint="`hive ps --json` and `hive monitor --json` describe a run in the background",
+        )
 
 
 def add_json(command: argparse._ActionsContainer, what: str = "one JSON object") -> None:

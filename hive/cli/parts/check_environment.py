@@ -34,7 +34,7 @@ VECTOR = 256  # compiled environments that are stepped at once to measure their 
 VECTOR_S = 0.1  # duration of that
 LIMIT_S = 5.0  # maximum duration of each of the two
 TUNED = "tuned: "  # begins the origin of tuned settings, which suit the environment's rewards
-LARGE_REWARD = 10.0  # values of this size and more slow down learning where rewards are not normalised
+LARGE_REWARD = 10.0  # values of this size and more slow down learning where rewards are not normalized
 LAYERS = {
     "Embedding": "embedding tables",
     "Convolution": "convolutions",

@@ -14,8 +14,8 @@ from hive.monitor.series import RETURN
 from hive.records import RunDirectory, find_runs, home_folder
 
 if TYPE_CHECKING:
-    from hive.comparison.picture import Line
-    from hive.comparison.selection import Group
+    from hive.comparison.picture import SeedLine
+    from hive.comparison.selection import RunGroup
     from hive.monitor.series import Axis
 
 RUNS = """runs:
@@ -32,7 +32,7 @@ XLABELS = {"steps": "environment steps", "seconds": "seconds of training", "upda
 
 def add_theme(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--theme", choices=THEMES, default=THEMES[0], help=f"colours of the picture (default {THEMES[0]})"
+        "--theme", choices=THEMES, default=THEMES[0], help=f"colors of the picture (default {THEMES[0]})"
     )
 
 
@@ -54,27 +54,26 @@ def draw_run(directory: RunDirectory, metric: str, path: Path | None = None) -> 
 
 
 def figure_of(
-    groups: Sequence[Group], metric: str, axis: Axis = "steps", smooth: int = 1, theme: str = "light", title: str = ""
+    groups: Sequence[RunGroup],
+    metric: str,
+    axis: Axis = "steps",
+    smooth: int = 1,
+    theme: str = "light",
+    title: str = "",
 ) -> Any:
     """Draw a metric of groups of runs. Raises UsageError if no run has values of it."""
     from hive.comparison import picture
 
     check_metric(groups, metric)
-    colours = picture.THEMES[theme]
-    figure, (axes,) = picture.new_figure(7.0, 4.0, theme=colours)
+    colors = picture.THEMES[theme]
+    figure, (axes,) = picture.new_figure(7.0, 4.0, theme=colors)
     lines = {group.label: lines_of(group, metric, axis, smooth) for group in groups}
-    picture.draw_curves(axes, lines, xlabel=XLABELS[axis], ylabel=ylabel(metric), theme=colours)
+    picture.draw_curves(axes, lines, xlabel=XLABELS[axis], ylabel=ylabel(metric), theme=colors)
     axes.set_title(title or environments(groups), loc="left")
     return figure
 
 
-def check_picture(path: Path) -> None:
-    from hive.comparison.picture import check_file
-
-    check_file(path)
-
-
-def chosen_groups(texts: Sequence[str], metrics: Sequence[str]) -> list[Group]:
+def chosen_groups(texts: Sequence[str], metrics: Sequence[str]) -> list[RunGroup]:
     """Return the groups of the runs that texts select; without texts, the live or newest run."""
     from hive.comparison.curves import read_run
     from hive.comparison.selection import Selected, grouped, select
@@ -88,7 +87,7 @@ def chosen_groups(texts: Sequence[str], metrics: Sequence[str]) -> list[Group]:
     return grouped((one, read_run(one.directory, metrics)) for one in selected)
 
 
-def check_metric(groups: Sequence[Group], metric: str | None) -> None:
+def check_metric(groups: Sequence[RunGroup], metric: str | None) -> None:
     """Raise UsageError if no run has values of a metric that the user named, with the metrics that runs have."""
     runs = [run for group in groups for run in group.runs]
     if metric is None or any(metric in run.curves for run in runs):
@@ -98,7 +97,7 @@ def check_metric(groups: Sequence[Group], metric: str | None) -> None:
     raise UsageError(f"no selected run has values of `{metric}`{did_you_mean(metric, known)}", hint=hint)
 
 
-def lines_of(group: Group, metric: str, axis: Axis, smooth: int = 1) -> list[Line]:
+def lines_of(group: RunGroup, metric: str, axis: Axis, smooth: int = 1) -> list[SeedLine]:
     from hive.comparison.statistics import rolling_mean
 
     curves = [run.curves[metric] for run in group.runs if metric in run.curves]
@@ -111,5 +110,5 @@ def ylabel(metric: str) -> str:
     )
 
 
-def environments(groups: Sequence[Group]) -> str:
+def environments(groups: Sequence[RunGroup]) -> str:
     return listed(dict.fromkeys(run.env for group in groups for run in group.runs if run.env))

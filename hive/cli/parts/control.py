@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from hive.records import (
-    Checkpoint,
-    RunDirectory,
-    Summary,
-)
+from hive.records import RunDirectory
 from hive.runtime.run.control import ControlClient, open_run
 
 POLL_S = 0.02  # interval between two status requests: most requests are done within tens of milliseconds
@@ -49,26 +45,6 @@ class WaitReporter:
         """Report if a line is due, then sleep for POLL_S seconds."""
         self.see(what)
         time.sleep(POLL_S)
-
-
-def resume_paused(directory: RunDirectory) -> int:
-    """Resume a paused run; return the exit code. Raises UsageError if the run is not paused."""
-    with connected(directory) as client:
-        client.resume()
-    print(f"{directory.name} running")
-    return 0
-
-
-def kept(summary: Summary, saved: Sequence[Checkpoint]) -> str:
-    """Return the end of a sentence about a stopped run: what is saved of it, and where it was if that differs."""
-    if not saved:
-        return f" at {summary.env_steps:,} steps; nothing was saved"
-    steps = saved[-1].state.get("env_steps")
-    if steps is None:  # a custom topology need not count steps
-        return f"; saved at update {saved[-1].update:,}"
-    if steps == summary.env_steps:
-        return f"; saved at {steps:,} steps"
-    return f" at {summary.env_steps:,} steps; last saved at {steps:,} steps"
 
 
 def late_actors(status: Mapping[str, Any], states: Collection[str] = ("running", "draining")) -> str:

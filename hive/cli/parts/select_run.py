@@ -46,11 +46,6 @@ def live_elsewhere() -> list[RunDirectory]:
     return found
 
 
-def live_runs() -> list[RunDirectory]:
-    """Return all live runs of this user, those in $HIVE_HOME first."""
-    return [*live_here(), *live_elsewhere()]
-
-
 def live_here() -> list[RunDirectory]:
     """Return the live runs in $HIVE_HOME, newest last."""
     return _live(find_runs(home_folder()))
@@ -68,8 +63,8 @@ def live_run(text: str | None) -> RunDirectory:
     """
     if text is not None:
         directory = named_run(text)
-        if run_state(directory) != "running":
-            raise UsageError(f"{directory.name} is not running: it {_predicate(run_state(directory))}")
+        if (state := run_state(directory)) != "running":
+            raise UsageError(f"{directory.name} is not running: it {'was lost' if state == 'lost' else state}")
         return directory
     runs = find_runs(home_folder())
     live = _live(runs)
@@ -147,10 +142,6 @@ def _age(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
-
-
-def _predicate(state: str) -> str:
-    return {"lost": "was lost"}.get(state, state)
 
 
 def chosen_actors(directory: RunDirectory, rows: list[Mapping[str, Any]], actor: str | None) -> list[Mapping[str, Any]]:

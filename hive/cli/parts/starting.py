@@ -1,6 +1,6 @@
 """Starts a run: everything from the command until the supervisor listens, and the errors of a failed start.
 
-    clear_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
+    clear_failure -> start -> connect -> the view of hive.cli.parts.launch, or with -d the end of the command
                 └─ Ctrl-C: abort_start                         └─ Ctrl-C, while it is starting: abort_start
 
 SIGTERM, and SIGHUP before the view, do what Ctrl-C does (hive.cli.parts.interrupts).

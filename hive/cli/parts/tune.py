@@ -27,7 +27,7 @@ from hive.cores import cores as available_cores
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.records import RunDirectory, read_jsonl, read_object, write_bytes, write_json
 from hive.runtime.process.command import supervisor_environment
-from hive.table import Cell, Column, lay_out, text_lines
+from hive.table import Column, TableCell, lay_out, text_lines
 from hive.tuning import (
     COSTS_FILE,
     GIVEN_FILE,
@@ -54,8 +54,6 @@ POLL_S = 0.1  # interval between two looks at the metrics of a trial
 METRICS_S = 0.2  # interval between two lines of them
 SHOWN_RATES = 8  # predicted placements in a table
 
-Report = Callable[[str], object]
-
 
 @dataclass(frozen=True)
 class Tuning:
@@ -67,13 +65,13 @@ class Tuning:
     choice: Choice
 
 
-def decide(config: Config, report: Report) -> Choice:
+def decide(config: Config, report: Callable[[str], object]) -> Choice:
     """Choose the values of the keys that are "auto" in the config. Raises as `tune`."""
     report(f"measuring where to compute ({' and '.join(config.automatic)}): about 15 s")
     return tune(config, config.automatic, report, lossy=False).choice
 
 
-def tune(config: Config, automatic: tuple[str, ...], report: Report, *, lossy: bool) -> Tuning:
+def tune(config: Config, automatic: tuple[str, ...], report: Callable[[str], object], *, lossy: bool) -> Tuning:
     """Measure the costs of a config, try the best placements and choose one.
 
     automatic: the keys to choose. lossy: whether compression, which changes what is learned, may be chosen.
@@ -145,7 +143,9 @@ def _measured(config: Config, folder: Path) -> Costs:
     return Costs.of(found)
 
 
-def _tried(config: Config, placement: Placement, folder: Path, round_s: float, report: Report) -> Trial:
+def _tried(
+    config: Config, placement: Placement, folder: Path, round_s: float, report: Callable[[str], object]
+) -> Trial:
     """Run a placement for TRIAL_S seconds, and report its rate."""
     trial = _run(config, placement, folder, PATIENCE_S + ROUNDS * round_s)
     report(f"tried {described(placement)}: {trial.error or f'{trial.steps_per_s:,.0f} steps/s'}")
@@ -217,10 +217,10 @@ def table_lines(tuning: Tuning) -> list[str]:
         return "" if placement not in tried else f"{tried[placement]:,.0f}" if tried[placement] else "failed"
 
     columns: list[Column[Placement]] = [
-        Column("", lambda placement: Cell("*" if placement == tuning.choice.placement else "")),
-        Column("predicted", lambda placement: Cell(predicted(placement))),
-        Column("short run", lambda placement: Cell(measured(placement))),
-        Column("environment steps per second", lambda placement: Cell(described(placement)), left=True),
+        Column("", lambda placement: TableCell("*" if placement == tuning.choice.placement else "")),
+        Column("predicted", lambda placement: TableCell(predicted(placement))),
+        Column("short run", lambda placement: TableCell(measured(placement))),
+        Column("environment steps per second", lambda placement: TableCell(described(placement)), left=True),
     ]
     placements = dict.fromkeys((*list(rates)[:SHOWN_RATES], *tried))
     return [*text_lines(lay_out(columns, {str(n): placement for n, placement in enumerate(placements)}))]

@@ -15,10 +15,10 @@ from textual.message import Message
 from textual.widgets import DataTable
 
 from hive.monitor.actor_detail import actor_summary
-from hive.monitor.drawing import Line, fitted
+from hive.monitor.drawing import Spans, fitted
 from hive.monitor.tables import ACTORS, sorted_rows
-from hive.monitor.terminal.view import Request, View
-from hive.monitor.terminal.widgets import Block, Grid
+from hive.monitor.terminal.view import Request, ViewState
+from hive.monitor.terminal.widgets import Grid, TextBlock
 from hive.table import Column
 
 LEAST_SUMMARY = 8  # lines below which the summary of an actor is left out: its facts, time and some of its log
@@ -51,7 +51,7 @@ class ActorsPane(Vertical):
     ActorsPane #summary { height: 1fr; border-top: solid $panel; }
     """
 
-    def __init__(self, view: View, **names: Any) -> None:
+    def __init__(self, view: ViewState, **names: Any) -> None:
         super().__init__(**names)
         self.view = view
         self.column = -1  # index of the column that the table is sorted by; -1: the topology's order
@@ -60,7 +60,7 @@ class ActorsPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Grid(ACTORS, choosable=True, id="actors")
-        yield Block(self._summary, id="summary")
+        yield TextBlock(self._summary, id="summary")
 
     @property
     def table(self) -> Grid:
@@ -89,12 +89,12 @@ class ActorsPane(Vertical):
         self.table.styles.height = rows + 1 if enough else "1fr"
 
     def _show_summary(self) -> None:
-        summary = self.query_one("#summary", Block)
+        summary = self.query_one("#summary", TextBlock)
         if summary.display:
             self.view.log.read()
             summary.redraw()
 
-    def _summary(self, width: int, height: int) -> list[Line]:
+    def _summary(self, width: int, height: int) -> list[Spans]:
         row = self.view.row(self.table.chosen)
         if row is None:
             return []
@@ -105,9 +105,9 @@ class ActorsPane(Vertical):
         self.refresh_snapshot()
 
     def repaint(self) -> None:
-        """Draw everything again, in the colours of another theme."""
+        """Draw everything again, in the colors of another theme."""
         self.table.redraw()
-        self.query_one("#summary", Block).refresh()
+        self.query_one("#summary", TextBlock).refresh()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "request":

@@ -1,6 +1,6 @@
 """The application: tabs for the four screens, a header above them and the keys of the current one below.
 
-    a thread polls the run (hive.monitor.poller) ──NewSnapshot──> View ──> the current screen: changed cells and lines
+    a thread polls the run (hive.monitor.poller) ──NewSnapshot──> ViewState ──> the screen: changed cells, lines
     a key, a click, a command ──> Request ──> confirmation ──> the supervisor, in a thread with its own connection
 
 Only the visible screen is updated, and only where its text has changed, so an open view takes little time from the run.
@@ -22,20 +22,20 @@ from textual.message import Message
 from textual.widgets import ContentSwitcher, Footer, Tab, Tabs
 
 from hive.errors import HiveError
-from hive.monitor.actor_detail import Inspection
-from hive.monitor.drawing import DIM, Line
+from hive.monitor.actor_detail import ActorInspection
+from hive.monitor.drawing import DIM, Spans
 from hive.monitor.overview import header
 from hive.monitor.poller import Poller
 from hive.monitor.requests import send
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.terminal.actors_pane import ActorsPane, OpenActor
-from hive.monitor.terminal.dialogs import ActorDetail, Ask, Confirm, TextPage
+from hive.monitor.terminal.dialogs import ActorDetail, Confirm, LineInput, TextPage
 from hive.monitor.terminal.learning_pane import LearningPane
 from hive.monitor.terminal.logs_pane import LogsPane
 from hive.monitor.terminal.overview_pane import OverviewPane
 from hive.monitor.terminal.palette import Command, Commands
-from hive.monitor.terminal.view import Request, View, question_of
-from hive.monitor.terminal.widgets import Ascii, Block
+from hive.monitor.terminal.view import Request, ViewState, question_of
+from hive.monitor.terminal.widgets import Ascii, TextBlock
 from hive.printable import printable, printable_lines
 from hive.records import RunDirectory, find_runs
 from hive.records.regular import open_regular
@@ -59,7 +59,7 @@ class NewSnapshot(Message):
 class Inspected(Message):
     """The supervisor has replied about an actor, or the request has failed."""
 
-    def __init__(self, inspection: Inspection) -> None:
+    def __init__(self, inspection: ActorInspection) -> None:
         super().__init__()
         self.inspection = inspection
 
@@ -91,7 +91,7 @@ class Monitor(App[None]):
     #tabs-list-bar { height: 1; }
     ContentSwitcher { height: 1fr; }
     #waiting { height: 1fr; }
-    .outdated Grid, .outdated Block { text-opacity: 50%; }
+    .outdated Grid, .outdated TextBlock { text-opacity: 50%; }
     * { scrollbar-background: $background; scrollbar-corner-color: $background; }
     Footer.-compact KeyGroup.-compact { margin: 0 1 0 0; padding-left: 0; }
     Footer.-compact FooterLabel { margin: 0 1 0 0; }
@@ -110,7 +110,7 @@ class Monitor(App[None]):
         self.ascii_only = ascii_only
         self.lock = threading.Lock()
         series = (poller or Poller(directory)).series
-        self.view = View(directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock)
+        self.view = ViewState(directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock)
         self.panes = (
             OverviewPane(self.view, id="overview"),
             ActorsPane(self.view, id="actors-pane"),
@@ -121,22 +121,22 @@ class Monitor(App[None]):
         self.state = ""
 
     def compose(self) -> ComposeResult:
-        yield Block(self._header, id="header")
+        yield TextBlock(self._header, id="header")
         tabs = Tabs(*(Tab(f"{n} {name}", id=f"tab-{name}") for n, name in enumerate(SCREENS, 1)))
         tabs.can_focus = False
         yield tabs
         with ContentSwitcher(initial="waiting"), Vertical(id="waiting"):
-            yield Block(self._waiting)
+            yield TextBlock(self._waiting)
         yield Footer(show_command_palette=False, compact=True)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), *([Ascii()] if self.ascii_only else [])]
 
-    def _header(self, width: int, height: int) -> list[Line]:
+    def _header(self, width: int, height: int) -> list[Spans]:
         seen = self.view.snapshot
         return header(seen, width, readonly=self.view.readonly) if seen else [[(f" {self.directory.name}", DIM)]]
 
-    def _waiting(self, width: int, height: int) -> list[Line]:
+    def _waiting(self, width: int, height: int) -> list[Spans]:
         texts = (self.view.problem or "waiting for the supervisor").splitlines()
         return [[], *([(f"   {text}", DIM)] for text in texts)]
 
@@ -180,9 +180,9 @@ class Monitor(App[None]):
         if not self.screen_stack or not self.screen_stack[0].query("#header"):
             return  # a snapshot that arrived before the widgets were made, or while the application ends
         base = self.screen_stack[0]
-        base.query_one("#header", Block).redraw()
+        base.query_one("#header", TextBlock).redraw()
         if self.view.snapshot is None:
-            base.query_one("#waiting Block", Block).redraw()
+            base.query_one("#waiting TextBlock", TextBlock).redraw()
             return
         if self.pane is None:
             self._switch((base.query_one(Tabs).active or "tab-overview").removeprefix("tab-"))
@@ -198,7 +198,7 @@ class Monitor(App[None]):
             self.refresh_bindings()
 
     def _repaint(self) -> None:
-        """Draw all screens in the colours of another theme: a hidden table would keep the cells that do not change."""
+        """Draw all screens in the colors of another theme: a hidden table would keep the cells that do not change."""
         for pane in self.panes:
             pane.repaint()
 
@@ -260,9 +260,9 @@ class Monitor(App[None]):
         try:
             with closing(open_run(self.directory)) as client:
                 stack, transitions = client.inspect(actor)
-            self.post_message(Inspected(Inspection(actor, stack, transitions)))
+            self.post_message(Inspected(ActorInspection(actor, stack, transitions)))
         except HiveError as error:
-            self.post_message(Inspected(Inspection(actor, error=str(error))))
+            self.post_message(Inspected(ActorInspection(actor, error=str(error))))
 
     def _in_thread(self, request: Request) -> None:
         threading.Thread(target=self._carry_out, args=(request,), daemon=True).start()
@@ -299,7 +299,7 @@ class Monitor(App[None]):
             yield Command("crash report", "read the newest crash report", self.action_crash)
         for name in SCREENS:
             yield Command(f"screen {name}", "show this screen", partial(self.action_go, name))
-        yield Command("theme", "choose the colours", self.action_change_theme)
+        yield Command("theme", "choose the colors", self.action_change_theme)
         yield Command("keys", "show the keys of this screen", self.action_show_help_panel)
         yield Command("leave", "close this view; the run continues", self.action_quit)
         yield from self._actor_commands()
@@ -333,7 +333,7 @@ class Monitor(App[None]):
                 self.post_message(Request(kind, sets=text.split()))
 
         self.clear_notifications()
-        self.push_screen(Ask(f"{kind} KEY=VALUE, several separated by blanks", example), given)
+        self.push_screen(LineInput(f"{kind} KEY=VALUE, several separated by blanks", example), given)
 
     def _crashes(self) -> list[Any]:
         return sorted(self.directory.crashes.glob("*.txt"), key=lambda path: path.stat().st_mtime)

@@ -11,10 +11,10 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Footer, Input, Label
 
-from hive.monitor.actor_detail import Inspection, actor_detail
-from hive.monitor.drawing import PLAIN, Line
-from hive.monitor.terminal.view import Request, View
-from hive.monitor.terminal.widgets import Block
+from hive.monitor.actor_detail import ActorInspection, actor_detail
+from hive.monitor.drawing import PLAIN, Spans
+from hive.monitor.terminal.view import Request, ViewState
+from hive.monitor.terminal.widgets import TextBlock
 from hive.printable import printable
 
 DETAIL_LOG = 50  # lines of an actor's log in its detail
@@ -52,11 +52,11 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(event.button.id == "yes")
 
 
-class Ask(ModalScreen[str | None]):
+class LineInput(ModalScreen[str | None]):
     """Asks for a line of text; the result is None where the user leaves it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "leave")]
-    DEFAULT_CSS = f"Ask {{ {BOX} }}"
+    DEFAULT_CSS = f"LineInput {{ {BOX} }}"
 
     def __init__(self, title: str, example: str) -> None:
         super().__init__()
@@ -79,16 +79,16 @@ class TextPage(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back", key_display="esc")]
     DEFAULT_CSS = """
     TextPage VerticalScroll { width: 100%; height: 1fr; background: $background; }
-    TextPage Block { width: 100%; }
+    TextPage TextBlock { width: 100%; }
     """
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__()
-        self.texts: list[Line] = [[(f" {text}", PLAIN)] for text in lines]
+        self.texts: list[Spans] = [[(f" {text}", PLAIN)] for text in lines]
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Block(lambda width, height: self.texts)
+            yield TextBlock(lambda width, height: self.texts)
         yield Footer(show_command_palette=False)
 
 
@@ -103,22 +103,22 @@ class ActorDetail(ModalScreen[None]):
     ]
     DEFAULT_CSS = """
     ActorDetail VerticalScroll { width: 100%; height: 1fr; background: $background; }
-    ActorDetail Block { width: 100%; }
+    ActorDetail TextBlock { width: 100%; }
     """
 
-    def __init__(self, view: View, actor: str, inspect: Callable[[str], object]) -> None:
+    def __init__(self, view: ViewState, actor: str, inspect: Callable[[str], object]) -> None:
         super().__init__()
         self.view = view
         self.actor = actor
         self.inspect = inspect
-        self.inspection: Inspection | None = None
+        self.inspection: ActorInspection | None = None
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Block(self._content)
+            yield TextBlock(self._content)
         yield Footer(show_command_palette=False)
 
-    def _content(self, width: int, height: int) -> list[Line]:
+    def _content(self, width: int, height: int) -> list[Spans]:
         row = self.view.row(self.actor)
         if row is None:
             return [[(f" {self.actor} is no process of the run any more", PLAIN)]]
@@ -138,9 +138,9 @@ class ActorDetail(ModalScreen[None]):
             self.inspect(self.actor)
         else:
             why = "the run is not running" if not self.view.answers() else f"{self.actor} is not an actor"
-            self.inspected(Inspection(self.actor, error=why))
+            self.inspected(ActorInspection(self.actor, error=why))
 
-    def inspected(self, inspection: Inspection) -> None:
+    def inspected(self, inspection: ActorInspection) -> None:
         """Show the supervisor's reply."""
         if inspection.actor == self.actor:
             self.inspection = inspection
@@ -151,13 +151,13 @@ class ActorDetail(ModalScreen[None]):
 
     def refresh_snapshot(self) -> None:
         """Show the view's snapshot."""
-        for block in self.query(Block):  # none before the dialog is built
+        for block in self.query(TextBlock):  # none before the dialog is built
             block.redraw()
         self.refresh_bindings()
 
     def repaint(self) -> None:
-        """Draw everything again, in the colours of another theme."""
-        self.query_one(Block).refresh()
+        """Draw everything again, in the colors of another theme."""
+        self.query_one(TextBlock).refresh()
 
     def __rich_repr__(self) -> Any:
         yield self.actor

@@ -10,18 +10,18 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 
-from hive.monitor.drawing import DIM, Line
+from hive.monitor.drawing import DIM, Spans
 from hive.monitor.learning import curve_chart, per_page, ranked
 from hive.monitor.series import AXES, Series
-from hive.monitor.terminal.view import View
-from hive.monitor.terminal.widgets import Block
+from hive.monitor.terminal.view import ViewState
+from hive.monitor.terminal.widgets import TextBlock
 
 EVERY_S = 3.0  # seconds between two drawings of the curves: they grow slowly
 MOST = 16  # greatest height in lines of one curve
 WIDTH = 36  # least width in cells of one curve
 
 
-class Plot(Block, can_focus=True):
+class Plot(TextBlock, can_focus=True):
     """One curve."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -64,7 +64,7 @@ class LearningPane(Vertical):
     LearningPane ItemGrid { height: auto; }
     """
 
-    def __init__(self, view: View, **names: Any) -> None:
+    def __init__(self, view: ViewState, **names: Any) -> None:
         super().__init__(**names)
         self.view = view
         self.axis = 0
@@ -75,11 +75,11 @@ class LearningPane(Vertical):
         self.drawn_t = float("-inf")
 
     def compose(self) -> ComposeResult:
-        yield Block(self._facts, id="facts")
+        yield TextBlock(self._facts, id="facts")
         with VerticalScroll(id="curves"):
             yield ItemGrid(min_column_width=WIDTH, id="plots")
 
-    def _facts(self, width: int, height: int) -> list[Line]:
+    def _facts(self, width: int, height: int) -> list[Spans]:
         if not self.names:
             return [[(" no metrics yet: the recorder writes the first after `record.every_s` seconds", DIM)]]
         facts = [f"over {AXES[self.axis]}", *(name for name, on in self.settings.items() if on)]
@@ -87,7 +87,7 @@ class LearningPane(Vertical):
         return [[(f" {' · '.join(facts)}", DIM)]]
 
     def _plot(self, name: str) -> Plot:
-        def content(width: int, height: int) -> list[Line]:
+        def content(width: int, height: int) -> list[Spans]:
             with self.view.lock:
                 return curve_chart(
                     self.view.series,
@@ -124,7 +124,7 @@ class LearningPane(Vertical):
         self._redraw()
 
     def _redraw(self) -> None:
-        for block in self.query(Block):
+        for block in self.query(TextBlock):
             block.redraw()
         for plot in self.screen.query(Plot):
             plot.redraw()
@@ -146,7 +146,7 @@ class LearningPane(Vertical):
         self.refresh_snapshot()
 
     def repaint(self) -> None:
-        """Draw everything again, in the colours of another theme."""
+        """Draw everything again, in the colors of another theme."""
         for plot in self.query(Plot):
             plot.refresh()
 

@@ -9,10 +9,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, RichLog
 
-from hive.monitor.drawing import DIM, Line, counted
-from hive.monitor.log_view import KEPT, LEVELS, Entry, entry_line
-from hive.monitor.terminal.view import View
-from hive.monitor.terminal.widgets import Block, rich_text, styles_of
+from hive.monitor.drawing import DIM, Spans, counted
+from hive.monitor.log_view import KEPT, LEVELS, LogEntry, entry_line
+from hive.monitor.terminal.view import ViewState
+from hive.monitor.terminal.widgets import TextBlock, rich_text, styles_of
 
 NARROW = 100  # width in cells below which names are not aligned and times have no milliseconds
 LEVEL = Binding.Group("level", compact=True)
@@ -38,7 +38,7 @@ class LogsPane(Vertical):
     LogsPane Input.shown { display: block; }
     """
 
-    def __init__(self, view: View, **names: Any) -> None:
+    def __init__(self, view: ViewState, **names: Any) -> None:
         super().__init__(**names)
         self.view = view
         self.level = 0
@@ -48,7 +48,7 @@ class LogsPane(Vertical):
         self.name_width = 0  # cells of the longest name of an actor
 
     def compose(self) -> ComposeResult:
-        yield Block(self._facts, id="facts")
+        yield TextBlock(self._facts, id="facts")
         yield RichLog(id="lines", max_lines=KEPT, wrap=True, min_width=0)
         yield Input(placeholder="search", id="search", compact=True)
 
@@ -56,7 +56,7 @@ class LogsPane(Vertical):
     def lines(self) -> RichLog:
         return self.query_one("#lines", RichLog)
 
-    def _facts(self, width: int, height: int) -> list[Line]:
+    def _facts(self, width: int, height: int) -> list[Spans]:
         facts = [counted(self.count, "line"), LEVELS[self.level], self.only or "all actors"]
         facts += [f"/{self.search}"] if self.search else []
         facts += [] if self.lines.wrap else ["long lines are cut"]
@@ -75,10 +75,10 @@ class LogsPane(Vertical):
     def _widest(self) -> int:
         return max(map(len, self.view.log.actors), default=0)
 
-    def _matches(self, entry: Entry) -> bool:
+    def _matches(self, entry: LogEntry) -> bool:
         return entry.matches(self.level, self.only, self.search)
 
-    def _write(self, entries: list[Entry]) -> None:
+    def _write(self, entries: list[LogEntry]) -> None:
         if entries:
             styles = styles_of(self.app)
             at_end = self.lines.is_vertical_scroll_end
@@ -87,7 +87,7 @@ class LogsPane(Vertical):
                 text = rich_text(line, styles, wrapped=self.lines.wrap)
                 self.lines.write(text, scroll_end=at_end, shrink=self.lines.wrap)
         self.count = min(self.count + len(entries), KEPT)
-        self.query_one("#facts", Block).redraw()
+        self.query_one("#facts", TextBlock).redraw()
 
     def rewrite(self) -> None:
         """Write all lines again, after the filter or the theme has changed."""
@@ -99,7 +99,7 @@ class LogsPane(Vertical):
         self.lines.scroll_end(animate=False)
 
     def repaint(self) -> None:
-        """Draw everything again, in the colours of another theme."""
+        """Draw everything again, in the colors of another theme."""
         self.rewrite()
 
     def on_show(self) -> None:

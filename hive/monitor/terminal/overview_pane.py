@@ -13,12 +13,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from hive.monitor.drawing import DIM, Line, fitted
+from hive.monitor.drawing import DIM, Spans, fitted
 from hive.monitor.overview import curve_lines, event_lines, rates, rates_line, sentence
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of
-from hive.monitor.terminal.view import Request, View
-from hive.monitor.terminal.widgets import Block, Grid
+from hive.monitor.terminal.view import Request, ViewState
+from hive.monitor.terminal.widgets import Grid, TextBlock
 
 RATES = 40  # width in cells of the table of rates
 LEAST_CURVE = 9  # lines of the curve: as many as the table of rates beside it has
@@ -67,31 +67,31 @@ class OverviewPane(Vertical, can_focus=True):
     OverviewPane #events { border-top: solid $panel; }
     """
 
-    def __init__(self, view: View, **names: Any) -> None:
+    def __init__(self, view: ViewState, **names: Any) -> None:
         super().__init__(**names)
         self.view = view
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
-            yield Block(self._curve, id="curve")
-            yield Block(lambda width, height: self._drawn(rates), id="rates")
-        yield Block(lambda width, height: self._drawn(lambda seen: [fitted(rates_line(seen), width)]), id="short")
+            yield TextBlock(self._curve, id="curve")
+            yield TextBlock(lambda width, height: self._drawn(rates), id="rates")
+        yield TextBlock(lambda width, height: self._drawn(lambda seen: [fitted(rates_line(seen), width)]), id="short")
         yield Grid(GROUPS, id="groups")
         with Horizontal(id="middle"):
             yield Grid(CHANNELS, id="channels")
-            yield Block(self._events, id="beside")
-        yield Block(lambda width, height: self._drawn(lambda seen: sentence(seen, width)), id="bound")
-        yield Block(self._events, id="events")
+            yield TextBlock(self._events, id="beside")
+        yield TextBlock(lambda width, height: self._drawn(lambda seen: sentence(seen, width)), id="bound")
+        yield TextBlock(self._events, id="events")
 
-    def _drawn(self, draw: Any) -> list[Line]:
-        lines: list[Line] = draw(self.view.snapshot) if self.view.snapshot else []
+    def _drawn(self, draw: Any) -> list[Spans]:
+        lines: list[Spans] = draw(self.view.snapshot) if self.view.snapshot else []
         return lines
 
-    def _curve(self, width: int, height: int) -> list[Line]:
-        title: Line = [(" return (last 100 episodes)", DIM)]
+    def _curve(self, width: int, height: int) -> list[Spans]:
+        title: Spans = [(" return (last 100 episodes)", DIM)]
         return [title, *self._drawn(lambda seen: curve_lines(seen, width - 1, height - 1))]
 
-    def _events(self, width: int, height: int) -> list[Line]:
+    def _events(self, width: int, height: int) -> list[Spans]:
         return self._drawn(lambda seen: [fitted(line, width) for line in event_lines(seen.events, width, height)])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -111,7 +111,7 @@ class OverviewPane(Vertical, can_focus=True):
         self._arrange(seen)
         self.query_one("#groups", Grid).show(groups_of(seen))
         self.query_one("#channels", Grid).show(channels_of(seen))
-        for block in self.query(Block):
+        for block in self.query(TextBlock):
             if block.display:
                 block.redraw()
 
@@ -129,7 +129,7 @@ class OverviewPane(Vertical, can_focus=True):
             part.styles.height = lines  # unchanged values cost nothing
 
     def repaint(self) -> None:
-        """Draw everything anew, in the colours of another theme."""
+        """Draw everything anew, in the colors of another theme."""
         for grid in self.query(Grid):
             grid.redraw()
         self.refresh_snapshot()

@@ -33,7 +33,7 @@ class Request(Message):
 
 
 @dataclass
-class View:
+class ViewState:
     """The state of one terminal UI. lock: held while curves are drawn: the polling thread adds points to `series`."""
 
     directory: RunDirectory

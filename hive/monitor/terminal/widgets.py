@@ -1,6 +1,6 @@
 """Widgets that the screens are made of: a block of styled text, and a table that updates only changed cells.
 
-Both take the styled text of hive.monitor.drawing, whose style names become colours of the current theme here.
+Both take the styled text of hive.monitor.drawing, whose style names become colors of the current theme here.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from hive.monitor.drawing import (
     SECOND,
     TITLE,
     WARN,
-    Line,
+    Spans,
     ascii_of,
     printable_line,
 )
 from hive.table import Column, Table, lay_out
 
 R = TypeVar("R")
-Content = Callable[[int, int], list[Line]]
+Content = Callable[[int, int], list[Spans]]
 # Style name -> (variable of the theme, bold).
-COLOURS = {
+COLORS = {
     TITLE: ("text-accent", True),
     GOOD: ("text-success", False),
     WARN: ("text-warning", False),
@@ -49,15 +49,15 @@ COLOURS = {
 
 
 def styles_of(app: App[Any]) -> dict[str, Style]:
-    """Return the styles in the colours of the current theme."""
+    """Return the styles in the colors of the current theme."""
     variables = app.theme_variables
     styles = {PLAIN: Style(), BOLD: Style(bold=True), DIM: Style(dim=True), MARKED: Style(reverse=True)}
-    for name, (variable, bold) in COLOURS.items():
+    for name, (variable, bold) in COLORS.items():
         styles[name] = Style(color=Color.parse(variables[variable]).rich_color, bold=bold)
     return styles
 
 
-def rich_text(line: Line, styles: Mapping[str, Style], *, wrapped: bool = False) -> Text:
+def rich_text(line: Spans, styles: Mapping[str, Style], *, wrapped: bool = False) -> Text:
     """Return a line as text of rich. wrapped: whether it may take several lines."""
     text = Text(no_wrap=not wrapped)
     for part, style in line:
@@ -72,18 +72,18 @@ class Ascii(LineFilter):
         return [Segment(ascii_of(text), style, control) for text, style, control in segments]
 
 
-class Block(Widget):
+class TextBlock(Widget):
     """Lines of styled text that `content` draws for a width and a height in cells; unchanged lines are not redrawn.
 
     Where the style sheet says `height: auto`, it is as high as the lines that `content` returns.
     """
 
-    DEFAULT_CSS = "Block { height: auto; }"
+    DEFAULT_CSS = "TextBlock { height: auto; }"
 
     def __init__(self, content: Content, **names: Any) -> None:
         super().__init__(**names)
         self.content = content
-        self.lines: list[Line] = []
+        self.lines: list[Spans] = []
         self.stale = True  # whether `lines` must be drawn before they are shown
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

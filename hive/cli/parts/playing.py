@@ -1,0 +1,149 @@
+"""Plays checkpoints of runs, for `hive eval`, `hive play` and `hive export`: options, checkpoints, videos, progress."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hive.cli.parts.arguments import add_overrides, whole_number
+from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.suggest import listed
+from hive.errors import UsageError
+from hive.printable import obeyed, printable
+from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, run_state
+from hive.records.return_text import return_text
+
+if TYPE_CHECKING:
+    from hive.config import Config
+    from hive.policy.loaded import Policy
+    from hive.training import Recording
+
+STALLED_S = 10.0  # interval between two lines about episodes that do not end
+
+
+def add_player(command: argparse.ArgumentParser) -> None:
+    """Add the options of how a policy is played: `--seed`, `--sample`, `--max-steps` and `--set`."""
+    command.add_argument("--seed", type=whole_number("seed", 0), help="seed of the episodes (default 0)")
+    command.add_argument(
+        "--sample", action="store_true", help="sample actions as in training instead of taking the most likely ones"
+    )
+    command.add_argument(
+        "--max-steps",
+        type=whole_number("number of steps", 0),
+        metavar="N",
+        help="cut episodes that do not end within N steps; 0: none (default: evaluation.max_steps of the run, 100,000)",
+    )
+    add_overrides(command, "override a key of the run's config, such as env.options.NAME (repeatable)")
+
+
+def held_checkpoints(run: RunDirectory, which: str) -> list[Checkpoint]:
+    """Return what `checkpoints_of` finds, with the weights in memory, so that a live run may remove the files."""
+    return held(lambda: checkpoints_of(run, which))
+
+
+def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
+    """Return a run's checkpoints that `which` selects ("latest", "best", "all" or a number), sorted by update.
+
+    Raises RecordError if there is no best policy, and UsageError if there is no such checkpoint.
+    """
+    if which == "best":
+        return [best_of(run)]
+    there = list_checkpoints(run.checkpoints, verify=True)
+    if not there:
+        raise UsageError(f"{run.name} has no checkpoint", hint=_hint_without_checkpoint(run))
+    if which == "all":
+        return there
+    if which == "latest":
+        return there[-1:]
+    if named := [checkpoint for checkpoint in there if checkpoint.path.name == which.zfill(6)]:
+        return named
+    names = listed(checkpoint.path.name for checkpoint in there)
+    raise UsageError(f"{run.name} has no checkpoint `{which}`", hint=f"use latest, best, all, or one of {names}")
+
+
+def _hint_without_checkpoint(run: RunDirectory) -> str:
+    if run_state(run) == "running":
+        return f"`hive save {run.name}` writes one now"
+    return "it ended before the first one; checkpoint.every says how often one is written"
+
+
+def policy_and_config(run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]) -> tuple[Policy, Config]:
+    """Return the policy of a checkpoint and the config of its run. It executes the config's user code, as `hive resume`
+    does. Raises RecordError and ConfigError."""
+    from hive.config import load_config
+    from hive.policy.loaded import policy_of
+
+    return policy_of(checkpoint, own_code=True), load_config(run.resolved_file, overrides)
+
+
+def played_as(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `evaluate`, `record` and `show` that `add_player` declares, without the seed."""
+    return {"sample": options.sample, "max_steps": options.max_steps}
+
+
+def recorded(
+    run: RunDirectory, checkpoint: Checkpoint, file: Path, options: argparse.Namespace, *, episodes: int, seed: int
+) -> Recording:
+    """Record a checkpoint to `file`. Raises what `hive.training.record` raises."""
+    from hive.training import record
+
+    policy, config = policy_and_config(run, checkpoint, options.set)
+    with progress_line(f"{run.name} {checkpoint_name(run, checkpoint)}", "pictures recorded") as progress:
+        return record(policy, config, file, episodes=episodes, seed=seed, **played_as(options), progress=progress)
+
+
+def described(video: Recording) -> str:
+    """Return one line about a video: `pole.mp4: 10.0 s, 1 episode, return 500.0`."""
+    count = len(video.episodes)
+    returns = ", ".join(return_text(episode.episode_return) for episode in video.episodes)
+    what = f"{count} episode{'s' * (count != 1)}" + (f", return{'s' * (count != 1)} {returns}" if count else "")
+    endless = sum(episode.cut for episode in video.episodes)
+    cut = f"; {endless} did not end and {'was' if endless == 1 else 'were'} cut (--max-steps)" if endless else ""
+    cut += "" if video.whole else "; it ends at its limit of pictures, in the middle of an episode"
+    return f"{video.path}: {video.pictures / video.fps:.1f} s, {what}{cut}"
+
+
+@contextlib.contextmanager
+def progress_line(name: str, what: str, before: int = 0) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows a count, added to `before`.
+
+    On a terminal it is a line that is removed at the end. Otherwise a line is printed every STALLED_S seconds in which
+    the count does not change, so that an episode that does not end is noticed.
+    """
+    last, live = -1, sys.stderr.isatty()
+    begun_s = shown_s = time.monotonic()
+
+    def show(done: int) -> None:
+        nonlocal last, begun_s, shown_s
+        now_s = time.monotonic()
+        if done != last:
+            last, begun_s = done, now_s
+            shown_s = now_s if not live else 0.0
+        if now_s - shown_s < (1.0 if live else STALLED_S):
+            return
+        shown_s = now_s
+        still = f", and none more for {now_s - begun_s:.0f} s" if now_s - begun_s >= 1.0 else ""
+        if now_s - begun_s >= STALLED_S:  # the most likely action of a policy may change nothing, for ever
+            still += " (--max-steps cuts episodes, --sample plays as in training)"
+        line = f"{printable(name)}: {before + done} {what}{still}"
+        if live:
+            obeyed(sys.stderr).write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+        else:
+            print_to_stderr(line)
+
+    try:
+        yield show
+    finally:
+        if live:
+            obeyed(sys.stderr).write("\r\x1b[K")
+
+
+def checkpoint_name(run: RunDirectory, checkpoint: Checkpoint) -> str:
+    """Return the name of a checkpoint: "001563", or "best/001563" for the best policy."""
+    return f"best/{checkpoint.path.name}" if checkpoint.path.parent == run.best else checkpoint.path.name
