@@ -24,7 +24,7 @@ from hive.algorithms.batches.advantages import (
     generalized_advantages,
     importance_of,
     importance_statistics,
-    is_lagged,
+    is_corrected,
     merged,
     normalized,
     proximal,
@@ -76,7 +76,7 @@ class A2C:
         config, log_ratios, moments = self.config, None, None
         sums = self.config.discount, config.gae_lambda
         inputs = network_input(rollouts, input_rows(rollouts, self.model.device))
-        corrects = config.importance_clip > 0 and is_lagged(rollouts)
+        corrects = is_corrected(rollouts, config.importance_clip)
         if self.asks_for_moments or corrects:
             policy, values = (output.detach().numpy() for output in self.model.no_grad(inputs)[:2])
         if corrects:

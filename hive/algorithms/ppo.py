@@ -39,7 +39,7 @@ from hive.algorithms.batches.advantages import (
     generalized_advantages,
     importance_of,
     importance_statistics,
-    is_lagged,
+    is_corrected,
     merged,
     normalized,
     proximal,
@@ -109,7 +109,7 @@ class PPO:
         """Yield Moments if workers share a round, then the gradients of all minibatches, permuted by `noise`."""
         config = self.config
         inputs = input_rows(rollouts, self.model.device)
-        corrects = config.importance_clip > 0 and is_lagged(rollouts)
+        corrects = is_corrected(rollouts, config.importance_clip)
         heads = slice(2) if corrects else slice(1, 2)
         *policies, values = evaluated(lambda rows: self.model.no_grad(rows)[heads], rollouts, inputs)
         log_probs, log_ratios = flat([rollout.log_probs for rollout in rollouts]), None

@@ -235,12 +235,7 @@ def _check_tree(tree: Tree, unread: Tree, given: Any, above: tuple[str | int, ..
 
     unread: parts that may be missing.
     """
-    if not isinstance(given, Mapping | tuple | list):
-        kind = "a tuple of" if all(isinstance(key, int) for key in tree) else "a dictionary with"
-        place = f"part `{_joined(above)}`: " if above else ""
-        raise ValueError(f"{place}got {type(given).__name__}, expected {kind} the parts {_listed(tree, above)}")
-    keys: list[Any] = list(given) if isinstance(given, Mapping) else list(range(len(given)))
-    parts: Any = given
+    keys = _keys(tree, given, above)
     if missing := [key for key in tree if key not in keys]:
         raise ValueError(f"got an observation without its part {_listed(missing, above)}")
     if unknown := [key for key in keys if key not in tree and key not in unread]:
@@ -250,7 +245,18 @@ def _check_tree(tree: Tree, unread: Tree, given: Any, above: tuple[str | int, ..
         )
     for key, inner in tree.items():
         if inner is not None:
-            _check_tree(inner, unread.get(key) or {}, parts[key], (*above, key))
+            _check_tree(inner, unread.get(key) or {}, given[key], (*above, key))
+
+
+def _keys(tree: Tree, given: Any, above: tuple[str | int, ...]) -> list[Any]:
+    """Return the keys of a dictionary, or the positions in a tuple. Raises ValueError for anything else."""
+    if isinstance(given, Mapping):
+        return list(given)
+    if isinstance(given, tuple | list):
+        return list(range(len(given)))
+    kind = "a tuple of" if all(isinstance(key, int) for key in tree) else "a dictionary with"
+    place = f"part `{_joined(above)}`: " if above else ""
+    raise ValueError(f"{place}got {type(given).__name__}, expected {kind} the parts {_listed(tree, above)}")
 
 
 def _listed(keys: Any, above: tuple[str | int, ...]) -> str:

@@ -108,9 +108,9 @@ def normalized(advantages: Floats, moments: tuple[float, float]) -> Floats:
     return ((advantages - mean) / (deviation + EPSILON)).astype(np.float32)
 
 
-def is_lagged(rollouts: Sequence[Rollout]) -> bool:
-    """Return whether an older policy made one of these rollouts."""
-    return any(rollout.lagged for rollout in rollouts)
+def is_corrected(rollouts: Sequence[Rollout], importance_clip: float) -> bool:
+    """Return whether advantages have importance weights: an older policy made one of the rollouts. clip 0: never."""
+    return importance_clip > 0 and any(rollout.lagged for rollout in rollouts)
 
 
 def proximal(rollouts: Sequence[Rollout], distribution: ActionDistribution, outputs: Floats) -> tuple[Floats, Floats]:
