@@ -157,7 +157,8 @@ class LiveRun:
         """Keep the sockets reachable, and end a run whose directory is gone: nothing that it learns can be saved."""
         self.end_warnings()
         self.keep_sockets()
-        if self.requested is None and not self.directory.path.is_dir():
+        # Not the folder: actors that still write checkpoints and logs make it again.
+        if self.requested is None and not self.directory.run_file.exists():
             self.down(f"{self.directory.path} was removed or renamed", at_once=False, way="directory")
 
     def check_output(self) -> None:

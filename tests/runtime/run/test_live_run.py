@@ -29,6 +29,7 @@ def run(tmp_path: Path) -> Iterator[LiveRun]:
     directory.config_file.write_text('[env]\nid = "CartPole-v1"\n')
     directory.resolved_file.write_text(render(load_config(directory.config_file)))
     made = LiveRun(directory)
+    made.write_facts()
     yield made
     made.close()
 
@@ -101,7 +102,6 @@ def test_a_socket_folder_that_cannot_be_made_again_does_not_end_the_run(run: Liv
 
 
 def test_a_socket_folder_that_a_failed_build_has_removed_is_no_warning(run: LiveRun) -> None:
-    run.write_facts()
     shutil.rmtree(run.socket_folder)  # as the fork server does when it exits
     conclude(run, Outcome("failed", "the build failed", "", "", False, {}, {}, {}, ""))
     assert not run.warnings
