@@ -209,17 +209,16 @@ class Learner:
         rate = self.learning_rate(counts[Count.env_steps])
         following = Version(weights_out, list(after["moments"]))
         self.network.begin_update(Version(weights, list(before["moments"])), following)
-        groups: list[GroupUpdate] = []
-        if samples and not cause:
-            groups = self._group_updates(gradients, headers, before["group_updates"], rate) if self._grouped else []
-            cause = self._step(report.norm, counts, rate, groups)
-        applied = samples > 0 and not cause
+        updates = self._updates(gradients, headers, before, report.norm, rate) if samples and not cause else []
+        applied = bool(updates) and self.network.apply_gradients_to_global_network(self.gradient, updates)
+        if not applied:
+            cause = "update" if updates else cause
+            self.network.keep_global_network()
         if self._grouped:
             after["group_updates"][:] = before["group_updates"]
             if applied:
-                after["group_updates"][:] += [group.step > 0 for group in groups]
-        if not applied:
-            self.network.keep_global_network()
+                after["group_updates"][:] += [update.step > 0 for update in updates]
+        counts[Count.applied] += applied
         counts[Count.updates] += applied
         counts[Count.skipped] += cause != ""
         counts[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
@@ -277,14 +276,19 @@ class Learner:
         counts[Count.reduced] += accumulator.report.samples > 0
         return accumulator.report
 
-    def _group_updates(
+    def _updates(
         self,
         gradients: Sequence[Arrays],
         headers: Sequence[Sequence[int]],
-        done: NDArray[np.int64],
+        before: Arrays,
+        norm: float,
         learning_rate: float,
     ) -> list[GroupUpdate]:
-        """Return the update of each parameter group: a step if one of the gradients has it, otherwise none."""
+        """Return the update of the whole vector, or of each parameter group: a step if one of the gradients has it."""
+        if not self._grouped:
+            number = int(before["counters"][Count.updates]) + 1
+            return [GroupUpdate(slice(0, len(self.gradient)), norm, number, learning_rate)]
+        done: NDArray[np.int64] = before["group_updates"]
         masks = [gradient["mask"] for gradient, header in zip(gradients, headers, strict=True) if header[SAMPLES]]
         updates = []
         for group, number in zip(self.flat.groups, done.tolist(), strict=True):
@@ -299,13 +303,6 @@ class Learner:
     def _group_rate(self, name: str) -> float:
         """Return the learning rate of a parameter group before its schedule: `<name>_learning_rate`, if it is not 0."""
         return getattr(self.config, f"{name}_learning_rate", 0.0) or self.config.learning_rate
-
-    def _step(self, norm: float, counts: list[int], learning_rate: float, groups: Sequence[GroupUpdate]) -> str:
-        """Apply `self.gradient` to the global network. Return "update" if the new weights are not finite, else ""."""
-        whole = GroupUpdate(slice(0, len(self.gradient)), norm, counts[Count.updates] + 1, learning_rate)
-        finite = self.network.apply_gradients_to_global_network(self.gradient, groups or [whole])
-        counts[Count.applied] += finite
-        return "" if finite else "update"
 
     def _merge_statistics(self, gradients: Sequence[Arrays], weights_out: NDArray[np.uint8]) -> None:
         """Merge the statistics of this turn's rounds into the network's buffers."""
