@@ -144,6 +144,8 @@ class PolicyHead(Head, direct=True):
         if any(self._means) and not self.outputs_log_std:
             shape = (self.features, sum(self._means)) if self.takes_features else (sum(self._means),)
             self.log_std = nn.Parameter(torch.full(shape, self.initial_log_std))
+        # Whether the output is means, the columns, and a log standard deviation, a parameter.
+        self._appends_log_std = self.log_std is not None and self.output_shape == (2 * self.width,)
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
         split = weight.split_with_sizes(self._widths), bias.split_with_sizes(self._widths)
@@ -178,11 +180,6 @@ class PolicyHead(Head, direct=True):
     def is_direct(self) -> bool:
         as_they_are = self.output_shape == (self.width,) and not self.outputs_log_std  # these are clamped
         return super().is_direct and (as_they_are or self._appends_log_std)
-
-    @property
-    def _appends_log_std(self) -> bool:
-        """Whether the output is means, the columns, and a log standard deviation, a parameter."""
-        return self.log_std is not None and self.output_shape == (2 * self.width,)
 
     def numpy_output(self, columns: Floats) -> Floats:
         if not self._appends_log_std:

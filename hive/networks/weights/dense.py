@@ -138,9 +138,11 @@ class Dense:
 
     def of_columns(self, columns: Sequence[Floats]) -> tuple[Floats, ...]:
         """Return the outputs of all heads from the columns of their networks."""
-        pairs = zip(columns, self.heads, strict=False)  # those of the first networks
-        parts = [zip(heads, _split(each, heads), strict=True) for each, heads in pairs]
-        return tuple([head.numpy_output(own) for part in parts for head, own in part])
+        outputs: list[Floats] = []
+        for block, heads in zip(columns, self.heads, strict=False):  # those of the first networks
+            for head, part in zip(heads, _split(block, heads), strict=True):
+                outputs.append(head.numpy_output(part))  # a comprehension is a frame, for every step
+        return tuple(outputs)
 
     @property
     def mask(self) -> NDArray[np.uint8]:
