@@ -286,7 +286,7 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
         has_lag=False,
     )
     worker = GWorker(blueprint, source, algorithm=algorithm)
-    bind(worker, network, network if wrapper.has_target else None)
+    bind(worker, network, network if wrapper.state.has_target else None)
     return worker
 
 
