@@ -83,13 +83,23 @@ def moved_names(module: str, moved: Mapping[str, str]) -> Callable[[str], NoRetu
     return get
 
 
-def renamed(module: str, new: str) -> Callable[[str], Any]:
-    """Return `__getattr__` for the old name of a package, `new`: it warns at every name and finds it there."""
+def renamed(module: str, new: str, others: Mapping[str, str] | None = None) -> Callable[[str], Any]:
+    """Return `__getattr__` for the old name of a package, `new`: it warns at every name and finds it there.
+
+    others: names that went elsewhere, and the modules that have them.
+    """
 
     def get(name: str) -> Any:
+        if name == "__all__":
+            return [*importlib.import_module(new).__all__, *(others or ())]
         if name.startswith("_"):
             raise AttributeError(f"module `{module}` has no attribute `{name}`")
-        warnings.warn(f"`{module}` is now `{new}`: use `{new}.{name}`", DeprecationWarning, stacklevel=2)
-        return getattr(importlib.import_module(new), name)
+        home = (others or {}).get(name, new)
+        try:
+            value = getattr(importlib.import_module(home), name)
+        except AttributeError:
+            raise ImportError(f"`{module}` is now `{new}`, which has no `{name}`") from None
+        warnings.warn(f"`{module}` is now `{new}`: use `{home}.{name}`", DeprecationWarning, stacklevel=2)
+        return value
 
     return get

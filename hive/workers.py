@@ -2,4 +2,10 @@
 
 from hive.lazy import renamed
 
-__getattr__ = renamed(__name__, "hive.training")
+__getattr__ = renamed(
+    __name__,
+    "hive.training",
+    {
+        **dict.fromkeys(("Snapshot", "Gradients", "CollectedRollout"), "hive.compat.pytorchrl"),
+    },
+)

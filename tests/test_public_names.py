@@ -509,6 +509,24 @@ def test_names_of_the_last_release_work_with_a_warning(path: str) -> None:
     assert "<string>:1: DeprecationWarning: `" + path in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "home"),
+    [
+        ("from hive.approximation import QNetwork", "hive.compat.autonomous.QNetwork"),
+        ("from hive.workers import Snapshot", "hive.compat.pytorchrl.Snapshot"),
+        ("from hive.losses import Loss", "hive.learning.loss.Loss"),
+        ("from hive.storage import *; ReplayBuffer", "hive.experience.ReplayBuffer"),
+        ("from hive.facades import CWorker", "hive.compat.pytorchrl.CWorker"),
+    ],
+)
+def test_old_names_of_packages_name_the_new_place(line: str, home: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "default", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"use `{home}`" in done.stderr
+
+
 # --- type checkers
 
 

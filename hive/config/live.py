@@ -10,6 +10,7 @@ import dataclasses
 
 from hive.config.algorithms import AlgorithmConfig
 from hive.config.keys import keys_of
+from hive.config.other_names import RENAMED
 from hive.config.values import SHOWN_LENGTH, closest, shown
 from hive.errors import ConfigError
 from hive.printable import printable
@@ -21,6 +22,7 @@ def with_parameter(config: AlgorithmConfig, name: str, value: object) -> Algorit
     Raises ConfigError if this algorithm has no such key, if the key is fixed, and if the value is not allowed.
     """
     given, name = name, name.removeprefix("algorithm.")
+    name = RENAMED.get(f"algorithm.{name}", name).removeprefix("algorithm.")
     table: type = type(config)
     keys = keys_of(table)
     if name not in keys:

@@ -130,7 +130,7 @@ class _Loader:
     def _take_key(self, section: str, name: str, value: Any, source: ValueSource, table: Mapping[str, Any]) -> None:
         """Collect a key under its name, which in `table` may be an earlier one."""
         _, _, new = RENAMED.get(f"{section}.{name}", "").partition(".")
-        if new in table:
+        if new and new in table:
             self._add(f"{section}.{new}", source.problem((section, name), f"is given as `{new}` too", at_key=True))
         source = Renamed(source, name, new) if new else source
         self.given[section, new or name] = _Given(value, source)

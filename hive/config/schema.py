@@ -168,7 +168,7 @@ class EnvConfig:
     )
     vector: str = key(
         "auto",
-        '"python": single environments; "native": compiled or vectorised; "auto": compiled if bit-equal',
+        '"python": single environments; "native": compiled or vectorized; "auto": compiled if bit-equal',
         choices=("auto", "python", "native"),
     )
     images: str = key(

@@ -33,7 +33,7 @@ class Join(Message):
 
 
 class Accepted(Message):
-    """The work of a host: the config of the run, and which part of it runs there (hive.hosts.facts)."""
+    """The work of a host: the config of the run, and which part of it runs there (hive.hosts.shape)."""
 
     incarnation: int
     config: str

@@ -38,8 +38,11 @@ from __future__ import annotations
 
 from hive.lazy import lazy_names
 
-COACH = ("Architecture", "Inputs", "NetworkWrapper", "Targets", "TorchArchitecture", "TrainingResult", "WorkerGroup")
-OLD = {"GradientClippingMethod": f"{__name__}.build.parameters", **dict.fromkeys(COACH, "hive.compat.coach")}
+COACH = (
+    *("Architecture", "GradientClippingMethod", "Inputs", "NetworkWrapper", "Targets", "TorchArchitecture"),
+    *("TrainingResult", "WorkerGroup"),
+)
+OLD = dict.fromkeys(COACH, "hive.compat.coach")
 """Names that this package had in the last release, and where they are now."""
 
 __getattr__, __dir__ = lazy_names(__name__, __file__, OLD)

@@ -72,8 +72,13 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, int]]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield node.name, line
         return
-    if isinstance(node, ast.Lambda):
-        return
+    if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        yield from ((walrus.target.id, line) for walrus in ast.walk(node) if isinstance(walrus, ast.NamedExpr))
+        return  # variables of these are their own
+    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        yield node.name, line
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest, line
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
         yield node.id, line
     elif isinstance(node, ast.Import | ast.ImportFrom):

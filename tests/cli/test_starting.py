@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING
 import pytest
 from canned_status import starting, status
 from event_lines import event
-from fake_process import FakeProcess, fail, interrupt, nothing
+from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
 from hive.cli.parts import starting as module
 from hive.cli.parts.interrupts import deferred_interrupts, number_of, raising_interrupts
 from hive.cli.parts.new_run import new_run
-from hive.cli.parts.starting import abort_start, ask_to_end, began, clear_failure, connect, raise_failure
+from hive.cli.parts.starting import (
+    abort_start,
+    ask_to_end,
+    began,
+    clear_failure,
+    connect,
+    raise_failure,
+    run_quietly,
+)
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import RunDirectory, list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.actor.interrupted import Interrupted
@@ -378,3 +386,21 @@ def test_interrupted_again_it_is_killed(place: Place) -> None:
     assert process.signals == [signal.SIGINT, signal.SIGKILL]
     assert process.returncode == -signal.SIGKILL
     assert place.capture.readouterr() == ("", LINE)
+
+
+def test_a_run_that_ends_while_ctrl_c_is_handled_is_not_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was connected to once; a second connection would find nobody and call its start failed."""
+    directory, process = place.never_begun(), FakeProcess(interrupt)
+    connections = []
+
+    def connect_once(_: RunDirectory, __: object) -> FakeClient:
+        connections.append(1)
+        assert len(connections) == 1
+        return FakeClient()
+
+    monkeypatch.setattr(module, "start", lambda _: process)
+    monkeypatch.setattr(module, "connect", connect_once)
+    monkeypatch.setattr(module, "ask_to_end", lambda *_: nothing())
+    monkeypatch.setattr(module, "began", lambda _: True)
+    run_quietly(directory)
+    assert process.returncode == 0

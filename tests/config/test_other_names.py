@@ -173,3 +173,9 @@ def test_a_problem_with_an_earlier_name_says_the_new_one() -> None:
     )
     with pytest.raises(ConfigError, match="adam_optimizer_beta1: is given as `adam_beta1` too"):
         load_config("x.toml", text=f"{ENV}[algorithm]\nadam_optimizer_beta1 = 0.9\nadam_beta1 = 0.9\n")
+
+
+def test_a_key_without_a_name_makes_no_other_key_wrong() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("x.toml", text=f'{ENV}[algorithm]\ndiscount = 0.9\n"" = 1\n')
+    assert "too" not in str(caught.value)

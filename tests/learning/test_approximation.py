@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import hive.approximation
 import hive.compat.autonomous
-import hive.learning
 from hive.algorithms.losses.q_learning import QLoss
 from hive.compat.coach import NetworkWrapper
 from hive.envs.spaces.actions import Discrete
@@ -292,4 +292,4 @@ def test_a_model_without_the_online_network_is_refused() -> None:
 
 def test_names_for_scripts_warn_of_their_new_place() -> None:
     with pytest.warns(DeprecationWarning, match=r"use `hive\.compat\.autonomous\.FixedTarget`"):
-        assert hive.learning.FixedTarget is hive.compat.autonomous.FixedTarget  # type: ignore[attr-defined]
+        assert hive.approximation.FixedTarget is hive.compat.autonomous.FixedTarget  # type: ignore[attr-defined]

@@ -315,3 +315,8 @@ def test_an_algorithm_with_a_replay_memory_is_refused() -> None:
     config = config_of("CartPole-v1", run__scheme='"dqn"', collection__rollout=4, collection__envs=1)
     with pytest.raises(TopologyError, match="dqn learns from a replay memory, and a GWorker from rollouts"):
         GWorker.of_run(Blueprint(config), 0)
+
+
+def test_arguments_of_a_script_name_its_own_class() -> None:
+    with pytest.raises(TypeError, match=r"one that collects is hive\.compat\.pytorchrl\.GWorker"):
+        GWorker(0, lambda *_: None)  # type: ignore[arg-type]

@@ -468,6 +468,24 @@ def test_a_learner_killed_within_the_last_round_is_followed_by_one_that_complete
     assert found[:2] == expected[:2]
 
 
+def test_the_rates_of_a_successor_are_those_since_its_start() -> None:
+    """Not the updates of a moment divided by the training time of the whole run."""
+    fixture, begun = LearnerFixture(), []
+
+    class Watched(DiesAfterTheCommit):
+        async def setup(self) -> None:
+            await super().setup()
+            totals = self.totals
+            begun.append((self.report.reported_s - totals["train_s"], self.report.reported_steps, totals["env_steps"]))
+
+    with pytest.raises(Killed):
+        fixture.live(Watched)
+    fixture.kill()
+    fixture.live(Watched, incarnation=1)
+    assert [late for late, _, _ in begun] == [0.0, 0.0]
+    assert begun[1][1] == begun[1][2] > 0
+
+
 def test_a_successor_after_the_end_only_ends_the_run() -> None:
     fixture = LearnerFixture()
     fixture.live()

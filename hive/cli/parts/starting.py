@@ -76,10 +76,12 @@ def run_quietly(directory: RunDirectory) -> None:
     Raises the error of a failed start.
     """
     clear_failure(directory)
-    process, times = start(directory), Counter[int]()
+    process, times, connected = start(directory), Counter[int](), False
     while True:
         try:
-            connect(directory, process).close()
+            if not connected:  # once: a run that ended while Ctrl-C was handled is not one that failed to start
+                connect(directory, process).close()
+                connected = True
             process.wait()
             break
         except KeyboardInterrupt as interrupt:

@@ -116,7 +116,7 @@ class CollectorThread(threading.Thread):
         self.col_execution = col_execution
         self.broadcast_interval = broadcast_interval
         self.num_sent_since_broadcast = 0
-        self.stopped = False
+        self._stopped = False
         self.queue: queue.Queue[list[CollectedRollout]] = queue.Queue(QUEUE_STEPS)
         self._first_source = local_worker.index_parent * MAX_WORKERS if first_source is None else first_source
         self._collecting = max(count, 1)
@@ -125,6 +125,17 @@ class CollectorThread(threading.Thread):
         self._exchange = _Exchange(local_worker.get_weights(), synchronous=col_communication == "synchronous")
         self._run: InlineRun | None = None
         self._failure: BaseException | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the thread ends after this step. Setting it frees a thread that waits for room in its queue."""
+        return self._stopped
+
+    @stopped.setter
+    def stopped(self, value: bool) -> None:
+        self._stopped = value
+        if value and self.is_alive() and threading.current_thread() is not self:
+            self._drop_steps()  # the thread puts 2 more items at most, for which there is room now
 
     def should_broadcast(self) -> bool:
         """Return whether `broadcast_interval` collection steps have been made since the last broadcast."""
@@ -202,8 +213,7 @@ class CollectorThread(threading.Thread):
         self.stopped = True
         if threading.current_thread() is self:
             return
-        if self.is_alive():
-            self._drop_steps()  # the thread may be waiting for a place, and puts 2 more items at most
+        if self.ident is not None:
             self.join(STOP_S)
             if self.is_alive():
                 raise RuntimeError(f"{self.name} has not ended for {STOP_S:.0f} s: an environment does not return")

@@ -56,6 +56,8 @@ class GWorker:
         algorithm: Algorithm | None = None,
         codec: Codec | None = None,
     ) -> None:
+        if not isinstance(blueprint, Blueprint):
+            raise TypeError("hive.GWorker takes a Blueprint; one that collects is hive.compat.pytorchrl.GWorker")
         self.blueprint = blueprint
         self.schedule_start = schedule_start(blueprint)
         self.index_worker = index_worker

@@ -1,6 +1,6 @@
 """The learner: reduces gradients, steps the optimizer, and owns the state of training.
 
-The state is two blocks of the same turn number, in memory that outlives the learner (DESIGN, idea 5):
+The state is two blocks of the same turn number, in memory that outlives the learner:
 
     weights           the global network, and the target network (hive.networks.weights.state): read in place by workers
     optimizer state   counters [16] int64 · applied [workers] int64 · returns [100] float32

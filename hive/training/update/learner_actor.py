@@ -101,6 +101,8 @@ class LearnerActor(Actor):
         self.turn = optimizer_state.latest
         self._publish_behaviour([])
         self._update_totals()
+        # The rates of a restarted learner are those since its start.
+        self.report.reported_s, self.report.reported_steps = self.totals["train_s"], self.totals["env_steps"]
         self.judged = self.totals["episodes"] >= RETURNS_KEPT
 
     async def run(self) -> None:

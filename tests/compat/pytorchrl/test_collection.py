@@ -228,8 +228,9 @@ def test_asynchronous_collection_starts_the_thread_at_the_first_rollout() -> Non
     task.stop()
 
 
-def test_the_queue_is_bounded() -> None:
-    """The thread waits for a place, and `stop` ends it there."""
+@pytest.mark.parametrize("by_attribute", [False, True])
+def test_the_queue_is_bounded(by_attribute: bool) -> None:
+    """The thread waits for a place, and `stop` ends it there; so does `stopped`, which PyTorchRL's workers set."""
     task, full = task_of(0, "asynchronous"), threading.Event()
     put = task.queue.put
 
@@ -242,8 +243,13 @@ def test_the_queue_is_bounded() -> None:
     task.start()
     assert full.wait(30)
     assert task.queue.qsize() == QUEUE_STEPS
-    task.stop()
+    if by_attribute:
+        task.stopped = True
+        task.join(30)
+    else:
+        task.stop()
     assert not task.is_alive()
+    task.stop()
     for _ in range(2):
         with pytest.raises(RuntimeError, match="has been stopped"):
             task.get()
