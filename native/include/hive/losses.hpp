@@ -1,7 +1,7 @@
 // Losses of policies and values, with their gradients with respect to the network's outputs, in one pass over the rows.
 //
 // A policy is described by its `choices`: the sizes of its categorical actions, whose logits lie side by side, or none
-// for a Gaussian with outputs mean and log standard deviation, [rows, 2 D]. hive.losses documents the formulas, and
+// for a Gaussian with outputs mean and log standard deviation, [rows, 2 D]. hive.algorithms.losses documents the formulas, and
 // hive.networks.act.distributions the outputs. Sums of losses are float64, in the order of the rows; outputs and gradients
 // float32.
 //
