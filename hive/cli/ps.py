@@ -111,7 +111,7 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     known = [process for facts in known for process in (facts, *_companions(facts))]
     known = [facts | (_remote_facts(facts) if facts.get("host") else _process_facts(facts["pid"])) for facts in known]
     rows = [{key: facts.get(key) for key in PS_KEYS} for facts in known]
-    # A process that is being started has none; as 0 it would name whoever passes it to `kill`.
+    # A process that is being started has none. A pid of 0, given to `kill`, is the caller's own process group.
     return [row | {"pid": row["pid"] or None} for row in rows]
 
 

@@ -106,7 +106,7 @@ def statistics_text(found: RunningStatistics) -> tuple[str, str]:
 def examine(recipe: Recipe, steps: int, limit_s: float) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
 
-    If no episode has ended by then and no limit is declared, play up to LONGER times as many, to see one end.
+    If no episode has ended then and no limit is declared, play up to LONGER times as many steps, to see one end.
 
     The environment is seeded with 0, the actions are independent of it. Raises the
     errors of `make_vector`. An error of the environment is part of the result.

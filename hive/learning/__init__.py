@@ -1,4 +1,4 @@
-"""What algorithms learn with in a run: approximations, their target networks, and the receiver of their gradients.
+"""Learning in a run: approximations, their target networks, and the receiver of their gradients.
 
 Scripts have `hive.compat.autonomous`, whose approximations have optimizers.
 """

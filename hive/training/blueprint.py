@@ -135,7 +135,7 @@ class Blueprint:
         """Set the facts of the algorithm."""
         self.statistics = algorithm.statistics
         self.gradients_per_round = algorithm.gradients_per_round
-        self.gradients_per_batch: int = getattr(algorithm, "gradients_per_batch", 1)  # of each worker, of what is drawn
+        self.gradients_per_batch: int = getattr(algorithm, "gradients_per_batch", 1)  # of each worker, from drawn rows
         self.asks_for_moments = algorithm.asks_for_moments
         self.behaviour_log_probs = algorithm.behaviour_log_probs
 

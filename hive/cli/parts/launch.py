@@ -213,7 +213,7 @@ class Foreground:
             yield
             return
         old = {number: signal.signal(number, self._stop_requested) for number in REASONS}
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has set it
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
             old[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._leave)
         try:
             yield

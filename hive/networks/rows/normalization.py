@@ -89,7 +89,7 @@ class PackedNormalizer(Normalizer):
 
 
 class Scales(NamedTuple):
-    """What normalizes stored rows: the numbers of an observation by `shift` and `scale`, rewards by `reward`.
+    """Normalizes stored rows: the numbers of an observation by `shift` and `scale`, rewards by `reward`.
 
     shift, scale: float32 [n] for the n numbers that an observation begins with; [0]: observations stay as they are.
     reward: 0: rewards stay as they are. `Scales()` leaves everything as it is.

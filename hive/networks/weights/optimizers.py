@@ -99,7 +99,7 @@ class FlatOptimizer:
         learning_rate: float,
         gradient_scale: float = 1.0,
     ) -> bool:
-        """Writes the weights and moments after one update. All arrays: float32 [parameter_elements].
+        """Write the weights and moments after one update. All arrays: float32 [parameter_elements].
 
         Return whether all written values are finite.
 

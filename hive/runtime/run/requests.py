@@ -22,7 +22,7 @@ HOST_ANSWER_S = 3.0  # deadline of an answer of another host: below that of a vi
 
 
 class RunRequests:
-    """The requests that the control server passes on. One that is refused raises a HiveError and changes nothing."""
+    """The requests that the control server passes on. A refused request raises a HiveError and changes nothing."""
 
     def __init__(self, run: LiveRun) -> None:
         self.run = run
