@@ -56,7 +56,7 @@ class GWorker:
         algorithm: Algorithm | None = None,
         codec: Codec | None = None,
     ) -> None:
-        if not isinstance(blueprint, Blueprint):
+        if isinstance(blueprint, int):  # the first argument of the class of scripts
             raise TypeError("hive.GWorker takes a Blueprint; one that collects is hive.compat.pytorchrl.GWorker")
         self.blueprint = blueprint
         self.schedule_start = schedule_start(blueprint)
