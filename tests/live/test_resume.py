@@ -74,6 +74,7 @@ MODES = {
 SETTINGS = (
     "run.scheme=a2c",
     *('env.id="killing_environment:environment"', "collection.envs=8", "collection.rollout=8"),
+    "collection.helpers=0",  # the environment counts the steps of its own process until it kills
     "checkpoint.every={updates=30}",
     "record.every_s=0.01",  # many lines: one that is told twice, or lost, shall not go unseen
 )
