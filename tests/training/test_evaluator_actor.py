@@ -120,6 +120,23 @@ def test_turns_are_evaluated_at_the_configured_interval(tmp_path: Path) -> None:
     assert "evaluations_skipped" not in run.counters("learner-0")
 
 
+def test_its_status_names_the_evaluated_turn_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sees it stepping can read what it evaluates, however slow the first step is."""
+    seen: list[tuple[int, int]] = []
+    held: list[Supervisor] = []
+    begin = Evaluator.begin
+
+    def looking(self: Evaluator, due: EvaluationDue, first: int = 0) -> None:
+        state = held[0].state
+        number = next(n for n, actor in enumerate(state.plan.actors) if actor.name == "evaluator-0")
+        seen.append((due.turn, read_status(held[0].memory.pages, number).version))
+        begin(self, due, first)
+
+    monkeypatch.setattr(Evaluator, "begin", looking)
+    train(tmp_path, watch=held.append, evaluation__wait="true", **EVERY_FOUR)
+    assert seen == [(turn, turn) for turn in (4, 8, 12, 16)]
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_run_that_waits_makes_every_evaluation_and_the_same_ones(tmp_path: Path, workers: int) -> None:
     """The evaluators are slowed down until the run would have skipped most of them; the weights stay the same."""

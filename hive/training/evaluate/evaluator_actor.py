@@ -106,6 +106,7 @@ class EvaluatorActor(EvaluatingActor):
 
     async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
         self.evaluator.bind(weights)
+        self.status.show_version(due.turn, self.weights.latest - due.turn)  # before it can be seen stepping
         self.evaluator.begin(due)
         while (evaluation := self.evaluator.step()) is None:
             self.status.show_version(due.turn, self.weights.latest - due.turn)
