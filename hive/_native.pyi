@@ -666,3 +666,34 @@ class RowWord:
         """Answer the order, and wake the other side."""
     def answered(self, limit_s: float) -> int | None:
         """Wait until every order has its answer, and return the last one; None if it has none within the limit."""
+
+# Rounds of updates (program.hpp, round.hpp).
+
+def column_sums(from_: NDArray[np.float32], first: int, to: NDArray[np.float32]) -> None:
+    """Write the sums over the rows of columns of `from_` [N, W], from `first` on, to `to` [n], in the order of rows."""
+
+class Program:
+    """The description of a gradient: the steps of hive.learning.described, each a name and its keys."""
+
+    def __init__(self, steps: Sequence[tuple[str, Mapping[str, Any]]]) -> None: ...
+    def gradient(
+        self,
+        weights: NDArray[np.float32],
+        target: NDArray[np.float32] | None,
+        rows: NDArray[np.int64] | None,
+        out: NDArray[np.float32],
+        statistics: NDArray[np.float64],
+    ) -> tuple[float, int]:
+        """Write the gradient of a batch to `out` [P], and its statistics [S]; return (loss, samples).
+
+        weights, target: [P]. rows: int64 [n], those of the batch; None: all of them.
+        """
+
+class Round:
+    """Consecutive updates in one call. memory: what hive.training.update.native_rounds describes."""
+
+    def __init__(self, memory: Mapping[str, Any]) -> None: ...
+    def run(
+        self, program: Program, call: Mapping[str, Any]
+    ) -> tuple[int, str, list[tuple[float, int]], NDArray[np.float64]]:
+        """Make updates; return how many, why it ended, (norm, samples) of each, and statistics [updates, S]."""

@@ -11,10 +11,12 @@ epsilon-greedy, and epsilon decreases with the number of the rollout.
 
 from __future__ import annotations
 
-from hive.algorithms.losses.q_learning import QLoss
+from hive.algorithms.losses.q_learning import QLoss, described_q_loss
 from hive.algorithms.q_learning import ReplayedValues
 from hive.algorithms.replaying import Batch
 from hive.config import DQNConfig
+from hive.experience import Replay
+from hive.learning.described import BACKWARD, Described, described
 from hive.networks.build.parameters import DuelingQHeadParameters, HeadParameters
 
 
@@ -42,3 +44,20 @@ class DQN(ReplayedValues):
             errors=batch.errors,
         )
         self.q.reinforce(loss, samples=len(batch))
+
+    def described(self, memory: Replay) -> Described | None:
+        """Return the gradients of batches of float32 observations in this memory, if hive._native can make them."""
+        passes, config = self.q.native, self.config
+        if passes.dense is None or not passes.reads_observations:
+            return None
+        chooses = "next_online" if config.double else "next_values"
+        steps = [
+            memory.described(config.n_step, config.discount, config.importance_exponent),
+            passes.described("next_observations", ("next_values",), of_target=True),
+            *([passes.described("next_observations", (chooses,))] if config.double else []),
+            ("bootstrap", {"chooses": chooses, "values": "next_values", "targets": "targets"}),
+            passes.described("observations", ("values",), ("to_values",)),
+            described_q_loss(huber=config.huber_loss, importance=True),
+            BACKWARD,
+        ]
+        return described(steps, passes.dense.mask)

@@ -46,12 +46,23 @@ from hive.algorithms.batches.advantages import (
     weighted,
 )
 from hive.algorithms.batches.frames import StackedRows
-from hive.algorithms.batches.rows import acted_inputs, batches, evaluated, flat, input_rows, progress_of, sizes
-from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, value_fit
+from hive.algorithms.batches.rows import (
+    Batches,
+    acted_inputs,
+    batches,
+    evaluated,
+    flat,
+    input_rows,
+    progress_of,
+    remembers,
+    sizes,
+)
+from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, is_native, value_fit
 from hive.algorithms.parameters import scheduled
 from hive.config import PPOConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
+from hive.learning.described import BACKWARD, Described, described
 from hive.learning.loss import Floats
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.rows.inputs import Sequences
@@ -59,7 +70,7 @@ from hive.networks.rows.inputs import Sequences
 KL_MARGIN = 1.5  # the KL divergence at which a round ends, as a multiple of target_kl
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Share:
     """The N valid acted rows of a share of a round, in which they are constants.
 
@@ -85,6 +96,8 @@ class PPO:
     behaviour_log_probs = True
     expects_lag = False
     model: ActorCritic
+    _round: tuple[_Share, Batches] | None = None  # the round in progress, of a policy without memory
+    _described: tuple[tuple[_Share, Batches], PPOConfig, Described | None] | None = None  # with what it describes
 
     def __init__(self, config: PPOConfig, distribution: ActionDistribution, workers: int = 1) -> None:
         self.distribution = distribution
@@ -123,12 +136,39 @@ class PPO:
             estimates = normalized(estimates[0], over_round), estimates[1]
         share = self._share(rollouts, inputs, values, *estimates, log_probs, log_ratios)
         observations = share.observations
-        for rows, network_rows in batches(rollouts, observations, config.epochs, config.minibatches, noise):
+        parts = batches(rollouts, observations, config.epochs, config.minibatches, noise)
+        self._round = None if remembers(rollouts) else (share, parts)
+        for rows, network_rows in parts:
             loss = self._loss(network_rows, share, rows)
             samples = len(observations) if rows is None else len(rows)
             if samples and self._too_far(loss):
                 return  # the worker fills the rest of the round with gradients of zero samples
             yield self.model.reinforce(loss, samples=samples)
+
+    def described(self) -> Described | None:
+        """Return the gradients that are left of the round, if hive._native can make them; else None."""
+        if self._round is None or self.config.target_kl:
+            return None
+        if self._described is None or self._described[:2] != (self._round, self.config):
+            self._described = self._round, self.config, self._describe(*self._round)
+        return self._described[2]
+
+    def _describe(self, share: _Share, parts: Batches) -> Described | None:
+        passes = self.model.native
+        if (
+            share.importance is not None
+            or isinstance(share.observations, StackedRows)
+            or not is_native(self.distribution)
+        ):
+            return None
+        rows = passes.rows(share.observations)
+        if rows is None or passes.dense is None:
+            return None
+        forward = passes.described("rows", ("policy", "values"), ("to_policy", "to_values"))
+        loss = self._loss(share.observations, share, None).described()
+        return described(
+            [("pick", {"source": rows, "into": "rows"}), forward, loss, BACKWARD], passes.dense.mask, parts
+        )
 
     def _share(
         self,

@@ -17,17 +17,21 @@ sets it. The policy is epsilon-greedy, and epsilon decreases with the number of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hive.algorithms.algorithm import Gradients
 from hive.algorithms.batches.advantages import generalized_advantages
-from hive.algorithms.batches.rows import acted_inputs, evaluated, flat, input_rows, minibatches, picked, sizes
-from hive.algorithms.losses.q_learning import QLoss
+from hive.algorithms.batches.frames import StackedRows
+from hive.algorithms.batches.rows import Batches, acted_inputs, evaluated, flat, input_rows, minibatches, picked, sizes
+from hive.algorithms.losses.q_learning import QLoss, described_q_loss
 from hive.algorithms.q_learning import QLearning
 from hive.config import PQNConfig
 from hive.experience import Rollout
+from hive.learning.described import BACKWARD, Described, Step, described
 from hive.networks.act.distributions import ActionDistribution
 
 
@@ -35,6 +39,7 @@ class PQN(QLearning):
     """Makes `epochs` x `minibatches` gradients per share of a round. Arguments: see QLearning."""
 
     config: PQNConfig
+    _round: tuple[tuple[Tensor | StackedRows, Tensor, Tensor], Batches] | None = None  # the round in progress
 
     def __init__(
         self, config: PQNConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
@@ -54,6 +59,24 @@ class PQN(QLearning):
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
             torch.from_numpy(returns[valid]),
         )
-        for rows in minibatches(len(returns[valid]), config.epochs, config.minibatches, noise):
-            seen, actions, targets = (picked(column, rows) for column in batch)
+        numbers = minibatches(len(returns[valid]), config.epochs, config.minibatches, noise)
+        parts = Batches(iter(numbers), lambda rows: (rows, picked(batch[0], cast(Tensor, rows))))
+        self._round = batch, parts
+        for rows, seen in parts:
+            assert rows is not None
+            assert isinstance(seen, Tensor)
+            actions, targets = (picked(column, rows) for column in batch[1:])
             yield self.q.reinforce(QLoss(seen, actions, targets, huber=self.config.huber_loss), samples=len(rows))
+
+    def described(self) -> Described | None:
+        """Return the gradients that are left of the round, if hive._native can make them; else None."""
+        passes = self.q.native
+        if self._round is None or passes.dense is None or isinstance(self._round[0][0], StackedRows):
+            return None
+        (observations, actions, targets), parts = self._round
+        rows = passes.rows(observations)
+        columns = {"rows": rows, "actions": actions.numpy(), "targets": targets.numpy()}
+        picks: list[Step | None] = [("pick", {"source": source, "into": into}) for into, source in columns.items()]
+        forward = passes.described("rows", ("values",), ("to_values",))
+        loss = described_q_loss(huber=self.config.huber_loss, importance=False)
+        return None if rows is None else described([*picks, forward, loss, BACKWARD], passes.dense.mask, parts)

@@ -304,6 +304,9 @@ class GradientsConfig:
         maximum=MOST_THREADS,
         words={"auto": lambda: 0},
     )
+    native_rounds: bool = key(
+        True, "make the updates of a round in one native call where that is possible (same bytes, faster)"
+    )
     device: str = key(
         "cpu",
         'device that computes the gradients: "cpu"; "cuda", "cuda:1": a GPU; "auto": the first GPU, if any',

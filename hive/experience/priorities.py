@@ -44,6 +44,11 @@ class PriorityTree:
         self._tree = _native.PriorityTree(leaves)
         self._leaves = leaves
 
+    @property
+    def native(self) -> _native.PriorityTree:
+        """The tree itself, for native code that draws and writes."""
+        return self._tree
+
     def __len__(self) -> int:
         """The number of leaves, N."""
         return len(self._tree)

@@ -146,6 +146,18 @@ class Replay:
             first, following = first[:, 0], following[:, 0]
         return ReplayBatch(positions, first, taken, returns, discounts, following)
 
+    def described(self, n_step: int, discount: float, importance_exponent: float) -> tuple[str, dict[str, Any]] | None:
+        """Return the gathering of a batch as a step of a `_native.Program`.
+
+        It writes the registers that are named as the fields of a batch. None for stacks, and unless observations are
+        float32 and actions one int64.
+        """
+        actions, observations = self.arrays["actions"], self.arrays["observations"]
+        if self.stack > 1 or observations.dtype != np.float32 or actions.dtype != np.int64 or actions.ndim > 3:
+            return None
+        keys = {"n_step": n_step, "discount": discount, "importance_exponent": importance_exponent}
+        return "gather", {"memory": self._native, **keys}
+
     def positions_of(self, source: int, first: int, end: int) -> NDArray[np.int64]:
         """Return the positions of rows `first` to `end` - 1 of a collector, int64 [(end - first) * B]."""
         rows = (source * self.rows + np.arange(first, end) % self.rows)[:, None]

@@ -11,7 +11,7 @@ A large input that several passes read is moved once, by the algorithm (`hive.al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -128,6 +128,27 @@ class NativePasses:
             return torch.from_numpy(np.stack(outputs))
         tensors = tuple(map(torch.from_numpy, outputs))
         return tensors[0] if self.single else tensors
+
+    def rows(self, inputs: Any) -> Floats | None:
+        """Return what the network's first linear layer reads, float32 [N, inputs]; None if torch computes it."""
+        dense = self.dense
+        if dense is None or self._remote is not None:
+            return None
+        with torch.no_grad():
+            rows = dense.rows(inputs if self.normalizer is None else self.normalizer(inputs))
+        return None if rows is None else np.ascontiguousarray(rows.numpy())
+
+    def described(
+        self, rows: str, outputs: Sequence[str], slopes: Sequence[str] | None = None, *, of_target: bool = False
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return a pass as a step of a `_native.Program`; None if torch has a part in it. See `Dense.described`."""
+        dense = None if self._remote is not None else self.dense
+        return None if dense is None else dense.described(rows, outputs, slopes, of_target=of_target)
+
+    @property
+    def reads_observations(self) -> bool:
+        """Whether the first linear layer reads float32 observations as they are."""
+        return self.normalizer is None and self.dense is not None and self.dense.reads_inputs
 
     def climb(
         self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]

@@ -61,6 +61,7 @@ from hive.training.gradient.threads import helpers_of
 from hive.training.messages import Gradient, OptimizerState, RolloutReady, Weights
 from hive.training.run_start import schedule_of
 from hive.training.schedule import Claim
+from hive.training.update.native_rounds import NativeRounds
 from hive.training.update.replica import Replica
 
 
@@ -248,6 +249,7 @@ class GradientWorkerActor(Actor):
     optimizer_state = Subscription(OptimizerState, optional=True)
     behaviour = Subscription(Weights, optional=True)
     gradients = SlotOutlet(Gradient)
+    rounds: NativeRounds | None = None  # set by the learner of this process
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         config = blueprint.config
@@ -298,7 +300,12 @@ class GradientWorkerActor(Actor):
         """Make and commit gradient `sequence` and the later ones of its round. Return the first of the next round."""
         end = (sequence // self.per_round + 1) * self.per_round
         arrays = [rollout.arrays for rollout in share]
-        for number in range(sequence, end):
+        number = sequence
+        while number < end:
+            # The last gradient of a round carries what the learner counts, so it is made here.
+            if self.rounds is not None and (made := await self.rounds.offer(self.worker.described, end - 1 - number)):
+                number += made
+                continue
             slot = await self.gradients.reserve()  # before the pin, so no version is held while waiting for a slot
             moments = await self._moments(number)
             version, weights = await self._state(number)
@@ -311,6 +318,7 @@ class GradientWorkerActor(Actor):
                 counted = self.schedule.collection.counted(len(share), len(self.rollouts.producers))
                 slot.arrays["header"][ROLLOUTS] = counted
             self.gradients.commit(slot)
+            number += 1
         return end
 
     def _pin(self, *arrays: NDArray[Any] | None) -> None:

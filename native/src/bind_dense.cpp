@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "arrays.hpp"
-#include "hive/dense.hpp"
+#include "bound_dense.hpp"
 #include "hive/team.hpp"
 
 namespace py = pybind11;
@@ -12,38 +12,6 @@ using namespace pybind11::literals;
 
 namespace hive {
 namespace {
-
-Activation activation_of(const std::string& name) {
-  if (name == "none") return Activation::none;
-  if (name == "tanh") return Activation::tanh;
-  if (name == "relu") return Activation::relu;
-  if (name == "silu") return Activation::silu;
-  throw py::value_error("activation is " + name + ", expected none, tanh, relu or silu");
-}
-
-DenseLayer layer_of(const py::dict& given) {
-  DenseLayer layer{};
-  layer.inputs = given["inputs"].cast<std::size_t>();
-  layer.outputs = given["outputs"].cast<std::size_t>();
-  layer.weight = given["weight"].cast<std::ptrdiff_t>();
-  layer.bias = given["bias"].cast<std::ptrdiff_t>();
-  if (given.contains("scale")) {
-    layer.scale = given["scale"].cast<std::ptrdiff_t>();
-    layer.shift = given["shift"].cast<std::ptrdiff_t>();
-    layer.epsilon = given["epsilon"].cast<float>();
-  }
-  layer.activation = activation_of(given["activation"].cast<std::string>());
-  return layer;
-}
-
-DenseNetwork network_of(const std::vector<std::vector<py::dict>>& branches, std::size_t parameters) {
-  std::vector<Branch> made;
-  for (const auto& branch : branches) {
-    Branch& layers = made.emplace_back();
-    for (const py::dict& layer : branch) layers.push_back(layer_of(layer));
-  }
-  return {std::move(made), parameters};
-}
 
 // The arrays of one call. Their shapes are compared with those of the network.
 class Call {

@@ -216,6 +216,14 @@ void bind_losses(py::module_& m) {
         "to_values"_a,
         "Return (loss, mean value taken, mean largest value, mean absolute error); write the gradient of the values.\n\n"
         "values: float32 [N, A]; actions: int64 [N]; others: float32 [N] or None. errors receives absolute errors.");
+  m.def("column_sums", [](const py::object& from, std::size_t first, const py::object& to) {
+          Arrays table(2), sums(1);
+          const auto given = table.input<float>(from, "from");
+          const auto out = sums.output<float>(to, "to");
+          if (first + out.size() > table.extent(1)) throw py::value_error("from has too few columns");
+          column_sums(given, table.extent(1), first, out);
+        }, "from_"_a, "first"_a, "to"_a,
+        "Write the sums over the rows of columns of `from_`, float32 [N, W]: those from `first` on, as many as `to` has.");
   m.def("quantile_loss", &quantiles, "outputs"_a, "actions"_a, "targets"_a, "importance"_a, "errors"_a, "to_outputs"_a,
         "Return (loss, mean expected return of the actions taken, mean of the largest, mean absolute difference between\n"
         "expected returns and mean targets); write the gradient of the quantiles. Source: Dabney et al. 2018.\n\n"

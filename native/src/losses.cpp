@@ -250,6 +250,13 @@ PPOLoss ppo_loss(const Policy& policy, const PPOSettings& settings, std::span<co
   return sum;
 }
 
+void column_sums(std::span<const float> from, std::size_t width, std::size_t first, std::span<float> to) {
+  std::fill(to.begin(), to.end(), 0.0F);
+  for (std::size_t row = first; row < from.size(); row += width) {
+    for (std::size_t column = 0; column < to.size(); ++column) to[column] += from[row + column];
+  }
+}
+
 QLoss q_loss(std::size_t count, bool huber, std::span<const float> values, std::span<const std::int64_t> actions,
              std::span<const float> targets, std::span<const float> weights, std::span<const float> importance,
              std::span<float> errors, std::span<float> to_values) {

@@ -13,6 +13,7 @@ void bind_optimizers(pybind11::module_& m);
 void bind_priority_tree(pybind11::module_& m);
 void bind_replay(pybind11::module_& m);
 void bind_returns(pybind11::module_& m);
+void bind_round(pybind11::module_& m);
 void bind_row_words(pybind11::module_& m);
 void bind_rows(pybind11::module_& m);
 }  // namespace hive
@@ -32,6 +33,7 @@ PYBIND11_MODULE(_native, m) {
   hive::bind_priority_tree(m);
   hive::bind_replay(m);
   hive::bind_returns(m);
+  hive::bind_round(m);
   hive::bind_row_words(m);
   hive::bind_rows(m);
 }

@@ -61,6 +61,7 @@ DEFAULTS = {
     "gradients.stale": "drop",
     "gradients.decentralized": False,
     "gradients.compression": "none",
+    "gradients.native_rounds": True,
     "gradients.top_k": 1.0,
     "gradients.threads": 0,
     "gradients.device": "cpu",

@@ -97,6 +97,7 @@ def schedule(seed: int, *, exact: bool | None = None) -> Schedule:
     envs, rollout, n_step = chance.randint(1, 2), chance.randint(2, 4), chance.randint(1, 3)
     steps = columns * envs * rollout  # of a round
     sets = [f"collection.workers={collectors}", f"gradients.workers={workers}"]
+    sets.append("gradients.native_rounds=false")  # a simulated kill needs the words in Python
     exact = bool(chance.random() < EXACT) if exact is None else exact
     modes = ("synchronous", "pipelined")
     for table, possible in (("collection", modes if exact else (*modes, "asynchronous")), ("gradients", modes)):

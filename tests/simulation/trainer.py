@@ -72,6 +72,7 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
     collectors, workers = (round(math.exp(chance.uniform(0.0, math.log(most)))) for _ in range(2))
     modes = [chance.choice(("synchronous", "pipelined", "asynchronous")) for _ in range(2)]
     sets = [f"collection.communication={modes[0]}", f"gradients.communication={modes[1]}"]
+    sets.append("gradients.native_rounds=false")  # a simulated kill needs the words in Python
     placement = chance.random()
     if placement < 0.1:
         collectors, workers = (0, workers) if placement < 0.05 else (collectors, 0)

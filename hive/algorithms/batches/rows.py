@@ -13,8 +13,9 @@ and the outputs are in the same order. The rows of a recurrent policy also say w
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -100,30 +101,58 @@ def acted_inputs(rows: Tensor | StackedRows, sizes: Sequence[int]) -> Tensor | S
     return acted_rows(rows, sizes)
 
 
+class Batches:
+    """The minibatches of a round, in order: the numbers of the rows of each, and the network's input for them.
+
+    numbers: int64 [M] each, or None for all rows in order. input_of: returns the network's input for these.
+    """
+
+    def __init__(
+        self, numbers: Iterator[Tensor | None], input_of: Callable[[Tensor | None], tuple[Tensor | None, Any]]
+    ) -> None:
+        self._numbers = numbers
+        self._input_of = input_of
+
+    def __iter__(self) -> Iterator[tuple[Tensor | None, Tensor | Sequences]]:
+        return self
+
+    def __next__(self) -> tuple[Tensor | None, Tensor | Sequences]:
+        return self._input_of(next(self._numbers))
+
+    def take(self, most: int) -> list[Tensor | None]:
+        """Take up to `most` minibatches and return their numbers, without the network's input."""
+        return list(itertools.islice(self._numbers, most))
+
+    def put_back(self, numbers: Sequence[Tensor | None]) -> None:
+        """Put minibatches that `take` returned back to the front."""
+        self._numbers = itertools.chain(numbers, self._numbers)
+
+
 def batches(
     rollouts: Sequence[Rollout],
     observations: Tensor | StackedRows,
     epochs: int,
     parts: int,
     noise: np.random.Generator | None = None,
-) -> Iterator[tuple[Tensor | None, Tensor | Sequences]]:
-    """Yield each minibatch: the numbers of its rows, int64 [M], or None for all, and the network's input for them.
+) -> Batches:
+    """Return the minibatches of `epochs` epochs.
 
     observations: those of all valid acted rows, which the numbers count. A minibatch is a random part of them, or with
     a recurrent policy all of them in a random part of the environments. Other arguments: as for `minibatches`.
     """
-    if not remembers(rollouts):
-        if parts == 1:  # their order has no influence
-            everything = together(observations)
-            for _ in range(epochs):
-                yield None, everything
-            return
-        for rows in minibatches(len(observations), epochs, parts, noise):
-            yield rows, picked(observations, rows)
-        return
-    fragments = ActedFragments(rollouts)
-    for columns in minibatches(fragments.columns, epochs, parts, noise):
-        yield fragments.sequences(observations, columns.numpy())
+    if remembers(rollouts):
+        fragments = ActedFragments(rollouts)
+
+        def sequences(columns: Tensor | None) -> tuple[Tensor, Sequences]:
+            assert columns is not None
+            return fragments.sequences(observations, columns.numpy())
+
+        return Batches(iter(minibatches(fragments.columns, epochs, parts, noise)), sequences)
+    if parts == 1:  # their order has no influence
+        everything = together(observations)
+        return Batches(itertools.repeat(None, epochs), lambda rows: (None, everything))
+    numbers = minibatches(len(observations), epochs, parts, noise)
+    return Batches(iter(numbers), lambda rows: (rows, picked(observations, cast(Tensor, rows))))
 
 
 def picked(rows: Tensor | StackedRows, numbers: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from hive import _native
+from hive.learning.described import Step
 from hive.learning.loss import Floats, LossSlopes, LossValue, weighted_mean
 from hive.networks.act.bounded import ScaledActions
 from hive.networks.act.distributions import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical
@@ -191,6 +192,26 @@ class PPOLoss:
             *slopes,
         )
         return LossSlopes(total, (*means, *self.fit), slopes)
+
+    def described(self) -> Step:
+        """Return this loss of all rows of the batch as a step of a `_native.Program`, which picks the rows.
+
+        It reads the registers `policy` and `values`, and writes `to_policy` and `to_values`.
+        """
+        return "ppo", {
+            "policy": policy_losses(self.distribution),
+            "actions": native_actions(self.distribution, self.actions),
+            "behaviour_log_probs": self.behaviour_log_probs.numpy(),
+            "advantages": self.advantages.numpy(),
+            "returns": self.returns.numpy(),
+            "behaviour_values": None if self.behaviour_values is None else self.behaviour_values.numpy(),
+            "clip_range": self.clip_range,
+            "value_weight": self.value_loss_weight,
+            "entropy_weight": self.entropy_weight,
+            "value_clip_range": self.value_clip_range,
+            "normalizes": self.normalizes,
+            "fit": list(self.fit),
+        }
 
 
 def acted_log_probs(

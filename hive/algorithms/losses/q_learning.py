@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 
 from hive import _native
+from hive.learning.described import Step
 from hive.learning.loss import Floats, LossSlopes, LossValue, weighted_mean
 from hive.networks.build.value_heads import expected_return, quantile_midpoints, select_actions
 
@@ -88,6 +89,11 @@ class QLoss:
             *(values, self.actions.numpy(), self.targets.numpy(), weights, importance, self.errors, self.huber, slopes)
         )
         return LossSlopes(total, (total, *means), (slopes,))
+
+
+def described_q_loss(*, huber: bool, importance: bool) -> Step:
+    """Return QLoss as a step of a `_native.Program`: of the registers `values`, `actions`, `targets` to `to_values`."""
+    return "q", {"huber": huber, "importance": importance, "values": "values", "slopes": "to_values"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

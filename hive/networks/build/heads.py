@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hive import _native
 from hive.errors import NetworkError
 from hive.networks.act.bounded import LOG_STD_BOUNDS, ScaledActions, clamp_log_std, squashed_distribution_for
 from hive.networks.act.distributions import ActionDistribution, GaussianColumns
@@ -81,6 +82,16 @@ class Head(nn.Module, ABC):
             output: Floats = self(torch.from_numpy(columns)).numpy()
         return output
 
+    @property
+    def as_columns(self) -> bool:
+        """Whether the output is the columns, with the head's `appended` parameter beside them in every row."""
+        return False
+
+    @property
+    def appended(self) -> nn.Parameter | None:
+        """A parameter [width] that `numpy_output` appends to every row; None: none."""
+        return None
+
     def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
         """Return the gradients of the columns, float32 [N, width], and of the head's parameters, from the output's."""
         return np.ascontiguousarray(slopes).reshape(columns.shape), ()
@@ -98,6 +109,10 @@ class ValueHead(Head, direct=True):
 
     def forward(self, columns: Tensor) -> Tensor:
         return columns.squeeze(-1)
+
+    @property
+    def as_columns(self) -> bool:
+        return self.is_direct
 
     def numpy_output(self, columns: Floats) -> Floats:
         return columns.reshape(-1)
@@ -181,6 +196,14 @@ class PolicyHead(Head, direct=True):
         as_they_are = self.output_shape == (self.width,) and not self.outputs_log_std  # these are clamped
         return super().is_direct and (as_they_are or self._appends_log_std)
 
+    @property
+    def as_columns(self) -> bool:
+        return self.is_direct
+
+    @property
+    def appended(self) -> nn.Parameter | None:
+        return self.log_std if self._appends_log_std else None
+
     def numpy_output(self, columns: Floats) -> Floats:
         if not self._appends_log_std:
             return columns
@@ -192,7 +215,9 @@ class PolicyHead(Head, direct=True):
         if not self._appends_log_std:
             return slopes, ()
         assert self.log_std is not None
-        return np.ascontiguousarray(slopes[:, : self.width]), [(self.log_std, slopes[:, self.width :].sum(0))]
+        to_deviations = np.empty(self.width, np.float32)
+        _native.column_sums(np.ascontiguousarray(slopes), self.width, to_deviations)
+        return np.ascontiguousarray(slopes[:, : self.width]), [(self.log_std, to_deviations)]
 
 
 class SquashedPolicyHead(Head, direct=True):

@@ -40,6 +40,10 @@ class QHead(Head, direct=True):
     def forward(self, columns: Tensor) -> Tensor:
         return columns
 
+    @property
+    def as_columns(self) -> bool:
+        return self.is_direct
+
     def numpy_output(self, columns: Floats) -> Floats:
         return columns
 

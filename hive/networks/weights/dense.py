@@ -144,6 +144,37 @@ class Dense:
                 outputs.append(head.numpy_output(part))  # a comprehension is a frame, for every step
         return tuple(outputs)
 
+    def described(
+        self, rows: str, outputs: Sequence[str], slopes: Sequence[str] | None = None, *, of_target: bool = False
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return this pass as a step of a `_native.Program`, of the first networks that have these outputs.
+
+        rows, outputs, slopes: names of registers. slopes: those of the outputs that a backward pass follows for; None:
+        none follows. of_target: compute with the target's weights. None if torch has a part in the pass.
+        """
+        heads: list[list[dict[str, Any]]] = []
+        names = iter(zip(outputs, [None] * len(outputs) if slopes is None else slopes, strict=True))
+        for own in self.heads:
+            if sum(map(len, heads)) == len(outputs):
+                break
+            heads.append([])
+            for head, (output, to_output) in zip(own, names, strict=False):
+                if not (self._direct and head.as_columns):
+                    return None
+                place = -1 if head.appended is None else self.flat.field_of(head.appended).offset // 4
+                heads[-1].append({"width": head.width, "deviations": place, "output": output, "slopes": to_output})
+            if len(heads[-1]) != len(own):
+                return None
+        if slopes is not None and not all(parameter.requires_grad for parameter in self._everything):
+            return None
+        described = {"layers": self._layers, "parameters": self.flat.parameter_elements, "heads": heads}
+        return "forward", {**described, "input": rows, "target": of_target, "keep": slopes is not None}
+
+    @property
+    def reads_inputs(self) -> bool:
+        """Whether the first linear layer reads the numbers of an input as they are."""
+        return all(type(layer) in (nn.Flatten, nn.Identity) for layer in self._before)
+
     @property
     def mask(self) -> NDArray[np.uint8]:
         """uint8 [parameters of `flat`]: 1 for those of these networks and their heads."""

@@ -23,7 +23,7 @@ import asyncio
 import logging
 import re
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from hive.clock import Clock
@@ -70,6 +70,9 @@ class ActorContext(Protocol):
 
     def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
         """Write a line to the run's event log."""
+
+    def neighbors(self) -> Sequence[Actor]:
+        """Return the other actors of the process."""
 
     @property
     def resumed_ns(self) -> int:

@@ -66,6 +66,9 @@ class HostedActor:
     def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
         self.node.report(Note(self.number, kind, text, fields))
 
+    def neighbors(self) -> list[Actor]:
+        return [actor for number, actor in self.node.actors.items() if number != self.number]
+
     @property
     def resumed_ns(self) -> int:
         return self.node.resumed_ns

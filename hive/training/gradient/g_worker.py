@@ -24,6 +24,7 @@ from hive.errors import TopologyError
 from hive.experience import Purpose, Rollout, stream
 from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
+from hive.learning.described import Described
 from hive.networks.rows.normalization import add_rows, observed_elements, scaled_rewards
 from hive.runtime import Status
 from hive.runtime.memory.segments import Arrays
@@ -127,6 +128,13 @@ class GWorker:
                     observe(view, self.blueprint.environment.observation, out)
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def described(self, sequence: int) -> Described | None:
+        """Return gradient `sequence` and the later ones of its round for hive._native; None: `compute` makes them."""
+        if self._round is None or self._round[0] != sequence // self.algo.gradients_per_round:
+            return None
+        describe = getattr(self.algo, "described", None)  # an algorithm of the user has none
+        return None if describe is None else cast("Described | None", describe())
 
     def _begin(self, number: int, rollouts: Sequence[Arrays], out: Arrays) -> None:
         """Begin a round: count its steps and episodes in its first gradient, and let the algorithm make gradients."""

@@ -22,6 +22,7 @@ from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of
 from hive.experience import Replay
 from hive.gradients import clear
 from hive.learning import SharedTarget
+from hive.learning.described import Described
 from hive.networks.rows.normalization import NormalizedNetwork, Scales
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.runtime.memory.segments import Arrays
@@ -31,6 +32,7 @@ from hive.training.gradient.devices import begin_device, pin, seed_forward
 from hive.training.gradient.gradient_slot import GradientSlot
 from hive.training.messages import Gradient, ReplayPlan, ReplayRows, Weights
 from hive.training.run_start import schedule_of
+from hive.training.update.native_rounds import NativeRounds
 from hive.training.update.replay_memory import DrawnRows
 
 
@@ -52,6 +54,7 @@ class ReplayWorker:
         shared = SharedTarget(online, learning(target.module), self.slot.device) if target else None
         self.algo.connect(online, self.slot, shared)
         self.rows = Replay(blueprint.memory_layout.views(memory), stack=blueprint.replay.size.stack)
+        self._described: tuple[Any, Described | None] | None = None  # with the keys that it has
         self.status = status
         self.phases = (status.phase("gather"), status.phase("gradient")) if status else (0, 0)
 
@@ -91,6 +94,15 @@ class ReplayWorker:
         if self.status:
             self.status.enter(self.status.runtime)
 
+    def described(self) -> Described | None:
+        """Return the gradients of plans for hive._native; None: `compute` makes them."""
+        describe = getattr(self.algo, "described", None)
+        if describe is None or self.normalized is not None:
+            return None
+        if self._described is None or self._described[0] is not self.algo.config:
+            self._described = self.algo.config, describe(self.rows)
+        return self._described[1]
+
     def _enter(self, phase: int) -> None:
         if self.status:
             self.status.enter(self.phases[phase])
@@ -109,6 +121,7 @@ class ReplayWorkerActor(Actor):
     plans = Subscription(ReplayPlan)
     state = Subscription(Weights)
     gradients = SlotOutlet(Gradient)
+    rounds: NativeRounds | None = None  # set by the learner of this process
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
@@ -130,6 +143,8 @@ class ReplayWorkerActor(Actor):
         barriers = self.schedule.barriers
         barrier = barriers.last(barriers.round_of(self.gradients.produced))
         while True:
+            if self.rounds is not None and await self.rounds.offer(lambda _: self.worker.described()):
+                continue
             slot = await self.gradients.reserve()  # before the pins, so nothing is held while waiting for a slot
             number = slot.sequence
             if barriers.last(barriers.round_of(number)) != barrier:

@@ -24,6 +24,7 @@ import enum
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,6 +180,29 @@ class Learner:
         """Return the scheduled learning rate after `env_steps` environment steps."""
         progress = min(1.0, env_steps / self.total_steps)
         return scheduled(self.config.learning_rate, self.config.learning_rate_schedule, progress)
+
+    def described(self, learning_rate: float) -> dict[str, Any]:
+        """Return the keys of an update for `_native.Round`. learning_rate: that of this turn."""
+        config, optimizer = self.config, self.network.optimizer.settings
+        names = [group.name for group in self.flat.groups] if self._grouped else [""]
+        followed = config if isinstance(config, TargetConfig) else None
+        return {
+            "learning_rates": [learning_rate * self._group_rate(name) / config.learning_rate for name in names]
+            if self._grouped
+            else [learning_rate],
+            "clip_gradients": config.clip_gradients or 0.0,
+            "target_interval": followed.target_interval if followed else 0,
+            "target_rate": followed.target_rate if followed else 0.0,
+            "optimizer": {
+                "name": optimizer.name,
+                "beta1": optimizer.betas[0],
+                "beta2": optimizer.betas[1],
+                "epsilon": optimizer.epsilon,
+                "decay": optimizer.decay,
+                "momentum": optimizer.momentum,
+                "weight_decay": optimizer.weight_decay,
+            },
+        }
 
     def turn(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from hive.training.record.best_policy import BestSchedule
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
+from hive.training.update.native_rounds import NativeRounds, ReplayPlans, Worker, native_obstacle, round_memory
 from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
@@ -76,6 +77,8 @@ class LearnerActor(Actor):
         self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.judged = False  # whether there are enough episodes for a mean return
+        self.rounds: NativeRounds | None = None  # with a gradient worker of this process
+        self.native_updates = 0
         self.skipped = 0  # consecutive turns that were not finite
         self.last_cause = ""  # `cause` of the last skipped turn
         self.begun_ns = 0  # time of the first steps, if they are counted as trained; 0: that of the first turn
@@ -99,11 +102,30 @@ class LearnerActor(Actor):
             optimizer_state.publish(version)  # after the seal, as in `_turn`
             weights.notify()
         self.turn = optimizer_state.latest
+        self._meet_worker()
         self._publish_behaviour([])
         self._update_totals()
         # The rates of a restarted learner are those since its start.
         self.report.reported_s, self.report.reported_steps = self.totals["train_s"], self.totals["env_steps"]
         self.judged = self.totals["episodes"] >= RETURNS_KEPT
+
+    def _meet_worker(self) -> None:
+        """Make rounds natively with the gradient worker of this process, if the config allows it."""
+        if native_obstacle(self.blueprint):
+            return
+        workers = [actor for actor in self.actor_context.neighbors() if hasattr(actor, "rounds")]
+        if len(workers) == 1:
+            worker = cast(Worker, workers[0])
+            boards = self.weights.board, self.optimizer_state.board
+            memory = round_memory(self.learner, self.status, *boards, self.gradients, worker, self._replay_memory())
+            self.rounds = worker.rounds = NativeRounds(memory, self.learner, replay=self._replay_plans())
+
+    def _replay_memory(self) -> dict[str, Any] | None:
+        """Return the memory of plans and priorities for native rounds; None without a replay memory."""
+        return None
+
+    def _replay_plans(self) -> ReplayPlans | None:
+        return None
 
     async def run(self) -> None:
         await self._retire_applied()
@@ -111,13 +133,17 @@ class LearnerActor(Actor):
         claimed: list[Slot] = []
         stop_reason = self._stop_reason()
         while stop_reason is None:
-            await self._claim(claimed)
+            made = await self._turns_natively(claimed)
+            if not made:
+                await self._claim(claimed)
             if len(claimed) == self.schedule.gradients.turn_size:
                 self._turn(claimed)  # commits
                 for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
                     self.gradients.retire(slot)
                 claimed.clear()
                 self._check_finite()  # after the retire: an error leaves no slot claimed
+                made = 1
+            if made:
                 stop_reason = self._stop_reason()
                 await self._hand_over(force=stop_reason is not None)
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
@@ -155,6 +181,38 @@ class LearnerActor(Actor):
         if self.schedule.gradients.may_end(self.turn):
             await self._offer_best()
         await self._report(force=force)
+
+    async def _turns_natively(self, claimed: list[Slot]) -> int:
+        """Make turns of the gradients that a worker of this process offers, in one native call; return how many."""
+        if self.rounds is None or claimed:
+            return 0
+        if not self.rounds.has_offer:
+            with self.status("wait gradients", WAIT_IN):
+                await self.rounds.offered()
+        before = self._optimizer_state()["counters"]
+        first_ns, _ = self._times(before)
+        collected = self._collected()
+        env_steps = before if collected is None else collected["counters"]
+        updates = self.rounds.make(self.turn, self._most_native(), int(env_steps[Count.env_steps]), first_ns, collected)
+        if updates is None:
+            return 0
+        for step, statistics in zip(updates.steps, updates.statistics, strict=True):
+            self.report.window.append(StepRecord(step, [(step.samples, statistics)], 0, None))
+        self.turn += len(updates.steps)
+        self.native_updates += len(updates.steps)
+        self.skipped = 0
+        self.weights.board.notify()
+        self._update_totals()
+        await asyncio.sleep(0)  # between two calls the loop handles requests
+        return len(updates.steps)
+
+    def _most_native(self) -> int:
+        """Return how many turns may be made before the learner has other work: at the end of a round at the latest."""
+        per_round = self.blueprint.gradients_per_round
+        most = per_round - self.turn % per_round
+        if self.evaluation_interval:
+            most = min(most, self.evaluation_interval - self.turn % self.evaluation_interval)
+        return most
 
     def _turn(self, claimed: list[Slot]) -> None:
         """Make one turn of the claimed gradients and commit it."""
@@ -225,14 +283,18 @@ class LearnerActor(Actor):
         return StepRecord(step, parts, max(used, default=0), policy_lag)
 
     def _count_time(self, counters: NDArray[np.int64]) -> None:
-        """Update the times of the beginning and of the last turn; training time excludes the pauses in between."""
+        """Update the times of the beginning and of the last turn."""
+        if not counters.item(Count.first_ns) and not self.begun_ns:
+            counters[Count.first_steps] = counters[Count.env_steps]
+        counters[Count.first_ns], counters[Count.last_ns] = self._times(counters)
+
+    def _times(self, counters: NDArray[np.int64]) -> tuple[int, int]:
+        """Return the time of the beginning, shifted by the pauses since the last turn, and the time now."""
         first, last = counters.item(Count.first_ns), counters.item(Count.last_ns)
         resumed, now_ns = self.actor_context.resumed_ns, self.clock.now_ns()
         if 0 < last < resumed:
             first += resumed - last
-        if not first and not self.begun_ns:
-            counters[Count.first_steps] = counters[Count.env_steps]
-        counters[Count.first_ns], counters[Count.last_ns] = first or self.begun_ns or now_ns, now_ns
+        return first or self.begun_ns or now_ns, now_ns
 
     def _call_hook(self, hook: UpdateHook, record: StepRecord) -> None:
         """Pass an update to the user's hook, and keep the numbers that it returns for the metrics."""
@@ -400,6 +462,7 @@ class LearnerActor(Actor):
             "first_steps": counters[Count.first_steps],
             "train_s": (counters[Count.last_ns] - counters[Count.first_ns]) / 1e9,
             "mean_return_100": self.mean_return,
+            "native_updates": self.native_updates,
         }
 
     def _update_totals(self) -> None:
@@ -454,7 +517,7 @@ class LearnerActor(Actor):
 
 RESULTS = (
     *("updates", "env_steps", "frames", "episodes", "skipped", *(which.name for which in PASSED)),
-    *("first_steps", "train_s", "mean_return_100"),
+    *("first_steps", "train_s", "mean_return_100", "native_updates"),
 )
 """The learner's counters that summarize a run."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from hive.training.messages import ReplayFloor, ReplayLedger, ReplayPlan, Replay
 from hive.training.run_start import write_first_ledger
 from hive.training.update.learner import Count
 from hive.training.update.learner_actor import SAVE_AGAIN_S, LearnerActor
+from hive.training.update.native_rounds import ReplayPlans, replay_memory
 from hive.training.update.replay_memory import REPLAY_VALUES, ReplayMemory
 
 
@@ -78,6 +80,18 @@ class ReplayLearnerActor(LearnerActor):
             await self._admit()
             self._draw()
         await super()._claim(claimed)
+
+    async def _turns_natively(self, claimed: list[Slot]) -> int:
+        if self.rounds is None or claimed:
+            return 0
+        await self._admit()
+        return await super()._turns_natively(claimed)
+
+    def _replay_memory(self) -> dict[str, Any]:
+        return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout)
+
+    def _replay_plans(self) -> ReplayPlans:
+        return ReplayPlans(self.replay, self.learner.layout)
 
     async def _admit(self) -> None:
         """Append the rollouts that the next turn requires: as many as all rounds up to its own have."""

@@ -93,6 +93,10 @@ PPOLoss ppo_loss(const Policy& policy, const PPOSettings& settings, std::span<co
                  std::span<const float> values, const PPOBatch& batch, std::span<const std::int64_t> rows,
                  std::span<float> to_outputs, std::span<float> to_values);
 
+// Writes the sums over all rows of the columns [first, first + to.size()) of `from` [rows, width]: float32, in the order of
+// the rows. They are the gradient of numbers that are added to every row.
+void column_sums(std::span<const float> from, std::size_t width, std::size_t first, std::span<float> to);
+
 struct QLoss {
   double total, mean, largest, error;
 };

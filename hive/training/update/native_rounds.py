@@ -1,0 +1,269 @@
+"""Rounds of updates in one native call, where a gradient worker and the learner share a process.
+
+    worker    offers its next gradients: a description of them, or None         waits for the answer
+    learner   waits for an offer; makes updates of it by `_native.Round`, in calls of at most CALL_S, until the worker
+              has to make a gradient itself; answers how many it has made
+
+Between two calls the learner does what follows a turn, and the event loop handles requests. An update within a call
+does what a turn does, in the same order, on the same memory (native/include/hive/round.hpp). So versions, accounts and
+what a kill costs are those of updates one by one, and so are the bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive import _native
+from hive.experience import replay_words
+from hive.learning.described import Described
+from hive.runtime import Layout, SlotInlet, Status
+from hive.runtime.carriers.boards import BoardWriter
+from hive.runtime.memory.segments import Arrays, Bytes
+from hive.training.blueprint import Blueprint
+from hive.training.update.learner import COLLECTED, Count, Learner, LearnerStep
+from hive.training.update.replay_memory import EPSILON, ReplayMemory
+
+CALL_S = 0.02  # of one call: the event loop must run within 50 ms for `hive set`, `stack`, a pause and a stop
+MOST_UPDATES = 4096  # of one call: their random numbers are drawn before it
+
+COUNTED = (
+    *(Count.updates, Count.first_ns, Count.last_ns, Count.largest_leaf, Count.saturated),
+    *(Count.adopted, Count.reduced, Count.applied, Count.target_updates),
+)
+"""The counters that an update changes."""
+
+Describe = Callable[[int], Described | None]
+
+
+class Worker(Protocol):
+    """Protocol of the actors that offer gradients."""
+
+    rounds: NativeRounds | None
+    gradients: Any
+    status: Status
+
+
+def native_obstacle(blueprint: Blueprint) -> str:
+    """Return the key that keeps the rounds of this run from native calls; "" if none does.
+
+    Whether the algorithm and its network are native is seen at the first gradient.
+    """
+    gradients = blueprint.config.gradients
+    obstacles = {
+        "gradients.native_rounds = false": not gradients.native_rounds,
+        f"gradients.workers = {gradients.workers}": gradients.workers > 0,
+        f"gradients.max_lag = {gradients.max_lag}": gradients.max_lag > 0,
+        f'gradients.communication = "{gradients.communication}"': gradients.communication != "synchronous",
+        f"gradients.bootstrap_rounds = {gradients.bootstrap_rounds}": gradients.bootstrap_rounds > 1,
+        f'gradients.compression = "{gradients.compression}"': gradients.compression != "none",
+        "gradients.decentralized = true": gradients.decentralized,
+        f'gradients.device = "{gradients.device}"': blueprint.device is not None,
+        "run.update_hook": blueprint.config.run.update_hook is not None,
+    }
+    return next((name for name, is_one in obstacles.items() if is_one), "")
+
+
+class Offer(NamedTuple):
+    """The next `most` gradients of a worker. describe: returns them, from the gradient of a turn on."""
+
+    describe: Describe
+    most: int
+
+
+class NativeUpdates(NamedTuple):
+    """What a call has made: the outcome of each update, and its statistics, float64 [updates, statistics]."""
+
+    steps: list[LearnerStep]
+    statistics: NDArray[np.float64]
+
+
+class ReplayPlans:
+    """The random words of plans, and what of a ledger every update copies."""
+
+    def __init__(self, replay: ReplayMemory, layout: Layout) -> None:
+        self.replay = replay
+        self.fields = [(layout.offsets[name], name) for name in ("returns", "infos") if name in layout.offsets]
+        self.counters = layout.offsets["counters"]
+
+    def words(self, number: int) -> NDArray[np.uint64]:
+        """Return the random words of plan `number`."""
+        return replay_words(self.replay.seed, 0, number, self.replay.size.batch)
+
+    def collected(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
+        """Return parts of a ledger with their places in an optimizer state: what collectors have made."""
+        counters = ledger["counters"]
+        counts = [(self.counters + 8 * which, counters[which : which + 1]) for which in COLLECTED]
+        return [*counts, *((place, ledger[name]) for place, name in self.fields)]
+
+
+class NativeRounds:
+    """The meeting of a gradient worker and the learner."""
+
+    def __init__(self, memory: dict[str, Any], learner: Learner, *, replay: ReplayPlans | None = None) -> None:
+        self._round = _native.Round(memory)
+        self._learner = learner
+        self._replay = replay
+        self._offer: Offer | None = None
+        self._made = 0  # of the offer
+        self._offered = asyncio.Event()
+        self._answer: asyncio.Future[int] | None = None
+
+    async def offer(self, describe: Describe, most: int = MOST_UPDATES) -> int:
+        """Offer gradients, and return how many of them have been made; 0: the worker makes the next one."""
+        self._offer, self._made = Offer(describe, most), 0
+        self._answer = asyncio.get_running_loop().create_future()
+        self._offered.set()
+        return await self._answer
+
+    @property
+    def has_offer(self) -> bool:
+        """Whether the worker waits for an answer."""
+        return self._offered.is_set()
+
+    async def offered(self) -> None:
+        """Wait until the worker has offered its next gradients."""
+        await self._offered.wait()
+
+    def make(
+        self, turn: int, most: int, env_steps: int, first_ns: int, collected: Arrays | None = None
+    ) -> NativeUpdates | None:
+        """Make up to `most` updates of the offer, from version `turn` on. None: the worker makes the next gradient.
+
+        env_steps: those of the learning rate. first_ns: the counter of the same name. collected: with a replay memory
+        the ledger. An offer without a rest is answered.
+        """
+        assert self._offer is not None
+        describe, offered = self._offer
+        wanted = min(most, offered - self._made, MOST_UPDATES)
+        described = describe(turn) if wanted > 0 else None
+        updates = None if described is None else self._call(described, turn, wanted, env_steps, first_ns, collected)
+        if updates is not None:
+            self._made += len(updates.steps)
+        if updates is None or self._made == offered:
+            self.answer()
+        return updates
+
+    def answer(self) -> None:
+        """Let the worker go on."""
+        assert self._answer is not None
+        self._offered.clear()
+        if not self._answer.done():  # it is cancelled when the run ends
+            self._answer.set_result(self._made)
+
+    def _call(
+        self, described: Described, turn: int, most: int, env_steps: int, first_ns: int, collected: Arrays | None
+    ) -> NativeUpdates | None:
+        learner, parts = self._learner, described.batches
+        rate = learner.learning_rate(env_steps)
+        taken = parts.take(most) if parts is not None else []
+        batches: list[Any] = [None if rows is None else rows.numpy() for rows in taken]
+        if self._replay is not None:
+            batches = [self._replay.words(turn + number) for number in range(most)]
+        else:
+            empty = next((n for n, rows in enumerate(batches) if rows is not None and not len(rows)), len(batches))
+            batches = batches[:empty]  # a gradient of zero samples is the worker's
+        if not batches and parts is not None:
+            parts.put_back(taken)
+        if not batches:
+            return None
+        made, _, norms, statistics = self._round.run(
+            described.program,
+            {
+                "turn": turn,
+                "batches": batches,
+                "mask": described.mask,
+                "first_ns": first_ns,
+                "limit_s": CALL_S,
+                "collected": self._replay.collected(collected) if self._replay and collected else [],
+                **learner.described(rate),
+            },
+        )
+        if parts is not None:
+            parts.put_back(taken[made:])
+        steps = [LearnerStep(True, samples, norm, rate, "", -1) for norm, samples in norms]
+        return NativeUpdates(steps, statistics[:made]) if made else None
+
+
+def round_memory(
+    learner: Learner,
+    learner_status: Status,
+    weights: BoardWriter,
+    optimizer_state: BoardWriter,
+    inlet: SlotInlet[Any],
+    worker: Worker,
+    replay: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Return what `_native.Round` needs to know of the memory of a learner and of the worker of its process."""
+    flat, state, outlet = learner.flat, learner.network.state, worker.gradients
+    slots = outlet.slots.view.slots
+    fields, places = slots.layout.fields, slots.layout.offsets
+    names = ("header", "moments", "norm", "gradient", "mask", "statistics")
+    errors = fields["errors"][1][0] if "errors" in fields else 0
+    sizes = {"parameters": fields["mask"][1][0], "statistics_count": fields["statistics"][1][0], "errors": errors}
+    groups = flat.groups
+    return {
+        "weights": weights.view.words,
+        "weight_blocks": _blocks(weights.view.blocks),
+        "optimizer_state": optimizer_state.view.words,
+        "optimizer_blocks": _blocks(optimizer_state.view.blocks),
+        "gradients": outlet.slots.view.words,
+        "slots": _blocks([slots.block(number) for number in range(len(slots))]),
+        "slot": {**{name: places[name] for name in names}, "errors_at": places.get("errors", 0), **sizes},
+        "weight": {
+            "parameter_elements": flat.parameter_elements,
+            "weight_bytes": state.weight_bytes,
+            "target": state.bytes - state.weight_bytes if state.has_target else 0,
+            "frozen": [_range(elements) for elements in state.frozen],
+        },
+        "state": {
+            **{name: learner.layout.offsets[name] for name in ("counters", "applied", "moments")},
+            "bytes": learner.layout.bytes,
+            "moment_blocks": learner.network.optimizer.moment_blocks,
+            "group_updates": learner.layout.offsets.get("group_updates", 0),
+        },
+        "counts": {count.name: int(count) for count in COUNTED},
+        "groups": [(_range(group.elements), _range(group.parameters)) for group in groups]
+        if len(groups) > 1
+        else [((0, flat.parameter_elements), (0, sizes["parameters"]))],
+        "actors": {
+            "worker": outlet.slots.me,
+            "learner": inlet.lines.me,
+            "worker_page": worker.status.page,
+            "learner_page": learner_status.page,
+            "gather_phase": worker.status.phase("gather" if replay else "gradient"),
+            "gradient_phase": worker.status.phase("gradient"),
+            "worker_runtime": worker.status.runtime,
+            "update_phase": learner.phase,
+            "learner_runtime": learner_status.runtime,
+        },
+        "replay": replay,
+    }
+
+
+def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout) -> dict[str, Any]:
+    """Return what `_native.Round` needs to know of a replay memory and its plans, of this layout."""
+    return {
+        "plans": plans.view.words,
+        "plan_blocks": _blocks(plans.view.blocks),
+        **{name: layout.offsets[name] for name in ("header", "positions", "leaves")},
+        "batch": replay.size.batch,
+        "tree": replay.tree.native,
+        "alpha": replay.alpha,
+        "epsilon": EPSILON,
+        "first_leaf": replay.first_leaf,
+    }
+
+
+def _blocks(blocks: Sequence[Bytes]) -> NDArray[np.uint8]:
+    """Return blocks that lie at equal distances as one array, uint8 [blocks, bytes]."""
+    first, second = (block.__array_interface__["data"][0] for block in blocks[:2])
+    return np.lib.stride_tricks.as_strided(blocks[0], (len(blocks), len(blocks[0])), (second - first, 1))
+
+
+def _range(elements: slice) -> tuple[int, int]:
+    return elements.start, elements.stop - elements.start

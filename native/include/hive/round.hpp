@@ -1,0 +1,164 @@
+// Consecutive updates of a run in one call: gradient, optimizer's step, target network and commit of each, as a gradient
+// worker and a learner of one process make them one by one through Python (hive.training.gradient, hive.training.update).
+//
+//     reserve a gradient slot -> program -> norm
+//     begin the next blocks of both boards -> clip and step, keep frozen parameters and buffers, follow the target, count
+//     commit the slot, claim it -> seal both blocks -> publish the optimizer state, which commits the update -> retire
+//
+// Memory, words and their order are those of the path through Python, so a process that is killed within a call loses one
+// update, and its successor continues from the last committed one. The call ends before an update whose gradient or new
+// weights are not finite: nothing of it is committed, and the path through Python makes it again and names the cause.
+//
+// With a replay memory the plan of each update after the first is drawn here too, from random words that the caller has
+// drawn, and the errors of a gradient become priorities before the commit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hive/boards.hpp"
+#include "hive/optimizers.hpp"
+#include "hive/priority_tree.hpp"
+#include "hive/program.hpp"
+#include "hive/slots.hpp"
+#include "hive/status.hpp"
+
+namespace hive {
+
+// Blocks or slots of the same size, one after another.
+struct Blocks {
+  std::byte* first = nullptr;
+  std::size_t stride = 0;
+  std::byte* at(int index) const { return first + static_cast<std::size_t>(index) * stride; }
+};
+
+// Bytes from the start of a slot to its fields (hive.gradients.blocks). `errors`, `parameters`: their elements.
+struct SlotFields {
+  std::size_t header, moments, norm, gradient, mask, statistics, errors_at;
+  std::size_t parameters, statistics_count, errors;
+};
+
+struct Range {
+  std::size_t first, count;
+};
+
+// A parameter group: its elements, and the parameters that belong to it, as the mask of a gradient numbers them.
+struct Group {
+  Range elements;
+  Range parameters;
+};
+
+// The blocks of weights (hive.networks.weights.state). Sizes in bytes.
+struct WeightFields {
+  std::size_t parameter_elements, weight_bytes, target;  // target: the offset of its block, 0 without one
+  std::vector<Range> frozen;                             // of the parameters
+};
+
+// The blocks of the optimizer state (hive.training.update.learner). Offsets in bytes. group_updates: 0: one group.
+struct OptimizerFields {
+  std::size_t bytes, counters, applied, moments, moment_blocks, group_updates;
+};
+
+// Positions in the counters (hive.training.update.learner.Count).
+struct CounterPlaces {
+  std::size_t updates, first_ns, last_ns, largest_leaf, saturated, adopted, reduced, applied, target_updates;
+};
+
+struct Optimizer {
+  enum class Kind : std::uint8_t { adam, rmsprop, sgd } kind;
+  double beta1 = 0, beta2 = 0, epsilon = 0, decay = 0, momentum = 0, weight_decay = 0;
+  bool decoupled = false, rectified = false;
+};
+
+// The plans and priorities of a replay memory (hive.training.update.replay_memory), of one worker.
+struct ReplayFields {
+  Board* plans = nullptr;
+  Blocks plan_blocks;
+  std::size_t header, positions, leaves, batch;  // of a plan: bytes, and rows
+  PriorityTree* tree = nullptr;
+  double alpha = 0.0;
+  float epsilon = 0.0F;
+  std::uint32_t first_leaf = 0;
+};
+
+struct Actors {
+  Owner worker, learner;
+  Page *worker_page, *learner_page;
+  int gather_phase, gradient_phase, worker_runtime, update_phase, learner_runtime;
+};
+
+struct RoundMemory {
+  Board *weights, *optimizer;
+  Blocks weight_blocks, optimizer_blocks;
+  Slab* slab;
+  Blocks slots;
+  SlotFields slot;
+  WeightFields weight;
+  OptimizerFields state;
+  CounterPlaces counts;
+  std::vector<Group> groups;
+  Actors actors;
+  std::optional<ReplayFields> replay;
+};
+
+// What holds for all updates of a call.
+struct RoundCall {
+  std::int64_t turn;  // the version of the state that the first update reads
+  std::vector<double> learning_rates;  // of each group
+  double clip_gradients;               // 0: no limit
+  Optimizer optimizer;
+  std::int64_t target_interval;  // 0: no target network
+  double target_rate;
+  std::int64_t first_ns;                     // see the counter
+  std::span<const std::uint8_t> mask;        // of the program's gradients
+  std::vector<Range> collected;              // bytes of the optimizer state that every update copies from `ledger`
+  std::vector<const std::byte*> ledger;
+  std::uint64_t limit_ns;                    // no update begins later than this after the first
+};
+
+// What one update reports.
+struct UpdateReport {
+  double norm;
+  std::size_t samples;
+};
+
+enum class Ended : std::uint8_t { all, time, not_finite, no_slot, empty_plan };
+
+class Round {
+ public:
+  explicit Round(RoundMemory memory) : memory_(std::move(memory)) {}
+
+  // Makes up to `batches.size()` updates and returns how many; `ended` says why not all. batches: for each update the rows
+  // of the batch, or with a replay memory the random words of its plan, which the first update does not need.
+  // statistics: [updates][statistics].
+  std::size_t run(const Program& program, const RoundCall& call, std::span<const std::span<const std::int64_t>> batches,
+                  std::span<const std::span<const std::uint64_t>> words, std::vector<UpdateReport>& reports,
+                  std::span<double> statistics, Ended& ended);
+
+  const RoundMemory& memory() const { return memory_; }
+
+ private:
+  struct Versions {
+    const std::byte *weights, *optimizer;
+    std::byte *next_weights, *next_optimizer;
+  };
+
+  std::optional<UpdateReport> update(const Program& program, const RoundCall& call, std::int64_t turn,
+                                     std::span<const std::int64_t> rows, std::span<double> statistics, Ended& ended);
+  void clear(std::byte* slot, std::int64_t version, std::uint64_t sequence) const;
+  void draw(std::int64_t number, std::span<const std::uint64_t> words) const;
+  bool read_plan(std::int64_t number, GradientCall& gradient) const;  // false: no rows were drawn
+  bool apply(const RoundCall& call, const Versions& versions, const GradientCall& gradient, double norm) const;
+  bool step(const RoundCall& call, const Versions& versions, std::span<const float> gradient, const Group& group,
+            double norm, std::int64_t number, double rate) const;
+  void copy_rest(const Versions& versions) const;
+  void follow(const Versions& versions, double rate, std::int64_t version) const;
+  void learn(const GradientCall& gradient, std::int64_t* counters) const;
+
+  RoundMemory memory_;
+};
+
+}  // namespace hive
