@@ -31,7 +31,14 @@ from hive.training.record.best_policy import BestSchedule
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
-from hive.training.update.native_rounds import NativeRounds, ReplayPlans, Worker, native_obstacle, round_memory
+from hive.training.update.native_rounds import (
+    NativeRounds,
+    NativeUpdates,
+    ReplayPlans,
+    Worker,
+    native_obstacle,
+    round_memory,
+)
 from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
@@ -186,16 +193,12 @@ class LearnerActor(Actor):
         """Make turns of the gradients that a worker of this process offers, in one native call; return how many."""
         if self.rounds is None or claimed:
             return 0
-        if not self.rounds.has_offer:
+        while (updates := self._native_updates() if self.rounds.has_offer else None) is None:
+            # The worker makes a gradient only after an answer of 0; after any other it offers the rest of its round.
+            if self.rounds.has_offer and not self.rounds.answer():
+                return 0
             with self.status("wait gradients", WAIT_IN):
                 await self.rounds.offered()
-        before = self._optimizer_state()["counters"]
-        first_ns, _ = self._times(before)
-        collected = self._collected()
-        env_steps = before if collected is None else collected["counters"]
-        updates = self.rounds.make(self.turn, self._most_native(), int(env_steps[Count.env_steps]), first_ns, collected)
-        if updates is None:
-            return 0
         for step, statistics in zip(updates.steps, updates.statistics, strict=True):
             self.report.window.append(StepRecord(step, [(step.samples, statistics)], 0, None))
         self.turn += len(updates.steps)
@@ -205,6 +208,13 @@ class LearnerActor(Actor):
         self._update_totals()
         await asyncio.sleep(0)  # between two calls the loop handles requests
         return len(updates.steps)
+
+    def _native_updates(self) -> NativeUpdates | None:
+        """Make updates of the offer, up to the first turn after which there is other work; None if it has none."""
+        assert self.rounds is not None
+        before, collected = self._optimizer_state()["counters"], self._collected()
+        env_steps = (before if collected is None else collected["counters"]).item(Count.env_steps)
+        return self.rounds.make(self.turn, self._most_native(), env_steps, self._times(before)[0], collected)
 
     def _most_native(self) -> int:
         """Return how many turns may be made before the learner has other work: at the end of a round at the latest."""

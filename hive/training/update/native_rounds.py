@@ -132,10 +132,10 @@ class NativeRounds:
     def make(
         self, turn: int, most: int, env_steps: int, first_ns: int, collected: Arrays | None = None
     ) -> NativeUpdates | None:
-        """Make up to `most` updates of the offer, from version `turn` on. None: the worker makes the next gradient.
+        """Make up to `most` updates of the offer, from version `turn` on; None if the next one cannot be made here.
 
         env_steps: those of the learning rate. first_ns: the counter of the same name. collected: with a replay memory
-        the ledger. An offer without a rest is answered.
+        the ledger. An offer of which nothing is left is answered.
         """
         assert self._offer is not None
         describe, offered = self._offer
@@ -144,16 +144,17 @@ class NativeRounds:
         updates = None if described is None else self._call(described, turn, wanted, env_steps, first_ns, collected)
         if updates is not None:
             self._made += len(updates.steps)
-        if updates is None or self._made == offered:
-            self.answer()
+            if self._made == offered:
+                self.answer()
         return updates
 
-    def answer(self) -> None:
-        """Let the worker go on."""
+    def answer(self) -> int:
+        """Tell the worker how many gradients of its offer have been made, and return it. With 0 it makes the next."""
         assert self._answer is not None
         self._offered.clear()
         if not self._answer.done():  # it is cancelled when the run ends
             self._answer.set_result(self._made)
+        return self._made
 
     def _call(
         self, described: Described, turn: int, most: int, env_steps: int, first_ns: int, collected: Arrays | None

@@ -1,0 +1,122 @@
+"""Rounds of updates in one native call: the bytes of updates one by one, and what else a turn does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from small_trainer import LIMIT_S, config_of
+
+from hive.records import RunDirectory
+from hive.runtime import Topology
+from hive.runtime.memory.status import read_status
+from hive.runtime.supervise.accounting import holds
+from hive.runtime.supervise.supervisor import Journal, Supervisor
+from hive.schemes import build
+from hive.testing import run_inline
+from hive.training.update.learner import Count
+
+TIMES = [Count.first_ns, Count.last_ns]
+
+PPO = {"algorithm__name": '"ppo"', "run__scheme": '"ppo"', "collection__rollout": 16, "run__steps": 256}
+DQN = {
+    "run__scheme": '"dqn"',
+    "collection__rollout": 8,
+    "run__steps": 256,
+    "algorithm__batch_size": 16,
+    "algorithm__learning_starts": 32,
+    "algorithm__updates_per_step": '"1/2"',
+    "algorithm__replay_capacity": 128,
+    "collection__envs": 1,
+    "algorithm__target_interval": 3,
+}
+
+
+class Run:
+    """A finished run: its last weights and optimizer state, and what its learner did."""
+
+    def __init__(self, folder: Path, native: bool, env: str, change: Callable[[Topology], None], **values: Any) -> None:
+        config = config_of(env, gradients__native_rounds=str(native).lower(), **values)
+        self.directory = RunDirectory.create(folder, "test")
+        topology = build(config, self.directory.path)
+        change(topology)
+        seen: list[Supervisor] = []
+        self.events: list[tuple[str, str]] = []
+
+        def watch(supervisor: Supervisor) -> None:
+            supervisor.effects.journal = Journal(
+                lambda kind, text, fields: self.events.append((kind, text)), lambda *_: ""
+            )
+            seen.append(supervisor)
+
+        self.outcome = run_inline(topology, watch=watch, seconds=LIMIT_S)
+        assert all(holds(account) and account["in_flight"] == 0 for account in self.outcome.channels.values())
+        self.supervisor = seen[0]
+        self.weights, self.optimizer_state = (self._newest(name).copy() for name in ("weights", "optimizer_state"))
+        number = next(n for n, a in enumerate(self.supervisor.state.plan.actors) if a.name == "learner-0")
+        self.counters = dict(read_status(self.supervisor.memory.pages, number).counters)
+
+    def _newest(self, name: str) -> NDArray[np.uint8]:
+        board = self.supervisor.memory.views.board(name)
+        return board.blocks[board.words.find(board.latest)]
+
+
+def unchanged(topology: Topology) -> None:
+    """Run the topology as it is."""
+
+
+def both(folder: Path, env: str, change: Callable[[Topology], None] = unchanged, **values: Any) -> tuple[Run, Run]:
+    """Make the same run one by one and natively; the results and accounts are equal."""
+    for name in ("one", "native"):
+        (folder / name).mkdir()
+    one = Run(folder / "one", False, env, change, **values)
+    native = Run(folder / "native", True, env, change, **values)
+    assert one.counters["native_updates"] == 0
+    assert np.array_equal(one.weights, native.weights)
+    counters = 16 * 8
+    for run in (one, native):
+        run.optimizer_state[:counters].view(np.int64)[TIMES] = 0
+    assert np.array_equal(one.optimizer_state, native.optimizer_state)
+    assert one.outcome.channels["gradients"] == native.outcome.channels["gradients"]
+    return one, native
+
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "ppo": ("CartPole-v1", PPO),
+    "whole batches": ("CartPole-v1", {**PPO, "algorithm__epochs": 5, "algorithm__minibatches": 1}),
+    "clipped values": (
+        "CartPole-v1",
+        {**PPO, "algorithm__value_clip_range": 0.2, "algorithm__normalize_over": '"round"'},
+    ),
+    "shared layers": ("CartPole-v1", {**PPO, "network__separate_networks": "false", "network__middleware": [8, 8]}),
+    "layer norm": ("CartPole-v1", {**PPO, "network__layer_norm": "true", "network__activation": '"silu"'}),
+    "gaussian": ("Pendulum-v1", PPO),
+    "normalized": (
+        "Pendulum-v1",
+        {**PPO, "network__normalize_observations": "true", "network__normalize_rewards": "true"},
+    ),
+    "weight decay": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"adamw"', "algorithm__weight_decay": 0.1}),
+    "rmsprop": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"rmsprop"', "algorithm__momentum": 0.5}),
+    "sgd": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"sgd"', "algorithm__clip_gradients": 0}),
+    "more rows than parts": ("CartPole-v1", {**PPO, "collection__rollout": 2, "algorithm__minibatches": 8}),
+    "pqn": ("CartPole-v1", {**PPO, "algorithm__name": '"pqn"', "run__scheme": '"pqn"'}),
+    "dqn": ("CartPole-v1", DQN),
+    "double": ("CartPole-v1", {**DQN, "algorithm__double": "true", "algorithm__huber_loss": "false"}),
+    "prioritized": ("CartPole-v1", {**DQN, "algorithm__priority_exponent": 0.6, "algorithm__n_step": 3}),
+    "soft target": ("CartPole-v1", {**DQN, "algorithm__target_rate": 0.05, "algorithm__target_interval": 1}),
+    "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_round_in_one_call_has_the_bytes_of_updates_one_by_one(tmp_path: Path, case: str) -> None:
+    env, values = CASES[case]
+    one, native = both(tmp_path, env, **values)
+    assert native.counters["native_updates"] > 0
+    assert native.counters["updates"] == one.counters["updates"]
+    for name in ("adopted", "reduced", "applied"):
+        assert native.counters[name] == native.counters["updates"]
