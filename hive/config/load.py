@@ -332,7 +332,7 @@ class _Loader:
         return str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
 
     def _run_name(self) -> str:
-        """Return the default of run.name: it names the scheme, or the algorithm if a file gives another than the scheme's."""
+        """Return the default of run.name. It names the scheme, or a given algorithm that is not the scheme's."""
         algorithm, scheme = self._choice("algorithm.name"), self._choice("run.scheme")
         trainer = scheme if algorithm == self._default_algorithm() else algorithm
         return trained_name(self._choice("env.id"), trainer, self._choice("run.topology"))
