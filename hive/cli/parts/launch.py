@@ -105,9 +105,7 @@ def detached(directory: RunDirectory, process: subprocess.Popen[bytes], client: 
             if not began(directory):
                 raise_failure(directory, process.returncode, process.pid)
             return report_end(directory, process.returncode)
-        failing = state in ("draining", "failed") and not has_results(
-            directory
-        )  # its error follows soon
+        failing = state in ("draining", "failed") and not has_results(directory)  # its error follows soon
         if state != "starting" and not failing:
             process.returncode = 0  # the run continues without this process, so Popen must not warn about it
             print(directory.name)
