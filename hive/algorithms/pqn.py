@@ -23,7 +23,7 @@ import torch
 
 from hive.algorithms.algorithm import Gradients
 from hive.algorithms.batches.advantages import generalized_advantages
-from hive.algorithms.batches.rows import acted_inputs, evaluated, flat, input_rows, minibatches, picked, sizes
+from hive.algorithms.batches.rows import acted_inputs, evaluated, flat, input_rows, minibatches, picked, row_counts
 from hive.algorithms.losses.q_learning import QLoss
 from hive.algorithms.q_learning import QLearning
 from hive.config import PQNConfig
@@ -50,7 +50,7 @@ class PQN(QLearning):
         _, returns = generalized_advantages(rollouts, values, config.discount, config.q_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         batch = (
-            acted_inputs(inputs, sizes(rollouts))[torch.from_numpy(valid)],
+            acted_inputs(inputs, row_counts(rollouts))[torch.from_numpy(valid)],
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
             torch.from_numpy(returns[valid]),
         )

@@ -1,8 +1,8 @@
 """The runs that the page offers. A request names a run by its key here and never by a path, so it cannot name a file.
 
-The key of a run is its name; a further run with the same name, in another folder, has `~2` after it. A run keeps its key
-as long as it is listed, although a resumed run becomes the newest. Runs whose configs differ only in name and seed are
-of one group: the page draws their median.
+The key of a run is its name; a further run with the same name, in another folder, has `~2` after it. A run keeps its
+key as long as it is listed, although a resumed run becomes the newest. Runs whose configs differ only in name and seed
+are of one group: the page draws their median.
 """
 
 from __future__ import annotations

@@ -117,8 +117,9 @@ class PPOLoss:
         it, in order.
     actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
     clip_range: the distance from 1 at which the ratio of probabilities is clipped.
-    behaviour_values: float32 [N], the values before the round's first update; with them a value counts as changed by at
-        most `value_clip_range`, as in OpenAI's baselines (without the maximum of both losses) and Stable-Baselines3.
+    behaviour_values: float32 [N], the values before the round's first update. With them the value loss clips the change
+        of each value to `value_clip_range`, as Stable-Baselines3 does; OpenAI's baselines take the larger of the
+        clipped and the plain loss.
     fit: what `value_fit` returned for the whole round, before its first update; it is only reported.
     normalizes: whether the advantages of the M samples are normalized to mean 0 and deviation 1, if there are two.
     statistics: policy loss, value loss, entropy, KL divergence from the acting policy, share of clipped ratios, and

@@ -145,8 +145,9 @@ def _edges(plan: Plan, places: dict[str, tuple[int, int]], bottom: int) -> tuple
 
 
 def _line(path: str, channel: PlanChannel, text: str, middle: tuple[int, int]) -> list[str]:
+    look = LOOKS.get(channel.carrier, PLAIN)
     return [
-        f'<path d="{path}" fill="none" stroke="#446" {LOOKS.get(channel.carrier, PLAIN).stroke} marker-end="url(#tip)"/>',
+        f'<path d="{path}" fill="none" stroke="#446" {look.stroke} marker-end="url(#tip)"/>',
         f'<text x="{middle[0]}" y="{middle[1]}" text-anchor="middle" font-size="9" fill="#446" stroke="#fbfbf8" '
         f'stroke-width="3" paint-order="stroke">{escape(text)}</text>',
     ]
