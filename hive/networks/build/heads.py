@@ -86,6 +86,19 @@ class Head(nn.Module, ABC):
         return np.ascontiguousarray(slopes).reshape(columns.shape), ()
 
 
+class ColumnsHead(Head, direct=True):
+    """A base of heads whose output, float32 [N, width], is their columns."""
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        return slopes, ()
+
+
 class ValueHead(Head, direct=True):
     """A value float32 [N] of states or, if the action is an input, of states and actions."""
 
@@ -232,7 +245,7 @@ class SquashedPolicyHead(Head, direct=True):
         return slopes, ()
 
 
-class DeterministicPolicyHead(Head, direct=True):
+class DeterministicPolicyHead(ColumnsHead, direct=True):
     """A deterministic policy (Silver et al. 2014; Lillicrap et al. 2016): float32 [N, D], before tanh.
 
     `hive.networks.act.exploration.NoisyActions` reads the outputs. Raises NetworkError for an action without
@@ -245,15 +258,6 @@ class DeterministicPolicyHead(Head, direct=True):
         super().__init__(parameters)
         self.width = squashed_distribution_for(action).width // 2
         self.output_shape = (self.width,)
-
-    def forward(self, columns: Tensor) -> Tensor:
-        return columns
-
-    def numpy_output(self, columns: Floats) -> Floats:
-        return columns
-
-    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
-        return slopes, ()
 
 
 class PPOHead(PolicyHead, direct=True):
