@@ -25,6 +25,7 @@ traceback the hint is a note below the error (PEP 678).
 
 from __future__ import annotations
 
+from hive.lazy import moved_names
 from hive.printable import printable_lines
 
 __all__ = [
@@ -46,6 +47,11 @@ __all__ = [
     "VersionGone",
     "WireError",
 ]
+
+
+__getattr__ = moved_names(
+    __name__, {"UpdateNotFinite": "`hive.errors.NetworkError` in scripts; the wrapper of a run returns False instead"}
+)
 
 
 class HiveError(Exception):

@@ -527,6 +527,19 @@ def test_old_names_of_packages_name_the_new_place(line: str, home: str) -> None:
     assert f"use `{home}`" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("from hive.errors import UpdateNotFinite", "`hive.errors.NetworkError`"),
+        ("from hive.gradients.rounds import GradientField", "`hive.compat.rlpack.GradAccumulator`"),
+        ("from hive.gradients import MapOfTensors", "`hive.compat.rlpack.MapOfTensors`"),
+    ],
+)
+def test_names_that_are_gone_are_errors_with_the_new_place(line: str, place: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(place)):
+        exec(line)
+
+
 # --- type checkers
 
 

@@ -29,7 +29,7 @@ from hive.algorithms.batches.advantages import (
     normalized,
     proximal,
 )
-from hive.algorithms.batches.rows import flat, input_rows, network_input, progress_of, sizes, weights
+from hive.algorithms.batches.rows import flat, input_rows, network_input, progress_of, row_counts, weights
 from hive.algorithms.losses.actor_critic import VALUE_FIT, A2CLoss, is_native
 from hive.algorithms.parameters import scheduled
 from hive.config import A2CConfig
@@ -97,7 +97,7 @@ class A2C:
             inputs,
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
             share,
-            sizes(rollouts),
+            row_counts(rollouts),
             self.distribution,
             advantages,
             returns,

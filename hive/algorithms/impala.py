@@ -20,7 +20,16 @@ from torch import nn
 
 from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.batches.rows import flat, input_rows, network_input, progress_of, sizes, unflat, values_of, weights
+from hive.algorithms.batches.rows import (
+    flat,
+    input_rows,
+    network_input,
+    progress_of,
+    row_counts,
+    unflat,
+    values_of,
+    weights,
+)
 from hive.algorithms.losses.actor_critic import VALUE_FIT, A2CLoss, acted_log_probs, is_native
 from hive.algorithms.parameters import scheduled
 from hive.config import IMPALAConfig
@@ -56,7 +65,7 @@ class IMPALA:
         samples = sum(rollout.samples for rollout in rollouts)
         if not samples:
             return
-        config, shape = self.config, sizes(rollouts)
+        config, shape = self.config, row_counts(rollouts)
         inputs = network_input(rollouts, input_rows(rollouts, self.model.device))
         actions = torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
         forward = self.model.begin(inputs, native=is_native(self.distribution))

@@ -18,7 +18,7 @@ import torch
 from hive import _native
 from hive.algorithms.algorithm import Gradients
 from hive.algorithms.batches.advantages import returns_by
-from hive.algorithms.batches.rows import flat, input_rows, sizes, together, weights
+from hive.algorithms.batches.rows import flat, input_rows, row_counts, together, weights
 from hive.algorithms.losses.actor_critic import acted_rows
 from hive.algorithms.losses.q_learning import QLoss
 from hive.algorithms.q_learning import QLearning
@@ -41,7 +41,7 @@ class NStepQ(QLearning):
             options = {"discount": self.config.discount, "n": self.config.n_step}
             _, returns = returns_by(_native.n_step_returns, rollouts, values, **options)
             loss = QLoss(
-                acted_rows(inputs, sizes(rollouts)),
+                acted_rows(inputs, row_counts(rollouts)),
                 torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
                 torch.from_numpy(returns),
                 weights(rollouts, samples),

@@ -55,7 +55,7 @@ from hive.algorithms.batches.rows import (
     input_rows,
     progress_of,
     remembers,
-    sizes,
+    row_counts,
 )
 from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, is_native, value_fit
 from hive.algorithms.parameters import scheduled
@@ -181,7 +181,7 @@ class PPO:
         log_ratios: Floats | None,
     ) -> _Share:
         """Return the valid acted rows of a share of a round. log_ratios: None: no advantage has a weight."""
-        valid, acted = flat([rollout.valid for rollout in rollouts]).astype(bool), sizes(rollouts)
+        valid, acted = flat([rollout.valid for rollout in rollouts]).astype(bool), row_counts(rollouts)
         kept, clip = torch.from_numpy(valid), self.config.importance_clip
         ratios = None if log_ratios is None else log_ratios[valid]
         before = acted_rows(torch.from_numpy(values), acted)[kept]

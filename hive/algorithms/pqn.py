@@ -26,7 +26,16 @@ from torch import Tensor
 from hive.algorithms.algorithm import Gradients
 from hive.algorithms.batches.advantages import generalized_advantages
 from hive.algorithms.batches.frames import StackedRows
-from hive.algorithms.batches.rows import Batches, acted_inputs, evaluated, flat, input_rows, minibatches, picked, sizes
+from hive.algorithms.batches.rows import (
+    Batches,
+    acted_inputs,
+    evaluated,
+    flat,
+    input_rows,
+    minibatches,
+    picked,
+    row_counts,
+)
 from hive.algorithms.losses.q_learning import QLoss, described_q_loss
 from hive.algorithms.q_learning import QLearning
 from hive.config import PQNConfig
@@ -55,7 +64,7 @@ class PQN(QLearning):
         _, returns = generalized_advantages(rollouts, values, config.discount, config.q_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         batch = (
-            acted_inputs(inputs, sizes(rollouts))[torch.from_numpy(valid)],
+            acted_inputs(inputs, row_counts(rollouts))[torch.from_numpy(valid)],
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
             torch.from_numpy(returns[valid]),
         )

@@ -34,7 +34,7 @@ from hive.networks.act.distributions import ActionDistribution
 class Batch:
     """N transitions, and the place for their errors.
 
-    observations, next_observations: [N, ...] in the form of the network that `connect` got, normalised already with
+    observations, next_observations: [N, ...] in the form of the network that `connect` got, normalized already with
     network.normalize_observations, as rewards are with network.normalize_rewards. actions: [N, ...], as stored.
     returns, discounts: float32 [N]; the target is returns + discounts * value of the next observation. importance:
     float32 [N], the weight of each loss, at most 1. errors: float32 [N], which the algorithm fills with absolute TD
@@ -75,7 +75,7 @@ class ReplayAlgorithm(Protocol):
     config: Any  # a ReplayConfig
 
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
-        """Make the approximations; see Algorithm. The network has no normaliser: batches are normalised."""
+        """Make the approximations; see Algorithm. The network has no normalizer: batches are normalized."""
 
     def gradient(self, batch: Batch) -> None:
         """Make one gradient of this batch, and fill its `errors`."""

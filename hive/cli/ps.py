@@ -27,7 +27,7 @@ from hive.table import table_text
 
 COLLECTOR = "collector"  # begins the names of the actors that may have helpers
 
-HEAD_NAME = "head"  # hive.config.HEAD, without the import of all keys
+HEAD_NAME = "head"  # hive.config.schema.HEAD, without the import of all keys
 
 PS_KEYS = (
     *("run", "name", "host", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),

@@ -7,7 +7,7 @@
                           separated by commas
 
 Runs that no text gave a group are grouped by their configs without `run.seed` and by their names without numbers. If
-several groups have the same name, each is labelled with the keys that tell them apart; `compare` lists all that differ.
+several groups have the same name, each is labeled with the keys that tell them apart; `compare` lists all that differ.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def select(texts: Sequence[str], runs: Sequence[RunDirectory], named: Callable[[
     """
     found: dict[tuple[str, str], Selected] = {}
     for text in texts:
-        labelled = LABEL.fullmatch(text)
-        label, parts = (labelled[1].strip(), labelled[2].split(",")) if labelled else ("", [text])
+        labeled = LABEL.fullmatch(text)
+        label, parts = (labeled[1].strip(), labeled[2].split(",")) if labeled else ("", [text])
         for part in parts:
             for directory in _matching(part, runs, named):
                 found.setdefault((str(directory.path), label), Selected(directory, label))

@@ -2,11 +2,14 @@
 
     default of the key  <  default of the algorithm  <  default of the scheme  <  file  <  --set KEY=VALUE
 
-A default never breaks a rule with a value that is given: see hive.config.formulas.
+`_Loader` does it in this order and collects problems instead of raising them:
 
-First all values are collected, each with its source. Then each key is checked, converted or given its default. Problems
-are collected instead of raised. A rule between keys is checked only if each of these keys is valid by itself. Unknown
-keys are detected last, because the algorithm determines which keys exist.
+1. `take`, `take_override`: collect the values of the file and of `--set`, each with its source.
+2. `_config`: check and convert each value, or take the default; then detect unknown keys, because the algorithm
+   determines which keys exist.
+3. `_apply_formula`, `_drop_default`: adjust defaults that do not go with the given values (hive.config.formulas), and
+   repeat step 2 until none is left.
+4. `_check_rule`: check each rule between keys that are valid by themselves.
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ from hive.printable import printable
 RESOLVED_NAME = "resolved.toml"
 """The file with the resolved config in a run's directory."""
 
-NOT_YIELDING = {*DEFINING, *(formula.name for formula in FORMULAS)}
-SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+KEPT_DEFAULTS = {*DEFINING, *(formula.name for formula in FORMULAS)}  # `_drop_default` never removes these
+KEY_PATH = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def load_config(
@@ -97,22 +100,19 @@ class _Given:
 
 
 class _Loader:
-    """Collects values and problems. `faulty` holds the keys and tables with a problem.
-
-    defaults: those that differ from the declared ones. own: what defaults with a formula are without it.
-    """
+    """Collects the values of one config and its problems; see the module for the steps."""
 
     def __init__(self, file: FileSource) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.faulty: set[str] = set()
-        self.given: dict[tuple[str, str], _Given] = {}
-        self.named: list[tuple[str, str, ValueSource]] = []
-        self.defaults: dict[str, Any] = {}
-        self.own: dict[str, Any] = {}
-        self.origins: dict[str, str] = {}
+        self.faulty: set[str] = set()  # full names of keys, and names of tables, that have a problem
+        self.given: dict[tuple[str, str], _Given] = {}  # (table, key) -> its last value
+        self.mentions: list[tuple[str, str, ValueSource]] = []  # (table, key) wherever a value is given, known or not
+        self.defaults: dict[str, Any] = {}  # full name -> the default, where it differs from the declared one
+        self.formula_inputs: dict[str, Any] = {}  # full name -> the default that its formula receives
+        self.origins: dict[str, str] = {}  # these three become fields of the Config
         self.automatic: list[str] = []
-        self.unset: dict[str, Any] = {}
+        self.unset: dict[str, Any] = {}  # full name -> the value that the key would have if it were not given
 
     def take(self, document: Mapping[str, Any], source: ValueSource) -> None:
         """Collect every key of `document`; keys outside of a known table become problems."""
@@ -134,7 +134,7 @@ class _Loader:
             self._add(f"{section}.{new}", source.problem((section, name), f"is given as `{new}` too", at_key=True))
         source = Renamed(source, name, new) if new else source
         self.given[section, new or name] = _Given(value, source)
-        self.named.append((section, new or name, source))
+        self.mentions.append((section, new or name, source))
 
     def _take_custom(self, groups: Mapping[str, Any], source: ValueSource) -> None:
         """Collect [custom.<group>]: any values that a config may hold; the code that builds the actors checks them."""
@@ -153,7 +153,7 @@ class _Loader:
         source = Override(index, text)
         name, equals, value_text = text.partition("=")
         name = name.strip()
-        if not equals or SETTABLE.fullmatch(name) is None:
+        if not equals or KEY_PATH.fullmatch(name) is None:
             self._add("", source.problem((), "expected KEY=VALUE, for example collection.envs=16"))
             return
         if not value_text.isprintable():
@@ -164,7 +164,7 @@ class _Loader:
         inner = path[2:]
         if inner:
             before = self.given.get((path[0], path[1]))
-            value = _with(before.value if before is not None else {}, inner, value)
+            value = _with_inner(before.value if before is not None else {}, inner, value)
         for step in reversed(path[:2]):
             value = {step: value}
         self.take(value, source)
@@ -173,15 +173,15 @@ class _Loader:
         """Return the config; it is only valid if `problems` is empty afterwards."""
         if scheme := SCHEMES.get(self._choice("run.scheme")):
             self.defaults.update(scheme.defaults)
-        self.defaults = {**ALGORITHM_DEFAULTS.get(self._learner(), {}), **self.defaults}
-        if name := self._trained_name():
+        self.defaults = {**ALGORITHM_DEFAULTS.get(self._table_algorithm(), {}), **self.defaults}
+        if name := self._run_name():
             self.defaults["run.name"] = name
-        found, faulty = list(self.problems), set(self.faulty)
+        problems, faulty = list(self.problems), set(self.faulty)
         config = self._config()
-        while self._yields(config):
-            self.problems, self.faulty, self.automatic = list(found), set(faulty), []
+        while self._apply_formula(config) or self._drop_default(config):
+            self.problems, self.faulty, self.automatic = list(problems), set(faulty), []
             config = self._config()
-        for formula in FORMULAS:  # what the keys would be that are given
+        for formula in FORMULAS:  # for given keys, which `_apply_formula` skips
             section, _, name = formula.name.partition(".")
             if (section, name) in self.given and hasattr(getattr(config, section), name):
                 self.unset[formula.name] = formula.value(self.unset[formula.name], config)
@@ -192,77 +192,24 @@ class _Loader:
 
     def _config(self) -> Config:
         """Return a config of the values that are given and of the defaults."""
-        sections = {**SECTIONS, "algorithm": ALGORITHMS.get(self._learner(), AlgorithmConfig)}
+        sections = {**SECTIONS, "algorithm": ALGORITHMS.get(self._table_algorithm(), AlgorithmConfig)}
         tables: dict[str, Any] = {}
         for section in sorted(sections, key="algorithm".__eq__):  # last: its defaults may follow from all other tables
             table = sections[section]
             tables[section] = table(**self._table(section, table, tables))
-        for section, name, source in self.named:
+        for section, name, source in self.mentions:
             if name not in keys_of(sections[section]):
                 self._unknown_key(section, sections[section], name, source)
         custom = {group: given.value for (section, group), given in self.given.items() if section == CUSTOM}
         for group in custom:
             self.origins[f"{CUSTOM}.{group}"] = self.given[CUSTOM, group].source.origin((CUSTOM, group))
-        self.unset["algorithm.name"] = self._usual_algorithm()  # its table has the default of the algorithm's own
-        self.unset["env.rules"] = keys_of(SECTIONS["env"])["rules"].default  # which an old resolved.toml does not have
+        self.unset["algorithm.name"] = self._default_algorithm()  # each algorithm's table declares its own name instead
+        self.unset["env.rules"] = keys_of(SECTIONS["env"])["rules"].default  # an old resolved.toml has another default
         automatic = tuple(self.automatic)
         return Config(**tables, custom=custom, origins=self.origins, automatic=automatic, unset=self.unset)
 
-    def _yields(self, config: Config) -> bool:
-        """Replace a default that excludes a given value, by hive.config.formulas; return whether there was one."""
-        for formula in FORMULAS:
-            section, _, name = formula.name.partition(".")
-            if (section, name) in self.given or not hasattr(getattr(config, section), name):
-                continue
-            default = self.own.setdefault(formula.name, config.value(formula.name))
-            if (value := formula.value(default, config)) != config.value(formula.name):
-                self.defaults[formula.name] = value
-                return True
-        yielding = {name for name in self.defaults if self._can_yield(name)}
-        for rule in RULES if yielding else ():
-            names = [name for name in (rule.name, *rule.others) if name in yielding]
-            if names and rule.breach(config.value(rule.name), *map(config.value, rule.others)):
-                del self.defaults[names[0]]
-                return True
-        return False
-
-    def _can_yield(self, full: str) -> bool:
-        """Whether a key has a default of the scheme or algorithm that neither defines the scheme nor has a formula."""
-        section, _, name = full.partition(".")
-        return self._origin(full) != "default" and (section, name) not in self.given and full not in NOT_YIELDING
-
-    def _origin(self, full: str) -> str:
-        """Return whose default a key has: "scheme dqn", "algorithm dqn" or "default"."""
-        scheme, learner, missing = self._choice("run.scheme"), self._learner(), object()
-        value = self.defaults.get(full, missing)
-        if scheme in SCHEMES and SCHEMES[scheme].defaults.get(full, REQUIRED) == value:
-            return f"scheme {scheme}"
-        return f"algorithm {learner}" if ALGORITHM_DEFAULTS.get(learner, {}).get(full, REQUIRED) == value else "default"
-
-    def _learner(self) -> str:
-        """Return the algorithm whose keys and defaults the config has: a custom one has those of the scheme's."""
-        name = self._choice("algorithm.name")
-        return self._usual_algorithm() if is_reference(name) else name
-
-    def _usual_algorithm(self) -> str:
-        """Return the algorithm of a config that names none."""
-        return str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
-
-    def _trained_name(self) -> str:
-        """Return the default of run.name. A scheme stands for its algorithm, but not for another one that is given."""
-        algorithm, scheme = self._choice("algorithm.name"), self._choice("run.scheme")
-        learner = scheme if algorithm == self._usual_algorithm() else algorithm
-        return trained_name(self._choice("env.id"), learner, self._choice("run.topology"))
-
-    def _choice(self, full: str) -> str:
-        """Return the value of a key that determines other keys, valid or not; "" if it is not a string."""
-        section, name = full.split(".")
-        given = self.given.get((section, name))
-        default = self.defaults.get(full, keys_of(SECTIONS[section])[name].default)
-        value = default if given is None else given.value
-        return value if isinstance(value, str) else ""
-
     def _table(self, section: str, table: type, before: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of all keys of a table. before: the tables whose values its defaults may follow."""
         values: dict[str, Any] = {}
         for name, key in keys_of(table).items():
             full = f"{section}.{name}"
@@ -300,6 +247,33 @@ class _Loader:
         self._add(full, given.source.problem((*path, *fault), message, note=note))
         return False
 
+    def _apply_formula(self, config: Config) -> bool:
+        """Replace the first default that differs from the result of its formula; return False if there is none."""
+        for formula in FORMULAS:
+            section, _, name = formula.name.partition(".")
+            if (section, name) in self.given or not hasattr(getattr(config, section), name):
+                continue
+            default = self.formula_inputs.setdefault(formula.name, config.value(formula.name))
+            if (value := formula.value(default, config)) != config.value(formula.name):
+                self.defaults[formula.name] = value
+                return True
+        return False
+
+    def _drop_default(self, config: Config) -> bool:
+        """Remove the first default of a scheme or algorithm that breaks a rule; return False if there is none."""
+        removable = {name for name in self.defaults if self._is_removable(name)}
+        for rule in RULES if removable else ():
+            names = [name for name in (rule.name, *rule.others) if name in removable]
+            if names and rule.breach(config.value(rule.name), *map(config.value, rule.others)):
+                del self.defaults[names[0]]
+                return True
+        return False
+
+    def _is_removable(self, full: str) -> bool:
+        """Whether a key has a default of the scheme or algorithm that neither defines the scheme nor has a formula."""
+        section, _, name = full.partition(".")
+        return self._origin(full) != "default" and (section, name) not in self.given and full not in KEPT_DEFAULTS
+
     def _check_rule(self, rule: Rule, config: Config) -> None:
         """Check a rule between valid keys; its problem marks every one of them that the file or `--set` gives."""
         value = config.value(rule.name)
@@ -308,11 +282,11 @@ class _Loader:
             return
         others = [f"{other} = {shown(config.value(other))} ({config.origin(other)})" for other in rule.others]
         # At least one path is left: defaults, including those of the schemes, obey all rules.
-        paths = [(section, name) for section, _, name in (full.partition(".") for full in (rule.name, *rule.others))]
+        paths = [(section, key) for section, _, key in (full.partition(".") for full in (rule.name, *rule.others))]
         path, *rest = [path for path in paths if path in self.given]
-        mine = "got" if path == paths[0] else f"{rule.name} is"
+        subject = "got" if path == paths[0] else f"{rule.name} is"
         origin = "" if path == paths[0] else f" ({config.origin(rule.name)})"
-        message = f"{mine} {shown(value)}{origin}, but {breach.format(*others)}"
+        message = f"{subject} {shown(value)}{origin}, but {breach.format(*others)}"
         problem = self.given[path].source.problem(path, message)
         for other in rest:
             marks = self.given[other].source.problem(other, "").marks
@@ -339,6 +313,38 @@ class _Loader:
         problem = source.problem((section, name), "unknown key", note=note, at_key=True)
         self._add(f"{section}.{name}", replace(problem, lost=not note))
 
+    def _origin(self, full: str) -> str:
+        """Return whose default a key has: "scheme dqn", "algorithm dqn" or "default"."""
+        scheme, algorithm, missing = self._choice("run.scheme"), self._table_algorithm(), object()
+        value = self.defaults.get(full, missing)
+        if scheme in SCHEMES and SCHEMES[scheme].defaults.get(full, REQUIRED) == value:
+            return f"scheme {scheme}"
+        is_algorithm_default = ALGORITHM_DEFAULTS.get(algorithm, {}).get(full, REQUIRED) == value
+        return f"algorithm {algorithm}" if is_algorithm_default else "default"
+
+    def _table_algorithm(self) -> str:
+        """Return the algorithm whose keys and defaults [algorithm] has; for a custom one, that of the scheme."""
+        name = self._choice("algorithm.name")
+        return self._default_algorithm() if is_reference(name) else name
+
+    def _default_algorithm(self) -> str:
+        """Return the algorithm of a config that names none."""
+        return str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
+
+    def _run_name(self) -> str:
+        """Return the default of run.name. It names the scheme, or a given algorithm that is not the scheme's."""
+        algorithm, scheme = self._choice("algorithm.name"), self._choice("run.scheme")
+        trainer = scheme if algorithm == self._default_algorithm() else algorithm
+        return trained_name(self._choice("env.id"), trainer, self._choice("run.topology"))
+
+    def _choice(self, full: str) -> str:
+        """Return the value of a key that determines other keys, valid or not; "" if it is not a string."""
+        section, name = full.split(".")
+        given = self.given.get((section, name))
+        default = self.defaults.get(full, keys_of(SECTIONS[section])[name].default)
+        value = default if given is None else given.value
+        return value if isinstance(value, str) else ""
+
     def _add(self, name: str, problem: Problem) -> None:
         self.faulty.add(name)
         self.problems.append(problem)
@@ -349,7 +355,7 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
-def _with(table: Any, path: list[str], value: Any) -> dict[str, Any]:
+def _with_inner(table: Any, path: list[str], value: Any) -> dict[str, Any]:
     """Return a copy of `table` with `value` at `path`; anything but a table on the way is replaced by a table."""
     copy: dict[str, Any] = dict(table) if isinstance(table, dict) else {}
     inner = copy

@@ -7,10 +7,10 @@
     terminated, truncated, valid   [S, R, B] uint8   as in hive.experience.rollouts
     leaves              [S, R, B] uint32    how likely a row is drawn; 0: not at all (hive.experience.priorities)
 
-Row i of a collector lies at i modulo R; its number is its identity, and numbers never repeat. The observation of row
-i + 1 is what followed row i. It is written together with row i, and its other fields with the next rollout. If the
-environments were reset before that one, row i + 1 keeps its observation as a *seam*, in which no step was made (valid =
-0), and the rollout begins in row i + 2.
+The rows of a collector are numbered from 0, and row i lies at i modulo R. A step of row i leads to the observation of
+row i + 1, which is therefore written together with row i, even at the end of a rollout. The next rollout writes the
+other fields of row i + 1. If the environments were reset between the two rollouts, the next one begins in row i + 2
+instead, and row i + 1 is a *seam*: it has an observation and no step (valid = 0).
 
 Pages that are never written take no memory, so `finals` cost as much as there are truncated episodes. One writer
 appends rollouts. Readers gather batches of rows that are not overwritten meanwhile: the newest `capacity` rows are safe

@@ -166,7 +166,7 @@ def _import() -> ModuleType:
 
 def _connect(ray: ModuleType) -> str:
     """Connect to the running cluster; return the address of this machine there. Raises UsageError."""
-    _reach(os.environ.get("RAY_ADDRESS") or ray._private.utils.read_ray_address())
+    _reach(_address(ray._private.utils.read_ray_address))
     folder, sys.argv[0] = sys.argv[0], ""  # Ray would give its folder to all workers, as the first to import from
     try:
         ray.init(address="auto", log_to_driver=False, configure_logging=False, namespace="hive")
@@ -180,6 +180,12 @@ def _connect(ray: ModuleType) -> str:
     finally:
         sys.argv[0] = folder
     return str(ray.util.get_node_ip_address())
+
+
+def _address(running: Callable[[], str | None]) -> str | None:
+    """Return the address that `ray.init` will use. running: returns that of the cluster on this machine."""
+    named = os.environ.get("RAY_ADDRESS")
+    return running() if not named or named == "auto" else named
 
 
 def _reach(address: str | None) -> None:

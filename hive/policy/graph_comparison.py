@@ -117,7 +117,7 @@ def _differs(name: str, what: str) -> NetworkError:
 
 
 def _scales(policy: Policy) -> list[tuple[Any, Any]]:
-    """Return mean and deviation of each observed array: those of the normaliser, as far as there is one."""
+    """Return mean and deviation of each observed array: those of the normalizer, as far as there is one."""
     network, spec = policy.network, policy.observation
     normalizer = network.normalizer if isinstance(network, NormalizedNetwork) else None
     if normalizer is None:

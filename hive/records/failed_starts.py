@@ -21,8 +21,8 @@ from hive.records.summary import Summary
 FAILED_FOLDER = ".failed"  # hidden from `find_runs`, and on the same disk as the runs
 
 
-def ran(directory: RunDirectory) -> bool:
-    """Whether a run has anything: metrics, steps, updates, or a message that one of its actors has sent.
+def has_results(directory: RunDirectory) -> bool:
+    """Return whether a run has produced metrics, steps, updates, or a message that one of its actors has sent.
 
     A topology without channels counts as soon as all its actors began, and so does a run that did not fail. A
     checkpoint of update 0 holds initial weights only: the recorder writes one even if a collector could not start.

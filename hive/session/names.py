@@ -1,4 +1,12 @@
-"""The names that a definition uses, and where a session binds names."""
+"""Finds the names that a definition uses, and the statements of a session that bind them.
+
+    def step(self): return LIMIT + helper(2)      uses LIMIT and helper when it is called: deferred
+    class Coin(gym.Env): ...                      uses gym when the statement is executed: immediate
+
+`hive.session.module` writes what immediate names refer to above the definition, and refuses names that have no value in
+another process: variables of a function that has returned, or names that were bound again after the definition.
+Python's `symtable` resolves the scopes of uses. It needs compilable text, so bindings are read from syntax trees.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +16,41 @@ from collections.abc import Iterator, Sequence
 
 from hive.session.sources import Definition, Found, SourceText
 
-AT_ONCE = ("listcomp", "setcomp", "dictcomp", "genexpr")  # functions for the compiler that run where they are defined
+COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")  # `symtable` calls them functions; they run at once
 
 
 def names_of(text: str, lazy: bool = False) -> tuple[list[str], list[str]]:
-    """Return the global names that a definition uses when it is executed, and those that its functions use later.
+    """Return the global names that a definition uses immediately, and those that its functions use when called.
 
-    lazy: annotations are not executed.
+    text: the source of the definition. lazy: annotations are not executed. Both lists have the order of first use.
     """
-    at_once: dict[str, None] = {}
-    later: dict[str, None] = {}
+    immediate: dict[str, None] = {}  # dicts serve as ordered sets
+    deferred: dict[str, None] = {}
 
-    def visit(table: symtable.SymbolTable, deferred: bool, top: bool) -> None:
+    def visit(table: symtable.SymbolTable, in_function: bool, top: bool) -> None:
         names = [s.get_name() for s in table.get_symbols() if s.is_referenced() and (top or s.is_global())]
-        (later if deferred else at_once).update(dict.fromkeys(names))
+        (deferred if in_function else immediate).update(dict.fromkeys(names))
         for child in table.get_children():
             if lazy and child.get_type() == "annotation":
                 continue
-            visit(child, deferred or (child.get_type() == "function" and child.get_name() not in AT_ONCE), False)
+            is_function = child.get_type() == "function" and child.get_name() not in COMPREHENSIONS
+            visit(child, in_function or is_function, False)
 
     future = "from __future__ import annotations\n" if lazy else ""
     visit(symtable.symtable(future + text, "<session>", "exec"), False, True)
-    return list(at_once), list(later)
+    return list(immediate), list(deferred)
 
 
 def locals_of(around: Sequence[Definition]) -> set[str]:
-    """Return the names that the functions around a definition bind, which are gone when these have returned."""
+    """Return the names that the functions around a definition bind. Their values are gone after these have returned."""
     names: set[str] = set()
     for function in around:
         if not isinstance(function, ast.ClassDef):
             a = function.args
-            every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
-            body = function.body if isinstance(function.body, list) else [function.body]
-            names |= {one.arg for one in every} | {name for node in body for name, _ in _bindings(node)}
+            parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+            body = function.body if isinstance(function.body, list) else [function.body]  # a lambda's is an expression
+            names |= {parameter.arg for parameter in parameters}
+            names |= {name for node in body for name, _ in _bindings(node)}
     return names
 
 

@@ -56,8 +56,8 @@ from hive.training.update.replay_blueprint import ReplayBlueprint
 class Blueprint:
     """Derives spaces, layouts and factories from the config and its environment.
 
-    environment: the spec of the environment; `environment.observation` and `.action` are how both are stored.
-    distribution: of the actions, given the first output of the network. statistics, gradients_per_round,
+    Attributes. environment: the spec of the environment; `environment.observation` and `.action` are how both are
+    stored. distribution: of the actions, given the first output of the network. statistics, gradients_per_round,
     gradients_per_batch, asks_for_moments and behaviour_log_probs are those of the algorithm. flat: the layout of the
     parameters in a block. state: the layout of a version of the board `weights`. rollout_layout, memory_layout,
     ledger_layout, plan_layout and `gradient_layout(collectors)`: the layouts of the messages of these names.
@@ -67,9 +67,11 @@ class Blueprint:
     a replay memory. warmup: with a replay memory, the number of rounds before the first gradient. has_lag: whether a
     policy older than that of a round's first gradient may make its rollouts.
 
-    resume: the checkpoint that the run continues from, if any. environment: that of the config, if it is known already;
-    else one is built, read and closed. Raises what environments and networks raise, and RecordError if `run.init_from`
-    or a file of `network.weights` does not fit. weight_files: the SHA-256 of each of these files, by module.
+    weight_files: the SHA-256 of each file of `network.weights`, by module.
+
+    Arguments. resume: the checkpoint that the run continues from, if any. environment: the spec, if the caller has it;
+    otherwise an environment is built, read and closed. Raises what environments and networks raise, and RecordError if
+    `run.init_from` or a file of `network.weights` does not fit.
 
     All sizes follow from a network without memory (hive.training.initial_network), so that a run that does not fit this
     machine is refused before anything is allocated. `flat.made` has the initial weights, which the fork server makes

@@ -91,7 +91,7 @@ class ResumeBarriers:
         return max(number - self.warmup, 0) * self.per_round
 
     def version(self, number: int) -> int:
-        """Return the behaviour version that contains all updates of the rounds before round `number`, or most."""
+        """Return the newest behaviour version that needs no update of round `number` or of later ones."""
         return max(number - self.warmup, 0) // self.interval
 
     def ends_round(self, turn: int) -> bool:

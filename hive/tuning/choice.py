@@ -132,7 +132,7 @@ def fastest(trials: Sequence[Trial]) -> Placement:
 def unconfirmed(trials: Sequence[Trial]) -> list[Placement]:
     """Return the placements that should run once more: the fastest, if it is close to the default, and the default.
 
-    Each runs at most twice. The default is last, so that a machine that gets slower favours neither.
+    Each runs at most twice. The default is last, so that a machine that gets slower favors neither.
     """
     rates, default, best = means(trials), trials[0].placement, fastest(trials)
     if best == default or rates[best] >= rates[default] * (1 + CLOSE):

@@ -1,15 +1,17 @@
 """The runs that the page offers. A request names a run by its key here and never by a path, so it cannot name a file.
 
-The key of a run is its name; a further run with the same name, in another folder, has `~2` after it. Runs whose configs
-differ only in name and seed are of one group: the page draws their median.
+The key of a run is its name; a further run with the same name, in another folder, has `~2` after it. A run keeps its
+key as long as it is listed, although a resumed run becomes the newest. Runs whose configs differ only in name and seed
+are of one group: the page draws their median.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hive.config import Config, load_config
@@ -53,10 +55,14 @@ class Catalogue:
             return self.rows
 
     def _find(self) -> None:
+        runs = list(self.find())[-MOST_LISTED:]
+        keys = {directory.path: key for key, directory in self.found.items()}
+        used = {keys[directory.path] for directory in runs if directory.path in keys}
         self.found = {}
-        for directory in list(self.find())[-MOST_LISTED:]:
-            same = sum(other.name == directory.name for other in self.found.values())
-            self.found[f"{directory.name}~{same + 1}" if same else directory.name] = directory
+        for directory in runs:
+            key = keys.get(directory.path) or next(key for key in _keys(directory.name) if key not in used)
+            used.add(key)
+            self.found[key] = directory
 
     def _row(self, key: str, directory: RunDirectory) -> dict[str, Any]:
         row: dict[str, Any] = {"run": key, "state": run_state(directory), "started": None, "steps": 0, "return": None}
@@ -86,6 +92,12 @@ class Catalogue:
         if known is None or known[0] != changed:
             known = self.configs[str(path)] = changed, _facts_of(directory)
         return known[1]
+
+
+def _keys(name: str) -> Iterator[str]:
+    """Yield the keys that runs with this name may have: `NAME`, `NAME~2`, `NAME~3` ..."""
+    yield name
+    yield from (f"{name}~{number}" for number in itertools.count(2))
 
 
 def _facts_of(directory: RunDirectory) -> dict[str, Any]:

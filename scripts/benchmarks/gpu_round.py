@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, picked, sizes
+from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, picked, row_counts
 from hive.config import load_config
 from hive.experience import Rollout
 from hive.networks import aligned_block
@@ -58,7 +58,7 @@ def profiled(keys: Sequence[str], collectors: int) -> dict[str, Any]:
     timed("weights to the device", lambda: worker.bind(states[0]))
     rows = timed("observations to the device", lambda: input_rows(views, model.device))
     timed("values of all observations", lambda: evaluated(lambda some: model.no_grad(some)[1:2], views, rows))
-    seen = acted_inputs(rows, sizes(views))
+    seen = acted_inputs(rows, row_counts(views))
     numbers = torch.from_numpy(np.random.default_rng(0).permutation(len(seen))[: len(seen) // 4])
     batch = timed("rows of a minibatch", lambda: picked(seen, numbers))
     timed("forward pass of a minibatch", lambda: model(batch))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hive.algorithms.batches.frames import StackedRows
-from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, network_input, sizes
+from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, network_input, row_counts
 from hive.envs import FinalObservations, ObservationSpec, StepRow
 from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
 from hive.training.collect.collector import FrameStack
@@ -62,7 +62,7 @@ def test_stacks_are_those_that_the_policy_saw(seed: int) -> None:
     rollouts, saw = collected(np.random.default_rng(seed), 4)
     frames = input_rows(rollouts)
     np.testing.assert_array_equal(frames.tensor().numpy(), np.stack(saw))
-    assert len(frames) == sum(sizes(rollouts))
+    assert len(frames) == sum(row_counts(rollouts))
 
 
 def test_parts_of_the_stacks_are_those_of_all() -> None:
@@ -72,7 +72,7 @@ def test_parts_of_the_stacks_are_those_of_all() -> None:
     torch.testing.assert_close(network_input(rollouts, rows), every)
     chosen = torch.tensor([3, 0, 3])
     torch.testing.assert_close(rows.index_select(0, chosen), every[chosen])
-    acted = acted_inputs(rows, sizes(rollouts))
+    acted = acted_inputs(rows, row_counts(rollouts))
     kept = torch.arange(len(acted)) % 2 == 0
     torch.testing.assert_close(acted[kept].index_select(0, torch.tensor([1])), acted.index_select(0, torch.tensor([2])))
     (sums,) = evaluated(lambda some: (some.flatten(1).sum(1),), rollouts, rows)

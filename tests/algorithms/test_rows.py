@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from hive.algorithms.batches.rows import flat, input_rows, sizes, unflat, values_of, weights
+from hive.algorithms.batches.rows import flat, input_rows, row_counts, unflat, values_of, weights
 from hive.algorithms.losses.actor_critic import acted_rows
 from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
 
@@ -62,15 +62,15 @@ def test_inputs_of_one_rollout_are_not_copied() -> None:
 @pytest.mark.parametrize("trailing", [(), (4,)])
 def test_acted_rows_are_those_with_an_action(trailing: tuple[int, ...]) -> None:
     outputs = torch.arange(21.0).reshape(-1, *(1 for _ in trailing)).expand(-1, *trailing)
-    picked = acted_rows(outputs, sizes(three()))
+    picked = acted_rows(outputs, row_counts(three()))
     assert picked.shape == (12, *trailing)
     assert torch.equal(picked, outputs[ACTED])
-    assert torch.equal(acted_rows(outputs[:8], sizes(one())), outputs[:6])
+    assert torch.equal(acted_rows(outputs[:8], row_counts(one())), outputs[:6])
 
 
 def test_gradients_go_to_acted_rows_alone() -> None:
     outputs = torch.zeros(21, requires_grad=True)
-    (acted_rows(outputs, sizes(three())) * torch.arange(1.0, 13.0)).sum().backward()
+    (acted_rows(outputs, row_counts(three())) * torch.arange(1.0, 13.0)).sum().backward()
     expected = torch.zeros(21)
     expected[ACTED] = torch.arange(1.0, 13.0)
     assert outputs.grad is not None

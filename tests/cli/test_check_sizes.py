@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli.parts.sizes import NetworkSizes, Sizes, size_lines
+import hive.schemes
+from hive.cli.parts import sizes as sizes_module
+from hive.cli.parts.sizes import NetworkSizes, Sizes, size_lines, sizes_of
+from hive.config import load_config
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -26,6 +30,18 @@ class Images(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 4), "uint8")
     action_space = gymnasium.spaces.Discrete(2)
 """
+
+
+def test_a_carrier_without_a_line_is_listed_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config("x", text='[env]\nid = "CartPole-v1"\n')
+    topology = hive.schemes.build(config, Path("nowhere"))
+    monkeypatch.setattr(sizes_module, "LISTED", {})
+    sizes = sizes_of(topology, topology.plan())
+    assert sizes.kinds["rollouts"] == "slots"
+    assert [line.split()[:2] for line in size_lines(sizes)[1:3]] == [
+        ["slots", "rollouts"],
+        ["board", "optimizer_state"],
+    ]
 
 
 def test_every_line() -> None:

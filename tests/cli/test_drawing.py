@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 import hive.schemes
-from hive.cli.parts.drawing import svg_of
+from hive.cli.parts import drawing
+from hive.cli.parts.drawing import LOOKS, svg_of
 from hive.config import load_config
 from hive.runtime import Actor, Inlet, Message, Outlet, Topology
+from hive.runtime.carriers.carrier import KINDS
 from hive.runtime.topology.plan import Plan
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -32,6 +34,17 @@ class Reader(Actor):
 class Relay(Actor):
     inn = Inlet(Note)
     out = Outlet(Note)
+
+
+def test_every_carrier_has_a_look_of_its_own() -> None:
+    assert set(LOOKS) == set(KINDS), "hive.cli.parts.drawing.LOOKS lacks a carrier, or has an unknown one"
+
+
+def test_a_carrier_without_a_look_is_drawn_and_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = trainer()
+    monkeypatch.setattr(drawing, "LOOKS", {})
+    assert "rollouts" in svg_of(plan, "a run")
+    assert any("rollouts ──>" in line for line in drawing.lines_of(plan))
 
 
 def trainer(*sets: str) -> Plan:

@@ -9,3 +9,4 @@ import torch
 
 torch.set_num_threads(1)
 sys.path.append(str(Path(__file__).parents[1] / "networks"))  # host_settings
+sys.path.append(str(Path(__file__).parent / "coach"))  # worker_threads

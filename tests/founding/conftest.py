@@ -9,4 +9,5 @@ import torch
 
 torch.set_num_threads(1)
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "compat" / "coach"))  # worker_threads
 sys.path.insert(0, str(Path(__file__).parent))

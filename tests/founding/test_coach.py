@@ -8,7 +8,6 @@ methods do is tested in tests/networks.
 from __future__ import annotations
 
 import inspect
-import threading
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from worker_threads import PATIENCE_S, in_threads
 
 from hive.compat.coach import (
     Architecture,
@@ -170,7 +170,6 @@ OBSERVATIONS = RNG.standard_normal((N, 3), dtype=np.float32)
 STATES = {"observation": OBSERVATIONS}
 INPUTS = {"observation": OBSERVATIONS, "output_0_0": RNG.integers(0, 2, N)}
 TARGETS = [RNG.standard_normal(N, dtype=np.float32), RNG.standard_normal(N, dtype=np.float32)]
-PATIENCE_S = 30.0  # of a test that would otherwise hang
 
 
 def architecture(spaces: Spaces = SPACES, **parameters: Any) -> TorchArchitecture:
@@ -259,26 +258,6 @@ def group_of(count: int, timeout_s: float = PATIENCE_S, **parameters: Any) -> li
     group: WorkerGroup[TorchArchitecture] = WorkerGroup(count, timeout_s=timeout_s)
     given = NetworkParameters(heads_parameters=[HeadParameters("value")], **parameters)
     return [NetworkWrapper(given, False, True, "main", SPACES, group=group, worker=worker) for worker in range(count)]
-
-
-def at_once(*calls: Callable[[], Any]) -> list[BaseException | None]:
-    """Runs every call in a thread of its own; what each raised."""
-    raised: list[BaseException | None] = [None] * len(calls)
-
-    def run(place: int) -> None:
-        torch.set_num_threads(1)
-        try:
-            calls[place]()
-        except BaseException as error:
-            raised[place] = error
-
-    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
-    return raised
 
 
 def test_replace_mse_with_huber_loss() -> None:
@@ -396,7 +375,7 @@ def test_db_d5_a_scaler_changes_the_step_but_not_the_callers_arrays() -> None:
 
 def test_db_d6_a_worker_that_stays_away_is_named_and_nobody_hangs() -> None:
     workers = group_of(3, timeout_s=0.05)
-    raised = at_once(*[lambda w=w: w.train_and_sync_networks(STATES, TARGETS[0]) for w in workers[::2]])
+    raised = in_threads(*[lambda w=w: w.train_and_sync_networks(STATES, TARGETS[0]) for w in workers[::2]])
     assert [type(error) for error in raised] == [NetworkError] * 2
     assert {str(error) for error in raised} == {"no gradients of `main` from worker 1 within 0.05 s"}
 

@@ -26,6 +26,18 @@ def test_a_cluster_that_does_not_run_is_one_clear_error(address: str | None) -> 
     assert "ray start --head" in caught.value.hint
 
 
+@pytest.mark.parametrize("variable", [None, "", "auto"])
+def test_the_running_cluster_is_used_unless_the_variable_names_another(
+    variable: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("RAY_ADDRESS", variable)
+    assert ray_launcher._address(lambda: "10.0.0.1:6379") == "10.0.0.1:6379"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:6379")
+    assert ray_launcher._address(lambda: "10.0.0.1:6379") == "10.0.0.2:6379"
+
+
 def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = "{}:{}".format(*server.getsockname())

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, ValuesView
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,12 @@ from textual.widgets import DataTable, Input, Label
 from hive.monitor import Snapshot, poller, snapshot_of
 from hive.monitor.actor_detail import ActorInspection
 from hive.monitor.poller import Poller
+from hive.monitor.series import Curve
 from hive.monitor.snapshot import Extras
 from hive.monitor.terminal.app import FOCUS, Inspected, Monitor, NewSnapshot, Noticed
 from hive.monitor.terminal.app import SCREENS as SCREENS_OF_APP
 from hive.monitor.terminal.dialogs import ActorDetail, Confirm
+from hive.monitor.terminal.learning_pane import LearningPane
 from hive.monitor.terminal.overview_pane import heights
 from hive.monitor.terminal.palette import Commands
 from hive.monitor.terminal.view import Request
@@ -389,6 +391,17 @@ async def test_curves_are_in_a_grid_with_the_return_first(directory: RunDirector
         await pilot.press("escape")
         await sees(app, "learner/kl 8")
         assert {"enlarge", "page"} <= keys_of(app)
+
+
+def test_curves_are_read_under_the_lock_of_the_thread_that_adds_points(directory: RunDirectory) -> None:
+    class Guarded(dict[str, Curve]):
+        def values(self) -> ValuesView[Curve]:
+            assert app.lock.locked()
+            return super().values()
+
+    app = Monitor(directory, None)
+    app.view.series.curves = Guarded(learner=Curve())
+    assert LearningPane(app.view).check_action("switch", ("band",)) is False
 
 
 @SCREENS

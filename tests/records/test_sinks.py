@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hive.errors import RecordError, UsageError
-from hive.records.sinks.sinks import ConfigTables, JsonlSink, MetricsRecord, Sink, SinkSet, Video
+from hive.errors import HiveError, RecordError, UsageError
+from hive.records.sinks.sinks import ConfigTables, JsonlSink, MetricsRecord, Sink, SinkSet, Video, cause
 
 RECORD = MetricsRecord(updates=3, env_steps=1536, seconds=2.25, values={"learner/loss": 0.5, "learner/nan": math.nan})
 
@@ -114,3 +114,8 @@ def test_a_sink_that_cannot_be_made_is_one_warning_with_the_hint() -> None:
     warnings: list[str] = []
     SinkSet([], warnings.append).add("the sink `x`", make)
     assert warnings == ["the sink `x` is dropped: it needs a package; pip install it"]
+
+
+def test_a_cause_is_one_line() -> None:
+    assert cause(HiveError("no\n  disk", hint="make\nroom")) == "no disk; make room"
+    assert cause(OSError("no\ndisk")) == "OSError: no disk"

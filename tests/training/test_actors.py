@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_trainer import LIMIT_S, Trainer, config_of
+from small_trainer import Trainer
+from trained_runs import train
 
 from hive.config import Config
 from hive.errors import EnvironmentFailed, NotFinite
 from hive.experience import Rollout
 from hive.gradients import SAMPLES, VERSION
-from hive.networks import aligned_block
-from hive.records import RunDirectory, read_jsonl, read_nan_dump
+from hive.records import read_jsonl, read_nan_dump
 from hive.records.checkpoints.weights import load_weights
 from hive.runtime import Topology
 from hive.runtime.memory.status import read_status
 from hive.runtime.supervise.accounting import holds
-from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
-from hive.schemes import build
-from hive.testing import run_inline
+from hive.runtime.supervise.supervisor import Supervisor
 from hive.training import RESULTS, Blueprint, GradientWorkerActor, GWorker, LearnerActor
 from hive.training.update.learner import PASSED, Learner, LearnerStep
 
@@ -39,64 +35,6 @@ PLACEMENTS: dict[str, dict[str, Any]] = {
     "one process": {"collection__workers": 0, "gradients__workers": 0},
     "single": {"run__scheme": '"single"'},
 }
-
-
-@dataclass
-class Run:
-    """The files and results of a finished run."""
-
-    config: Config
-    directory: RunDirectory
-    outcome: Outcome
-    supervisor: Supervisor
-    events: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-
-    @property
-    def results(self) -> dict[str, float]:
-        return self.outcome.results
-
-    def checkpoint(self) -> Path:
-        (folder,) = self.directory.checkpoints.iterdir()
-        return folder
-
-    def saved_sha256(self) -> str:
-        """Digest of the checkpoint's parameters and buffers, laid out as in memory."""
-        flat, (weights, _) = Blueprint(self.config).flat, load_weights(self.checkpoint())
-        block = aligned_block(flat.block_bytes)
-        for name, array in flat.arrays(block).items():
-            array[...] = weights.pop(name)
-        assert not weights
-        return hashlib.sha256(block).hexdigest()
-
-
-def train(
-    folder: Path,
-    env: str = "Drift",
-    *,
-    change: Callable[[Topology], None] = lambda topology: None,
-    watch: Callable[[Supervisor], None] = lambda supervisor: None,
-    **values: Any,
-) -> Run:
-    """Trains by the scheme. `change` may replace parts of the topology, `watch` sees the supervisor first."""
-    small = {"run__steps": 256, "algorithm__learning_rate": 0.05, **values}
-    config = config_of(f"small_environments:{env}", **small)
-    directory = RunDirectory.create(folder, "test")
-    topology = build(config, directory.path)
-    change(topology)
-    seen: list[Supervisor] = []
-    events: list[tuple[str, str, dict[str, Any]]] = []
-
-    def look(supervisor: Supervisor) -> None:
-        supervisor.effects.journal = Journal(lambda kind, text, fields: events.append((kind, text, fields)), _no_report)
-        seen.append(supervisor)
-        watch(supervisor)
-
-    outcome = run_inline(topology, watch=look, seconds=LIMIT_S)
-    return Run(config, directory, outcome, seen[0], events)
-
-
-def _no_report(*arguments: Any) -> str:
-    return ""
 
 
 def library(config: Config, rounds: int, collectors: int = 1) -> str:

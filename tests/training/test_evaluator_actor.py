@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import Any
 
 import pytest
 from small_trainer import LIMIT_S, config_of, weights_of
+from trained_runs import train
 
-from hive.config import Config
 from hive.records import RunDirectory, best_policy, list_checkpoints, read_jsonl
 from hive.runtime import Actor, Bytes, Inlet, Topology
 from hive.runtime.memory.status import read_status
-from hive.runtime.supervise.accounting import holds
-from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
+from hive.runtime.supervise.supervisor import Supervisor
 from hive.schemes import build
-from hive.testing import run_inline
 from hive.training import Blueprint, Evaluation, EvaluationDue, Evaluator, EvaluatorActor, LearnerActor
 
 EVERY_FOUR = {"evaluation__every": "{updates=4}", "evaluation__episodes": 3, "evaluation__envs": 2}
@@ -28,51 +25,6 @@ NEVER_ENDS: dict[str, Any] = {"env": "OneState", "run__steps": 512, **EVERY_FOUR
 AXES = {"t", "turn", "steps", "updates", "seconds"}
 CLOCKS = {"t", "seconds", "wall_s"}
 RESULT = {"mean_return", "deviation", "min", "max", "mean_length", "wall_s"}
-
-
-@dataclasses.dataclass
-class Run:
-    """The files and results of a finished run."""
-
-    config: Config
-    directory: RunDirectory
-    outcome: Outcome
-    supervisor: Supervisor
-    events: list[tuple[str, str]]
-
-    def evaluations(self) -> list[dict[str, Any]]:
-        return list(read_jsonl(self.directory.evaluations_file))
-
-    def counters(self, name: str) -> dict[str, float]:
-        number = next(n for n, actor in enumerate(self.supervisor.state.plan.actors) if actor.name == name)
-        return dict(read_status(self.supervisor.memory.pages, number).counters)
-
-
-def train(
-    folder: Path,
-    env: str = "Drift",
-    *,
-    change: Callable[[Topology], None] = lambda topology: None,
-    watch: Callable[[Supervisor], None] = lambda supervisor: None,
-    **values: Any,
-) -> Run:
-    """256 steps in 16 turns. `change` may replace parts of the topology, `watch` sees the supervisor first."""
-    small = {"run__steps": 256, "algorithm__learning_rate": 0.05, **values}
-    config = config_of(env if ":" in env else f"small_environments:{env}", **small)
-    directory = RunDirectory.create(folder, "test")
-    topology = build(config, directory.path)
-    change(topology)
-    seen: list[Supervisor] = []
-    events: list[tuple[str, str]] = []
-
-    def look(supervisor: Supervisor) -> None:
-        supervisor.effects.journal = Journal(lambda kind, text, fields: events.append((kind, text)), lambda *of: "")
-        seen.append(supervisor)
-        watch(supervisor)
-
-    outcome = run_inline(topology, watch=look, seconds=LIMIT_S)
-    assert all(holds(account) and account["in_flight"] == 0 for account in outcome.channels.values())
-    return Run(config, directory, outcome, seen[0], events)
 
 
 class Patient(LearnerActor):
@@ -168,7 +120,7 @@ def test_a_run_that_waits_makes_every_evaluation_and_the_same_ones(tmp_path: Pat
 def test_a_checkpoint_waits_for_the_evaluations_before_it(tmp_path: Path) -> None:
     """So that a run resumed from it lacks none of them."""
     run = train(tmp_path, evaluation__wait="true", evaluation__workers=2, checkpoint__every="{updates=8}", **EVERY_FOUR)
-    texts = [text for kind, text in run.events if kind == "saved"]
+    texts = [text for kind, text, _ in run.events if kind == "saved"]
     assert [text.split()[1] for text in texts] == ["000008", "000016"]
     saved = {c.update: (c.path / "DONE").stat().st_mtime for c in list_checkpoints(run.directory.checkpoints)}
     made = {line["turn"]: line["t"] for line in run.evaluations()}
@@ -287,14 +239,14 @@ def test_evaluations_due_while_one_runs_are_skipped_and_counted(tmp_path: Path) 
     assert run.evaluations() == []
     assert run.counters("learner-0")["evaluations_skipped"] == 7
     assert run.outcome.channels["evaluations_due"]["consumed"] == 1
-    skipped = [text for kind, text in run.events if kind == "skipped"]
+    skipped = [text for kind, text, _ in run.events if kind == "skipped"]
     assert skipped == ["evaluation 8 was skipped: the previous one is still running"]
 
 
 def test_several_evaluators_play_at_the_same_time(tmp_path: Path) -> None:
     run = train(tmp_path, evaluation__workers=3, **NEVER_ENDS)
     assert run.counters("learner-0")["evaluations_skipped"] == 5
-    skipped = [text for kind, text in run.events if kind == "skipped"]
+    skipped = [text for kind, text, _ in run.events if kind == "skipped"]
     assert skipped == ["evaluation 16 was skipped: the previous 3 are still running"]
     assert run.outcome.digest == train(tmp_path, **NEVER_ENDS).outcome.digest
 
@@ -367,7 +319,7 @@ def test_episodes_that_do_not_end_are_cut_and_the_run_says_so(tmp_path: Path) ->
     evaluations = run.evaluations()
     assert evaluations
     assert {(one["episodes"], one["mean_length"]) for one in evaluations} == {(3, 20.0)}
-    texts = [text for kind, text in run.events if kind == "cut"]
+    texts = [text for kind, text, _ in run.events if kind == "cut"]
     assert len(texts) == len(evaluations)
     ending = "3 of 3 episodes did not end within 20 steps (evaluation.max_steps) and count up to there"
     assert all(text.endswith(ending) for text in texts)

@@ -17,7 +17,7 @@ from small_environments import Drift
 from small_trainer import Trainer, allocate, collector_of, config_of, same_bytes, weights_of
 
 from hive.algorithms.batches.fragments import ActedFragments
-from hive.algorithms.batches.rows import batches, flat, input_rows, network_input, sizes
+from hive.algorithms.batches.rows import batches, flat, input_rows, network_input, row_counts
 from hive.algorithms.losses.actor_critic import acted_rows
 from hive.envs import VectorEnvironment
 from hive.envs.vectors.native_vector import NativeVector
@@ -86,7 +86,7 @@ def largest_change(blueprint: Blueprint, rollouts: list[Rollout]) -> float:
     with torch.no_grad():
         outputs = network(network_input(rollouts, input_rows(rollouts)))[0]
     actions = torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
-    now = blueprint.distribution.log_prob(acted_rows(outputs, sizes(rollouts)), actions).numpy()
+    now = blueprint.distribution.log_prob(acted_rows(outputs, row_counts(rollouts)), actions).numpy()
     valid = flat([rollout.valid for rollout in rollouts]) != 0
     return float(np.abs(now - flat([rollout.log_probs for rollout in rollouts]))[valid].max())
 
@@ -185,7 +185,7 @@ def test_a_minibatch_has_all_valid_rows_of_some_environments(resets: str) -> Non
     numbers = [np.arange(ENVS) + number * ENVS for number in (0, 1)]
     columns = [np.tile(own, (rollout.length, 1)) for own, rollout in zip(numbers, rollouts, strict=True)]
     environments = flat(columns)[valid]
-    rows = acted_rows(input_rows(rollouts), sizes(rollouts))[torch.from_numpy(valid)]
+    rows = acted_rows(input_rows(rollouts), row_counts(rollouts))[torch.from_numpy(valid)]
     assert ActedFragments(rollouts).columns == 2 * ENVS
     seen = []
     for numbers, sequences in batches(rollouts, rows, 1, 3):

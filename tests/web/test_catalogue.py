@@ -24,6 +24,21 @@ def test_runs_with_the_same_name_have_different_keys(web: Web, tmp_path: Path) -
         catalogue.run("other")
 
 
+def test_a_run_keeps_its_key_when_it_becomes_the_newest(web: Web, tmp_path: Path) -> None:
+    runs, now = [web.run(), RunDirectory.create(tmp_path, "cartpole")], [0.0]
+    catalogue = Catalogue(lambda: runs, clock=lambda: now[0])
+    catalogue.list()
+    first, second = runs
+    runs.reverse()  # the first is resumed
+    now[0] += LISTED_S
+    assert [row["run"] for row in catalogue.list()] == ["cartpole-1", "cartpole-1~2"]
+    assert catalogue.run("cartpole-1").path == first.path
+    runs.remove(first)
+    now[0] += LISTED_S
+    catalogue.list()
+    assert catalogue.run("cartpole-1~2").path == second.path
+
+
 def test_the_folder_is_read_once_a_second_for_any_number_of_pages(web: Web) -> None:
     now, reads = [0.0], []
     directory = web.run()

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from hive import _native
 from hive.algorithms.algorithm import Moments
-from hive.algorithms.batches.rows import flat, sizes, unflat, values_of
+from hive.algorithms.batches.rows import flat, row_counts, unflat, values_of
 from hive.algorithms.losses.actor_critic import EPSILON, acted_log_probs
 from hive.experience import Rollout
 from hive.learning.loss import Floats
@@ -47,15 +47,28 @@ def generalized_advantages(
 ) -> tuple[Floats, Floats]:
     """Return advantages and lambda-returns of all acted rows, float32 [sum of T * B] each.
 
-    values: float32 [N], those of all input rows (hive.algorithms.batches.rows).
-    log_ratios: float32 [sum of T * B], of the proximal to the acting policy; V-trace then corrects what follows a step:
-
-        c_t      = min(1, e^log_ratio_t)                      of the step's action (Espeholt et al. 2018, both clips 1)
-        excess_t = c_t (delta_t + discount lambda excess_t+1)        R_t = V(s_t) + excess_t
-        A_t      = delta_t + discount lambda excess_t+1              its own ratio is the caller's importance weight
+    values: float32 [N], those of all input rows (hive.algorithms.batches.rows). log_ratios: as for `vtrace_advantages`,
+    which computes both if they are given.
     """
-    if log_ratios is None:
-        return returns_by(_native.gae, rollouts, values, discount=discount, gae_lambda=gae_lambda)
+    if log_ratios is not None:
+        return vtrace_advantages(rollouts, values, discount, gae_lambda, log_ratios)
+    return returns_by(_native.gae, rollouts, values, discount=discount, gae_lambda=gae_lambda)
+
+
+def vtrace_advantages(
+    rollouts: Sequence[Rollout], values: Floats, discount: float, gae_lambda: float, log_ratios: Floats
+) -> tuple[Floats, Floats]:
+    """Return the same, with the steps after each one corrected by V-trace (Espeholt et al. 2018, both clips 1).
+
+    log_ratios: float32 [sum of T * B], log pi_proximal - log pi_acting of each step's action.
+
+        c_t      = min(1, e^log_ratio_t)
+        excess_t = c_t (delta_t + discount lambda excess_t+1)
+        R_t      = V(s_t) + excess_t
+        A_t      = delta_t + discount lambda excess_t+1
+
+    A_t lacks the factor c_t: the loss weights each advantage by the importance of its own step.
+    """
     advantages, returns = [], []
     vtrace = partial(_native.vtrace, discount=discount, gae_lambda=gae_lambda, rho_clip=1.0, c_clip=1.0)
     parts = zip(values_of(rollouts, values), unflat(rollouts, log_ratios), strict=True)
@@ -121,16 +134,17 @@ def proximal(rollouts: Sequence[Rollout], distribution: ActionDistribution, outp
     """
     stored = flat([rollout.log_probs for rollout in rollouts])
     actions = torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
-    own = acted_log_probs(distribution, outputs, actions, sizes(rollouts))
+    own = acted_log_probs(distribution, outputs, actions, row_counts(rollouts))
     older = flat([(rollout.valid != 0) & rollout.lagged for rollout in rollouts])
     log_probs = np.where(older, own, stored)
     return log_probs, np.where(older, log_probs - stored, np.float32(0.0))
 
 
 def importance_statistics(log_ratios: Floats | None, weights: Floats, clip: float) -> tuple[float, float, float]:
-    """Return the values of IMPORTANCE for log ratios [M], of which each counts by its weight [M], with the sum 1.
+    """Return mean, maximum and clipped share of the importance weights of M steps, as IMPORTANCE names them.
 
-    log_ratios: None: all are 0, without lag. clip: 0: none.
+    log_ratios: float32 [M]; None without lag, where all are 0. weights: float32 [M] with the sum 1, the share of each
+    step in the mean. clip: the greatest importance weight; 0 for no limit.
     """
     if not len(weights):
         return 1.0, 1.0, 0.0

@@ -8,7 +8,7 @@ The network evaluates all observations of all rollouts at once. Each rollout con
 
 and the outputs are in the same order. The rows of a recurrent policy also say which of them follow each other
 (`hive.algorithms.batches.fragments`). Losses are over the acted rows of all rollouts, flat: [sum of T * B, ...].
-`hive.algorithms.losses.actor_critic.acted_rows` selects them from the outputs, given `sizes`.
+`hive.algorithms.losses.actor_critic.acted_rows` selects them from the outputs, given `row_counts`.
 """
 
 from __future__ import annotations
@@ -172,9 +172,9 @@ def minibatches(count: int, epochs: int, parts: int, noise: np.random.Generator 
             yield torch.from_numpy(rows)
 
 
-def sizes(rollouts: Sequence[Rollout]) -> list[int]:
+def row_counts(rollouts: Sequence[Rollout]) -> list[int]:
     """Return two numbers for each rollout, as `acted_rows` takes them: its acted rows, and rows that only bootstrap."""
-    return [size for rollout in rollouts for size in _sizes(rollout)]
+    return [size for rollout in rollouts for size in _row_counts(rollout)]
 
 
 def progress_of(rollouts: Sequence[Rollout]) -> float:
@@ -190,7 +190,7 @@ def values_of(rollouts: Sequence[Rollout], values: Floats) -> Iterator[tuple[Rol
     """
     start = 0
     for rollout in rollouts:
-        end = start + sum(_sizes(rollout))
+        end = start + sum(_row_counts(rollout))
         final = end - len(rollout.final_observations)
         current = np.ascontiguousarray(values[start:final]).reshape(-1, rollout.rewards.shape[1])
         following = current[1:]
@@ -228,7 +228,7 @@ def remembers(rollouts: Sequence[Rollout]) -> bool:
     return rollouts[0].state is not None
 
 
-def _sizes(rollout: Rollout) -> tuple[int, int]:
+def _row_counts(rollout: Rollout) -> tuple[int, int]:
     """Return the number of a rollout's acted rows, and of its rows that only bootstrap."""
     return rollout.rewards.size, rollout.rewards.shape[1] + len(rollout.final_observations)
 

@@ -37,8 +37,26 @@ VALUE_FIT = ("explained_variance", "target_rms")
 """The names of the two statistics of `value_fit`."""
 
 
+class _PolicyLoss:
+    """The part that the losses of policies have in common: whether there is a native pass, and what it needs."""
+
+    __slots__ = ()
+    distribution: ActionDistribution
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return policy_losses(self.distribution) is not None
+
+    def _native_losses(self, outputs: tuple[Floats, ...]) -> tuple[_native.PolicyLosses, tuple[Floats, Floats]]:
+        """Return the native losses, and arrays for the gradients of policy and values."""
+        losses = policy_losses(self.distribution)
+        assert losses is not None
+        return losses, (np.empty_like(outputs[0]), np.empty_like(outputs[1]))
+
+
 @dataclass(frozen=True, eq=False, slots=True)
-class A2CLoss:
+class A2CLoss(_PolicyLoss):
     """The loss of advantage actor-critic, of A2C and IMPALA. M of the N rows were acted on; the others only bootstrap.
 
     inputs: [N, ...], or Sequences of N rows. actions: [M, ...].
@@ -71,16 +89,9 @@ class A2CLoss:
         fit = value_fit(predicted, self.returns, self.weights)
         return weighted_mean(terms, self.weights, factors, (*self.means, *fit, *self.further))
 
-    @property
-    def is_native(self) -> bool:
-        """Whether `differentiate` can be called."""
-        return policy_losses(self.distribution) is not None
-
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
         """Return the loss and its gradients, from NumPy outputs."""
-        losses = policy_losses(self.distribution)
-        assert losses is not None
-        slopes = np.empty_like(outputs[0]), np.empty_like(outputs[1])
+        losses, slopes = self._native_losses(outputs)
         total, *means = losses.actor_critic(
             outputs[0],
             outputs[1],
@@ -111,15 +122,16 @@ def divergences(ratio: Tensor, log_ratio: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class PPOLoss:
+class PPOLoss(_PolicyLoss):
     """PPO's clipped surrogate on M samples of equal weight, of a batch of N.
 
     inputs: [M, ...], or Sequences of M rows. rows: int64 [M], the numbers of these samples in the batch; None: all of
         it, in order.
     actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
     clip_range: the distance from 1 at which the ratio of probabilities is clipped.
-    behaviour_values: float32 [N], the values before the round's first update; with them a value counts as changed by at
-        most `value_clip_range`, as in OpenAI's baselines (without the maximum of both losses) and Stable-Baselines3.
+    behaviour_values: float32 [N], the values before the round's first update. With them the value loss clips the change
+        of each value to `value_clip_range`, as Stable-Baselines3 does; OpenAI's baselines take the larger of the
+        clipped and the plain loss.
     fit: what `value_fit` returned for the whole round, before its first update; it is only reported.
     normalizes: whether the advantages of the M samples are normalized to mean 0 and deviation 1, if there are two.
     statistics: policy loss, value loss, entropy, KL divergence from the acting policy, share of clipped ratios, and
@@ -165,16 +177,9 @@ class PPOLoss:
         factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0)
         return weighted_mean(terms, weights, factors, self.fit)
 
-    @property
-    def is_native(self) -> bool:
-        """Whether `differentiate` can be called."""
-        return policy_losses(self.distribution) is not None
-
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
         """Return the loss and its gradients, from NumPy outputs."""
-        losses = policy_losses(self.distribution)
-        assert losses is not None
-        slopes = np.empty_like(outputs[0]), np.empty_like(outputs[1])
+        losses, slopes = self._native_losses(outputs)
         total, *means = losses.ppo(
             outputs[0],
             outputs[1],

@@ -3,27 +3,37 @@
     collectors.rollouts ══> gradient-workers.rollouts   slots, 2 x 3 slots of 24.1 KiB
 
 The picture arranges groups in columns, with producers left of their consumers. Channels that lead back to the left run
-below the boxes. Thick lines are slots, dashed if their contents travel over ZeroMQ; dotted lines are boards. The
-drawing is made from the plan that runs execute.
+below the boxes. The style of a line shows the carrier (`LOOKS`). The drawing is made from the plan that runs execute.
 """
 
 from __future__ import annotations
 
 from html import escape
+from typing import NamedTuple
 
 from hive.runtime.carriers.carrier import PlanChannel
 from hive.runtime.carriers.slots import Slots
 from hive.runtime.process.free_memory import size_text
 from hive.runtime.topology.plan import Plan
 
-ARROWS = {"slots": "══>", "zmq": "╍╍>", "messages": "──>", "board": "▒▒>", "shared": "▓▓>"}
-STROKES = {
-    "slots": 'stroke-width="3.5"',
-    "zmq": 'stroke-width="3.5" stroke-dasharray="9 4"',
-    "messages": 'stroke-width="1.5"',
-    "board": 'stroke-width="2" stroke-dasharray="2 5"',
-    "shared": 'stroke-width="3.5" stroke-dasharray="2 3"',
+
+class Look(NamedTuple):
+    """How a channel is drawn: as text, and as attributes of a path in SVG."""
+
+    arrow: str
+    stroke: str
+
+
+LOOKS = {
+    "slots": Look("══>", 'stroke-width="3.5"'),
+    "zmq": Look("╍╍>", 'stroke-width="3.5" stroke-dasharray="9 4"'),
+    "messages": Look("──>", 'stroke-width="1.5"'),
+    "board": Look("▒▒>", 'stroke-width="2" stroke-dasharray="2 5"'),
+    "shared": Look("▓▓>", 'stroke-width="3.5" stroke-dasharray="2 3"'),
 }
+"""By the kind of the carrier."""
+
+PLAIN = Look("──>", 'stroke-width="1.5"')  # of a carrier without a look
 BOX_W, BOX_H, GAP_X, GAP_Y, EDGE, LANE = 190, 58, 190, 44, 30, 30  # pixels
 
 
@@ -34,7 +44,9 @@ def lines_of(plan: Plan) -> list[str]:
         lines.append(f"  {process:<20} {', '.join(plan.actors[n].name for n in numbers)}")
     for channel in plan.channels:
         targets = ", ".join(channel.targets) or "(its successor)"
-        lines.append(f"  {channel.source} {ARROWS[channel.carrier]} {targets}   {_detail(plan, channel)}")
+        lines.append(
+            f"  {channel.source} {LOOKS.get(channel.carrier, PLAIN).arrow} {targets}   {_detail(plan, channel)}"
+        )
     return lines
 
 
@@ -133,8 +145,9 @@ def _edges(plan: Plan, places: dict[str, tuple[int, int]], bottom: int) -> tuple
 
 
 def _line(path: str, channel: PlanChannel, text: str, middle: tuple[int, int]) -> list[str]:
+    look = LOOKS.get(channel.carrier, PLAIN)
     return [
-        f'<path d="{path}" fill="none" stroke="#446" {STROKES[channel.carrier]} marker-end="url(#tip)"/>',
+        f'<path d="{path}" fill="none" stroke="#446" {look.stroke} marker-end="url(#tip)"/>',
         f'<text x="{middle[0]}" y="{middle[1]}" text-anchor="middle" font-size="9" fill="#446" stroke="#fbfbf8" '
         f'stroke-width="3" paint-order="stroke">{escape(text)}</text>',
     ]

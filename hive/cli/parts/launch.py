@@ -45,7 +45,7 @@ from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
 from hive.monitor.poller import poll_once
 from hive.records import RunDirectory
-from hive.records.failed_starts import ran
+from hive.records.failed_starts import has_results
 from hive.runtime.actor.error_location import signal_name
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, open_run
@@ -105,7 +105,7 @@ def detached(directory: RunDirectory, process: subprocess.Popen[bytes], client: 
             if not began(directory):
                 raise_failure(directory, process.returncode, process.pid)
             return report_end(directory, process.returncode)
-        failing = state in ("draining", "failed") and not ran(directory)  # it ends soon, and its error is reported
+        failing = state in ("draining", "failed") and not has_results(directory)  # its error follows soon
         if state != "starting" and not failing:
             process.returncode = 0  # the run continues without this process, so Popen must not warn about it
             print(directory.name)

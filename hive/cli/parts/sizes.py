@@ -31,46 +31,38 @@ from hive.runtime.topology.plan import Plan
 if TYPE_CHECKING:  # imports torch
     from hive.training import Blueprint
 
-KINDS = {"slots": "slots", "zmq": "slots", "board": "boards", "shared": "shared"}  # carrier -> the line it is listed in
+LISTED = {"slots": "slots", "zmq": "slots", "board": "boards"}  # carrier -> its line; another has a line of its own
 MEASURED = 1 << 21  # parameters at most that the optimizer is measured with: more than fit a core's caches
 REPEATED = 3  # measurements, of which the fastest counts
 
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """parameters: their number. bytes: of one version, buffers included. observation_bytes: of one stored observation.
+    """What follows from the size of the networks."""
 
-    checkpoint_bytes: of a checkpoint, without its replay memory. replay_bytes: of that memory when it is full.
-    optimizer_ms: of one update. optimizer_bytes: that it reads and writes for each parameter.
-    """
-
-    parameters: int
-    bytes: int
-    observation_bytes: int
-    checkpoint_bytes: int
-    replay_bytes: int
+    parameters: int  # number of them
+    bytes: int  # of one version of the weights, with buffers
+    observation_bytes: int  # of one stored observation
+    checkpoint_bytes: int  # of one checkpoint without a replay memory
+    replay_bytes: int  # of a full replay memory
     optimizer: str
-    optimizer_ms: float
-    optimizer_bytes: int
+    optimizer_ms: float  # time of one update
+    optimizer_bytes: int  # bytes that an update reads and writes per parameter
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """In bytes. worst: beyond `bytes`. parts: by channel, and PRIVATE. kinds: channel -> slots, boards or shared.
+    """Sizes of a run, in bytes."""
 
-    processes: those with private memory. hosts: what each other host needs. network: None for a topology without the
-    built-in trainer.
-    """
-
-    bytes: int
+    bytes: int  # memory that the run takes here
     free_bytes: int
-    free: str
-    worst: int
-    parts: Mapping[str, int]
-    kinds: Mapping[str, str]
-    processes: int
-    hosts: Mapping[str, int]
-    network: NetworkSizes | None
+    free: str  # `free_bytes` as text, with what limits it
+    worst: int  # memory that the run may take beyond `bytes`
+    parts: Mapping[str, int]  # name of a channel, or PRIVATE -> its share of `bytes`
+    kinds: Mapping[str, str]  # name of a channel -> the line that lists it: slots, boards, shared ...
+    processes: int  # number of processes with private memory
+    hosts: Mapping[str, int]  # name of another host -> memory that the run takes there
+    network: NetworkSizes | None  # None for a topology without the built-in trainer
 
 
 def sizes_of(topology: Topology, plan: Plan) -> Sizes:
@@ -82,7 +74,9 @@ def sizes_of(topology: Topology, plan: Plan) -> Sizes:
         blueprint = blueprint_of(topology)
         network, hosts = _network_sizes(blueprint), _hosts(topology, blueprint)
     free = free_memory()
-    kinds = {channel.name: KINDS[channel.carrier] for channel in plan.channels if channel.segments}
+    kinds = {
+        channel.name: LISTED.get(channel.carrier, channel.carrier) for channel in plan.channels if channel.segments
+    }
     return Sizes(
         bytes=plan.bytes + plan.private_bytes,
         free_bytes=free.bytes,
@@ -101,7 +95,7 @@ def size_lines(sizes: Sizes) -> list[str]:
     fits = "" if sizes.bytes <= MEMORY_SHARE * sizes.free_bytes else ": too little"
     most = f"of which a run may take {100 * MEMORY_SHARE:.0f} %"
     lines = [f"memory: {size_text(sizes.bytes)}; {sizes.free} are free, {most}{fits}"]
-    for kind in dict.fromkeys(KINDS.values()):
+    for kind in dict.fromkeys((*LISTED.values(), *sizes.kinds.values())):
         own = [f"{name} {size_text(size)}" for name, size in sizes.parts.items() if sizes.kinds.get(name) == kind]
         lines += [f"  {kind:<10}{', '.join(own)}"] if own else []
     if PRIVATE in sizes.parts:

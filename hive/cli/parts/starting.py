@@ -1,14 +1,18 @@
-"""Starts a run: everything from the command until the supervisor listens, and the errors of a failed start.
+"""Starts a run for a command, ends one that is still starting, and reports why a start failed.
 
-    clear_failure -> start -> connect -> the view of hive.cli.parts.launch, or with -d the end of the command
-                └─ Ctrl-C: abort_start                         └─ Ctrl-C, while it is starting: abort_start
+    clear_failure -> start -> connect -> the run is independent of the command
+                                └─ the supervisor exits: raise_failure
+                                └─ Ctrl-C: abort_start ends the run and removes its directory
 
-SIGTERM, and SIGHUP before the view, do what Ctrl-C does (hive.cli.parts.interrupts).
+`hive.cli.parts.new_run` makes the run's directory before `start`. The supervisor has its own session, so Ctrl-C in the
+terminal reaches only the command. SIGTERM, and SIGHUP before the view, have the effect of Ctrl-C here
+(hive.cli.parts.interrupts).
 
-`hive.cli.parts.new_run` has made the run's directory before.
+Three questions about a run that has ended are different:
 
-If the command is interrupted while the run is still starting, it ends the run. After the start the run is independent
-of the command. The supervisor has its own session, so Ctrl-C in the terminal never reaches it.
+    _marked_running     did this supervisor reach the state `running`? Read from run.json
+    began               did the run start successfully? Read from its summary and failure.json
+    has_results         has any start of the run produced anything? Then its directory stays
 """
 
 from __future__ import annotations
@@ -29,15 +33,10 @@ from hive.cli.parts.interrupts import number_of
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.printable import printable
-from hive.records import (
-    RunDirectory,
-    Summary,
-    read_document,
-    read_run_facts,
-)
+from hive.records import RunDirectory, Summary, read_document, read_run_facts
 from hive.records.crash import StartFailure
 from hive.records.documents import failure
-from hive.records.failed_starts import put_away, ran
+from hive.records.failed_starts import has_results, put_away
 from hive.records.jsonl import last_lines
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.process.command import start_supervisor
@@ -47,7 +46,7 @@ from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
 RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
 OUTPUT_LINES = 20  # lines of a supervisor's output that are searched for its error
-ROOM_BYTES = 1 << 16  # less free space than the files of a run that starts
+ROOM_BYTES = 1 << 16  # a disk with less free space is full: the first files of a run need more
 
 
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
@@ -66,8 +65,9 @@ def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Contro
             return open_run(directory)
         except HiveError as error:
             if isinstance(error, OtherProtocol) and read_run_facts(directory).pid == process.pid:
-                raise  # not an old address of an earlier supervisor of this run, which a resumed run still has
-            time.sleep(RETRY_S)  # still starting; poll() above detects a failed start
+                raise
+            # The supervisor does not listen yet; or it is resuming, and the address is still that of an earlier one.
+            time.sleep(RETRY_S)
 
 
 def run_quietly(directory: RunDirectory) -> None:
@@ -76,53 +76,57 @@ def run_quietly(directory: RunDirectory) -> None:
     Raises the error of a failed start.
     """
     clear_failure(directory)
-    process, times, connected = start(directory), Counter[int](), False
+    process, signals, connected = start(directory), Counter[int](), False
     while True:
         try:
-            if not connected:  # once: a run that ended while Ctrl-C was handled is not one that failed to start
+            if not connected:  # `connect` would raise for a run that has ended while Ctrl-C was handled
                 connect(directory, process).close()
                 connected = True
             process.wait()
             break
         except KeyboardInterrupt as interrupt:
-            ask_to_end(directory, process, number_of(interrupt), times)
+            ask_to_end(directory, process, number_of(interrupt), signals)
     if not began(directory):
         raise_failure(directory, process.returncode, process.pid)
 
 
 def began(directory: RunDirectory) -> bool:
-    """Whether an ended run had started successfully; not so if it failed before it had collected anything."""
+    """Return whether an ended run had started successfully: it did not fail before it had collected anything."""
     if not directory.summary_file.exists() or directory.failure_file.exists():
         return False
-    return Summary.read(directory.summary_file).state != "failed" or ran(directory)
+    return Summary.read(directory.summary_file).state != "failed" or has_results(directory)
 
 
 def ask_to_end(
-    directory: RunDirectory, process: subprocess.Popen[bytes], number: int, times: MutableMapping[int, int]
+    directory: RunDirectory, process: subprocess.Popen[bytes], number: int, counts: MutableMapping[int, int]
 ) -> None:
-    """Ask the run to end because of a signal to this command; the second one of a kind ends it at once.
+    """Request the end of the run after a signal to this command; the second signal of a kind ends the run at once.
 
-    times: how often each signal was received, which is updated. The request goes through the control socket, with the
-    count of this command: the supervisor may have received the same signal, which is then one request and not two. It
-    goes as a signal where no supervisor listens yet, or its socket is gone.
+    number: of the signal. counts: how often this command received each signal; updated. The request goes through the
+    control socket, because the supervisor may have received the same signal, and would count a further one as the
+    second. If no supervisor listens, the request is sent as a signal.
     """
-    times[number] = times.get(number, 0) + 1
-    reason = REASONS.get(signal.Signals(number), signal.Signals(number).name)
+    counts[number] = counts.get(number, 0) + 1
     try:
         with closing(open_run(directory)) as client:
-            client.down(reason, now=times[number] > 1)
+            client.down(_signal_text(number), now=counts[number] > 1)
     except HiveError:
         process.send_signal(number if number in REASONS else signal.SIGTERM)
 
 
-def abort_start(directory: RunDirectory, process: subprocess.Popen[bytes], interrupt: KeyboardInterrupt) -> int:
-    """End a run that is still starting; a second signal kills its supervisor. Return the exit code.
+def _signal_text(number: int) -> str:
+    """Return a signal as reports name it: `Ctrl-C`, `SIGTERM`."""
+    return REASONS.get(signal.Signals(number), signal.Signals(number).name)
 
-    The directory of a run that never began is removed.
+
+def abort_start(directory: RunDirectory, process: subprocess.Popen[bytes], interrupt: KeyboardInterrupt) -> int:
+    """End a run that is still starting, and return the exit code of the command. A second signal kills the supervisor.
+
+    The directory of a run without results is removed.
     """
     number = number_of(interrupt)
-    name = REASONS.get(signal.Signals(number), signal.Signals(number).name)
-    print(f"stopping {directory.name}, which was still starting - {name} again to kill it", file=sys.stderr)
+    again = f"{_signal_text(number)} again to kill it"
+    print(f"stopping {directory.name}, which was still starting - {again}", file=sys.stderr)
     try:
         ask_to_end(directory, process, number, {})
         process.wait()
@@ -134,13 +138,16 @@ def abort_start(directory: RunDirectory, process: subprocess.Popen[bytes], inter
 
 
 def discard_unbegun(directory: RunDirectory) -> bool:
-    """Remove the directory of a run that ended before its actors began, and return whether it was removed.
-
-    A run that ended in order keeps it, if it has anything: events of actors, checkpoints or a crash report.
-    """
-    if not ran(directory):
+    """Remove the directory of an ended run without results or crash reports; return whether it is gone."""
+    if not has_results(directory):
         discard(directory)
     return not directory.path.exists()
+
+
+def discard(directory: RunDirectory) -> None:
+    """Remove the directory of a run that has not begun, unless it has a crash report."""
+    if not any(directory.crashes.iterdir()):
+        directory.remove()
 
 
 def clear_failure(directory: RunDirectory) -> None:
@@ -155,15 +162,17 @@ def clear_failure(directory: RunDirectory) -> None:
 def raise_failure(directory: RunDirectory, code: int, pid: int) -> NoReturn:
     """Raise the error of a run that ended without a successful start (see `began`), and free its name.
 
-    A run that was lost keeps its directory, as does one that was resumed.
+    code, pid: the exit code of its supervisor, and its process id. The error is that of the first place that has one:
+    failure.json, summary.json, the supervisor's output. A run with results keeps its name and directory.
     """
     if directory.failure_file.exists():
         raise _stored_failure(directory)
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
     if summary is not None and summary.state == "failed" and summary.error:
-        text, _, hint = summary.error.partition("\n\nhint: ")  # an actor failed, or a full disk has room for this only
+        # An actor failed; or the disk was too full for failure.json, and the summary holds text and hint of the error.
+        text, _, hint = summary.error.partition("\n\nhint: ")
         raise failed_start(directory, ActorFailed(text, hint=hint))
-    if _had_begun(directory, pid):
+    if _marked_running(directory, pid):
         raise ActorFailed(
             f"the supervisor ended with code {code} without a summary; the run {directory.name} is lost",
             hint=f"its files are in {directory.path}",
@@ -182,8 +191,9 @@ def _stored_failure(directory: RunDirectory) -> HiveError:
     stored = read_document(directory.failure_file, StartFailure)
     error = HiveError(f"{stored.error}\n{user_frames(stored.traceback)}".rstrip(), hint=stored.hint)
     error.exit_code = stored.exit_code
-    mistake = error.exit_code == ConfigError.exit_code
-    if stored.traceback and not mistake and str(directory.crashes) not in error.hint:  # else that names a report
+    is_mistake = error.exit_code == ConfigError.exit_code  # of the user: needs no crash report
+    has_report = str(directory.crashes) in error.hint
+    if stored.traceback and not is_mistake and not has_report:
         crash = directory.crash_file("topology", 1)
         crash.write_text(stored.traceback)
         error.hint = error.hint or f"the traceback is in {crash}"
@@ -191,11 +201,12 @@ def _stored_failure(directory: RunDirectory) -> HiveError:
 
 
 def failed_start(directory: RunDirectory, error: HiveError) -> HiveError:
-    """Free the name of a run that could not start, unless it ran before, and return its error.
+    """Free the name of a run that could not start, unless it has results, and return its error.
 
-    Nothing is left of a mistake in the config. After other errors the files are put away, and the hint names the place.
+    After a mistake in the config the directory is removed. After other errors it is moved away (`put_away`); then paths
+    in the error are replaced, and the hint names the new place.
     """
-    if ran(directory):
+    if has_results(directory):
         return error
     if error.exit_code == ConfigError.exit_code and not any(directory.crashes.iterdir()):
         directory.remove()
@@ -208,8 +219,8 @@ def failed_start(directory: RunDirectory, error: HiveError) -> HiveError:
     return error
 
 
-def _had_begun(directory: RunDirectory, pid: int) -> bool:
-    """Whether the supervisor `pid` has marked the run as running; a resumed run has the mark of an earlier one."""
+def _marked_running(directory: RunDirectory, pid: int) -> bool:
+    """Return whether the supervisor `pid` has marked the run as running; the mark may be that of an earlier one."""
     try:
         return read_run_facts(directory).pid == pid
     except RecordError:
@@ -223,11 +234,5 @@ def _last_line(output: Path) -> str:
 
 
 def _no_room(directory: RunDirectory) -> str:
-    """Return the cause of a failed start that had no room for its error; "" if the disk is not full."""
+    """Return the cause of a failed start that left no output because the disk is full; "" if it is not full."""
     return f"the disk of {directory.path.parent} is full" if shutil.disk_usage(directory.path).free < ROOM_BYTES else ""
-
-
-def discard(directory: RunDirectory) -> None:
-    """Remove the directory of a run that never began, unless it has a crash report."""
-    if not any(directory.crashes.iterdir()):
-        directory.remove()

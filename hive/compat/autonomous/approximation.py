@@ -182,11 +182,11 @@ class Approximation(RunApproximation):
         return self.computed(loss, GraphPass(self._call(loss.inputs))) if is_typed(loss) else loss
 
     def refuse_untrainable(self) -> None:
-        """Raises NetworkError without an optimizer: before the backward pass, so that no gradients are left."""
+        """Raise NetworkError without an optimizer: before the backward pass, so that no gradients are left."""
         self.require_optimizer("learn")
 
     def finish_backward(self, *losses: Tensor) -> Self:
-        """Logs `losses` after their backward pass; every `accumulate_steps`-th call makes a step. Returns self."""
+        """Log `losses` after their backward pass; every `accumulate_steps`-th call makes a step. Return self."""
         for loss in losses:
             self.writer.add_loss(self.name, loss.detach())
         if self.accumulate_steps > 1 or self._mean.rounds:
@@ -195,10 +195,10 @@ class Approximation(RunApproximation):
         return self.step()
 
     def pass_on(self) -> None:
-        """Continues a joint backward pass below the heads; does nothing except in a FeatureNetwork."""
+        """Continue a joint backward pass below the heads; do nothing except in a FeatureNetwork."""
 
     def accumulate(self, loss: Tensor | Loss | None = None, weight: float = 1.0) -> Self:
-        """Makes a backward pass of `loss * loss_scaling`, without a step; returns self.
+        """Make a backward pass of `loss * loss_scaling`, without a step; return self.
 
         The next step applies the mean of the gradients since the last one, weighted by `weight`, which is positive and
         finite. Without an optimizer the gradient of `weight * loss` is added to `.grad`. Raises NetworkError in
@@ -215,7 +215,7 @@ class Approximation(RunApproximation):
         torch.autograd.backward(total if weight == 1.0 else weight * total)
 
     def scaled(self, loss: Any) -> Tensor:
-        """Returns `loss * loss_scaling`, for a custom backward pass of several losses. Then `step()` each of them.
+        """Return `loss * loss_scaling`, for a custom backward pass of several losses. Then `step()` each of them.
 
         Raises NetworkError for anything but a scalar tensor with a graph.
         """
@@ -225,7 +225,7 @@ class Approximation(RunApproximation):
         return total if self.scaler is None else cast(Tensor, self.scaler.scale(total))
 
     def count_backward(self, weight: float = 1.0) -> None:
-        """Moves the gradient of a finished backward pass from `.grad` into the mean for the next step.
+        """Move the gradient of a finished backward pass from `.grad` into the mean for the next step.
 
         Raises NetworkError if no parameter has a gradient, and for a weight that is not positive and finite.
         """
@@ -237,7 +237,7 @@ class Approximation(RunApproximation):
             raise self._no_gradient()
 
     def step(self, loss: Tensor | None = None) -> Self:
-        """Makes an update with the present gradients and sets `report`; returns self.
+        """Make an update with the present gradients and set `report`; return self.
 
         loss: only logged. Raises NetworkError without an optimizer or gradients, NotFinite if non_finite="raise";
         the gradient is then cleared, and nothing else changes.
@@ -277,7 +277,7 @@ class Approximation(RunApproximation):
         return self
 
     def zero_grad(self) -> Self:
-        """Clears the gradients of all tensors of the optimizer, and the accumulated ones; returns self."""
+        """Clear the gradients of all tensors of the optimizer, and the accumulated ones; return self."""
         if self.optimizer is None:
             self.model.zero_grad()
         else:
@@ -286,7 +286,7 @@ class Approximation(RunApproximation):
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state of model, optimizer, scheduler, scaler and target network, and the count of updates.
+        """Return the state of model, optimizer, scheduler, scaler and target network, and the count of updates.
 
         It contains no gradients. Its tensors are not copied.
         """
@@ -296,7 +296,7 @@ class Approximation(RunApproximation):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Loads a state from `state_dict`, all of it or, after an error, nothing.
+        """Load a state from `state_dict`, all of it or, after an error, nothing.
 
         Raises NetworkError, which names the first part that is missing or does not fit.
         """
@@ -329,7 +329,7 @@ class Approximation(RunApproximation):
         return [(name, part) for name, part in (*parts, ("target", target)) if part is not None]
 
     def require_optimizer(self, what: str) -> Optimizer:
-        """Returns the torch optimizer. Without one, raises NetworkError, which names the action `what`."""
+        """Return the torch optimizer. Without one, raises NetworkError, which names the action `what`."""
         if self.optimizer is None:
             raise NetworkError(f"`{self.name}` has no optimizer, so it cannot {what}", hint="construct it with one")
         return self.optimizer
@@ -340,7 +340,7 @@ class Approximation(RunApproximation):
         )
 
     def _follow_up(self, rate: float) -> list[str]:
-        """Runs the stages after the optimizer's step and returns their names.
+        """Run the stages after the optimizer's step and return their names.
 
         `step` calls the checkpointer itself, after it has set the report.
         """
@@ -363,7 +363,7 @@ class Approximation(RunApproximation):
     def _refuse_gradient(
         self, optimizer: Optimizer, stages: list[str], norm: float | None, rate: float, bad: str
     ) -> Self:
-        """Clears and reports a non-finite gradient, then raises NotFinite or skips the step."""
+        """Clear and report a non-finite gradient, then raise NotFinite or skip the step."""
         if self.scaler is not None:
             self.scaler.update()  # unscale_ has detected the overflow; this lowers the scale factor
         self._was_scaled = False

@@ -114,7 +114,7 @@ class PeriodicCheckpointer(Checkpointer):
         return self._folder
 
     def init(self, model: nn.Module, filename: str) -> None:
-        """Sets the folder, `filename` without its `.pt`, and the model to save. Writes nothing."""
+        """Set the folder, `filename` without its `.pt`, and the model to save. Write nothing."""
         path = Path(filename)
         self._folder = (path.with_suffix("") if path.suffix == ".pt" else path).absolute()
         self._whole = _ModelAlone(model)
@@ -124,7 +124,7 @@ class PeriodicCheckpointer(Checkpointer):
         self._whole = whole
 
     def __call__(self) -> None:
-        """Counts an update, and saves after every `frequency` updates.
+        """Count an update, and save after every `frequency` updates.
 
         Raises RecordError if the folder has checkpoints of an earlier training, which would be mixed with the new ones.
         """
@@ -135,7 +135,7 @@ class PeriodicCheckpointer(Checkpointer):
             self.save()
 
     def save(self) -> None:
-        """Saves now. Raises RecordError if this or the previous checkpoint cannot be written."""
+        """Save now. Raises RecordError if this or the previous checkpoint cannot be written."""
         self.wait()
         owner = _owners.get(self.folder)
         if owner is not None and owner is not self:
@@ -153,7 +153,7 @@ class PeriodicCheckpointer(Checkpointer):
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits for the current write. Raises its error, or that of the last one."""
+        """Wait for the current write. Raises its error, or that of the last one."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -162,7 +162,7 @@ class PeriodicCheckpointer(Checkpointer):
             raise failed
 
     def restore(self) -> int | None:
-        """Loads the newest intact checkpoint of the folder into the Approximation, and continues its count of updates.
+        """Load the newest intact checkpoint of the folder into the Approximation, and continue its count of updates.
 
         Returns that count; None without a checkpoint. Raises RecordError for a checkpoint that cannot be read and
         NetworkError for one that does not fit.
@@ -214,7 +214,7 @@ class _ModelAlone:
 
 
 def load_checkpoint(folder: Path | str) -> dict[str, Any]:
-    """Returns the state in one checkpoint, for `Approximation.load_state_dict`; "model" is a module's state_dict.
+    """Return the state in one checkpoint, for `Approximation.load_state_dict`; "model" is a module's state_dict.
 
     Raises RecordError if any byte has changed, and for a folder in another format. Pickles are never read.
     """

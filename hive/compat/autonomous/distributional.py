@@ -94,7 +94,7 @@ class QDist(Approximation):
         return self.model.atoms
 
     def project(self, dist: Tensor, support: Tensor) -> Tensor:
-        """Projects the distribution with mass `dist` at `support` onto `atoms` (Bellemare et al. 2017, equation 7).
+        """Project the distribution with mass `dist` at `support` onto `atoms` (Bellemare et al. 2017, equation 7).
 
         dist, support: [..., n_atoms], for example support = reward + discount * atoms. Returns [..., n_atoms] with
         the mass of `dist`; mass beyond an end of `atoms` moves to that end. Raises NetworkError for a support that is

@@ -99,7 +99,7 @@ class FeatureNetwork(Approximation):
         self._waiting: list[_Pass] = []
 
     def __call__(self, states: States) -> States:
-        """Returns the states with features as observations. Raises NetworkError if `cache_size` passes wait."""
+        """Return the states with features as observations. Raises NetworkError if `cache_size` passes wait."""
         result = super().__call__(states)
         features = observation_of(result)
         if not features.requires_grad:
@@ -127,7 +127,7 @@ class FeatureNetwork(Approximation):
         statistics: Sequence[float] = (),
         forward: Forward | None = None,
     ) -> Self:
-        """Makes the backward pass of the model and a step; returns self.
+        """Make the backward pass of the model and a step; return self.
 
         Style "detached": call `reinforce()` after that of the heads. Style "shared": call `reinforce(loss)` with
         the sum of the heads' scaled losses, then `step()` of the heads. samples, statistics: as for Approximation.
@@ -136,7 +136,7 @@ class FeatureNetwork(Approximation):
         return super().reinforce(loss, samples=samples, statistics=statistics)
 
     def accumulate(self, loss: Tensor | Loss | None = None, weight: float = 1.0) -> Self:
-        """Makes the backward pass without a step; returns self.
+        """Make the backward pass without a step; return self.
 
         weight: in style "detached" the weight of the heads' losses. Call this once for each weight, because all
             gradients that have arrived since the last call get the same one.
@@ -155,7 +155,7 @@ class FeatureNetwork(Approximation):
             self._pass_on(loss)
 
     def _pass_on(self, loss: Any) -> None:
-        """Makes the backward pass of the model in style "detached"."""
+        """Make the backward pass of the model in style "detached"."""
         if loss is not None:
             raise NetworkError(
                 f"`{self.name}` is given a loss, but its gradient comes from the heads",
@@ -175,30 +175,30 @@ class FeatureNetwork(Approximation):
             super()._add_to_mean(weight)
 
     def scaled(self, loss: Any) -> Tensor:
-        """Returns `loss` itself, because `loss_scaling` is applied where the gradient enters the model.
+        """Return `loss` itself, because `loss_scaling` is applied where the gradient enters the model.
 
         Raises NetworkError for anything but a scalar tensor with a graph.
         """
         return scalar(self.name, loss)
 
     def count_backward(self, weight: float = 1.0) -> None:
-        """Accumulates the gradient that a backward pass of `weight` * the heads' losses has just left."""
+        """Accumulate the gradient that a backward pass of `weight` * the heads' losses has just left."""
         if self.style == "detached":
             self.accumulate(weight=weight)
         else:
             super().count_backward(weight)
 
     def pass_on(self) -> None:
-        """Backpropagates the heads' gradients through the model; style "shared" has done so already."""
+        """Backpropagate the heads' gradients through the model; style "shared" has done so already."""
         if self.style == "detached":
             self._pass_on(None)
 
     def step(self, loss: Tensor | None = None) -> Self:
-        """Makes a step as Approximation does; does nothing for a model without trainable parameters."""
+        """Make a step as Approximation does; do nothing for a model without trainable parameters."""
         return self if self._has_nothing() and not self._mean.rounds else super().step(loss)
 
     def refuse_untrainable(self) -> None:
-        """Raises NetworkError without an optimizer or a waiting pass, unless the model has nothing to learn."""
+        """Raise NetworkError without an optimizer or a waiting pass, unless the model has nothing to learn."""
         if self._learns_nothing:
             return
         if self.style == "detached" and not any(waiting.may_learn() for waiting in self._waiting):
@@ -206,7 +206,7 @@ class FeatureNetwork(Approximation):
         super().refuse_untrainable()
 
     def _has_nothing(self) -> bool:
-        """Returns whether the model cannot learn and no other parameter of the optimizer has a gradient."""
+        """Return whether the model cannot learn and no other parameter of the optimizer has a gradient."""
         return self._learns_nothing and not (self.optimizer and parameters_with_gradients(self.optimizer))
 
     @property

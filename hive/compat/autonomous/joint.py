@@ -68,7 +68,7 @@ def jointly(
 
 
 def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), weight: float = 1.0) -> None:
-    """Makes one backward pass of all losses, each scaled by its head, without a step.
+    """Make one backward pass of all losses, each scaled by its head, without a step.
 
     losses: pairs of a head and a scalar loss; a head may have several. weight: that of the gradients in the mean of the
     next step. Raises NetworkError as `accumulate`, and for a head with a GradScaler, because losses with different
@@ -90,7 +90,7 @@ def reinforce_jointly(
     samples: int | None = None,
     statistics: Sequence[float] = (),
 ) -> tuple[Approximation, ...]:
-    """Makes one backward pass of all losses, then a step of each head, in order, and of each of the features.
+    """Make one backward pass of all losses, then a step of each head, in order, and of each of the features.
 
     samples, statistics: as for `Approximation.reinforce`. Other arguments and errors: as for `accumulate_jointly`.
     Returns the approximations.
@@ -111,13 +111,13 @@ def reinforce_jointly(
 
 
 def _refuse_untrainable(approximations: Iterable[Approximation]) -> None:
-    """Raises NetworkError if one of them has no optimizer: before the backward pass, so that no gradients are left."""
+    """Raise NetworkError if one of them has no optimizer: before the backward pass, so that no gradients are left."""
     for approximation in approximations:
         approximation.refuse_untrainable()
 
 
 def _total(losses: Losses) -> Tensor:
-    """Returns the sum of all losses, each scaled by its head."""
+    """Return the sum of all losses, each scaled by its head."""
     for head, _ in losses:
         if head.scaler is not None:
             raise NetworkError(f"`{head.name}` has a GradScaler, which a joint backward pass cannot apply")

@@ -28,7 +28,7 @@ class GradientMean:
         self._accumulator: GradAccumulator | None = None
 
     def add(self, optimizer: Optimizer, weight: float) -> bool:
-        """Adds the gradients of all trainable parameters of `optimizer` and sets their `.grad` to None.
+        """Add the gradients of all trainable parameters of `optimizer` and set their `.grad` to None.
 
         Returns False, and adds nothing, if no parameter has a gradient. Non-finite gradients are added too, because the
         step checks the mean.
@@ -46,7 +46,7 @@ class GradientMean:
         return True
 
     def restore(self) -> bool:
-        """Adds the mean to `.grad` and clears the sums. Returns whether the sum of the weights was not 1."""
+        """Add the mean to `.grad` and clear the sums. Return whether the sum of the weights was not 1."""
         if not self.rounds or self._accumulator is None:
             return False
         later = {name: parameter.grad for name, parameter in self._parameters.items()}
@@ -60,13 +60,13 @@ class GradientMean:
         return report is not None and report.weight != 1.0
 
     def clear(self) -> None:
-        """Clears the sums; keeps their memory for the next step."""
+        """Clear the sums; keep their memory for the next step."""
         self.rounds = 0
         if self._accumulator is not None:
             self._accumulator.clear()
 
     def _lay_out(self, parameters: list[Tensor]) -> None:
-        """Creates an accumulator, unless the parameters, their dtypes and devices are those of the last step."""
+        """Create an accumulator, unless the parameters, their dtypes and devices are those of the last step."""
         layout = tuple((id(parameter), parameter.dtype, parameter.device) for parameter in parameters)
         if layout != self._layout:
             self._parameters = {f"{number}": parameter for number, parameter in enumerate(parameters)}

@@ -23,7 +23,7 @@ Values: TypeAlias = Tensor | Floats
 
 
 def polyak_step(targets: Sequence[Values], sources: Sequence[Values], rate: float) -> None:
-    """Moves every target, in place, by `rate` to the source at its position.
+    """Move every target, in place, by `rate` to the source at its position.
 
     targets, sources: tensors or contiguous arrays of float32, of equal shapes. rate: from 0, which changes nothing, to
         1, which copies exactly. Whole numbers and booleans are copied at every rate.
@@ -56,7 +56,7 @@ def _torch_step(pairs: Sequence[tuple[Tensor, Tensor]], rate: float) -> None:
 
 
 def _flat(values: Values) -> Floats | None:
-    """Returns a view float32 [elements] for the native pass; None for tensors that it does not support."""
+    """Return a view float32 [elements] for the native pass; None for tensors that it does not support."""
     if isinstance(values, Tensor):
         if values.dtype != torch.float32 or values.device.type != "cpu" or not values.is_contiguous():
             return None

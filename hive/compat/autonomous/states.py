@@ -31,7 +31,7 @@ HINT = "give a tensor [N, *shape], or a mapping with `observation` and `mask`"
 
 
 def observation_of(states: States) -> Tensor:
-    """Returns the observations, [*leading, *shape]. Raises NetworkError for states without them."""
+    """Return the observations, [*leading, *shape]. Raises NetworkError for states without them."""
     found = states if isinstance(states, Tensor) else _entry(states, "observation")
     if not isinstance(found, Tensor):
         kind = type(states).__name__ if found is None else f"{type(found).__name__} as `observation`"
@@ -40,7 +40,7 @@ def observation_of(states: States) -> Tensor:
 
 
 def leading_shape(states: States) -> torch.Size:
-    """Returns the shape of the states, `leading`. Raises NetworkError if mask and observations do not fit."""
+    """Return the shape of the states, `leading`. Raises NetworkError if mask and observations do not fit."""
     observation, mask = observation_of(states), _mask_of(states)
     if mask is None:
         if observation.dim() == 0:
@@ -55,7 +55,7 @@ def leading_shape(states: States) -> torch.Size:
 
 
 def over_states(model: Callable[..., Any], states: States, *extra: Tensor) -> Tensor:
-    """Calls `model` with the observations and `extra` as [N, ...]; returns its result as [*leading, ...].
+    """Call `model` with the observations and `extra` as [N, ...]; return its result as [*leading, ...].
 
     extra: [*leading, ...], further arguments of the model. The mask is not applied. Raises NetworkError if the result
     is not a tensor with N rows.
@@ -65,7 +65,7 @@ def over_states(model: Callable[..., Any], states: States, *extra: Tensor) -> Te
 
 
 def over_live_states(model: Callable[..., Any], states: States, *extra: Tensor, keep_finite: bool = False) -> Tensor:
-    """Does what `over_states` does, with every terminal state replaced by the first one that is not terminal.
+    """Do what `over_states` does, with every terminal state replaced by the first one that is not terminal.
 
     If all states are terminal, the model gets zeros. keep_finite: replace only rows that are not finite.
     """
@@ -83,7 +83,7 @@ def _batches(leading: torch.Size, states: States, extra: Sequence[Tensor]) -> li
 
 
 def _without_terminal(batch: Tensor, live: Tensor, keep_finite: bool) -> Tensor:
-    """Returns `batch` [N, ...] with terminal rows replaced by the first live one, without synchronising a device."""
+    """Return `batch` [N, ...] with terminal rows replaced by the first live one, without synchronizing a device."""
     first = batch.index_select(0, live.to(torch.uint8).argmax().reshape(1))
     first = torch.where(live.any(), first, torch.zeros_like(first))
     kept = live | torch.isfinite(batch.flatten(1)).all(1) if keep_finite and batch.dim() > 1 else live
@@ -102,7 +102,7 @@ def _with_axes(result: Any, leading: torch.Size) -> Tensor:
 
 
 def masked(values: Tensor, states: States, terminal: Tensor | None = None) -> Tensor:
-    """Returns `values` [*leading, ...] with those of terminal states replaced by 0, or by the row `terminal`."""
+    """Return `values` [*leading, ...] with those of terminal states replaced by 0, or by the row `terminal`."""
     mask = _mask_of(states)
     if mask is None:
         return values
@@ -111,7 +111,7 @@ def masked(values: Tensor, states: States, terminal: Tensor | None = None) -> Te
 
 
 def with_observation(states: States, features: Tensor) -> States:
-    """Returns a copy of the states with `features` as observations and everything else unchanged.
+    """Return a copy of the states with `features` as observations and everything else unchanged.
 
     Raises NetworkError for an object that is neither a mapping nor a dataclass and has no method `update(name, value)`.
     """
@@ -133,7 +133,7 @@ def with_observation(states: States, features: Tensor) -> States:
 def action_tensor(
     actions: Tensor | Sequence[Any], leading: torch.Size, device: torch.device, count: int | None = None
 ) -> Tensor:
-    """Returns discrete actions as int64 [*leading] on `device`.
+    """Return discrete actions as int64 [*leading] on `device`.
 
     actions: a tensor, or a list of numbers or of tensors, one action for each state. count: the size of the action
     space. Raises NetworkError if the number of actions is wrong (torch would broadcast them), if they are not whole

@@ -56,7 +56,7 @@ class StepReport:
 
 
 def parameters_with_gradients(optimizer: Optimizer) -> list[Tensor]:
-    """Returns the parameters of all groups that have a gradient.
+    """Return the parameters of all groups that have a gradient.
 
     Clears the gradients of parameters that were frozen after their backward pass, because an optimizer steps whatever
     has a gradient.
@@ -69,12 +69,12 @@ def parameters_with_gradients(optimizer: Optimizer) -> list[Tensor]:
 
 
 def scale_gradients(parameters: Sequence[Tensor], factor: float) -> None:
-    """Multiplies every gradient by `factor`, in place."""
+    """Multiply every gradient by `factor`, in place."""
     torch._foreach_mul_(_gradients(parameters), factor)
 
 
 def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """Returns the Euclidean norm of all gradients together, a scalar; not finite only if some gradient is not.
+    """Return the Euclidean norm of all gradients together, a scalar; not finite only if some gradient is not.
 
     The squares of large float32 numbers overflow; the norm is then computed again in float64.
     """
@@ -85,7 +85,7 @@ def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
 
 
 def clip_gradients(parameters: Sequence[Tensor], limit: float, norm: Tensor) -> float:
-    """Scales all gradients so that their norm is at most `limit`, and returns the norm afterwards."""
+    """Scale all gradients so that their norm is at most `limit`, and return the norm afterwards."""
     factor = clip_factor(float(norm), limit)
     if factor != 1.0:
         scale_gradients(parameters, factor)
@@ -93,7 +93,7 @@ def clip_gradients(parameters: Sequence[Tensor], limit: float, norm: Tensor) -> 
 
 
 def refuse_weight(weight: float) -> None:
-    """Raises NetworkError for a weight of a loss that is not positive and finite."""
+    """Raise NetworkError for a weight of a loss that is not positive and finite."""
     if not 0.0 < weight < math.inf:
         raise NetworkError(
             f"the weight of a loss must be positive and finite, got {weight}",
@@ -102,7 +102,7 @@ def refuse_weight(weight: float) -> None:
 
 
 def not_finite_name(optimizer: Optimizer, model: nn.Module) -> str:
-    """Returns the name of the optimizer's first parameter with a non-finite gradient; "" if all are finite."""
+    """Return the name of the optimizer's first parameter with a non-finite gradient; "" if all are finite."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for place, parameter in _places(optimizer):
         if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all()):

@@ -40,7 +40,7 @@ AS_BYTES = {
 
 
 def to_record(state: Any, path: str = "") -> tuple[JSON, Arrays]:
-    """Returns the JSON and the arrays of a state; the arrays are copies in host memory.
+    """Return the JSON and the arrays of a state; the arrays are copies in host memory.
 
     state: dictionaries, lists and tuples of tensors, numbers, strings, booleans and None. Raises RecordError, which
     names the path, for anything else (a function in a scheduler, a module).
@@ -50,7 +50,7 @@ def to_record(state: Any, path: str = "") -> tuple[JSON, Arrays]:
 
 
 def from_record(record: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Returns the state that `to_record` converted, with tensors on the CPU. Raises RecordError for other input."""
+    """Return the state that `to_record` converted, with tensors on the CPU. Raises RecordError for other input."""
     return _decoded(record, arrays, MAX_DEPTH)
 
 

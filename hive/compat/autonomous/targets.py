@@ -73,7 +73,7 @@ class CopiedTarget(TargetNetwork):
             return self._current_copy()(*inputs)
 
     def init(self, model: nn.Module) -> None:
-        """Copies the current `model`, hooks included."""
+        """Copy the current `model`, hooks included."""
         self._source = model
         self._copy = _copy_of(model).requires_grad_(False)
         if self.mode == "eval":
@@ -84,7 +84,7 @@ class CopiedTarget(TargetNetwork):
             self._count(1)
 
     def advance(self, env_steps: int) -> None:
-        """Counts `env_steps` further steps of the environment. Raises NetworkError for a target that counts updates."""
+        """Count `env_steps` further steps of the environment. Raises NetworkError for a target that counts updates."""
         if self.counts != "env_steps":
             raise NetworkError("this target counts updates", hint='construct it with counts="env_steps"')
         self._count(FieldRule.whole(0).checked("advance", "env_steps", env_steps))
@@ -99,7 +99,7 @@ class CopiedTarget(TargetNetwork):
     def _count(self, more: int) -> None: ...
 
     def _current_copy(self) -> nn.Module:
-        """Returns the copy, moved to the network's current device."""
+        """Return the copy, moved to the network's current device."""
         target, source = _known(self._copy), _known(self._source)
         here, there = next(target.parameters(), None), next(source.parameters(), None)
         if here is not None and there is not None and here.device != there.device:
@@ -107,7 +107,7 @@ class CopiedTarget(TargetNetwork):
         return target
 
     def _move(self, rate: float) -> None:
-        """Sets copy = (1 - rate) * copy + rate * network; rate 1 copies exactly."""
+        """Set copy = (1 - rate) * copy + rate * network; rate 1 copies exactly."""
         target, source = self._current_copy(), _known(self._source)
         pairs = zip(target.parameters(), source.parameters(), strict=True)
         with torch.no_grad():
@@ -176,7 +176,7 @@ class PolyakTarget(CopiedTarget):
 
 
 def _copy_of(model: nn.Module) -> nn.Module:
-    """Returns a deep copy. Tensor attributes with a graph, which deepcopy refuses, are copied without the graph."""
+    """Return a deep copy. Tensor attributes with a graph, which deepcopy refuses, are copied without the graph."""
     tensors = [v for child in model.modules() for v in vars(child).values() if isinstance(v, Tensor)]
     memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in tensors if tensor.grad_fn is not None}
     return copy.deepcopy(model, memo)

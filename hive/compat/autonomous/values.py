@@ -132,7 +132,7 @@ class QContinuous(Approximation):
 
 
 def _one_value(values: Tensor, states: States) -> Tensor:
-    """Returns values [*leading] or [*leading, 1] as [*leading]. Raises NetworkError for another shape."""
+    """Return values [*leading] or [*leading, 1] as [*leading]. Raises NetworkError for another shape."""
     leading = leading_shape(states)
     if values.shape == leading:
         return values

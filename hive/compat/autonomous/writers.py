@@ -28,10 +28,10 @@ class Writer(Protocol):
     def log_dir(self) -> str: ...
 
     def add_loss(self, name: str, value: Tensor | float) -> object:
-        """Logs the loss, a scalar, of one update (or accumulation) of the approximation `name`."""
+        """Log the loss, a scalar, of one update (or accumulation) of the approximation `name`."""
 
     def add_schedule(self, name: str, value: float) -> object:
-        """Logs a scheduled number, such as `q/lr`."""
+        """Log a scheduled number, such as `q/lr`."""
 
 
 class DummyWriter:

@@ -149,7 +149,7 @@ class GradAccumulator:
             raise
 
     def _forget(self, names: tuple[str, ...] | None, rounds: Rounds | None) -> None:
-        """Restores the names and the layout after a refused call."""
+        """Restore the names and the layout after a refused call."""
         if self._rounds is not rounds:  # the refused call was the first, so no rounds are held
             self._rounds, self._sums = rounds, None
             self._had_counts = []
@@ -337,7 +337,7 @@ class GradAccumulator:
         return (self._lend(one) for one in list(self._indexable()))
 
     def clear(self) -> None:
-        """Remove all rounds and resets `skipped` and `zeroed`; keeps the memory for the next rounds."""
+        """Remove all rounds and reset `skipped` and `zeroed`; keep the memory for the next rounds."""
         self._give_back(self._held)
         self._held, self._summed, self._weight = [], 0, 0.0
         self._had_counts = [0] * len(self._had_counts)

@@ -156,8 +156,9 @@ class LearningPane(Vertical):
         if action == "compare":
             return bool(self._runs()) or self.other is not None
         if action == "switch" and parameters == ("band",):
-            curves = [*self.view.series.curves.values(), *self.view.series.group_curves.values()]
-            return any(curve.points("steps", "low") for curve in curves)
+            with self.view.lock:
+                curves = [*self.view.series.curves.values(), *self.view.series.group_curves.values()]
+                return any(curve.points("steps", "low") for curve in curves)
         return True
 
     def _runs(self) -> list[Any]:

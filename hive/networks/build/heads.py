@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Never, TypeAlias
 
 import numpy as np
 import torch
@@ -97,14 +97,36 @@ class Head(nn.Module, ABC):
         return np.ascontiguousarray(slopes).reshape(columns.shape), ()
 
 
+class ColumnsHead(Head, direct=True):
+    """A base of heads whose output, float32 [N, width], is their columns."""
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns
+
+    @property
+    def as_columns(self) -> bool:
+        return self.is_direct
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns
+
+    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
+        return slopes, ()
+
+
 class ValueHead(Head, direct=True):
     """A value float32 [N] of states or, if the action is an input, of states and actions."""
 
     width = 1
     gain = 1.0
 
-    def __init__(self, parameters: HeadParameters, action: ActionSpec | None = None) -> None:
-        """action: not used; every head is called with it."""
+    def __init__(self, parameters: HeadParameters, action: ActionSpec | None = None, **moved: Never) -> None:
+        """action: not used; every head is called with it. moved: arguments of the last release; raises TypeError."""
+        if moved:
+            raise TypeError(
+                f"{type(self).__name__} has no argument `{next(iter(moved))}`: heads have no losses any more; "
+                "scripts use hive.compat.coach.losses.head_loss(head, huber=...)"
+            )
         super().__init__(parameters)
 
     def forward(self, columns: Tensor) -> Tensor:
@@ -252,7 +274,7 @@ class SquashedPolicyHead(Head, direct=True):
         return slopes, ()
 
 
-class DeterministicPolicyHead(Head, direct=True):
+class DeterministicPolicyHead(ColumnsHead, direct=True):
     """A deterministic policy (Silver et al. 2014; Lillicrap et al. 2016): float32 [N, D], before tanh.
 
     `hive.networks.act.exploration.NoisyActions` reads the outputs. Raises NetworkError for an action without
@@ -265,15 +287,6 @@ class DeterministicPolicyHead(Head, direct=True):
         super().__init__(parameters)
         self.width = squashed_distribution_for(action).width // 2
         self.output_shape = (self.width,)
-
-    def forward(self, columns: Tensor) -> Tensor:
-        return columns
-
-    def numpy_output(self, columns: Floats) -> Floats:
-        return columns
-
-    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
-        return slopes, ()
 
 
 class PPOHead(PolicyHead, direct=True):

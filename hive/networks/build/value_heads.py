@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.act.projection import categorical_support
-from hive.networks.build.heads import Head, ParameterSlopes
+from hive.networks.build.heads import ColumnsHead, Head, ParameterSlopes
 from hive.networks.build.layers import HIDDEN_GAIN, orthogonal
 from hive.networks.build.parameters import (
     CategoricalQHeadParameters,
@@ -25,7 +25,7 @@ from hive.networks.rows.packed import FORBIDDEN
 from hive.networks.weights.flat import Floats
 
 
-class QHead(Head, direct=True):
+class QHead(ColumnsHead, direct=True):
     """A value of every action, float32 [N, actions]. Raises NetworkError for an action that is not discrete."""
 
     gain = 1.0
@@ -36,19 +36,6 @@ class QHead(Head, direct=True):
         self.action = action
         self.width = self.actions
         self.output_shape = (self.actions,)
-
-    def forward(self, columns: Tensor) -> Tensor:
-        return columns
-
-    @property
-    def as_columns(self) -> bool:
-        return self.is_direct
-
-    def numpy_output(self, columns: Floats) -> Floats:
-        return columns
-
-    def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
-        return slopes, ()
 
 
 class TwoStreams(Head):

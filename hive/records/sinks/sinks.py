@@ -146,5 +146,7 @@ class SinkSet:
 def cause(error: BaseException) -> str:
     """Return an error as part of one line of the log: that of hive with its hint, others with their type."""
     if isinstance(error, HiveError):
-        return f"{error}; {error.hint}" if error.hint else str(error)
-    return " ".join(f"{type(error).__name__}: {error}".split())
+        text = f"{error}; {error.hint}" if error.hint else str(error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return " ".join(text.split())

@@ -78,7 +78,10 @@ def start_fork_server(log_folder: Path | None, preload: Sequence[str] = ()) -> F
 
 
 def is_supervisor(pid: int) -> bool:
-    """Return whether a process supervises a run: one that an actor starts, such as a tuner, may outlive its own run."""
+    """Return whether a process is the supervisor of a run.
+
+    An actor, such as a tuner, may start runs, which continue after its own has ended.
+    """
     try:
         return b"hive.runtime.run" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -107,12 +107,12 @@ def _keep_previous(run: LiveRun, outcome: Outcome) -> None:
 
 
 def _results(outcome: Outcome, resumed: Checkpoint | None) -> Mapping[str, float]:
-    """Return the counters of the run: those of its checkpoint if it failed before its actors could report any."""
+    """Return the learner's counters; if it reported none after a resumption, those that the checkpoint has."""
     if resumed is None or outcome.results.get("updates"):
         return outcome.results
     state, mean = resumed.state, resumed.mean_return
-    counters = {"env_steps": state.get("env_steps", 0), "updates": state.get("updates", resumed.update)}
-    return {**outcome.results, **counters, **({} if mean is None else {"mean_return_100": mean})}
+    results = {"env_steps": state.get("env_steps", 0), "updates": state.get("updates", resumed.update)}
+    return results if mean is None else {**results, "mean_return_100": mean}
 
 
 def _error(run: LiveRun, outcome: Outcome) -> HiveError:

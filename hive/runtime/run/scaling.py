@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.config import Config, load_config, with_parameter
-from hive.config.other_names import is_key, note_on
+from hive.config.other_names import RENAMED, is_key, note_on
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import UsageError
 from hive.printable import printable
@@ -98,8 +98,10 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
 
 
 def _refusal(key: str, hint: str) -> UsageError:
-    """Return the error for a key that cannot be changed; it names hive's key where `key` is another trainer's name."""
+    """Return the error for a key that cannot be changed. For an earlier or another trainer's name it names the key."""
     shown = printable(key, SHOWN_LENGTH)
+    if new := RENAMED.get(key):
+        return UsageError(f"`{shown}` is now `{new}`, which cannot be changed during a run", hint=hint)
     note = "" if is_key(key) else note_on(key.rpartition(".")[2])
     return UsageError(
         f"unknown key `{shown}`; {note}" if note else f"`{shown}` cannot be changed during a run", hint=hint

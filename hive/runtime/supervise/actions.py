@@ -3,8 +3,9 @@
     decision(state, input) -> [action, ...]
 
 The decisions are the functions of exits, joining, inbox, changes, pausing, ending and watchdog in this package. They
-change only the SupervisorState. hive.runtime.supervise.effects executes the actions, and the supervisor those that wait
-first (Restart, AwaitRest, AnnounceLater). Processes are named, actors numbered as in the plan.
+change only the SupervisorState. hive.runtime.supervise.effects executes the actions, except Restart, AwaitRest and
+AnnounceLater, which begin with a wait: the supervisor executes these. Actions identify a process by its name, and an
+actor by its number in the plan.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ half-done transitions and removes its pins. Then it sends `Left`, and `Joined` w
     exit, signal            the process table, at once                       restart, or end of the run
     stopped (state T)       /proc, every 0.25 s                              kill, restart
     stuck                   no progress on its page for a limit              kill, restart
-    a neighbour exited      actors of a process restart together             restart
+    a neighbor exited       actors of a process restart together             restart
 
 An actor that fails more than `restarts` times within `window_s`, or in a row without progress, or with an error that a
 restart cannot fix, ends the run: the others drain, and the outcome names the actor, its error and its phase.

@@ -85,7 +85,7 @@ class RunOver(Message):
 
 
 class Renew(Message):
-    """An actor has this incarnation of another one restarted, on purpose."""
+    """A request of `actor` to restart the actor `target`, unless a later incarnation of it runs already."""
 
     actor: int
     target: int
@@ -165,9 +165,9 @@ class Resume(Message):
 
 
 class Deliver(Message):
-    """The frames after this one are a batch over `channel`, whose last message has this `sequence`.
+    """A batch of messages of `channel`, which are the frames after this one; `sequence` numbers the last of them.
 
-    Sequences start at 1 for each pair of incarnations. Without a batch it queries an Ack of all up to `sequence`.
+    Numbers start at 1 for each pair of incarnations. Without frames it requests an Ack of all up to `sequence`.
     """
 
     channel: int

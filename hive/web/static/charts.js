@@ -1,8 +1,8 @@
 // Line charts by uPlot: several curves with their own places, bands, and marks of deaths.
 
-import { amount, colour, h, put, span } from "./dom.js";
+import { amount, color, h, put, span } from "./dom.js";
 
-export const COLOURS = Array.from({ length: 8 }, (_, n) => `--line-${n + 1}`);
+export const COLORS = Array.from({ length: 8 }, (_, n) => `--line-${n + 1}`);
 const MARK_REACH = 7; // pixels within which a mark explains itself
 
 export const onAxis = (axis, value) => (axis === "seconds" ? span(value) : amount(value));
@@ -40,7 +40,7 @@ export class Chart {
     if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: this.height });
   }
 
-  // lines: [{label, x, y, low, high, colour, faint}]; marks: [{x, text}]
+  // lines: [{label, x, y, low, high, color, faint}]; marks: [{x, text}]
   draw(lines, { axis = "steps", logarithmic = false, marks = [], empty = "no data yet" } = {}) {
     const drawn = lines.filter((line) => line.x.length);
     this.empty.hidden = drawn.length > 0;
@@ -59,7 +59,7 @@ export class Chart {
     for (const line of drawn) this.addLine(line, tables, series, bands, logarithmic);
     const data = tables.length > 1 ? uPlot.join(tables) : tables[0];
     const shape = JSON.stringify([series.map((s) => [s.label, s.stroke, s.width]), bands.length, axis, logarithmic,
-      colour("--text"), colour("--card")]);
+      color("--text"), color("--card")]);
     if (this.plot && shape === this.shape) {
       this.plot.setData(data);
       return;
@@ -72,7 +72,7 @@ export class Chart {
 
   addLine(line, tables, series, bands, logarithmic) {
     const clean = (values) => (logarithmic ? values.map((v) => (v !== null && v > 0 ? v : null)) : values);
-    const stroke = colour(line.colour);
+    const stroke = color(line.color);
     tables.push([line.x, clean(line.y)]);
     const width = line.faint ? 1 : 1.75;
     series.push({ label: line.label, stroke, width, spanGaps: true, points: { show: line.x.length === 1, size: 6 },
@@ -87,7 +87,7 @@ export class Chart {
   }
 
   options(series, bands, width, logarithmic) {
-    const text = colour("--dim"), grid = { stroke: colour("--line"), width: 1 };
+    const text = color("--dim"), grid = { stroke: color("--line"), width: 1 };
     const font = "11px system-ui, sans-serif";
     const axis = { stroke: text, grid, ticks: { show: false }, font, gap: 4 };
     return {
@@ -106,7 +106,7 @@ export class Chart {
   drawMarks(plot) {
     const { ctx, bbox } = plot, scale = devicePixelRatio;
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = colour("--bad");
+    ctx.strokeStyle = ctx.fillStyle = color("--bad");
     ctx.lineWidth = scale;
     ctx.font = `${12 * scale}px system-ui, sans-serif`;
     ctx.textAlign = "center";
@@ -130,7 +130,7 @@ export class Chart {
     const x = plot.posToVal(left, "x");
     const near = this.marks.filter((mark) => Math.abs(plot.valToPos(mark.x, "x") - left) < MARK_REACH);
     const rows = this.lines.filter((line) => !line.faint).map((line) =>
-      h("div.tip-row", {}, h("i.dot", { css: { background: `var(${line.colour})` } }), h("span", {}, line.label),
+      h("div.tip-row", {}, h("i.dot", { css: { background: `var(${line.color})` } }), h("span", {}, line.label),
         h("b", {}, valueAt(line, x))));
     put(this.tip, h("div.tip-x", {}, `${onAxis(this.axis, x)} ${this.axis === "seconds" ? "" : this.axis}`),
       ...rows, ...near.map((mark) => h("div.tip-mark", {}, `✕ ${mark.text}`)));

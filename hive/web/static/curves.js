@@ -1,6 +1,6 @@
 // Learning curves: every metric as a chart, of several runs selected by pattern; seeds as median and band.
 
-import { COLOURS, Chart, smoothed } from "./charts.js";
+import { COLORS, Chart, smoothed } from "./charts.js";
 import { h, put } from "./dom.js";
 import { matching, median } from "./groups.js";
 
@@ -69,7 +69,7 @@ export class Curves {
       log: this.logarithmic.checked ? "1" : "" });
   }
 
-  // Groups of runs: [{label, states, colour}]
+  // Groups of runs: [{label, states, color}]
   groups() {
     const facts = new Map(this.app.runs.map((row) => [row.run, row]));
     const groups = new Map();
@@ -79,7 +79,7 @@ export class Curves {
       const key = this.grouped.checked ? facts.get(run)?.group || run : run;
       groups.set(key, [...(groups.get(key) || []), state]);
     }
-    return [...groups.values()].map((states, n) => ({ states, colour: COLOURS[n % COLOURS.length],
+    return [...groups.values()].map((states, n) => ({ states, color: COLORS[n % COLORS.length],
       label: states.length > 1 ? `${states.length} runs of ${facts.get(states[0].run)?.env || states[0].run}`
         : states[0].run }));
   }
@@ -89,7 +89,7 @@ export class Curves {
     const members = (group) => (group.states.length > 1 ? ` (${group.states.map((s) => s.run).sort().join(", ")})` : "");
     const deaths = groups.flatMap((g) => g.states).reduce((sum, state) => sum + state.deaths().length, 0);
     put(this.legend, ...groups.map((group) => h("span", {}, h("i.dot", { css: { background:
-      `var(${group.colour})` } }), h("b", {}, group.label), h("span.dim", {}, members(group)))),
+      `var(${group.color})` } }), h("b", {}, group.label), h("span.dim", {}, members(group)))),
     groups.some((g) => g.states.length > 1) ? h("span.dim", {}, "line: median, band: quartiles") : "",
     deaths ? h("span.bad", {}, `✕ ${deaths} ${deaths === 1 ? "actor died" : "actors died"}`) : "",
     groups.length ? "" : h("span.dim", {}, "no run matches"));
@@ -130,13 +130,13 @@ export class Curves {
     const curves = group.states.map((state) => state.curves.get(name)).filter(Boolean)
       .map((c) => ({ x: c[this.axis], y: c.value, low: c.low, high: c.high }));
     if (!curves.length) return [];
-    const weight = Number(this.smooth.value), { colour, label } = group;
+    const weight = Number(this.smooth.value), { color, label } = group;
     if (curves.length > 1) {
       const joined = median(curves.map((c) => ({ x: c.x, y: smoothed(c.y, weight) })));
-      return [{ label, colour, ...joined }];
+      return [{ label, color, ...joined }];
     }
     const [curve] = curves;
-    const firm = { label, colour, ...curve, y: smoothed(curve.y, weight) };
-    return weight ? [{ ...curve, low: null, label, colour, faint: true }, firm] : [firm];
+    const firm = { label, color, ...curve, y: smoothed(curve.y, weight) };
+    return weight ? [{ ...curve, low: null, label, color, faint: true }, firm] : [firm];
   }
 }

@@ -35,10 +35,10 @@ export function table(heading, rows, { numbers = [], kind = "table" } = {}) {
 
 export const clock = (t) => new Date(t * 1000).toLocaleTimeString("en-GB");
 
-// The value of a colour of style.css, as canvas needs it.
+// The value of a color of style.css, as canvas needs it.
 const probe = document.createElement("span");
 probe.hidden = true;
-export function colour(name) {
+export function color(name) {
   if (!probe.isConnected) document.body.append(probe);
   probe.style.color = `var(${name})`;
   return getComputedStyle(probe).color;

@@ -24,13 +24,13 @@ export class Evaluations {
   }
 
   draw() {
-    if (this.evaluations) this.drawChart(); // in the colours of another theme, perhaps
+    if (this.evaluations) this.drawChart(); // in the colors of another theme, perhaps
   }
 
   drawChart() {
     const column = (key) => this.evaluations.map((row) => (isNumber(row[key]) ? row[key] : null));
     this.chart.draw(this.evaluations.length ? [{ label: "mean return", x: column("steps"), y: column("mean_return"),
-      low: column("min"), high: column("max"), colour: "--line-1" }] : []);
+      low: column("min"), high: column("max"), color: "--line-1" }] : []);
   }
 
   async read() {

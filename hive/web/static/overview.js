@@ -49,7 +49,7 @@ export class Overview {
 
   drawChart(state) {
     const curve = state.curves.get(RETURN);
-    const line = curve && { label: state.run, x: curve.steps, y: curve.value, colour: "--line-1" };
+    const line = curve && { label: state.run, x: curve.steps, y: curve.value, color: "--line-1" };
     const empty = state.page.state === "running" ? "no episode has ended yet" : "this run has no metrics";
     this.chart.draw(line ? [line] : [], { marks: deathMarks(state, "steps"), empty });
   }

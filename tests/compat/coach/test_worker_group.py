@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from worker_threads import PATIENCE_S, in_threads
 
 from hive.compat.coach.worker_group import WorkerGroup
 from hive.errors import NetworkError
-
-PATIENCE_S = 30.0  # limit for a test that would otherwise hang
-
-
-def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
-    """Runs every call in a separate thread; returns what each raised."""
-    raised: list[BaseException | None] = [None] * len(calls)
-
-    def run(place: int) -> None:
-        try:
-            calls[place]()
-        except BaseException as error:
-            raised[place] = error
-
-    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
-    return raised
 
 
 def test_the_last_to_come_acts_once_for_all_in_the_order_of_their_numbers() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from worker_threads import in_threads
 
 from hive.compat.coach.torch_architecture import TorchArchitecture
 from hive.compat.coach.worker_group import WorkerGroup
@@ -21,7 +20,6 @@ from hive.networks.weights.flat import GroupUpdate
 from hive.networks.weights.state import StateLayout, Version
 from hive.networks.weights.wrapper import NetworkWrapper as InARun
 
-PATIENCE_S = 30.0  # limit for a test that would otherwise hang
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 RNG = np.random.default_rng(0)
 INPUTS = {"observation": RNG.standard_normal((6, 3), dtype=np.float32), "output_0_0": RNG.integers(0, 2, 6)}
@@ -249,26 +247,6 @@ def test_gradients_of_another_network_are_refused() -> None:
 
 
 # --- workers that share a global network
-
-
-def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
-    """Runs every call in a separate thread; returns what each raised."""
-    raised: list[BaseException | None] = [None] * len(calls)
-
-    def run(place: int) -> None:
-        torch.set_num_threads(1)  # OpenMP has this number for each thread by itself, and the bits depend on it
-        try:
-            calls[place]()
-        except BaseException as error:
-            raised[place] = error
-
-    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
-    return raised
 
 
 def batch(worker: int) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:

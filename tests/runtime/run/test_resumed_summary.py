@@ -81,6 +81,17 @@ def test_without_a_summary_a_failure_has_the_numbers_of_its_checkpoint(directory
     assert (summary.state, summary.env_steps, summary.updates, summary.mean_return_100) == ("failed", 1000, 50, 7.5)
 
 
+def test_numbers_of_the_checkpoint_do_not_mix_with_those_of_actors_that_reported_none(directory: RunDirectory) -> None:
+    directory.summary_file.unlink()
+    write_resume_point(directory, 50)
+    run = LiveRun(directory)
+    run.write_facts()
+    conclude(run, replace(FAILED, results={"updates": 0.0, "env_steps": 0.0, "frames": 0.0}))
+    run.close()
+    summary = Summary.read(directory.summary_file)
+    assert (summary.env_steps, summary.frames) == (1000, None)
+
+
 def test_the_wall_time_is_that_of_all_parts(resumed: LiveRun) -> None:
     assert resumed.earlier_s == 30.0
     resumed.started -= 5.0

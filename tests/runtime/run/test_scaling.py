@@ -66,6 +66,11 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
         (["collection.workers=4", "run.seed=2"], UsageError, "`run.seed` cannot be changed during a run"),
         (["nonsense"], UsageError, "`nonsense` cannot be changed during a run"),
         (["n_envs=4"], UsageError, "(?m)^unknown key `n_envs`; hive calls it `collection.envs`$"),
+        (
+            ["gradients.decentralised=true"],
+            UsageError,
+            "(?m)^`gradients.decentralised` is now `gradients.decentralized`, which cannot be changed during a run$",
+        ),
         (["workers=4"], UsageError, "did you mean `collection.workers` or `gradients.workers`"),
         (["collection.workers=many"], ConfigError, "collection.workers=many: expected an integer"),
         (["collection.workers=-1"], ConfigError, "collection.workers=-1: expected an integer"),
