@@ -54,11 +54,12 @@ from benchmarks.harness import (
 from benchmarks.hive_run import measure_budget, measure_run
 from benchmarks.league_rows import EARLIER_HIVE, ROWS, UNITS, Row
 from benchmarks.machine import CpuMeter
-from benchmarks.peer_environments import add_cache_option
+from benchmarks.peer_environments import EARLIER, GYMNASIUM, TORCH, add_cache_option
 from benchmarks.programs import here, run_program
 from hive.config import load_config
 from hive.training import Blueprint
 
+EARLIER_VERSIONS = {"hive": EARLIER, "torch": TORCH, "gymnasium": GYMNASIUM}
 BUDGET_S = 300.0  # limit of a run with a budget of steps: ten times what the slowest takes
 ONE = "-1-thread"  # end of the name of a contender with one thread
 
@@ -81,14 +82,13 @@ def measure_contender(row: Row, shape: str, seconds: float, pythons: Pythons) ->
     """Measure one contender of a row once. Raises BenchError."""
     if shape in row.hive or shape == EARLIER_HIVE:
         keys = row.keys(shape)
-        if row.figure == "seconds":
-            return measure_budget(keys, BUDGET_S, None if shape in row.hive else pythons.of(shape))
-        return measure_run(seconds, keys)
-    peer = shape.removesuffix(ONE)
-    python, program = PROGRAMS[peer]
-    work = {**row.work, **({"compiled": peer.endswith("-compiled")} if python == "rltools" else {})}
-    command = [pythons.of(python), "-P", here("peers", program), seconds, int(shape.endswith(ONE)), json.dumps(work)]
-    with one_core() if python == "sbx" and shape.endswith(ONE) else nullcontext():
+        if shape == EARLIER_HIVE:
+            return {**measure_budget(keys, BUDGET_S, pythons.of(shape)), "versions": EARLIER_VERSIONS}
+        return measure_budget(keys, BUDGET_S) if row.figure == "seconds" else measure_run(seconds, keys)
+    python, program = PROGRAMS[shape.removesuffix(ONE)]
+    threads, work = int(shape.endswith(ONE)), json.dumps(row.given(shape))
+    command = [pythons.of(python), "-P", here("peers", program), seconds, threads, work]
+    with one_core() if python == "sbx" and threads else nullcontext():
         return run_program(command, seconds + ROUND_S, row.figure)
 
 
@@ -279,7 +279,7 @@ def _spread_columns(spread: Spread, names: Sequence[str]) -> dict[str, str]:
 
 def _settings(row: Row, shape: str) -> str:
     is_hive = shape in row.hive or shape == EARLIER_HIVE
-    return json.dumps({"keys": row.keys(shape)} if is_hive else {"work": dict(row.work)})
+    return json.dumps({"keys": row.keys(shape)} if is_hive else {"work": row.given(shape)})
 
 
 def listed() -> list[str]:

@@ -12,7 +12,7 @@ Contenders are hive's shapes and these peers, with "-1-thread" added for one thr
     rltools            RLtools with Gymnasium's class, through its Python door
     rltools-compiled   the same with its own environment in C++
     environment        the environments of the work alone, with random actions, on one core
-    hive-<commit>      hive as it was, with the keys of `earlier`
+    hive-<commit>      hive as it was at that commit, with its own defaults
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ EARLIER_HIVE = f"hive-{EARLIER}"
 class Row:
     """One piece of work.
 
-    hive: shape -> its keys beside those of `work`; the first shape is the one that goals are about. earlier: keys of
-    hive as it was. goals: peer -> how many times as fast hive must be. limit: the most that hive may need, in the
-    unit of `figure`.
+    hive: shape -> its keys beside those of `work`; the first shape is the one that goals are about. goals: peer -> how
+    many times as fast hive must be. limit: the most that hive may need, in the unit of `figure`.
     """
 
     name: str
@@ -59,7 +58,6 @@ class Row:
     figure: Figure = "steps_per_s"
     goals: Mapping[str, float] = field(default_factory=dict)
     limit: float | None = None
-    earlier: tuple[str, ...] = ()
 
     @property
     def ours(self) -> str:
@@ -73,7 +71,11 @@ class Row:
 
     def keys(self, shape: str) -> list[str]:
         """Return the keys of a shape of hive, `KEY=VALUE`; of several with one name, the last one counts."""
-        return [*work_keys(self.work), *(self.earlier if shape == EARLIER_HIVE else self.hive[shape])]
+        return [*work_keys(self.work), *self.hive.get(shape, ())]
+
+    def given(self, peer: str) -> dict[str, Any]:
+        """Return what the program of a peer is given."""
+        return {**self.work, **({"compiled": peer.endswith("-compiled")} if peer.startswith("rltools") else {})}
 
 
 def _on_policy(name: str, **changes: Any) -> dict[str, Any]:
@@ -128,7 +130,7 @@ ROWS: dict[str, Row] = {
         Row(
             "sac-pendulum",
             "SAC, Pendulum-v1 of Gymnasium, [64, 64], 1 update of 100 steps after every step",
-            {**SAC_PENDULUM, "compiled": False},
+            SAC_PENDULUM,
             {"hive": PYTHON},
             ("rltools", *CORES, *THREADS),
             goals={"rltools": 1.0},
@@ -136,7 +138,7 @@ ROWS: dict[str, Row] = {
         Row(
             "sac-pendulum-compiled",
             "the same with hive's compiled Pendulum, and RLtools with either",
-            {**SAC_PENDULUM, "compiled": True},
+            SAC_PENDULUM,
             {"hive-compiled": ("env.vector=native",)},
             ("rltools", "rltools-compiled"),
             goals={"rltools": 1.3},
@@ -144,7 +146,7 @@ ROWS: dict[str, Row] = {
         Row(
             "ppo-pendulum-compiled",
             "PPO, Pendulum-v1 compiled, 4 x 1,024 steps, 2 epochs of 16 minibatches, [64, 64], 303,104 steps",
-            {**PPO_PENDULUM, "compiled": True},
+            PPO_PENDULUM,
             {"hive-compiled": ("env.vector=native", "network.activation=relu")},
             ("rltools-compiled",),
             figure="seconds",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -127,8 +128,9 @@ def run(seconds: float, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that are installed."""
-    found = {"compiler": os.environ.get("RL_TOOLS_COMPILER", "default")}
+    """Return the versions of the compiler and of the packages that are installed."""
+    compiler = os.environ.get("RL_TOOLS_COMPILER", "g++")
+    found = {compiler: subprocess.run([compiler, "-dumpversion"], capture_output=True, text=True).stdout.strip()}
     for name in PACKAGES:
         try:
             found[name] = version(name)
