@@ -2,8 +2,9 @@
 
 The rows are those of `benchmarks.league_rows`, named on the command line, or all. Each is one interleaved run: every
 contender once in each repetition, in alternating directions (A B B A). A rate is taken between two looks at a program's
-own counters, both at the end of a round and after its first updates, so neither start-up nor compilation counts. What
-JAX and RLtools took to compile has a column of its own. Where a row compares seconds, they are those of training.
+own counters, both at the end of a round and after its first updates, so neither start-up nor compilation counts. The
+seconds that JAX and RLtools took to compile have their own column. Where a row compares seconds, they are those of
+training.
 
 `hive / it` is how many times as fast hive is: the median of the ratios of each repetition, with the least and the
 greatest of them, below 1 where hive loses. A peer that was measured with one thread and with more is held to a goal by
@@ -238,7 +239,7 @@ COLUMNS = (
     *("date", "commit", "machine", "row", "contender", "unit", "repetitions", "median", "least", "most"),
     *("compile_s", "weights", "ratio", "ratio_least", "ratio_most", "goal", "met", "load", "versions", "settings"),
 )
-OUR_VERSIONS = ("hive", "torch", "numpy", "gymnasium")  # of the facts of the machine
+OUR_VERSIONS = ("hive", "torch", "numpy", "gymnasium")  # keys of `machine_facts`
 
 
 def csv_rows(

@@ -26,7 +26,7 @@ from benchmarks.peers.sb3_looks import Looks
 MODELS = {"dqn": DQN, "sac": SAC, "td3": TD3}
 ENDLESS_STEPS = 10**12  # the callback ends the training, not the number of steps
 COMPILING = "/jax/core/compile/"  # how the names of JAX's durations of tracing and compiling begin
-LATE_SHARE = 0.01  # of a measurement, that compilation may take
+LATE_SHARE = 0.01  # maximum share of a measurement in which JAX compiles
 PACKAGES = ("sbx-rl", "stable_baselines3", "jax", "jaxlib", "flax", "optax", "torch", "numpy", "gymnasium")
 
 
