@@ -92,6 +92,7 @@ def test_hive_has_a_valid_config_with_the_work_of_the_row(row: Row) -> None:
 def test_a_row_names_contenders_that_can_be_measured(row: Row) -> None:
     assert ROWS[row.name] is row
     assert row.figure in UNITS
+    assert len(f"{row.name}: {row.title}") <= WIDTH
     assert set(row.goals) <= {peer.removesuffix(ONE) for peer in row.peers}
     assert row.goals or row.limit is not None
     for peer in row.peers:

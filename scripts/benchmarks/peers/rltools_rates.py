@@ -31,6 +31,7 @@ from benchmarks.counting import TwoLooks
 
 SEED = 1
 ENDLESS_STEPS = 10**12  # the looks or the budget end the training, not RLtools' limit of steps
+PPO_EPSILON = 1e-5  # of Adam: hive's and Stable-Baselines3's default with PPO
 PACKAGES = ("rltools", "pybind11", "mkl", "numpy", "gymnasium")
 
 PENDULUM = """#include <rl_tools/rl/environments/pendulum/operations_generic.h>
@@ -57,13 +58,14 @@ def environment_of(settings: dict[str, Any], folder: Path) -> Any:
 
 
 def options_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that both algorithms have. An algorithm counts the output among its layers."""
+    """Return the options that both algorithms have. RLtools counts the output among the layers."""
     (width,) = set(settings["layers"])
     sizes = {"HIDDEN_DIM": width, "NUM_LAYERS": len(settings["layers"]) + 1}
     return {
         **{f"{network}_{name}": size for network in ("ACTOR", "CRITIC") for name, size in sizes.items()},
         "GAMMA": settings["discount"],
         "OPTIMIZER_ALPHA": settings["learning_rate"],
+        "OPTIMIZER_EPSILON": settings.get("optimizer_epsilon", PPO_EPSILON),
         "STEP_LIMIT": ENDLESS_STEPS,
         "enable_evaluation": False,
     }
@@ -79,7 +81,7 @@ def sac_of(settings: dict[str, Any], environment: Any) -> Any:
         CRITIC_POLYAK=1.0 - settings["target_rate"],
         N_WARMUP_STEPS=settings["learning_starts"],
         REPLAY_BUFFER_CAP=settings["capacity"],
-        OPTIMIZER_EPSILON=settings["optimizer_epsilon"],
+        ALPHA=1.0,  # the initial temperature of the other programs
         **options_of(settings),
     )
 
@@ -94,6 +96,7 @@ def ppo_of(settings: dict[str, Any], environment: Any) -> Any:
         N_EPOCHS=settings["epochs"],
         LAMBDA=settings["gae_lambda"],
         EPSILON_CLIP=settings["clip_range"],
+        INITIAL_ACTION_STD=1.0,  # that of the other programs
         ACTION_ENTROPY_COEFFICIENT=settings["entropy_weight"],
         **options_of(settings),
     )
