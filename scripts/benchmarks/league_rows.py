@@ -2,8 +2,10 @@
 
 A row has one description, `work`, in the words of `scripts/parity` (comparison.tasks). hive's keys follow from it
 (`benchmarks.settings.work_keys`), and every peer gets it as JSON, so that networks, updates, batch, number of
-environments and hyper-parameters are the same on all sides. Where a row names Gymnasium's class, hive steps this class
-too and not its own compiled environment; a shape `hive-compiled` beside it is shown and has no goal.
+environments and hyper-parameters are the same on all sides; examples/guide/speed.md lists what still differs. hive has
+its default placement, which with a replay memory is pipelined: it acts with the policy of one round before. Where a
+row names Gymnasium's class, hive steps this class too and not its own compiled environment; a shape `hive-compiled`
+beside it is shown and has no goal.
 
 Contenders are hive's shapes and these peers, with "-1-thread" added for one thread of torch or one core for JAX:
 
