@@ -91,16 +91,38 @@ def measure_run(seconds: float, keys: Sequence[str], warm_updates: int = 1, host
     return {**rates_between(first, last), **figures_between(first, last), "policy_lag": policy_lag_of(records)}
 
 
+def measure_budget(keys: Sequence[str], seconds: float, python: Path | None = None) -> dict[str, Any]:
+    """Run a config of these keys to the end of its budget; return the seconds of training and those of the command.
+
+    `seconds`: all steps at the rate between the first and the last update, so start and end do not count. seconds:
+    limit of the whole run. python: of another environment with hive. Raises BenchError.
+    """
+    with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
+        folder, begun = Path(name), time.monotonic()
+        directory = run_directory(folder)
+        with started(folder, keys, python=python) as process:
+            try:
+                process.wait(seconds)
+                summary = Summary.read(directory.summary_file)
+            except (HiveError, subprocess.TimeoutExpired) as error:
+                raise BenchError(f"hive up: {error}\n{last_output(folder, directory)}") from error
+    if summary.state != "finished" or not summary.steps_per_s:
+        raise BenchError(f"the run was {summary.state} ({summary.stop_reason})")
+    return {"seconds": summary.env_steps / summary.steps_per_s, "command_s": time.monotonic() - begun}
+
+
 def run_directory(folder: Path) -> RunDirectory:
     """Return the directory of the run that `started` begins in `folder`."""
     return RunDirectory(folder / "runs" / f"{NAME}-1")
 
 
 @contextmanager
-def started(folder: Path, keys: Sequence[str], config: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    folder: Path, keys: Sequence[str], config: str = "", python: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run `hive up bench.toml` in the foreground with a separate HIVE_HOME. The run always ends with the block."""
     (folder / "bench.toml").write_text(config)
-    command = hive_command("up", "bench.toml", "--name", NAME, *set_words(keys))
+    command = hive_command("up", "bench.toml", "--name", NAME, *set_words(keys), python=python)
     environment = hive_environment(folder / "runs")
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(

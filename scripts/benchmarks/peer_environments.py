@@ -15,6 +15,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import platform
 import subprocess
 import sys
 import venv
@@ -24,19 +25,36 @@ from pathlib import Path
 from benchmarks.programs import BenchError, tail
 
 TORCH = importlib.metadata.version("torch").partition("+")[0]  # that of hive, without its build
+GYMNASIUM = importlib.metadata.version("gymnasium")  # that of hive: both sides step the same classes
+ROOT = Path(__file__).resolve().parents[2]
+EARLIER = "587aee2"  # the commit whose pipelined default `bench league` measures beside this one
+
+JAX = ("jax==0.10.2", "jaxlib==0.10.2", "flax==0.12.8", "optax==0.2.8")
+MKL = ("mkl==2026.2.0", "mkl-include==2026.2.0") if platform.machine() == "x86_64" else ()  # built for x86-64 alone
 
 REQUIREMENTS = {
     "sb3": (
-        *("stable-baselines3>=2.4,<3", "sb3-contrib>=2.4,<3", f"torch=={TORCH}"),
-        *("gymnasium[box2d,mujoco]>=1.0", "minigrid>=3", "MinAtar>=1.0.15"),
+        *("stable-baselines3==2.9.2", "sb3-contrib==2.9.2", f"torch=={TORCH}"),
+        *(f"gymnasium[box2d,mujoco]=={GYMNASIUM}", "minigrid>=3", "MinAtar>=1.0.15"),
         *("ale-py>=0.12", "opencv-python-headless>=4.8"),
+    ),
+    "sbx": (
+        *("sbx-rl==0.28.0", "stable-baselines3==2.9.2", f"torch=={TORCH}", *JAX),
+        f"gymnasium[classic-control,mujoco]=={GYMNASIUM}",
+    ),
+    "rltools": ("rltools==2.2.1", "pybind11==3.1.0", *MKL, f"gymnasium=={GYMNASIUM}", "numpy"),
+    f"hive-{EARLIER}": (
+        *(f"git+{ROOT.as_uri()}@{EARLIER}", f"torch=={TORCH}"),
+        f"gymnasium[mujoco]=={GYMNASIUM}",
     ),
     "torchrl": ("torchrl>=0.13,<0.14", "torch>=2.12,<2.13", "numpy"),  # its C++ part needs that torch
     "ray": ("ray>=2.40,<3", "numpy"),
 }
-"""The packages that pip installs for each peer. Stable-Baselines3 gets the torch that hive has.
+"""The packages that pip installs for each peer. Stable-Baselines3 and SBX get the torch that hive has.
 
-`scripts/parity` has tasks of Box2D, MuJoCo, MiniGrid and MinAtar, `scripts/bench throughput` one of Atari.
+`scripts/parity` has tasks of Box2D, MuJoCo, MiniGrid and MinAtar, `scripts/bench throughput` one of Atari. RLtools
+compiles its training loop when it is called, with the C++ compiler of this machine. Without MKL it uses OpenBLAS where
+the compiler finds it. hive at an earlier commit is built from this repository.
 """
 
 INSTALL_S = 1800.0  # time limit of an installation in seconds: torch is large

@@ -155,9 +155,9 @@ def importing(*folders: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def hive_command(*words: object) -> list[str]:
-    """Return the command line of `hive` with these words, run by this Python."""
-    return [sys.executable, "-P", "-m", "hive", *map(str, words)]
+def hive_command(*words: object, python: Path | None = None) -> list[str]:
+    """Return the command line of `hive` with these words, run by this Python or by that of another environment."""
+    return [str(python or sys.executable), "-P", "-m", "hive", *map(str, words)]
 
 
 def hive_environment(home: Path) -> dict[str, str]:

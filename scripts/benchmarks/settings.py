@@ -70,10 +70,15 @@ class Setting:
         return "capacity" in self.work
 
 
+def work_keys(work: Mapping[str, Any]) -> list[str]:
+    """Return the keys of hive, `KEY=VALUE`, that follow from a `work`, of which not every field must be there."""
+    usual = {"linear": (), "normalize": False, "memory": 0, "masked": False, "shared": False}
+    return [*hive_cell.keys_of({**usual, **work}, 1), "record.every_s=1.0"]
+
+
 def keys_of(setting: Setting, placement: str) -> list[str]:
     """Return the keys of a run of hive, `KEY=VALUE`; of several with one name, the last one counts."""
-    work = {"linear": (), "normalize": False, "memory": 0, "masked": False, "shared": False, **setting.work}
-    keys = [*hive_cell.keys_of(work, 1), "record.every_s=1.0", *setting.keys, *PLACEMENTS[placement]]
+    keys = [*work_keys(setting.work), *setting.keys, *PLACEMENTS[placement]]
     if placement == "2-collectors":
         keys.append(f"collection.envs={setting.work['envs'] // 2}")
     return keys

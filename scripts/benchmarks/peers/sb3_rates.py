@@ -23,28 +23,12 @@ from typing import Any
 import torch
 from comparison import sb3_cell
 from stable_baselines3 import A2C
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
-from benchmarks.counting import TwoLooks
+from benchmarks.peers.sb3_looks import Looks
 
 ENDLESS_STEPS = 10**12  # the callback ends the training, not the number of steps
-
-
-class Looks(BaseCallback):  # type: ignore[misc,unused-ignore]  # untyped where it is not installed
-    """Ends the training after `seconds` between two looks. Each rollout comes with the updates that follow it."""
-
-    def __init__(self, seconds: float, minibatches: int) -> None:
-        super().__init__()
-        self.looks = TwoLooks(seconds)
-        self.minibatches = minibatches  # of an epoch of PPO, whose model counts epochs; otherwise 1
-
-    def _on_rollout_end(self) -> None:
-        self.looks.round_ended(self.num_timesteps, self.model._n_updates * self.minibatches)
-
-    def _on_step(self) -> bool:
-        return not self.looks.over
 
 
 def games(name: str, envs: int) -> VecFrameStack:
