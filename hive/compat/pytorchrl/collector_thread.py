@@ -21,6 +21,7 @@ import math
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,6 +165,8 @@ class CollectorThread(threading.Thread):
         if self._run is None:
             self.broadcast_new_weights()
             self._run = InlineRun(self._topology())
+            # Without `stop`, the run ends with this object or at exit. A thread of its own still uses it at exit.
+            weakref.finalize(self, self._run.stop).atexit = threading.current_thread() is not self
         elif self.should_broadcast():
             self.broadcast_new_weights()
         exchange = self._exchange
