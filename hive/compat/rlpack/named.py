@@ -57,7 +57,9 @@ def pairs_of(named_parameters: Any) -> Mapping[str, Any]:
     """
     if isinstance(named_parameters, Mapping):
         return named_parameters
-    pairs = [named_parameters] if isinstance(named_parameters, nn.Module | Tensor) else list(named_parameters)
+    pairs: list[Any] = (
+        [named_parameters] if isinstance(named_parameters, nn.Module | Tensor) else list(named_parameters)
+    )
     if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
         raise TypeError("named_parameters must be pairs of names and parameters: pass model.named_parameters()")
     return dict(pairs)
