@@ -129,6 +129,13 @@ def test_readme_is_one_screen_and_a_half() -> None:
     assert len(blocks(text, "python")[0].splitlines()) <= MOST_LINES
 
 
+def test_a_program_names_the_extra_that_it_needs() -> None:
+    """Without it, a program of a page fails after README's first command."""
+    lines = [line for program, _ in PROGRAMS.values() for line in program.splitlines() if ".plot(" in line]
+    assert lines
+    assert [line for line in lines if "[plot]" not in line] == []
+
+
 @functools.cache
 def anchors(path: Path) -> frozenset[str]:
     """Return the anchors of the headings of a page, as GitHub makes them."""

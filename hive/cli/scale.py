@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from hive.cli.parts.arguments import RUN
+from hive.cli.parts.arguments import add_run_and_settings, run_and_settings
 from hive.cli.parts.control import POLL_S, connected
 from hive.cli.parts.select_run import live_run
 from hive.errors import UsageError
@@ -19,21 +19,21 @@ def add_scale(commands: Any) -> None:
         "and continues from there.",
         epilog="example: hive scale cartpole-ppo-1 collection.workers=4 gradients.workers=2",
     )
-    scale.add_argument("run_name", metavar="RUN", help=RUN)
-    scale.add_argument("sets", nargs="+", metavar="KEY=COUNT", help="collection.workers=N or gradients.workers=N")
+    add_run_and_settings(scale, "KEY=COUNT", "collection.workers=N or gradients.workers=N")
     scale.set_defaults(run=run_scale)
 
 
 def run_scale(options: argparse.Namespace) -> int:
     """Run `hive scale`. Raises UsageError if the new topology cannot be built; the run then continues unchanged."""
-    directory = live_run(options.run_name)
+    name, settings = run_and_settings(options)
+    directory = live_run(name)
     with connected(directory) as client:
         before, begun = client.status(), time.monotonic()
-        client.scale(options.sets)
+        client.scale(settings)
         while (status := client.status())["stage"] == before["stage"] or status["state"] in ("starting", "draining"):
             time.sleep(POLL_S)
     if status["refused"] != before["refused"]:
         raise UsageError(f"{directory.name} continues unchanged: {status['refused']}")
-    counts = " ".join(options.sets)
+    counts = " ".join(settings)
     print(f"{directory.name} {status['state']} with {counts} after {time.monotonic() - begun:.1f} s")
     return 0

@@ -101,7 +101,7 @@ def _unwritable(name: str, value: Any) -> tuple[str, Any]:
 def _instead(part: Any) -> str:
     """Return what to give instead of a value that TOML cannot hold."""
     if part is None:
-        return "leave the key out: the default of the constructor is used"
+        return "leave the key out, so that it has its default"
     if callable(part):
         return 'give its name, such as "package.module:Class", and import it where it is used'
     if hasattr(part, "tolist"):  # arrays and numbers of NumPy and torch

@@ -20,6 +20,11 @@ EXTRAS = {"Box2D": "box2d", "mujoco": "mujoco", "ale_py": "atari", "minigrid": "
 PACKAGES = {"minatar": "MinAtar", "envpool": "envpool"}
 """Top-level module -> the name of its package for pip, where hive has no extra but knows the package."""
 
+WRONG_ARGUMENTS = re.compile(r"missing \d+ required .*argument|unexpected keyword argument")
+"""How Python says that a call lacks arguments, or has some that the function does not take."""
+
+OPTIONS = "the arguments of a constructor are the table [env.options]; in Python also env=lambda: MyEnv(argument)"
+
 
 def import_module(kind: str, name: str, module: str) -> ModuleType:
     """Import `module`, a file or a name, for the environment or wrapper `name`; `kind` is "environment" or "wrapper".
@@ -61,6 +66,8 @@ def construct(kind: str, name: str, what: str, constructor: Callable[[], Any], h
     except BaseException as error:
         if is_interrupt(error):
             raise
+        if not hint and isinstance(error, TypeError) and WRONG_ARGUMENTS.search(str(error)):
+            hint = OPTIONS
         raise EnvironmentFailed(f"{what} cannot be built: its constructor raised {named(error)}", hint=hint) from error
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from hive.config import SCHEMES, Config, is_reference, render
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
-from hive.config.other_names import homes_of, note_on
+from hive.config.other_names import homes_of, is_key, note_on
 from hive.config.schema import CUSTOM, SECTIONS
 from hive.config.values import closest, toml_key, toml_setting
 from hive.errors import ConfigError, UsageError
@@ -160,20 +160,27 @@ def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool) -> str
 def _sent(name: str, value: Any, sender: _Sender) -> Any:
     """Return the value of a key with references in place of objects."""
     if name in LISTS and isinstance(value, list | tuple):
-        return [
-            {**one, "name": _sent_one(f"{name}.name", LISTS[name], one.get("name"), sender)}
-            if isinstance(one, Mapping)
-            else _sent_one(name, LISTS[name], one, sender)
-            for one in value
-        ]
+        return [_sent_item(name, one, sender) for one in value]
     if name in REFERENCES:
         return _sent_one(name, REFERENCES[name], value, sender)
     if isinstance(value, types.FunctionType | functools.partial | type):
         section, _, key = name.partition(".")
         known = [keys_of(table)[key] for table in (SECTIONS.get(section), *ALGORITHMS.values()) if _has(table, key)]
         expected = f": expected {known[0].expected()}" if known else ""
-        raise ConfigError(f"{name} takes no class or function{expected}", hint=note_on(key))
+        hint = "" if known else note_on(key)
+        if is_key(schedule := f"{name}_schedule"):
+            hint = f'{schedule} = "linear" or "cosine" changes it during the run'
+        raise ConfigError(f"{name} takes no class or function{expected}", hint=hint)
     return value
+
+
+def _sent_item(name: str, value: Any, sender: _Sender) -> Any:
+    """Return an item of a list with a reference in place of an object, which may be the name in a table."""
+    if not isinstance(value, Mapping):
+        return _sent_one(name, LISTS[name], value, sender)
+    if "name" not in value:
+        return value  # the check of the config refuses it
+    return {**value, "name": _sent_one(f"{name}.name", LISTS[name], value["name"], sender)}
 
 
 def _has(table: type | None, key: str) -> bool:

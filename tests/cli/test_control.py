@@ -180,6 +180,14 @@ def test_a_change_is_asked_for(place: Place) -> None:
     assert place.hive("set", "cartpole-1", "algorithm.discount=0.9").err == "error: it has that already\n"
 
 
+@pytest.mark.parametrize("settings", [["algorithm.discount=0.9"], ["algorithm.discount=0.9", "algorithm.epochs=2"]])
+def test_a_change_without_a_run_is_that_of_the_only_live_one(place: Place, settings: list[str]) -> None:
+    place.live(status())
+    assert place.hive("set", *settings).out == f"cartpole-1 continues with {' '.join(settings)}\n"
+    assert place.supervisors[0].steered == [f"set {' '.join(settings)}"]
+    assert place.hive("set", "cartpole-1").err.startswith("error: `cartpole-1` is not a setting\n")
+
+
 # --- scale
 
 
@@ -194,6 +202,13 @@ def test_a_scaled_run_is_waited_for(place: Place) -> None:
     assert done.code == 0
     assert done.out.startswith("cartpole-1 running with collection.workers=4 after 0.")
     assert place.supervisors[0].scaled == [("collection.workers=4",)]
+
+
+def test_the_only_live_run_is_scaled(place: Place) -> None:
+    place.live(scaled())
+    saying(place, scaled(), scaled(stage=1))
+    assert place.hive("scale", "gradients.workers=2", "collection.workers=4").code == 0
+    assert place.supervisors[0].scaled == [("gradients.workers=2", "collection.workers=4")]
 
 
 def test_a_run_that_cannot_be_scaled_continues(place: Place) -> None:

@@ -193,11 +193,17 @@ def test_a_constructor_that_raises(error: BaseException, text: str) -> None:
     assert not caught.value.permanent
 
 
-def test_an_option_that_the_constructor_does_not_know() -> None:
-    with pytest.raises(EnvironmentFailed, match=r"raised TypeError: .*'colour'"):
-        make_environment(Recipe("CartPole-v1", {"colour": "red"}))
-    with pytest.raises(EnvironmentFailed, match=r"raised TypeError: .*'colour'"):
-        make_environment(Recipe(COUNTING, {"colour": "red"}))
+@pytest.mark.parametrize("id", ["CartPole-v1", COUNTING])
+def test_an_option_that_the_constructor_does_not_know(id: str) -> None:
+    with pytest.raises(EnvironmentFailed, match=r"raised TypeError: .*'colour'") as caught:
+        make_environment(Recipe(id, {"colour": "red"}))
+    assert "env.options" in caught.value.hint
+
+
+def test_an_option_that_the_constructor_lacks() -> None:
+    with pytest.raises(EnvironmentFailed, match="missing 1 required positional argument: 'error'") as caught:
+        make_environment(Recipe("fake_environments:Broken"))
+    assert "env.options" in caught.value.hint
 
 
 def test_an_object_that_is_no_environment() -> None:

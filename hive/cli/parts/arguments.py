@@ -6,6 +6,7 @@ A shell that completes a command waits for this module, so it imports nothing of
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 
 from hive.errors import UsageError
@@ -17,10 +18,33 @@ RUN = "name, unique prefix of a name, path or `latest`"
 DEFAULT_RUN = "the live run in $HIVE_HOME, else the newest run there"
 ONLY_LIVE_RUN = "the only live run in $HIVE_HOME"
 
+SETTING = re.compile(r"[A-Za-z_][\w.]*=")  # how KEY=VALUE begins; names of runs have no `=`
+
 
 def add_run(command: argparse.ArgumentParser, default: str = DEFAULT_RUN) -> None:
     """Add an optional RUN; the parsed options have it as `run_name`. `default`: what the command takes without it."""
     command.add_argument("run_name", nargs="?", metavar="RUN", help=f"{RUN}; default: {default}")
+
+
+def add_run_and_settings(command: argparse.ArgumentParser, metavar: str, help: str) -> None:
+    """Add an optional RUN and one setting KEY=... or more, which `run_and_settings` returns."""
+    add_run(command, ONLY_LIVE_RUN)
+    command.add_argument("sets", nargs="+", metavar=metavar, help=help)
+
+
+def run_and_settings(options: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Return RUN, None without one, and the settings. argparse takes the first of several words for RUN.
+
+    Raises UsageError if a setting has no `=`, such as a RUN without settings.
+    """
+    name: str | None = options.run_name
+    settings: list[str] = options.sets
+    if name is not None and SETTING.match(name):
+        settings = [name, *settings]
+        name = None
+    if wrong := [word for word in settings if "=" not in word]:
+        raise UsageError(f"`{wrong[0]}` is not a setting", hint="give RUN first, if at all, and then KEY=VALUE")
+    return name, settings
 
 
 def add_runs(command: argparse.ArgumentParser, default: str = DEFAULT_RUN) -> None:

@@ -21,6 +21,7 @@ import math
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -124,6 +125,7 @@ class CollectorThread(threading.Thread):
         self._fractions = col_fraction_workers, fraction_samples
         self._exchange = _Exchange(local_worker.get_weights(), synchronous=col_communication == "synchronous")
         self._run: InlineRun | None = None
+        self._end: weakref.finalize[[], CollectorThread] | None = None
         self._failure: BaseException | None = None
 
     @property
@@ -164,6 +166,9 @@ class CollectorThread(threading.Thread):
         if self._run is None:
             self.broadcast_new_weights()
             self._run = InlineRun(self._topology())
+            # Without `stop`, the run ends with this object or at exit. A thread of its own still uses it at exit.
+            self._end = weakref.finalize(self, self._run.stop)
+            self._end.atexit = threading.current_thread() is not self
         elif self.should_broadcast():
             self.broadcast_new_weights()
         exchange = self._exchange
@@ -219,9 +224,10 @@ class CollectorThread(threading.Thread):
                 raise RuntimeError(f"{self.name} has not ended for {STOP_S:.0f} s: an environment does not return")
             self._drop_steps()
             self.queue.put([])
-        run, self._run = self._run, None
-        if run is not None:
-            run.stop()
+        self._run = None
+        if self._end is not None:
+            self._end()
+            self._end = None
 
     def _drop_steps(self) -> None:
         while not self.queue.empty():

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from hive import _native
 from hive.compat.rlpack.map_of_tensors import MapOfTensors
-from hive.compat.rlpack.named import check_choice, checked_names, field_of, gradients_of
+from hive.compat.rlpack.named import check_choice, checked_names, field_of, gradients_of, pairs_of
 from hive.compat.rlpack.results import Into, block_for, copy_into, targets_in
 from hive.compat.rlpack.rounds import GradientField, ReductionOutcome, RoundBlock, Rounds, rounds_for, zero_bad
 from hive.errors import NotFinite
@@ -158,7 +158,7 @@ class GradAccumulator:
         self._names = names
 
     def _gradients_of(self, named_parameters: NamedParameters) -> list[Tensor | None]:
-        given = named_parameters if isinstance(named_parameters, Mapping) else dict(named_parameters)
+        given = pairs_of(named_parameters)
         if self._names is None:
             self._names = checked_names(list(given))
         try:

@@ -5,7 +5,7 @@ A frozen parameter counts as zeros, even if its `.grad` holds an earlier gradien
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -48,6 +48,21 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     if twice:
         raise ValueError(f"parameter_keys names `{twice[0]}` twice")
     return tuple(names)
+
+
+def pairs_of(named_parameters: Any) -> Mapping[str, Any]:
+    """Return pairs of names and parameters as a mapping.
+
+    Raises TypeError for anything else, such as a module and its `parameters()`.
+    """
+    if isinstance(named_parameters, Mapping):
+        return named_parameters
+    pairs: list[Any] = (
+        [named_parameters] if isinstance(named_parameters, nn.Module | Tensor) else list(named_parameters)
+    )
+    if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        raise TypeError("named_parameters must be pairs of names and parameters: pass model.named_parameters()")
+    return dict(pairs)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

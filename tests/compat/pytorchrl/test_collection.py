@@ -514,3 +514,15 @@ def test_modes_are_checked_before_anything_is_made() -> None:
         with pytest.raises(TopologyError):
             CollectorThread(0, local, [], **options)  # type: ignore[arg-type]
     assert in_use() == before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_worker_without_a_stop_closes_its_environments(workers: int) -> None:
+    """Otherwise its loop is destroyed with pending tasks, and asyncio prints a page about them."""
+    task: CollectorThread | None = task_of(workers, env="Counted", env__options="{when=-1}")
+    before = Counted.open
+    assert task is not None
+    task.step()
+    assert Counted.open > before
+    task = None
+    assert in_use()[2] == before

@@ -617,6 +617,16 @@ def test_tensors_without_gradients_are_refused() -> None:
         GradAccumulator(None, 1).accumulate(MapOfTensors({"a": torch.zeros(2, dtype=torch.int64)}))
 
 
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("keys", [None, ["weight"]])
+def test_a_module_and_its_parameters_are_refused_with_what_to_pass(size: int, keys: list[str] | None) -> None:
+    layer = nn.Linear(size, 2, bias=False)
+    layer(torch.ones(size)).sum().backward()
+    for wrong in (layer, layer.parameters(), layer.weight, [layer.weight]):
+        with pytest.raises(TypeError, match=r"must be pairs .*model\.named_parameters\(\)"):
+            GradAccumulator(keys, 1).accumulate(wrong)  # type: ignore[arg-type]
+
+
 def test_the_error_is_a_hive_error_and_a_runtime_error() -> None:
     error = GradientNotFinite("the gradient of `w` is not finite", "w", hint="check the loss")
     assert isinstance(error, HiveError)
