@@ -16,7 +16,7 @@ from hive.algorithms.q_learning import ReplayedValues
 from hive.algorithms.replaying import Batch
 from hive.config import DQNConfig
 from hive.experience import Replay
-from hive.learning.described import BACKWARD, Described, described
+from hive.learning.described import BACKWARD, TORCH_COMPUTES, Described, described
 from hive.networks.build.parameters import DuelingQHeadParameters, HeadParameters
 
 
@@ -45,11 +45,11 @@ class DQN(ReplayedValues):
         )
         self.q.reinforce(loss, samples=len(batch))
 
-    def described(self, memory: Replay) -> Described | None:
-        """Return the gradients of batches of float32 observations in this memory, if hive._native can make them."""
+    def described(self, memory: Replay) -> Described | str:
+        """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""
         passes, config = self.q.native, self.config
         if passes.dense is None or not passes.reads_observations:
-            return None
+            return TORCH_COMPUTES
         chooses = "next_online" if config.double else "next_values"
         steps = [
             memory.described(config.n_step, config.discount, config.importance_exponent),

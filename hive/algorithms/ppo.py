@@ -62,7 +62,7 @@ from hive.algorithms.parameters import scheduled
 from hive.config import PPOConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
-from hive.learning.described import BACKWARD, Described, described
+from hive.learning.described import BACKWARD, TORCH_COMPUTES, Described, described
 from hive.learning.loss import Floats
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.rows.inputs import Sequences
@@ -97,7 +97,7 @@ class PPO:
     expects_lag = False
     model: ActorCritic
     _round: tuple[_Share, Batches] | None = None  # the round in progress, of a policy without memory
-    _described: tuple[tuple[_Share, Batches], PPOConfig, Described | None] | None = None  # with what it describes
+    _described: tuple[tuple[_Share, Batches], PPOConfig, Described | str] | None = None  # with what it describes
 
     def __init__(self, config: PPOConfig, distribution: ActionDistribution, workers: int = 1) -> None:
         self.distribution = distribution
@@ -145,25 +145,25 @@ class PPO:
                 return  # the worker fills the rest of the round with gradients of zero samples
             yield self.model.reinforce(loss, samples=samples)
 
-    def described(self) -> Described | None:
-        """Return the gradients that are left of the round, if hive._native can make them; else None."""
-        if self._round is None or self.config.target_kl:
-            return None
+    def described(self) -> Described | str:
+        """Return the gradients that are left of the round for hive._native, or why only `gradients` makes them."""
+        if self._round is None:
+            return "network.memory or env.frame_stack"
         if self._described is None or self._described[:2] != (self._round, self.config):
             self._described = self._round, self.config, self._describe(*self._round)
         return self._described[2]
 
-    def _describe(self, share: _Share, parts: Batches) -> Described | None:
+    def _describe(self, share: _Share, parts: Batches) -> Described | str:
         passes = self.model.native
-        if (
-            share.importance is not None
-            or isinstance(share.observations, StackedRows)
-            or not is_native(self.distribution)
-        ):
-            return None
-        rows = passes.rows(share.observations)
+        if self.config.target_kl:
+            return "algorithm.target_kl"
+        if share.importance is not None:
+            return "collection.max_lag: rollouts of older policies are corrected"
+        if isinstance(share.observations, StackedRows):
+            return "network.memory or env.frame_stack"
+        rows = passes.rows(share.observations) if is_native(self.distribution) else None
         if rows is None or passes.dense is None:
-            return None
+            return TORCH_COMPUTES
         forward = passes.described("rows", ("policy", "values"), ("to_policy", "to_values"))
         loss = self._loss(share.observations, share, None).described()
         return described(

@@ -40,7 +40,7 @@ from hive.algorithms.losses.q_learning import QLoss, described_q_loss
 from hive.algorithms.q_learning import QLearning
 from hive.config import PQNConfig
 from hive.experience import Rollout
-from hive.learning.described import BACKWARD, Described, Step, described
+from hive.learning.described import BACKWARD, TORCH_COMPUTES, Described, Step, described
 from hive.networks.act.distributions import ActionDistribution
 
 
@@ -77,15 +77,17 @@ class PQN(QLearning):
             actions, targets = (picked(column, rows) for column in batch[1:])
             yield self.q.reinforce(QLoss(seen, actions, targets, huber=self.config.huber_loss), samples=len(rows))
 
-    def described(self) -> Described | None:
-        """Return the gradients that are left of the round, if hive._native can make them; else None."""
-        passes = self.q.native
-        if self._round is None or passes.dense is None or isinstance(self._round[0][0], StackedRows):
-            return None
+    def described(self) -> Described | str:
+        """Return the gradients that are left of the round for hive._native, or why only `gradients` makes them."""
+        if self._round is None or isinstance(self._round[0][0], StackedRows):
+            return "network.memory or env.frame_stack"
         (observations, actions, targets), parts = self._round
+        passes = self.q.native
         rows = passes.rows(observations)
+        if rows is None or passes.dense is None:
+            return TORCH_COMPUTES
         columns = {"rows": rows, "actions": actions.numpy(), "targets": targets.numpy()}
         picks: list[Step | None] = [("pick", {"source": source, "into": into}) for into, source in columns.items()]
         forward = passes.described("rows", ("values",), ("to_values",))
         loss = described_q_loss(huber=self.config.huber_loss, importance=False)
-        return None if rows is None else described([*picks, forward, loss, BACKWARD], passes.dense.mask, parts)
+        return described([*picks, forward, loss, BACKWARD], passes.dense.mask, parts)

@@ -28,7 +28,17 @@ from hive.cli.parts.check_environment import check_environment, frames_text
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.drawing import lines_of, svg_of
 from hive.cli.parts.json_output import environments_to_stderr
-from hive.cli.parts.lag import Lag, device_line, helper_line, hidden_line, host_lines, lag_data, lag_lines, lags_of
+from hive.cli.parts.lag import (
+    Lag,
+    device_line,
+    helper_line,
+    hidden_line,
+    host_lines,
+    lag_data,
+    lag_lines,
+    lags_of,
+    rounds_line,
+)
 from hive.cli.parts.new_run import random_beginning
 from hive.cli.parts.sizes import Sizes, size_lines, sizes_of
 from hive.cli.parts.trial import examine_environment, run_trial, why_not_recorded
@@ -195,6 +205,7 @@ def _print_topology(checked: Checked) -> None:
     lines = [*lines_of(plan), *size_lines(checked.sizes)]
     if checked.lags is not None:
         lines += [*lag_lines(checked.lags, config), *helper_line(config), *device_line(config)]
+        lines.append(rounds_line(topology))
         lines += [*memory_lines(config), *meaning_lines(topology), *network_lines(topology)]
     print("\n".join([*lines, *host_lines(config), *exact_lines(config, plan)]))
 

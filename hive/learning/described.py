@@ -1,6 +1,6 @@
 """Descriptions of gradients: the steps that hive._native makes consecutive updates of in one call.
 
-    described = algorithm.described()          None: only its own path makes these gradients
+    described = algorithm.described()          a string: why only its own path makes these gradients
     described.program                          the steps of one gradient, for native/include/hive/program.hpp
     described.batches.take(n)                  the batches of the next n of them
 
@@ -46,9 +46,11 @@ class Described:
     batches: Batches | None = None
 
 
-def described(
-    steps: Sequence[Step | None], mask: NDArray[np.uint8], batches: Batches | None = None
-) -> Described | None:
-    """Return gradients of these steps; None if one of them is None."""
+UNDESCRIBED = "algorithm.name: its gradients are made by torch or by your own code"
+TORCH_COMPUTES = "network: torch computes some of its layers or heads"
+
+
+def described(steps: Sequence[Step | None], mask: NDArray[np.uint8], batches: Batches | None = None) -> Described | str:
+    """Return gradients of these steps, or if one of them is None, because torch computes it, why there are none."""
     known = [step for step in steps if step is not None]
-    return Described(_native.Program(known), mask, batches) if len(known) == len(steps) else None
+    return Described(_native.Program(known), mask, batches) if len(known) == len(steps) else TORCH_COMPUTES

@@ -46,6 +46,31 @@ class BestFacts(TypedDict):
 
 
 UPDATE_COUNTS = ("adopted", "reduced", "applied", "target_updates")
+
+NATIVE = "native"
+ROUNDS = (
+    NATIVE,
+    "gradients.native_rounds = false",
+    "gradients.workers: the gradient workers are other processes",
+    "gradients.max_lag",
+    "gradients.bootstrap_rounds",
+    "gradients.compression",
+    "gradients.decentralized",
+    "gradients.device",
+    "run.update_hook",
+    "algorithm.name: its gradients are made by torch or by your own code",
+    "a round has at most two updates, whose counts the worker writes",
+    "algorithm.target_kl",
+    "collection.max_lag: rollouts of older policies are corrected",
+    "network: torch computes some of its layers or heads",
+    "network.normalize_observations or normalize_rewards, with a replay memory",
+    "network.memory or env.frame_stack",
+    "the topology: the learner has no gradient worker in its process",
+)
+"""How the updates of a round are made: in native calls, or one by one, and because of what.
+
+A status page has the position in this list, so only append."""
+
 ENDINGS = ("finished", "stopped", "failed")
 NOT_STARTED = "it could not start"  # `stop_reason` of a run that failed before its first stage
 
@@ -78,6 +103,8 @@ class Summary:
     best: dict[str, Any] | None = None  # None if there is no best policy
     # {kind, text, advice, first_steps, last_steps} of each warning; last_steps is None if it held at the end
     warnings: list[dict[str, Any]] = field(default_factory=list)
+    rounds: str = ""  # one of ROUNDS; "" for a topology without the learner
+    native_updates: int = 0  # updates that were made in native rounds, by the learner's last incarnation
     update_counts: dict[str, int] = field(default_factory=dict)  # {} for a topology whose learner does not count them
 
     @property

@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from small_trainer import LIMIT_S, config_of
 
-from hive.records import RunDirectory
+from hive.records import RunDirectory, read_jsonl
+from hive.records.summary import ROUNDS
 from hive.runtime import Topology
 from hive.runtime.memory.status import read_status
 from hive.runtime.supervise.accounting import holds
@@ -81,7 +82,8 @@ def both(folder: Path, env: str, change: Callable[[Topology], None] = unchanged,
     for run in (one, native):
         run.optimizer_state[:counters].view(np.int64)[TIMES] = 0
     assert np.array_equal(one.optimizer_state, native.optimizer_state)
-    assert one.outcome.channels["gradients"] == native.outcome.channels["gradients"]
+    consumed = [run.outcome.channels["gradients"]["consumed"] for run in (one, native)]
+    assert consumed[0] == consumed[1]
     return one, native
 
 
@@ -120,3 +122,56 @@ def test_a_round_in_one_call_has_the_bytes_of_updates_one_by_one(tmp_path: Path,
     assert native.counters["updates"] == one.counters["updates"]
     for name in ("adopted", "reduced", "applied"):
         assert native.counters[name] == native.counters["updates"]
+
+
+OBSTACLES: dict[str, dict[str, Any]] = {
+    "gradients.native_rounds = false": {"gradients__native_rounds": "false"},
+    "gradients.workers": {"gradients__workers": 1},
+    "gradients.max_lag": {"gradients__communication": '"pipelined"'},
+    "gradients.bootstrap_rounds": {"gradients__bootstrap_rounds": 2},
+    "gradients.compression": {"gradients__compression": '"bf16"'},
+    "algorithm.target_kl": {"algorithm__target_kl": 0.5},
+    "collection.max_lag": {"collection__communication": '"pipelined"'},
+    "network: torch computes": {"network__backend": '"torch"'},
+    "network.memory": {"network__memory": '"lstm"', "network__memory_size": 4},
+    "a round": {"algorithm__epochs": 2},
+    "algorithm.name": {"run__scheme": '"a2c"', "algorithm__name": '"a2c"', "algorithm__epochs": None},
+}
+
+
+@pytest.mark.parametrize("why", OBSTACLES)
+def test_the_status_names_what_keeps_rounds_from_native_calls(tmp_path: Path, why: str) -> None:
+    values = {**PPO, "run__steps": 96, "algorithm__epochs": 4, **OBSTACLES[why]}
+    native = values.pop("gradients__native_rounds", "true") == "true"
+    values = {name: value for name, value in values.items() if value is not None}
+    run = Run(tmp_path, native, "CartPole-v1", unchanged, **values)
+    assert ROUNDS[int(run.counters["rounds"])].startswith(why)
+    first_round = 19  # of pipelined rollouts, which no older policy makes
+    assert run.counters["native_updates"] <= (first_round if why == "collection.max_lag" else 0)
+
+
+def test_an_update_that_is_not_finite_is_made_and_named_by_the_worker(tmp_path: Path) -> None:
+    """Gradients overflow in the middle of rounds; both ways skip the same turns and say the same of them."""
+    values = {
+        **PPO,
+        "algorithm__learning_rate": 1e20,
+        "algorithm__clip_gradients": 0,
+        "supervision__non_finite": '"skip"',
+    }
+    one, native = both(tmp_path, "CartPole-v1", **values)
+    assert one.counters["skipped"] == native.counters["skipped"] > 0
+    assert [text for kind, text in native.events if kind == "skipped"] == [
+        text for kind, text in one.events if kind == "skipped"
+    ]
+
+
+def test_turns_that_other_actors_wait_for_end_a_call(tmp_path: Path) -> None:
+    """Evaluations within a round are those of updates one by one."""
+    every = {"evaluation__every": "{updates=3}", "evaluation__episodes": 1, "evaluation__wait": "true"}
+    one, native = both(tmp_path, "CartPole-v1", **PPO, **every)
+    lines = [
+        [(line["turn"], line["mean_return"]) for line in read_jsonl(run.directory.evaluations_file)]
+        for run in (one, native)
+    ]
+    assert lines[0] == lines[1] != []
+    assert native.counters["native_updates"] > 0

@@ -57,6 +57,9 @@ class ActorContext:
         self.notes: list[tuple[str, str]] = []
         self.over = ""
 
+    def neighbors(self) -> list[Any]:
+        return []
+
     def note(self, kind: str, text: str, fields: dict[str, Any]) -> None:
         self.notes.append((kind, text))
 

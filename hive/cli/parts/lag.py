@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hive.config import Config
 from hive.envs import can_be_helped
 from hive.errors import TopologyError
+from hive.records.summary import NATIVE
 from hive.runtime import Topology
 
 if TYPE_CHECKING:  # imports torch
@@ -140,6 +141,19 @@ def device_line(config: Config) -> list[str]:
     device = chosen_device(config.gradients.device)
     where = f"{device}" if device is not None else "the CPU, as there is no GPU that torch can use"
     return [f"device: gradients are computed on {where} (gradients.device)"]
+
+
+def rounds_line(topology: Topology) -> str:
+    """Return the line that says how the updates of a round are made."""
+    from hive.learning.described import TORCH_COMPUTES  # imports torch
+    from hive.schemes import blueprint_of
+    from hive.training.update.native_rounds import native_obstacle
+
+    blueprint = blueprint_of(topology)
+    obstacle = native_obstacle(blueprint)
+    if obstacle == NATIVE and not any(getattr(part, "dense", None) for part in blueprint.network().modules()):
+        obstacle = TORCH_COMPUTES
+    return "rounds: updates in native calls" if obstacle == NATIVE else f"rounds: updates one by one ({obstacle})"
 
 
 def lag_data(lags: list[Lag]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hive.records.checkpoints.folders import Checkpoint
 from hive.records.crash import write_failure
 from hive.records.documents import parse_object
 from hive.records.run_warnings import GLOBAL_DRAWS
-from hive.records.summary import NOT_STARTED, UPDATE_COUNTS
+from hive.records.summary import NOT_STARTED, ROUNDS, UPDATE_COUNTS
 from hive.runtime.run.live_run import SCALED_RUN, LiveRun
 from hive.runtime.supervise.outcome import Outcome
 
@@ -43,6 +43,8 @@ def conclude(run: LiveRun, outcome: Outcome) -> None:
         frames=frames if frames != steps else None,
         updates=int(results.get("updates", 0)),
         update_counts={name: int(results[name]) for name in UPDATE_COUNTS if name in results},
+        native_updates=int(results.get("native_updates", 0)),
+        rounds=ROUNDS[int(results["rounds"])] if "rounds" in results else "",
         episodes=int(results.get("episodes", 0)),
         mean_return_100=mean_return if math.isfinite(mean_return) else None,
         started=run.started,

@@ -24,7 +24,7 @@ from hive.errors import TopologyError
 from hive.experience import Purpose, Rollout, stream
 from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
-from hive.learning.described import Described
+from hive.learning.described import UNDESCRIBED, Described
 from hive.networks.rows.normalization import add_rows, observed_elements, scaled_rewards
 from hive.runtime import Status
 from hive.runtime.memory.segments import Arrays
@@ -129,12 +129,15 @@ class GWorker:
         if self.status:
             self.status.enter(self.status.runtime)
 
-    def described(self, sequence: int) -> Described | None:
-        """Return gradient `sequence` and the later ones of its round for hive._native; None: `compute` makes them."""
+    def described(self, sequence: int) -> Described | str | None:
+        """Return gradient `sequence` and the later ones of its round for hive._native, or why `compute` makes them.
+
+        None: their round has not begun.
+        """
         if self._round is None or self._round[0] != sequence // self.algo.gradients_per_round:
             return None
         describe = getattr(self.algo, "described", None)  # an algorithm of the user has none
-        return None if describe is None else cast("Described | None", describe())
+        return UNDESCRIBED if describe is None else cast("Described | str", describe())
 
     def _begin(self, number: int, rollouts: Sequence[Arrays], out: Arrays) -> None:
         """Begin a round: count its steps and episodes in its first gradient, and let the algorithm make gradients."""

@@ -22,7 +22,7 @@ from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of
 from hive.experience import Replay
 from hive.gradients import clear
 from hive.learning import SharedTarget
-from hive.learning.described import Described
+from hive.learning.described import UNDESCRIBED, Described
 from hive.networks.rows.normalization import NormalizedNetwork, Scales
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.runtime.memory.segments import Arrays
@@ -54,7 +54,7 @@ class ReplayWorker:
         shared = SharedTarget(online, learning(target.module), self.slot.device) if target else None
         self.algo.connect(online, self.slot, shared)
         self.rows = Replay(blueprint.memory_layout.views(memory), stack=blueprint.replay.size.stack)
-        self._described: tuple[Any, Described | None] | None = None  # with the keys that it has
+        self._described: tuple[Any, Described | str] | None = None  # with the keys that it has
         self.status = status
         self.phases = (status.phase("gather"), status.phase("gradient")) if status else (0, 0)
 
@@ -94,11 +94,13 @@ class ReplayWorker:
         if self.status:
             self.status.enter(self.status.runtime)
 
-    def described(self) -> Described | None:
-        """Return the gradients of plans for hive._native; None: `compute` makes them."""
+    def described(self) -> Described | str:
+        """Return the gradients of plans for hive._native, or why `compute` makes them."""
         describe = getattr(self.algo, "described", None)
-        if describe is None or self.normalized is not None:
-            return None
+        if describe is None:
+            return UNDESCRIBED
+        if self.normalized is not None:
+            return "network.normalize_observations or normalize_rewards, with a replay memory"
         if self._described is None or self._described[0] is not self.algo.config:
             self._described = self.algo.config, describe(self.rows)
         return self._described[1]

@@ -22,6 +22,7 @@ from hive.config import load_reference
 from hive.errors import NotFinite, TopologyError
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
+from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.runtime.memory.status import WAIT_IN
@@ -85,7 +86,7 @@ class LearnerActor(Actor):
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.judged = False  # whether there are enough episodes for a mean return
         self.rounds: NativeRounds | None = None  # with a gradient worker of this process
-        self.native_updates = 0
+        self.native_updates, self.obstacle = 0, NATIVE  # how many, and why the others are made one by one
         self.skipped = 0  # consecutive turns that were not finite
         self.last_cause = ""  # `cause` of the last skipped turn
         self.begun_ns = 0  # time of the first steps, if they are counted as trained; 0: that of the first turn
@@ -118,14 +119,20 @@ class LearnerActor(Actor):
 
     def _meet_worker(self) -> None:
         """Make rounds natively with the gradient worker of this process, if the config allows it."""
-        if native_obstacle(self.blueprint):
-            return
+        self._show_rounds(native_obstacle(self.blueprint))
         workers = [actor for actor in self.actor_context.neighbors() if hasattr(actor, "rounds")]
-        if len(workers) == 1:
+        if self.obstacle == NATIVE and len(workers) == 1:
             worker = cast(Worker, workers[0])
             boards = self.weights.board, self.optimizer_state.board
             memory = round_memory(self.learner, self.status, *boards, self.gradients, worker, self._replay_memory())
             self.rounds = worker.rounds = NativeRounds(memory, self.learner, replay=self._replay_plans())
+        elif self.obstacle == NATIVE:
+            self._show_rounds(ROUNDS[-1])
+
+    def _show_rounds(self, obstacle: str) -> None:
+        """Show how the updates of a round are made, one of ROUNDS."""
+        self.obstacle = obstacle
+        self.status.set(self.status.counter("rounds"), ROUNDS.index(obstacle))
 
     def _replay_memory(self) -> dict[str, Any] | None:
         """Return the memory of plans and priorities for native rounds; None without a replay memory."""
@@ -196,6 +203,8 @@ class LearnerActor(Actor):
         while (updates := self._native_updates() if self.rounds.has_offer else None) is None:
             # The worker makes a gradient only after an answer of 0; after any other it offers the rest of its round.
             if self.rounds.has_offer and not self.rounds.answer():
+                if self.rounds.obstacle != self.obstacle:
+                    self._show_rounds(self.rounds.obstacle)
                 return 0
             with self.status("wait gradients", WAIT_IN):
                 await self.rounds.offered()

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.experience import replay_words
 from hive.learning.described import Described
+from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
 from hive.runtime.carriers.boards import BoardWriter
 from hive.runtime.memory.segments import Arrays, Bytes
@@ -37,7 +38,7 @@ COUNTED = (
 )
 """The counters that an update changes."""
 
-Describe = Callable[[int], Described | None]
+Describe = Callable[[int], Described | str | None]
 
 
 class Worker(Protocol):
@@ -49,23 +50,24 @@ class Worker(Protocol):
 
 
 def native_obstacle(blueprint: Blueprint) -> str:
-    """Return the key that keeps the rounds of this run from native calls; "" if none does.
+    """Return which key of this config keeps its rounds from native calls, one of ROUNDS; NATIVE if none does.
 
     Whether the algorithm and its network are native is seen at the first gradient.
     """
-    gradients = blueprint.config.gradients
-    obstacles = {
-        "gradients.native_rounds = false": not gradients.native_rounds,
-        f"gradients.workers = {gradients.workers}": gradients.workers > 0,
-        f"gradients.max_lag = {gradients.max_lag}": gradients.max_lag > 0,
-        f'gradients.communication = "{gradients.communication}"': gradients.communication != "synchronous",
-        f"gradients.bootstrap_rounds = {gradients.bootstrap_rounds}": gradients.bootstrap_rounds > 1,
-        f'gradients.compression = "{gradients.compression}"': gradients.compression != "none",
-        "gradients.decentralized = true": gradients.decentralized,
-        f'gradients.device = "{gradients.device}"': blueprint.device is not None,
-        "run.update_hook": blueprint.config.run.update_hook is not None,
-    }
-    return next((name for name, is_one in obstacles.items() if is_one), "")
+    config, gradients = blueprint.config, blueprint.config.gradients
+    obstacles = (
+        not gradients.native_rounds,
+        gradients.workers > 0,
+        gradients.max_lag > 0 or gradients.communication != "synchronous",
+        gradients.bootstrap_rounds > 1,
+        gradients.compression != "none",
+        gradients.decentralized,
+        blueprint.device is not None,
+        config.run.update_hook is not None,
+        not hasattr(blueprint.algorithm(), "described"),
+        not blueprint.replays and blueprint.gradients_per_round <= 2,
+    )
+    return next((ROUNDS[1 + number] for number, is_one in enumerate(obstacles) if is_one), NATIVE)
 
 
 class Offer(NamedTuple):
@@ -112,6 +114,8 @@ class NativeRounds:
         self._made = 0  # of the offer
         self._offered = asyncio.Event()
         self._answer: asyncio.Future[int] | None = None
+        self.obstacle = NATIVE
+        """Why the worker has made a gradient itself, one of ROUNDS."""
 
     async def offer(self, describe: Describe, most: int = MOST_UPDATES) -> int:
         """Offer gradients, and return how many of them have been made; 0: the worker makes the next one."""
@@ -141,7 +145,11 @@ class NativeRounds:
         describe, offered = self._offer
         wanted = min(most, offered - self._made, MOST_UPDATES)
         described = describe(turn) if wanted > 0 else None
-        updates = None if described is None else self._call(described, turn, wanted, env_steps, first_ns, collected)
+        updates = None
+        if isinstance(described, Described):
+            updates = self._call(described, turn, wanted, env_steps, first_ns, collected)
+        elif described is not None:
+            self.obstacle = described
         if updates is not None:
             self._made += len(updates.steps)
             if self._made == offered:
