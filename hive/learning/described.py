@@ -46,6 +46,14 @@ class Described:
     batches: Batches | None = None
 
 
+def describes(algorithm: object) -> bool:
+    """Return whether the class of this algorithm describes its gradients.
+
+    A subclass may make others than its base, and a wrapper adds to them: they need a `described` of their own.
+    """
+    return "described" in vars(type(algorithm))
+
+
 UNDESCRIBED = "algorithm.name: its gradients are made by torch or by your own code"
 TORCH_COMPUTES = "network: torch computes some of its layers or heads"
 

@@ -11,6 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from small_trainer import LIMIT_S, config_of
 
+from hive.algorithms import PPO as PPOAlgorithm
+from hive.learning.described import describes
 from hive.records import RunDirectory, read_jsonl
 from hive.records.summary import ROUNDS
 from hive.runtime import Topology
@@ -19,6 +21,7 @@ from hive.runtime.supervise.accounting import holds
 from hive.runtime.supervise.supervisor import Journal, Supervisor
 from hive.schemes import build
 from hive.testing import run_inline
+from hive.training import Blueprint
 from hive.training.update.learner import Count
 
 TIMES = [Count.first_ns, Count.last_ns]
@@ -148,6 +151,17 @@ def test_the_status_names_what_keeps_rounds_from_native_calls(tmp_path: Path, wh
     assert ROUNDS[int(run.counters["rounds"])].startswith(why)
     first_round = 19  # of pipelined rollouts, which no older policy makes
     assert run.counters["native_updates"] <= (first_round if why == "collection.max_lag" else 0)
+
+
+def test_a_subclass_and_a_wrapper_of_an_algorithm_do_not_inherit_its_description(tmp_path: Path) -> None:
+    class Mine(PPOAlgorithm):
+        """May compute another loss."""
+
+    config = config_of("CartPole-v1", **PPO)
+    assert describes(Blueprint(config).algorithm())
+    assert not describes(Mine(config.algorithm, Blueprint(config).distribution))
+    novel = Run(tmp_path, True, "CartPole-v1", unchanged, **PPO, network__novelty_weight=0.5)
+    assert ROUNDS[int(novel.counters["rounds"])].startswith("algorithm.name")
 
 
 def test_an_update_that_is_not_finite_is_made_and_named_by_the_worker(tmp_path: Path) -> None:

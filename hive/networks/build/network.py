@@ -53,7 +53,7 @@ from hive.networks.rows.recurrent import (
     recurrent_cell,
 )
 from hive.networks.weights.dense import Dense
-from hive.networks.weights.flat import FlatParameters
+from hive.networks.weights.flat import FlatLayout, FlatParameters
 from hive.runtime.process.user_code.torch_state import hive_torch
 
 Observations = Tensor | Mapping[str, Tensor]
@@ -230,6 +230,14 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
             'backend = "native" cannot compute this network',
             hint='it computes linear layers with tanh, relu or silu, and LayerNorm; "auto" uses torch for all others',
         )
+
+
+def computes_natively(module: nn.Module, flat: FlatLayout, backend: str = "auto") -> bool:
+    """Return whether `compute_natively` would let hive._native compute all networks in `module`, also one on "meta"."""
+    found = _nets_in(module)
+    return bool(backend != "torch" and found) and all(
+        Dense.knows(flat, [(list(one.trunk), heads_of(one) or []) for one in branches]) for _, branches in found
+    )
 
 
 def acting_alone(module: nn.Module) -> nn.Module:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from hive import _native
 from hive.networks.build.heads import Head
-from hive.networks.weights.flat import FlatParameters, Floats
+from hive.networks.weights.flat import FlatLayout, FlatParameters, Floats
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own
 
@@ -94,6 +94,13 @@ class Dense:
         known = [program for program in programs if program is not None]
         takes_features = any(head.takes_features for _, heads in networks for head in heads)
         return None if len(known) < len(networks) or takes_features else cls(flat, networks, known)
+
+    @classmethod
+    def knows(cls, flat: FlatLayout, networks: Networks) -> bool:
+        """Return whether `of` would return the native form of these networks."""
+        return all(_program(flat, layers) is not None for layers, _ in networks) and not any(
+            head.takes_features for _, heads in networks for head in heads
+        )
 
     def over(self, flat: FlatParameters) -> Dense | None:
         """Return the same for another FlatParameters of the same modules."""
@@ -305,7 +312,7 @@ class _Pass(torch.autograd.Function):
         return None, None, None if to_rows is None else torch.from_numpy(to_rows), *found
 
 
-def _program(flat: FlatParameters, layers: Sequence[nn.Module]) -> Program | None:
+def _program(flat: FlatLayout, layers: Sequence[nn.Module]) -> Program | None:
     """Return the program of these layers; None if some are unknown."""
     rest = list(layers)
     before: list[nn.Module] = []

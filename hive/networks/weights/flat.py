@@ -126,6 +126,7 @@ class FlatLayout:
             _check(name, buffer, NUMPY_OF_BUFFER.keys())
         self._parameters: list[Tensor] = [parameter for _, parameter in named_parameters]
         self.parameters, self.parameter_bytes = _lay_out(named_parameters, 0)
+        self._fields = {id(own): field for own, field in zip(self._parameters, self.parameters, strict=True)}
         self.buffers, self.block_bytes = _lay_out(named_buffers, self.parameter_bytes)
         self.parameter_elements = self.parameter_bytes // 4
         self.names = tuple(field.name for field in self.parameters)
@@ -135,6 +136,10 @@ class FlatLayout:
         self.groups = parameter_groups(
             tuple(getattr(module, "parameter_groups", ())), self.names, starts, self.parameter_elements
         )
+
+    def field_of(self, parameter: nn.Parameter) -> FlatField:
+        """Return the place of a parameter. Raises KeyError for one that is not of this module."""
+        return self._fields[id(parameter)]
 
     @property
     def count(self) -> int:
@@ -215,7 +220,6 @@ class FlatParameters(FlatLayout):
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_meta:
                 raise NetworkError(f"`{name}` is on meta, without values", hint="build the module on the cpu")
-        self._fields = {id(own): field for own, field in zip(self._parameters, self.parameters, strict=True)}
         self._positions = {id(own): position for position, own in enumerate(self._parameters)}
         self._buffers = list(module.buffers())
         self._private_buffers = [torch.empty_like(buffer) for buffer in self._buffers]
@@ -230,10 +234,6 @@ class FlatParameters(FlatLayout):
                 dense := getattr(child, "dense", None)
             ) is not None:  # it computes with an earlier FlatParameters' block
                 child.dense = dense.over(self)
-
-    def field_of(self, parameter: nn.Parameter) -> FlatField:
-        """Return the place of a parameter. Raises KeyError for one that is not of this module."""
-        return self._fields[id(parameter)]
 
     def bind(self, block: Bytes | memoryview, *, read_only: bool = False) -> None:
         """Point every parameter and buffer at `block`, without copying; takes about 0.5 us per parameter.

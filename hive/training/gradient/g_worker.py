@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from hive.errors import TopologyError
 from hive.experience import Purpose, Rollout, stream
 from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
-from hive.learning.described import UNDESCRIBED, Described
+from hive.learning.described import UNDESCRIBED, Described, describes
 from hive.networks.rows.normalization import add_rows, observed_elements, scaled_rewards
 from hive.runtime import Status
 from hive.runtime.memory.segments import Arrays
@@ -136,8 +136,8 @@ class GWorker:
         """
         if self._round is None or self._round[0] != sequence // self.algo.gradients_per_round:
             return None
-        describe = getattr(self.algo, "described", None)  # an algorithm of the user has none
-        return UNDESCRIBED if describe is None else cast("Described | str", describe())
+        algorithm: Any = self.algo
+        return cast("Described | str", algorithm.described()) if describes(algorithm) else UNDESCRIBED
 
     def _begin(self, number: int, rollouts: Sequence[Arrays], out: Arrays) -> None:
         """Begin a round: count its steps and episodes in its first gradient, and let the algorithm make gradients."""

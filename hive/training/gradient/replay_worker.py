@@ -22,7 +22,7 @@ from hive.algorithms.replaying import Batch, ReplayAlgorithm, batch_of
 from hive.experience import Replay
 from hive.gradients import clear
 from hive.learning import SharedTarget
-from hive.learning.described import UNDESCRIBED, Described
+from hive.learning.described import UNDESCRIBED, Described, describes
 from hive.networks.rows.normalization import NormalizedNetwork, Scales
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.runtime.memory.segments import Arrays
@@ -96,13 +96,13 @@ class ReplayWorker:
 
     def described(self) -> Described | str:
         """Return the gradients of plans for hive._native, or why `compute` makes them."""
-        describe = getattr(self.algo, "described", None)
-        if describe is None:
+        algorithm: Any = self.algo
+        if not describes(algorithm):
             return UNDESCRIBED
         if self.normalized is not None:
             return "network.normalize_observations or normalize_rewards, with a replay memory"
         if self._described is None or self._described[0] is not self.algo.config:
-            self._described = self.algo.config, describe(self.rows)
+            self._described = self.algo.config, algorithm.described(self.rows)
         return self._described[1]
 
     def _enter(self, phase: int) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.experience import replay_words
-from hive.learning.described import Described
+from hive.learning.described import Described, describes
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
 from hive.runtime.carriers.boards import BoardWriter
@@ -64,7 +64,7 @@ def native_obstacle(blueprint: Blueprint) -> str:
         gradients.decentralized,
         blueprint.device is not None,
         config.run.update_hook is not None,
-        not hasattr(blueprint.algorithm(), "described"),
+        not describes(blueprint.algorithm()),
         not blueprint.replays and blueprint.gradients_per_round <= 2,
     )
     return next((ROUNDS[1 + number] for number, is_one in enumerate(obstacles) if is_one), NATIVE)
