@@ -600,6 +600,20 @@ def q_loss(
     to_values: _F,
 ) -> tuple[float, float, float, float]: ...
 
+# Normal noise (philox.hpp).
+
+def philox_words(seed: int, stream: int, block: int) -> list[int]:
+    """Return the four 32-bit words of a block of Philox 4x32-10."""
+
+def philox_normals(seed: int, stream: int, to: _F, first: int = 0) -> None:
+    """Write the normal numbers of a stream from number `first` on into `to`, float32 [N].
+
+    They are a function of (seed, stream, number), with the same bytes on every machine.
+    """
+
+def philox_factors(seed: int, stream: int, to: _F) -> None:
+    """Write sign(e) sqrt|e| of the normal numbers e of a stream into `to`, float32 [N]."""
+
 # Compiled environments (compiled.hpp, classic_control.hpp, hive/env.h).
 
 ENV_VERSION: int

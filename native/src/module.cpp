@@ -10,6 +10,7 @@ void bind_dense(pybind11::module_& m);
 void bind_compiled(pybind11::module_& m);
 void bind_gather(pybind11::module_& m);
 void bind_optimizers(pybind11::module_& m);
+void bind_philox(pybind11::module_& m);
 void bind_priority_tree(pybind11::module_& m);
 void bind_replay(pybind11::module_& m);
 void bind_returns(pybind11::module_& m);
@@ -29,6 +30,7 @@ PYBIND11_MODULE(_native, m) {
   hive::bind_compiled(m);
   hive::bind_gather(m);
   hive::bind_optimizers(m);
+  hive::bind_philox(m);
   hive::bind_priority_tree(m);
   hive::bind_replay(m);
   hive::bind_returns(m);
