@@ -614,6 +614,66 @@ def philox_normals(seed: int, stream: int, to: _F, first: int = 0) -> None:
 def philox_factors(seed: int, stream: int, to: _F) -> None:
     """Write sign(e) sqrt|e| of the normal numbers e of a stream into `to`, float32 [N]."""
 
+# Actors with critics (agent_losses.hpp). Values and their gradients are lists, an array for each critic.
+
+def clamp_deviations(columns: _F, outputs: _F) -> None:
+    """Write columns [N, 2 D] with their second half, log standard deviations, clamped; may be in place."""
+
+def clamp_deviations_back(columns: _F, to_outputs: _F, to_columns: _F) -> None:
+    """Write the gradient of the columns from that of the outputs of `clamp_deviations`; may be in place."""
+
+def squashed_sample(outputs: _F, noise: _F, actions: _F, log_probs: _F) -> None:
+    """Write actions [N, D] of a Gaussian squashed by tanh, outputs [N, 2 D], and their log densities [N]."""
+
+def squashed_slopes(outputs: _F, noise: _F, actions: _F, to_actions: _F, to_log_prob: float, to_outputs: _F) -> None:
+    """Write the gradient of the outputs of `squashed_sample` from those of its results."""
+
+def tanh_actions(outputs: _F, noise: _F | None, deviation: float, limit: float, actions: _F) -> None:
+    """Write tanh(outputs) [N, D]; with noise plus clip(deviation * noise, -limit, limit), clipped to -1 .. 1."""
+
+def tanh_slopes(actions: _F, to_actions: _F, to_outputs: _F) -> None:
+    """Write the gradient of the outputs of `tanh_actions` without noise; may be in place."""
+
+def soft_targets(
+    values: Sequence[_F], log_probs: _F | None, temperature: float, returns: _F, discounts: _F, targets: _F
+) -> None:
+    """Write returns + discounts * (least of the critics' values - temperature * log_probs), float32 [N] each.
+
+    log_probs: None: without the second term.
+    """
+
+def soft_choice_targets(
+    logits: _F, values: Sequence[_F], temperature: float, returns: _F, discounts: _F, targets: _F
+) -> None:
+    """Write the targets in expectation over discrete actions; logits, values: float32 [N, A] each."""
+
+def critic_loss(
+    values: Sequence[_F],
+    actions: NDArray[np.int64] | None,
+    targets: _F,
+    importance: _F,
+    errors: _F,
+    to_values: Sequence[_F],
+    factor: float,
+    huber: bool,
+) -> tuple[float, float, float]:
+    """Return (loss, mean value, mean absolute error); write errors [N] and the gradients of the critics' values.
+
+    values: of each critic float32 [N], or with actions, int64 [N], float32 [N, A].
+    """
+
+def least_values(values: Sequence[_F], to_values: Sequence[_F]) -> float:
+    """Return the mean of the critics' least values; write the gradients of minus this mean."""
+
+def soft_choice_loss(logits: _F, values: Sequence[_F], temperature: float, to_logits: _F) -> tuple[float, float]:
+    """Return (loss, mean log probability) of SAC's policy over discrete actions; write the gradient of the logits."""
+
+def soft_temperature(scale: float, log: float) -> float:
+    """Return scale * e^log."""
+
+def temperature_loss(log: float, mean_log_prob: float, target_entropy: float) -> tuple[float, float]:
+    """Return (-log * (mean log probability + target entropy), its derivative by log)."""
+
 # Compiled environments (compiled.hpp, classic_control.hpp, hive/env.h).
 
 ENV_VERSION: int

@@ -5,6 +5,7 @@ namespace hive {
 void bind_losses(pybind11::module_& m);
 void bind_memory(pybind11::module_& m);
 void bind_accumulator(pybind11::module_& m);
+void bind_agent_losses(pybind11::module_& m);
 void bind_codec(pybind11::module_& m);
 void bind_dense(pybind11::module_& m);
 void bind_compiled(pybind11::module_& m);
@@ -25,6 +26,7 @@ PYBIND11_MODULE(_native, m) {
   hive::bind_losses(m);
   hive::bind_memory(m);
   hive::bind_accumulator(m);
+  hive::bind_agent_losses(m);
   hive::bind_codec(m);
   hive::bind_dense(m);
   hive::bind_compiled(m);
