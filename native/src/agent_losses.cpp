@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "hive/elementary.hpp"
 #include "hive/simd.hpp"
+#include "row_memory.hpp"
 
 namespace hive {
 namespace {
@@ -75,13 +75,6 @@ HIVE_SIMD void log_softmax(std::size_t count, const float* logits, double* log_p
   for (std::size_t j = 0; j < count; ++j) sum += exp_of(static_cast<double>(logits[j]) - largest);
   const double log_sum = log_of(sum);
   for (std::size_t j = 0; j < count; ++j) log_probs[j] = static_cast<double>(logits[j]) - largest - log_sum;
-}
-
-// Memory for one row of numbers, of the thread: rows of discrete actions have any width.
-double* row_memory(std::size_t count) {
-  thread_local std::vector<double> memory;
-  if (memory.size() < count) memory.resize(count);
-  return memory.data();
 }
 
 }  // namespace

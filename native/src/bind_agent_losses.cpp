@@ -21,7 +21,7 @@ void expect(std::size_t found, std::size_t expected, const char* what) {
 
 // The arrays of each critic, one list of them for reading or writing, all of one shape.
 template <typename T>
-std::vector<T*> critics_of(Arrays& arrays, const py::list& given, const char* name) {
+std::vector<T*> critics_of(Arrays& arrays, const py::sequence& given, const char* name) {
   std::vector<T*> found;
   for (const py::handle each : given) {
     const auto array = py::reinterpret_borrow<py::object>(each);
@@ -101,7 +101,7 @@ void smoothed_slopes(Object actions, Object to_actions, Object to_outputs) {
   tanh_slopes(taken, slopes, arrays.output<float>(to_outputs, "to_outputs", "to_actions"));
 }
 
-void targets_of(const py::list& values, const std::optional<py::object>& log_probs, double temperature, Object returns,
+void targets_of(const py::sequence& values, const std::optional<py::object>& log_probs, double temperature, Object returns,
                 Object discounts, Object targets) {
   Arrays rows(1);
   const auto of = critics_of<const float>(rows, values, "values");
@@ -110,7 +110,7 @@ void targets_of(const py::list& values, const std::optional<py::object>& log_pro
   soft_targets(of, logs, temperature, sums, factors, rows.output<float>(targets, "targets"));
 }
 
-void choice_targets(Object logits, const py::list& values, double temperature, Object returns, Object discounts,
+void choice_targets(Object logits, const py::sequence& values, double temperature, Object returns, Object discounts,
                     Object targets) {
   Arrays tables(2), rows(1);
   const auto given = tables.input<float>(logits, "logits");
@@ -123,8 +123,8 @@ void choice_targets(Object logits, const py::list& values, double temperature, O
   soft_choice_targets(tables.extent(1), given, of, temperature, sums, factors, to);
 }
 
-py::tuple loss_of_critics(const py::list& values, const std::optional<py::object>& actions, Object targets,
-                          Object importance, Object errors, const py::list& to_values, float factor, bool huber) {
+py::tuple loss_of_critics(const py::sequence& values, const std::optional<py::object>& actions, Object targets,
+                          Object importance, Object errors, const py::sequence& to_values, float factor, bool huber) {
   Arrays tables(actions ? 2 : 1), rows(1), taken(1);
   const auto of = critics_of<const float>(tables, values, "values");
   const auto to = critics_of<float>(tables, to_values, "to_values");
@@ -144,7 +144,7 @@ py::tuple loss_of_critics(const py::list& values, const std::optional<py::object
   return py::make_tuple(loss.total, loss.mean, loss.error);
 }
 
-double least_of_critics(const py::list& values, const py::list& to_values) {
+double least_of_critics(const py::sequence& values, const py::sequence& to_values) {
   Arrays rows(1);
   const auto of = critics_of<const float>(rows, values, "values");
   const auto to = critics_of<float>(rows, to_values, "to_values");
@@ -152,7 +152,7 @@ double least_of_critics(const py::list& values, const py::list& to_values) {
   return least_values(of, rows.extent(0), to);
 }
 
-py::tuple loss_of_choices(Object logits, const py::list& values, double temperature, Object to_logits) {
+py::tuple loss_of_choices(Object logits, const py::sequence& values, double temperature, Object to_logits) {
   Arrays tables(2);
   const auto given = tables.input<float>(logits, "logits");
   const auto of = critics_of<const float>(tables, values, "values");

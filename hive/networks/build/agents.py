@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.networks.rows.inputs import ACTION_INPUT
 from hive.networks.weights.dense import Dense
+from hive.networks.weights.flat import FlatParameters, Floats
 
 AGENT_PARTS = ("critic", "temperature")
 """Names that an algorithm lists among the heads of its network: "critic" for each critic, and "temperature"."""
@@ -51,12 +54,29 @@ class Critics(nn.Module):
         return torch.stack([branch(inputs)[0] for branch in self.branches[:count]])
 
 
+class LogSlope:
+    """The place of a temperature's logarithm in a gradient block, written as that of a pass of a Dense is."""
+
+    def __init__(self, flat: FlatParameters, log: nn.Parameter) -> None:
+        self.mask: NDArray[np.uint8] = np.array([name == flat.field_of(log).name for name in flat.names], np.uint8)
+        """uint8 [parameters of `flat`]: 1 for the logarithm."""
+        self._place = flat.field_of(log).offset // 4
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """Return None: the parameter of a copied module lies elsewhere."""
+
+    def differentiate(self, slopes: Sequence[Floats], gradient: Floats) -> None:
+        """Write the only one of `slopes`, float32 [], into `gradient`, float32 [flat.parameter_elements]."""
+        (gradient[self._place],) = slopes
+
+
 class Temperature(nn.Module):
     """The factor by which the temperature of a soft actor-critic has changed: exp(log). It is 1 at first."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log = nn.Parameter(torch.zeros(()))
+        self.slope: LogSlope | None = None  # set by hive.networks.build.network.compute_natively
 
     def forward(self) -> Tensor:
         """Return the logarithm, float32 []."""

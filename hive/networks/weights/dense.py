@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,7 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive import _native
+from hive.networks.build.embedders import Merger
 from hive.networks.build.heads import Head
+from hive.networks.rows.inputs import InputName
 from hive.networks.weights.flat import FlatParameters, Floats
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own
@@ -80,6 +83,7 @@ class Dense:
         self._everything = [parameter for own in self._parameters for parameter in own]
         self._fields = {id(parameter): flat.field_of(parameter) for parameter in self._everything}
         self._inputs = int(self._layers[0][0]["inputs"])
+        self._joined = _joined(self._before)
         self._passes = 0
         self._mask: NDArray[np.uint8] | None = None
         self._direct = all(head.is_direct for own in self.heads for head in own)
@@ -176,10 +180,17 @@ class Dense:
         rows = inputs
         if not isinstance(inputs, Tensor | Mapping):
             return None
-        for layer in self._before:
-            rows = layer(rows)
+        if self._joined and isinstance(inputs, Mapping):
+            rows = torch.cat([inputs[name] for name in self._joined], -1)
+        else:
+            for layer in self._before:
+                rows = layer(rows)
         usual = isinstance(rows, Tensor) and rows.dtype == torch.float32 and rows.shape[1:] == (self._inputs,)
         return rows.contiguous() if usual and rows.device.type == "cpu" else None
+
+    def columns_of(self, name: InputName) -> slice | None:
+        """Return the columns of the rows that are the input `name` as it is; None if torch computes them of it."""
+        return self._joined.get(name)
 
     def columns(self, rows: Floats, count: int, kept: Kept | None = None) -> list[Floats]:
         """Return the columns of the first `count` networks for rows float32 [N, inputs], in the memory of `kept`."""
@@ -272,6 +283,17 @@ class _Pass(torch.autograd.Function):
             for index, parameter in enumerate(ctx.parameters):
                 found[index] = whole[dense.offsets(parameter)].view(parameter.shape)
         return None, None, None if to_rows is None else torch.from_numpy(to_rows), *found
+
+
+def _joined(before: Sequence[nn.Module]) -> Mapping[InputName, slice]:
+    """Return the columns of inputs that these layers lay side by side, in order; empty if they do anything else."""
+    if len(before) != 1 or type(before[0]) is not Merger or before[0].adds:
+        return {}
+    names, embedders, widths = before[0].names, before[0].embedders, before[0].widths
+    if any(True for _ in chain.from_iterable(embedder.children() for embedder in embedders)):
+        return {}
+    ends = list(accumulate(widths))
+    return {name: slice(end - width, end) for name, end, width in zip(names, ends, widths, strict=True)}
 
 
 def _program(flat: FlatParameters, layers: Sequence[nn.Module]) -> Program | None:
