@@ -674,6 +674,39 @@ def soft_temperature(scale: float, log: float) -> float:
 def temperature_loss(log: float, mean_log_prob: float, target_entropy: float) -> tuple[float, float]:
     """Return (-log * (mean log probability + target entropy), its derivative by log)."""
 
+# Distributions of returns (return_distributions.hpp). Distributions are [N, A, K], targets [N, K].
+
+def log_softmax(columns: _F, outputs: _F) -> None:
+    """Write the logarithms of softmax over the last axis of columns [N, A, K]; may be in place."""
+
+def log_softmax_back(outputs: _F, to_outputs: _F, to_columns: _F) -> None:
+    """Write the gradient of the columns from that of the outputs of `log_softmax`; may be in place."""
+
+def categorical_targets(support: _F, chooses: _F, outputs: _F, returns: _F, discounts: _F, targets: _F) -> int:
+    """Write C51's targets, the projection of the best action's distribution of log probabilities.
+
+    chooses: the distributions whose expected returns find the best action. Returns the first row whose returns are not
+    finite, at which it stops, or -1.
+    """
+
+def quantile_targets(chooses: _F, outputs: _F, returns: _F, discounts: _F, targets: _F) -> None:
+    """Write QR-DQN's targets: returns + discounts * the quantiles of the best action."""
+
+def categorical_loss(
+    support: _F,
+    outputs: _F,
+    actions: NDArray[np.int64],
+    targets: _F,
+    importance: _F | None,
+    errors: _F | None,
+    to_outputs: _F,
+) -> tuple[float, float, float, float]:
+    """Return (loss, mean expected return of the actions taken, mean of the largest, mean absolute difference between
+    those of targets and predictions); write the gradient of the log probabilities.
+
+    errors receives the divergences KL(target || prediction).
+    """
+
 # Compiled environments (compiled.hpp, classic_control.hpp, hive/env.h).
 
 ENV_VERSION: int

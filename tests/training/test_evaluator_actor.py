@@ -120,7 +120,9 @@ def test_turns_are_evaluated_at_the_configured_interval(tmp_path: Path) -> None:
     assert "evaluations_skipped" not in run.counters("learner-0")
 
 
-def test_its_status_names_the_evaluated_turn_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_status_names_the_evaluated_turn_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever sees it stepping can read what it evaluates, however slow the first step is."""
     seen: list[tuple[int, int]] = []
     held: list[Supervisor] = []

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hive import _native
 from hive.errors import NetworkError
 from hive.networks.act.projection import categorical_support
 from hive.networks.build.heads import Head, ParameterSlopes
@@ -150,9 +151,15 @@ class CategoricalQHead(Head, direct=True):
     def forward(self, columns: Tensor) -> Tensor:
         return columns.view(-1, *self.output_shape).log_softmax(-1)
 
+    def numpy_output(self, columns: Floats) -> Floats:
+        output = np.empty((len(columns), *self.output_shape), np.float32)
+        _native.log_softmax(np.ascontiguousarray(columns).reshape(output.shape), output)
+        return output
+
     def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
-        chances = np.exp(self.numpy_output(columns))  # the derivative of the logarithm of softmax
-        return (slopes - chances * slopes.sum(-1, keepdims=True)).reshape(columns.shape), ()
+        to_columns = np.empty_like(slopes)
+        _native.log_softmax_back(self.numpy_output(columns), slopes, to_columns)
+        return to_columns.reshape(columns.shape), ()
 
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
@@ -178,6 +185,9 @@ class QuantileQHead(Head, direct=True):
 
     def forward(self, columns: Tensor) -> Tensor:
         return columns.view(-1, *self.output_shape)
+
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns.reshape(-1, *self.output_shape)
 
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
