@@ -707,6 +707,31 @@ def categorical_loss(
     errors receives the divergences KL(target || prediction).
     """
 
+# Noisy layers and dueling streams as plain layers (derived_weights.hpp).
+
+class DerivedWeights:
+    """The weights of plain layers from those of noisy layers and of dueling streams.
+
+    Lists of dictionaries with the fields of CopiedArray, NoisyLayer and DuelingStreams, whose offsets count floats.
+    parameters, size: elements of the two blocks. Raises ValueError for arrays outside of their block.
+    """
+
+    def __init__(
+        self,
+        copies: Sequence[Mapping[str, int]],
+        noisy: Sequence[Mapping[str, int]],
+        streams: Sequence[Mapping[str, int]],
+        parameters: int,
+        size: int,
+    ) -> None: ...
+    @property
+    def factors(self) -> int:
+        """The number of factors of noise of all noisy layers."""
+    def forward(self, block: _F, factors: _F, derived: _F) -> None:
+        """Write the derived block, float32 [size], from the parameters and the factors of noise, float32 each."""
+    def backward(self, factors: _F, to_derived: _F, gradient: _F) -> None:
+        """Write the gradient of the parameters from that of the derived block, which is overwritten in part."""
+
 # Compiled environments (compiled.hpp, classic_control.hpp, hive/env.h).
 
 ENV_VERSION: int

@@ -8,6 +8,7 @@ void bind_accumulator(pybind11::module_& m);
 void bind_agent_losses(pybind11::module_& m);
 void bind_codec(pybind11::module_& m);
 void bind_dense(pybind11::module_& m);
+void bind_derived_weights(pybind11::module_& m);
 void bind_compiled(pybind11::module_& m);
 void bind_gather(pybind11::module_& m);
 void bind_optimizers(pybind11::module_& m);
@@ -30,6 +31,7 @@ PYBIND11_MODULE(_native, m) {
   hive::bind_agent_losses(m);
   hive::bind_codec(m);
   hive::bind_dense(m);
+  hive::bind_derived_weights(m);
   hive::bind_compiled(m);
   hive::bind_gather(m);
   hive::bind_optimizers(m);

@@ -14,7 +14,7 @@ from hive import _native
 from hive.errors import NetworkError
 from hive.networks.act.projection import categorical_support
 from hive.networks.build.heads import Head, ParameterSlopes
-from hive.networks.build.layers import HIDDEN_GAIN, orthogonal
+from hive.networks.build.layers import HIDDEN_GAIN, NoisyLinear, orthogonal
 from hive.networks.build.parameters import (
     CategoricalQHeadParameters,
     DuelingQHeadParameters,
@@ -54,10 +54,13 @@ class TwoStreams(Head):
     Q(s, a) = V(s) + A(s, a) - mean of A(s, .), as in Wang et al. 2016, "Dueling Network Architectures for Deep
     Reinforcement Learning", equation 9; with atoms, for each of them (Hessel et al. 2018, "Rainbow"). The paper scales
     the gradient that enters the layers below by 1/sqrt(2), see `rescale_gradient_from_head_by_factor`.
+
+    A native pass joins the streams in its last layer (hive.networks.weights.derived), so `numpy_output` and
+    `numpy_slopes` have the columns of all actions, [N, actions * atoms], instead of those that `forward` joins.
     """
 
-    value: nn.Linear | None
-    advantage: nn.Linear | None
+    value: nn.Linear | NoisyLinear | None
+    advantage: nn.Linear | NoisyLinear | None
     streams: tuple[int, int]  # outputs of each
 
     def split_streams(self, hidden: int, actions: int, atoms: int = 1) -> None:
@@ -87,7 +90,7 @@ class TwoStreams(Head):
         return values.flatten(-2)
 
 
-class DuelingQHead(TwoStreams, QHead):
+class DuelingQHead(TwoStreams, QHead, direct=True):
     """Action values float32 [N, actions] from two streams. With `hidden` each stream begins with a hidden layer."""
 
     def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
@@ -194,7 +197,7 @@ class QuantileQHead(Head, direct=True):
         return expected_return(output, None)
 
 
-class DuelingCategoricalQHead(TwoStreams, CategoricalQHead):
+class DuelingCategoricalQHead(TwoStreams, CategoricalQHead, direct=True):
     """A CategoricalQHead whose unnormalized log probabilities are joined from two streams, as in Rainbow."""
 
     def __init__(self, parameters: CategoricalQHeadParameters, action: ActionSpec) -> None:
@@ -205,7 +208,7 @@ class DuelingCategoricalQHead(TwoStreams, CategoricalQHead):
         return super().forward(self.joined(columns))
 
 
-class DuelingQuantileQHead(TwoStreams, QuantileQHead):
+class DuelingQuantileQHead(TwoStreams, QuantileQHead, direct=True):
     """A QuantileQHead whose quantiles are joined from two streams."""
 
     def __init__(self, parameters: QuantileQHeadParameters, action: ActionSpec) -> None:
