@@ -74,9 +74,9 @@ class TwoStreams(Head):
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
         super().initialize(weight, bias, orthogonal=orthogonal)
-        if not orthogonal and self.value is not None and self.advantage is not None:
-            self.value.reset_parameters()
-            self.advantage.reset_parameters()
+        for stream in (self.value, self.advantage):
+            if not orthogonal and isinstance(stream, nn.Linear):
+                stream.reset_parameters()
 
     def joined(self, columns: Tensor) -> Tensor:
         """Return Q of all actions, [N, actions * atoms], from the columns [N, width]."""

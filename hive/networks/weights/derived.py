@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from hive import _native
 from hive.networks.build.layers import NoisyLinear
@@ -31,9 +31,9 @@ class Places:
     def __init__(self, flat: FlatParameters) -> None:
         self.flat = flat
 
-    def of(self, parameter: nn.Parameter) -> int:
+    def of(self, parameter: Tensor) -> int:
         """Return the offset of a parameter."""
-        return self.flat.field_of(parameter).offset // 4
+        return self.flat.field_of(cast(nn.Parameter, parameter)).offset // 4
 
     def linear(self, layer: nn.Linear | NoisyLinear) -> dict[str, int]:
         """Return the offsets of the weight and the bias of a linear layer."""
@@ -52,7 +52,7 @@ class DerivedPlaces(Places):
         self._noisy: list[Mapping[str, int]] = []
         self._streams: list[Mapping[str, int]] = []
 
-    def of(self, parameter: nn.Parameter) -> int:
+    def of(self, parameter: Tensor) -> int:
         place = self._room(parameter.numel())
         self._copies.append({"from": super().of(parameter), "to": place, "count": parameter.numel()})
         return place
