@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -208,6 +209,27 @@ def test_the_loss_of_a_temperature_is_that_of_torch(log: float, mean: float, wan
     close(total, loss)
     close(slope, reference.grad)
     close(_native.soft_temperature(0.5, log), 0.5 * math.exp(log))
+
+
+def drawn(stream: int, *shape: int) -> Floats:
+    values = np.empty(math.prod(shape), np.float32)
+    _native.philox_normals(1, stream, values)
+    return values.reshape(shape)
+
+
+def test_bytes_never_change() -> None:
+    """Every instruction set, C library and version must compute these: runs are repeated by them."""
+    outputs, noise, logits, values = drawn(1, 97, 10), drawn(2, 97, 5), drawn(3, 97, 3), list(drawn(4, 2, 97, 3))
+    actions, log_probs, to_outputs = like(noise), np.empty(97, np.float32), like(outputs)
+    smoothed, to_logits, targets = like(noise), like(logits), np.empty(97, np.float32)
+    _native.squashed_sample(outputs, noise, actions, log_probs)
+    _native.squashed_slopes(outputs, noise, actions, noise, 0.1, to_outputs)
+    _native.tanh_actions(noise, actions, 0.2, 0.5, smoothed)
+    _native.soft_choice_loss(logits, values, 0.3, to_logits)
+    _native.soft_choice_targets(logits, values, 0.3, log_probs, log_probs.copy(), targets)
+    arrays = (actions, log_probs, to_outputs, smoothed, to_logits, targets)
+    digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+    assert digest == "cf20f6faacb17f94bddb141e0825364d839b5e7722c0ed384d6d1202f8d0ea3e"
 
 
 def test_nan_is_the_least_value() -> None:

@@ -231,7 +231,8 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
     if backend == "native" and not (found and all(network.dense for network, _ in found)):
         raise NetworkError(
             'backend = "native" cannot compute this network',
-            hint='it computes linear layers with tanh, relu or silu, and LayerNorm; "auto" uses torch for all others',
+            hint="it computes linear layers, with noise or without, tanh, relu, silu, LayerNorm and dueling heads; "
+            '"auto" uses torch for all others',
         )
 
 
