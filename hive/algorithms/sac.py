@@ -32,7 +32,7 @@ from hive.learning import Approximation, NativePart, TargetNetwork
 from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.exploration import SoftActions, SoftChoices
-from hive.networks.build.agents import Temperature
+from hive.networks.build.agents import LogSlope, Temperature
 
 
 class SAC(ActorWithCritics):
@@ -45,6 +45,7 @@ class SAC(ActorWithCritics):
     statistics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_mean", "td_error", "entropy", "temperature")
     config: SACConfig
     temperature: Approximation | None = None
+    _slope: LogSlope | None = None
 
     def __init__(
         self, config: SACConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
@@ -75,16 +76,13 @@ class SAC(ActorWithCritics):
 
     def weight(self) -> float:
         """Return the temperature, the weight of the entropy."""
-        return (
-            self.config.temperature
-            if self.temperature is None
-            else _native.soft_temperature(self.config.temperature, self._log)
-        )
+        scale, temperature = self.config.temperature, self._learned
+        return scale if temperature is None else _native.soft_temperature(scale, temperature.log.item())
 
     @property
-    def _log(self) -> float:
-        """The logarithm of the learned factor of the temperature."""
-        return cast(Temperature, cast(Approximation, self.temperature).model).log.item()
+    def _learned(self) -> Temperature | None:
+        """The module of the learned temperature."""
+        return None if self.temperature is None else cast(Temperature, self.temperature.model)
 
     def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         targets = self._soft_targets(batch)
@@ -108,12 +106,14 @@ class SAC(ActorWithCritics):
 
     def _temperature_loss(self, temperature: Approximation, mean: float) -> Tensor | NativePart:
         """Return the loss of the temperature. mean: the mean log probability of the policy's actions."""
-        place = cast(Temperature, temperature.model).slope
-        if place is None:
+        dense, log = self.actor.native.dense, cast(Temperature, temperature.model).log
+        if dense is None or not log.requires_grad:
             loss: Tensor = -temperature() * (mean + self.target_entropy)
             return loss
-        total, slope = _native.temperature_loss(self._log, mean, self.target_entropy)
-        return NativePart(total, (), place, (np.array(slope, np.float32),))
+        if self._slope is None or self._slope.flat is not dense.flat:
+            self._slope = LogSlope(dense.flat, log)
+        total, slope = _native.temperature_loss(log.item(), mean, self.target_entropy)
+        return NativePart(total, (), self._slope, (np.array(slope, np.float32),))
 
     def _soft_targets(self, batch: Batch) -> Tensor:
         """Return the targets [N] of the critics, for actions of the current policy."""

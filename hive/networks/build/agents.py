@@ -55,15 +55,13 @@ class Critics(nn.Module):
 
 
 class LogSlope:
-    """The place of a temperature's logarithm in a gradient block, written as that of a pass of a Dense is."""
+    """The place of a temperature's logarithm in gradient blocks of `flat`, written as the layers of a Dense are."""
 
     def __init__(self, flat: FlatParameters, log: nn.Parameter) -> None:
+        self.flat = flat
         self.mask: NDArray[np.uint8] = np.array([name == flat.field_of(log).name for name in flat.names], np.uint8)
         """uint8 [parameters of `flat`]: 1 for the logarithm."""
         self._place = flat.field_of(log).offset // 4
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        """Return None: the parameter of a copied module lies elsewhere."""
 
     def differentiate(self, slopes: Sequence[Floats], gradient: Floats) -> None:
         """Write the only one of `slopes`, float32 [], into `gradient`, float32 [flat.parameter_elements]."""
@@ -76,7 +74,6 @@ class Temperature(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.log = nn.Parameter(torch.zeros(()))
-        self.slope: LogSlope | None = None  # set by hive.networks.build.network.compute_natively
 
     def forward(self) -> Tensor:
         """Return the logarithm, float32 []."""

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from hive.config.references import calls_user_code
 from hive.declared import is_within
 from hive.errors import NetworkError
-from hive.networks.build.agents import AgentNetwork, Critics, LogSlope, Temperature
+from hive.networks.build.agents import AgentNetwork, Critics, Temperature
 from hive.networks.build.convolutions import Convolution, FeatureLayer, check_bfloat16
 from hive.networks.build.custom import ExtractedNetwork, Extractor, from_module
 from hive.networks.build.embedders import embedded_inputs, hidden_gain, middleware_layers, network_inputs
@@ -225,9 +225,6 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
     found = _nets_in(module)
     for network, branches in found:
         network.dense = Dense.of(flat, [(list(one.trunk), heads_of(one) or []) for one in branches])
-    for part in module.modules():
-        if isinstance(part, Temperature) and part.log.requires_grad:
-            part.slope = LogSlope(flat, part.log)
     if backend == "native" and not (found and all(network.dense for network, _ in found)):
         raise NetworkError(
             'backend = "native" cannot compute this network',
