@@ -600,6 +600,138 @@ def q_loss(
     to_values: _F,
 ) -> tuple[float, float, float, float]: ...
 
+# Normal noise (philox.hpp).
+
+def philox_words(seed: int, stream: int, block: int) -> list[int]:
+    """Return the four 32-bit words of a block of Philox 4x32-10."""
+
+def philox_normals(seed: int, stream: int, to: _F, first: int = 0) -> None:
+    """Write the normal numbers of a stream from number `first` on into `to`, float32 [N].
+
+    They are a function of (seed, stream, number), with the same bytes on every machine.
+    """
+
+def philox_factors(seed: int, stream: int, to: _F) -> None:
+    """Write sign(e) sqrt|e| of the normal numbers e of a stream into `to`, float32 [N]."""
+
+# Actors with critics (agent_losses.hpp). Values and their gradients are lists, an array for each critic.
+
+def clamp_deviations(columns: _F, outputs: _F) -> None:
+    """Write columns [N, 2 D] with their second half, log standard deviations, clamped; may be in place."""
+
+def clamp_deviations_back(columns: _F, to_outputs: _F, to_columns: _F) -> None:
+    """Write the gradient of the columns from that of the outputs of `clamp_deviations`; may be in place."""
+
+def squashed_sample(outputs: _F, noise: _F, actions: _F, log_probs: _F) -> None:
+    """Write actions [N, D] of a Gaussian squashed by tanh, outputs [N, 2 D], and their log densities [N]."""
+
+def squashed_slopes(outputs: _F, noise: _F, actions: _F, to_actions: _F, to_log_prob: float, to_outputs: _F) -> None:
+    """Write the gradient of the outputs of `squashed_sample` from those of its results."""
+
+def tanh_actions(outputs: _F, noise: _F | None, deviation: float, limit: float, actions: _F) -> None:
+    """Write tanh(outputs) [N, D]; with noise plus clip(deviation * noise, -limit, limit), clipped to -1 .. 1."""
+
+def tanh_slopes(actions: _F, to_actions: _F, to_outputs: _F) -> None:
+    """Write the gradient of the outputs of `tanh_actions` without noise; may be in place."""
+
+def soft_targets(
+    values: Sequence[_F], log_probs: _F | None, temperature: float, returns: _F, discounts: _F, targets: _F
+) -> None:
+    """Write returns + discounts * (least of the critics' values - temperature * log_probs), float32 [N] each.
+
+    log_probs: None: without the second term.
+    """
+
+def soft_choice_targets(
+    logits: _F, values: Sequence[_F], temperature: float, returns: _F, discounts: _F, targets: _F
+) -> None:
+    """Write the targets in expectation over discrete actions; logits, values: float32 [N, A] each."""
+
+def critic_loss(
+    values: Sequence[_F],
+    actions: NDArray[np.int64] | None,
+    targets: _F,
+    importance: _F,
+    errors: _F,
+    to_values: Sequence[_F],
+    factor: float,
+    huber: bool,
+) -> tuple[float, float, float]:
+    """Return (loss, mean value, mean absolute error); write errors [N] and the gradients of the critics' values.
+
+    values: of each critic float32 [N], or with actions, int64 [N], float32 [N, A].
+    """
+
+def least_values(values: Sequence[_F], to_values: Sequence[_F]) -> float:
+    """Return the mean of the critics' least values; write the gradients of minus this mean."""
+
+def soft_choice_loss(logits: _F, values: Sequence[_F], temperature: float, to_logits: _F) -> tuple[float, float]:
+    """Return (loss, mean log probability) of SAC's policy over discrete actions; write the gradient of the logits."""
+
+def soft_temperature(scale: float, log: float) -> float:
+    """Return scale * e^log."""
+
+def temperature_loss(log: float, mean_log_prob: float, target_entropy: float) -> tuple[float, float]:
+    """Return (-log * (mean log probability + target entropy), its derivative by log)."""
+
+# Distributions of returns (return_distributions.hpp). Distributions are [N, A, K], targets [N, K].
+
+def log_softmax(columns: _F, outputs: _F) -> None:
+    """Write the logarithms of softmax over the last axis of columns [N, A, K]; may be in place."""
+
+def log_softmax_back(outputs: _F, to_outputs: _F, to_columns: _F) -> None:
+    """Write the gradient of the columns from that of the outputs of `log_softmax`; may be in place."""
+
+def categorical_targets(support: _F, chooses: _F, outputs: _F, returns: _F, discounts: _F, targets: _F) -> int:
+    """Write C51's targets, the projection of the best action's distribution of log probabilities.
+
+    chooses: the distributions whose expected returns find the best action. Returns the first row whose returns are not
+    finite, at which it stops, or -1.
+    """
+
+def quantile_targets(chooses: _F, outputs: _F, returns: _F, discounts: _F, targets: _F) -> None:
+    """Write QR-DQN's targets: returns + discounts * the quantiles of the best action."""
+
+def categorical_loss(
+    support: _F,
+    outputs: _F,
+    actions: NDArray[np.int64],
+    targets: _F,
+    importance: _F | None,
+    errors: _F | None,
+    to_outputs: _F,
+) -> tuple[float, float, float, float]:
+    """Return (loss, mean expected return of the actions taken, mean of the largest, mean absolute difference between
+    those of targets and predictions); write the gradient of the log probabilities.
+
+    errors receives the divergences KL(target || prediction).
+    """
+
+# Noisy layers and dueling streams as plain layers (derived_weights.hpp).
+
+class DerivedWeights:
+    """The weights of plain layers from those of noisy layers and of dueling streams.
+
+    Lists of dictionaries with the fields of CopiedArray, NoisyLayer and DuelingStreams, whose offsets count floats.
+    parameters, size: elements of the two blocks. Raises ValueError for arrays outside of their block.
+    """
+
+    def __init__(
+        self,
+        copies: Sequence[Mapping[str, int]],
+        noisy: Sequence[Mapping[str, int]],
+        streams: Sequence[Mapping[str, int]],
+        parameters: int,
+        size: int,
+    ) -> None: ...
+    @property
+    def factors(self) -> int:
+        """The number of factors of noise of all noisy layers."""
+    def forward(self, block: _F, factors: _F, derived: _F) -> None:
+        """Write the derived block, float32 [size], from the parameters and the factors of noise, float32 each."""
+    def backward(self, factors: _F, to_derived: _F, gradient: _F) -> None:
+        """Write the gradient of the parameters from that of the derived block, which is overwritten in part."""
+
 # Compiled environments (compiled.hpp, classic_control.hpp, hive/env.h).
 
 ENV_VERSION: int

@@ -11,12 +11,15 @@ number. The learner steps only the parameter groups that a gradient has (hive.ne
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.losses.agents import CriticLoss
 from hive.algorithms.replaying import Batch, updates_in_round
@@ -27,9 +30,13 @@ from hive.networks.act.bounded import BoundedColumns
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.agents import AgentNetwork
 from hive.networks.rows.inputs import ACTION_INPUT
+from hive.networks.weights.flat import Floats
 
 Losses = list[tuple[Approximation, Tensor | ComputedPart]]
 Statistics = dict[str, float]
+
+TARGETS, ACTIONS = range(2)  # uses of noise: actions of the critics' targets, and those that the actor learns from
+USES = 2
 
 UNKNOWN = float("nan")  # a statistic of a network that this gradient does not have
 
@@ -99,9 +106,15 @@ class ActorWithCritics:
         """Return the losses of the actor and of what learns with it, and statistics by name."""
         raise NotImplementedError
 
-    def draw(self, shape: Sequence[int]) -> Tensor:
-        """Return normal noise float32 [*shape] from torch's generator, which is seeded for each gradient."""
-        return torch.randn(shape)
+    def draw(self, batch: Batch, use: int, shape: Sequence[int]) -> Tensor:
+        """Return normal noise float32 [N, *shape] of the gradient of a batch.
+
+        Its stream is that of the seed of torch's generator, which is seeded for each gradient, of the gradient's number
+        and of its `use`, TARGETS or ACTIONS.
+        """
+        noise = np.empty(len(batch) * math.prod(shape), np.float32)
+        _native.philox_normals(torch.default_generator.initial_seed(), USES * batch.number + use, noise)
+        return torch.from_numpy(noise.reshape(-1, *shape))
 
     def fit(
         self, inputs: Any, targets: Tensor, batch: Batch, *, factor: float, actions: Tensor | None = None
@@ -115,6 +128,13 @@ class ActorWithCritics:
         return [(self.critic, computed)], dict(
             zip(("critic_loss", "q_mean", "td_error"), self.critic.statistics, strict=True)
         )
+
+    def targets(self, batch: Batch, values: Tensor, log_probs: Floats | None = None, weight: float = 0.0) -> Tensor:
+        """Return the targets [N] of values [critics, N] of the following actions; see _native.soft_targets."""
+        targets = np.empty(len(batch), np.float32)
+        returns, discounts = batch.returns.numpy(), batch.discounts.numpy()
+        _native.soft_targets(tuple(values.numpy()), log_probs, weight, returns, discounts, targets)
+        return torch.from_numpy(targets)
 
     def taken(self, batch: Batch) -> dict[str, Tensor]:
         """Return the inputs of critics that take the actions of the batch, scaled to -1 ... 1."""

@@ -10,14 +10,18 @@ in Rainbow. Everything else is as in hive.algorithms.dqn.
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from hive import _native
 from hive.algorithms.losses.q_learning import CategoricalQLoss
 from hive.algorithms.q_learning import ReturnDistributions
 from hive.algorithms.replaying import Batch
 from hive.config import C51Config
+from hive.errors import NetworkError
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.act.projection import categorical_support, project_categorical
+from hive.networks.act.projection import LOOK_FOR, NOT_FINITE, categorical_support
 from hive.networks.build.parameters import CategoricalQHeadParameters, HeadParameters
 
 
@@ -44,11 +48,13 @@ class C51(ReturnDistributions):
 
     def gradient(self, batch: Batch) -> None:
         """Make the gradient of a batch."""
-        returns = batch.returns.unsqueeze(-1) + batch.discounts.unsqueeze(-1) * self.support
+        targets = np.empty((len(batch), len(self.support)), np.float32)
+        if _native.categorical_targets(self.support.numpy(), *self.following(batch), targets) >= 0:
+            raise NetworkError(NOT_FINITE, hint=LOOK_FOR)
         loss = CategoricalQLoss(
             batch.observations,
             batch.actions,
-            project_categorical(returns, self.following(batch).exp(), self.support),
+            torch.from_numpy(targets),
             self.support,
             importance=batch.importance,
             errors=batch.errors,

@@ -9,9 +9,11 @@ Actions are scaled to -1 ... 1. In rollouts they get normal noise.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from hive import _native
 from hive.algorithms.agents import ActorWithCritics, Losses, Statistics
 from hive.algorithms.losses.agents import DeterministicActorLoss
 from hive.algorithms.replaying import Batch, warmup_rounds
@@ -39,15 +41,18 @@ class DDPG(ActorWithCritics):
         super().__init__(config, self.noisy, round_steps)
 
     def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
-        with torch.no_grad():
-            actions = self.target_actions(self.noisy.scaled_mode(self.actor.target(batch.next_observations)))
-            following = self.critic.target(batch.next_observations, actions).amin(0)
-            targets = batch.returns + batch.discounts * following
+        outputs = self.actor.target(batch.next_observations).numpy()
+        noise, deviation, limit = self.target_noise(batch)
+        actions = np.empty_like(outputs)
+        drawn = None if noise is None else noise.numpy().reshape(outputs.shape)
+        _native.tanh_actions(outputs, drawn, deviation, limit, actions)
+        following = torch.from_numpy(actions).view(-1, *self.noisy.shape)
+        targets = self.targets(batch, self.critic.target(batch.next_observations, following))
         return self.fit(self.taken(batch), targets, batch, factor=1.0)
 
-    def target_actions(self, actions: Tensor) -> Tensor:
-        """Return the actions, scaled to -1 ... 1, at which the target critics are evaluated."""
-        return actions
+    def target_noise(self, batch: Batch) -> tuple[Tensor | None, float, float]:
+        """Return normal noise of the actions at which the target critics are evaluated, its deviation and its limit."""
+        return None, 0.0, 0.0
 
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         loss = self.actor.computed(DeterministicActorLoss(batch.observations, self.noisy, self.critic))

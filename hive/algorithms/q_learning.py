@@ -13,7 +13,7 @@ import dataclasses
 import math
 from typing import Any, cast
 
-from torch import Tensor, nn
+from torch import nn
 
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.replaying import Batch, updates_in_round, warmup_rounds
@@ -24,7 +24,7 @@ from hive.learning import Approximation, SingleOutput, TargetNetwork
 from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.exploration import EpsilonGreedy, epsilon_greedy
 from hive.networks.build.parameters import HeadParameters
-from hive.networks.build.value_heads import expected_return, select_actions
+from hive.networks.weights.flat import Floats
 
 
 class QLearning:
@@ -80,18 +80,14 @@ class ReplayedValues(QLearning):
 
 
 class ReturnDistributions(ReplayedValues):
-    """Holds the distributions of all actions as `q`. Arguments: see QLearning.
+    """Holds the distributions of all actions as `q`. Arguments: see QLearning."""
 
-    support: float32 [atoms], the returns of outputs that are log probabilities; None: the outputs are quantiles.
-    """
+    def following(self, batch: Batch) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return two distributions [N, actions, atoms] for the next observation, and the returns and discounts [N].
 
-    support: Tensor | None = None
-
-    def following(self, batch: Batch) -> Tensor:
-        """Return the target network's distribution [N, atoms] of the best action in the next observation.
-
-        With `double` the online network chooses this action, otherwise the target network.
+        The first chooses the best action: that of the online network with `double`, otherwise that of the target
+        network, which is the second.
         """
-        outputs: Tensor = self.q.target(batch.next_observations)
-        chooses = self.q.no_grad(batch.next_observations) if self.config.double else outputs
-        return select_actions(outputs, expected_return(chooses, self.support).argmax(-1))
+        outputs: Floats = self.q.target(batch.next_observations).numpy()
+        chooses = self.q.no_grad(batch.next_observations).numpy() if self.config.double else outputs
+        return chooses, outputs, batch.returns.numpy(), batch.discounts.numpy()

@@ -10,6 +10,10 @@ hive.algorithms.dqn.
 
 from __future__ import annotations
 
+import numpy as np
+import torch
+
+from hive import _native
 from hive.algorithms.losses.q_learning import QuantileQLoss
 from hive.algorithms.q_learning import ReturnDistributions
 from hive.algorithms.replaying import Batch
@@ -29,10 +33,12 @@ class QRDQN(ReturnDistributions):
 
     def gradient(self, batch: Batch) -> None:
         """Make the gradient of a batch."""
+        targets = np.empty((len(batch), self.config.quantiles), np.float32)
+        _native.quantile_targets(*self.following(batch), targets)
         loss = QuantileQLoss(
             batch.observations,
             batch.actions,
-            batch.returns.unsqueeze(-1) + batch.discounts.unsqueeze(-1) * self.following(batch),
+            torch.from_numpy(targets),
             importance=batch.importance,
             errors=batch.errors,
         )

@@ -5,7 +5,8 @@
 
 A gradient depends on its batch, on the bound weights and on its number alone, so a gradient worker that is killed at
 any time leaves a run as it was. An algorithm that makes several gradients of each batch, one after the other, gets the
-batch again for each of them. Its random numbers come from torch's generator, which is seeded for each gradient.
+batch again for each of them. Its random numbers come from torch's generator, which is seeded for each gradient, or are
+functions of that seed (`ActorWithCritics.draw`).
 
 Everything else is as in hive.algorithms.algorithm.
 """

@@ -14,21 +14,25 @@ Box actions are scaled to -1 ... 1. Log densities and entropies are those of sca
 from __future__ import annotations
 
 import math
+from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.algorithms.agents import ActorWithCritics, Losses, Statistics
+from hive import _native
+from hive.algorithms.agents import ACTIONS, TARGETS, ActorWithCritics, Losses, Statistics
 from hive.algorithms.algorithm import AnyOptimizer
-from hive.algorithms.losses.agents import SoftActorLoss
+from hive.algorithms.losses.agents import SoftActorLoss, SoftChoiceLoss
 from hive.algorithms.replaying import Batch, warmup_rounds
 from hive.config import SACConfig
 from hive.config.refusals import BOUNDED_OR_DISCRETE
 from hive.errors import TopologyError
-from hive.learning import Approximation, TargetNetwork
+from hive.learning import Approximation, NativePart, TargetNetwork
 from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.exploration import SoftActions, SoftChoices
+from hive.networks.build.agents import LogSlope, Temperature
 
 
 class SAC(ActorWithCritics):
@@ -41,6 +45,7 @@ class SAC(ActorWithCritics):
     statistics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_mean", "td_error", "entropy", "temperature")
     config: SACConfig
     temperature: Approximation | None = None
+    _slope: LogSlope | None = None
 
     def __init__(
         self, config: SACConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
@@ -71,47 +76,57 @@ class SAC(ActorWithCritics):
 
     def weight(self) -> float:
         """Return the temperature, the weight of the entropy."""
-        factor = 1.0 if self.temperature is None else math.exp(self.temperature.no_grad().item())
-        return self.config.temperature * factor
+        scale, temperature = self.config.temperature, self._learned
+        return scale if temperature is None else _native.soft_temperature(scale, temperature.log.item())
+
+    @property
+    def _learned(self) -> Temperature | None:
+        """The module of the learned temperature."""
+        return None if self.temperature is None else cast(Temperature, self.temperature.model)
 
     def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
-        with torch.no_grad():
-            following = self._soft_values(batch.next_observations)
-            targets = batch.returns + batch.discounts * following
+        targets = self._soft_targets(batch)
         if isinstance(self.distribution, SoftActions):
             return self.fit(self.taken(batch), targets, batch, factor=0.5)
         return self.fit(batch.observations, targets, batch, factor=0.5, actions=batch.actions)
 
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         weight = self.weight()
+        typed: SoftActorLoss | SoftChoiceLoss
         if isinstance(self.distribution, SoftActions):
-            noise = self._noise(batch.observations)
+            noise = self.draw(batch, ACTIONS, self.distribution.noise_shape)
             typed = SoftActorLoss(batch.observations, noise, self.distribution, weight, self.critic)
-            losses: Losses = [(self.actor, self.actor.computed(typed))]
-            reported, mean = self.actor.statistics
         else:
-            log_policy = self.actor(batch.observations).log_softmax(-1)
-            policy, values = log_policy.exp(), self.critic.no_grad(batch.observations).amin(0)
-            log_probs = (policy * log_policy).sum(-1)
-            loss = (weight * log_probs - (policy * values).sum(-1)).mean()
-            losses = [(self.actor, loss)]
-            mean, reported = torch.stack([log_probs.detach().mean(), loss.detach()]).tolist()
+            typed = SoftChoiceLoss(batch.observations, self.critic.no_grad(batch.observations), weight)
+        losses: Losses = [(self.actor, self.actor.computed(typed))]
+        reported, mean = self.actor.statistics
         if self.temperature is not None:
-            losses.append((self.temperature, -self.temperature() * (mean + self.target_entropy)))
+            losses.append((self.temperature, self._temperature_loss(self.temperature, mean)))
         return losses, {"actor_loss": reported, "entropy": -mean, "temperature": weight}
 
-    def _soft_values(self, observations: Tensor) -> Tensor:
-        """Return V [N] of the target critics, for actions of the current policy."""
-        outputs, weight = self.actor.no_grad(observations), self.weight()
-        values: Tensor
-        if isinstance(self.distribution, SoftActions):
-            noise = self._noise(observations).numpy()
-            actions, log_probs = map(torch.from_numpy, self.distribution.scaled_sample_numpy(outputs.numpy(), noise))
-            values = self.critic.target(observations, actions).amin(0)
-            return values - weight * log_probs
-        log_policy, values = outputs.log_softmax(-1), self.critic.target(observations).amin(0)
-        expected: Tensor = (log_policy.exp() * (values - weight * log_policy)).sum(-1)
-        return expected
+    def _temperature_loss(self, temperature: Approximation, mean: float) -> Tensor | NativePart:
+        """Return the loss of the temperature. mean: the mean log probability of the policy's actions."""
+        dense, log = self.actor.native.dense, cast(Temperature, temperature.model).log
+        if dense is None or not log.requires_grad:
+            loss: Tensor = -temperature() * (mean + self.target_entropy)
+            return loss
+        if self._slope is None or self._slope.flat is not dense.flat:
+            self._slope = LogSlope(dense.flat, log)
+        total, slope = _native.temperature_loss(log.item(), mean, self.target_entropy)
+        return NativePart(total, (), self._slope, (np.array(slope, np.float32),))
 
-    def _noise(self, observations: Tensor) -> Tensor:
-        return self.draw((len(observations), *self.distribution.noise_shape))
+    def _soft_targets(self, batch: Batch) -> Tensor:
+        """Return the targets [N] of the critics, for actions of the current policy."""
+        following, rows = batch.next_observations, len(batch)
+        outputs, weight = self.actor.no_grad(following).numpy(), self.weight()
+        if isinstance(self.distribution, SoftActions):
+            noise = self.draw(batch, TARGETS, self.distribution.noise_shape)
+            actions, log_probs = np.empty((rows, outputs.shape[1] // 2), np.float32), np.empty(rows, np.float32)
+            _native.squashed_sample(outputs, noise.numpy().reshape(actions.shape), actions, log_probs)
+            values = self.critic.target(following, torch.from_numpy(actions).view(noise.shape))
+            return self.targets(batch, values, log_probs, weight)
+        targets = np.empty(rows, np.float32)
+        values = tuple(self.critic.target(following).numpy())
+        returns, discounts = batch.returns.numpy(), batch.discounts.numpy()
+        _native.soft_choice_targets(outputs, values, weight, returns, discounts, targets)
+        return torch.from_numpy(targets)

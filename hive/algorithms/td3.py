@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from hive.algorithms.agents import TARGETS
 from hive.algorithms.ddpg import DDPG
+from hive.algorithms.replaying import Batch
 from hive.config import TD3Config
 from hive.networks.act.distributions import ActionDistribution
 
@@ -31,7 +33,6 @@ class TD3(DDPG):
     def actor_is_due(self, number: int) -> bool:
         return (number + 1) % self.config.policy_delay == 0
 
-    def target_actions(self, actions: Tensor) -> Tensor:
-        limit = self.config.target_noise_clip
-        noise = (self.draw(actions.shape) * self.config.target_noise).clamp(-limit, limit)
-        return (actions + noise).clamp(-1.0, 1.0)
+    def target_noise(self, batch: Batch) -> tuple[Tensor | None, float, float]:
+        noise = self.draw(batch, TARGETS, self.noisy.shape)
+        return noise, self.config.target_noise, self.config.target_noise_clip

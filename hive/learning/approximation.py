@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.learning.loss import Floats, Loss
-from hive.learning.passes import Forward, GraphPass, NativePasses, Remote, RemotePass, native_passes
+from hive.learning.passes import Forward, GraphPass, NativePasses, Remote, RemotePass, Slopes, native_passes
 from hive.learning.receivers import AnyPart, ComputedPart, GradientReceiver, NativePart, Part, RemotePart
 from hive.learning.targets import TargetNetwork
 from hive.networks.build.field_rules import FieldRule
@@ -113,12 +113,8 @@ class Approximation:
         """Call the target network without a graph and return its outputs."""
         return self.eval(*inputs) if self.target_network is None else self.target_network(*inputs)
 
-    def climb(
-        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
-    ) -> tuple[Floats, Floats] | None:
-        """Return the values of critics and the gradient of the actions; see
-        hive.algorithms.losses.agents.CriticOfActions.
-        """
+    def climb(self, observations: Any, actions: Floats, count: int | None, slopes: Slopes) -> Floats | None:
+        """Return the gradient of the actions of critics; see hive.algorithms.losses.agents.CriticOfActions."""
         return self.native.climb(observations, actions, count, slopes)
 
     def begin(self, inputs: Any, *, native: bool, kept: bool = False) -> Forward:

@@ -55,7 +55,7 @@ def describes(algorithm: object) -> bool:
 
 
 UNDESCRIBED = "algorithm.name: its gradients are made by torch or by your own code"
-TORCH_COMPUTES = "network: torch computes some of its layers or heads"
+TORCH_COMPUTES = "network: some of its layers or heads are computed by torch, noisy or dueling"
 
 
 def described(steps: Sequence[Step | None], mask: NDArray[np.uint8], batches: Batches | None = None) -> Described | str:

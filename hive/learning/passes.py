@@ -47,6 +47,8 @@ class RemotePass:
         self.outputs = tuple(map(on_host, tensors))
 
 
+Slopes: TypeAlias = Callable[[Sequence[Floats]], Sequence[Floats]]
+"""Maps the values of critics, float32 [N] of each, to the gradients of a loss with respect to them."""
 Forward: TypeAlias = DensePass | RemotePass | GraphPass
 """A forward pass whose backward pass comes later."""
 
@@ -70,20 +72,16 @@ class Remote:
         """Return the same of a model that returns a tuple. The next call overwrites these outputs."""
         return self._captured(to_device(inputs, self.device))
 
-    def climb(
-        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
-    ) -> tuple[Floats, Floats] | None:
-        """Return the values of critics and the gradient of the actions; see
-        hive.algorithms.losses.agents.CriticOfActions.
-        """
+    def climb(self, observations: Any, actions: Floats, count: int | None, slopes: Slopes) -> Floats | None:
+        """Return the gradient of the actions of critics; see hive.algorithms.losses.agents.CriticOfActions."""
         if not isinstance(self.model, Critics):
             return None
         with torch.enable_grad():
-            given = actions.detach().to(self.device).requires_grad_()
+            given = torch.from_numpy(actions).to(self.device).requires_grad_()
             values = self.outputs(observations, given, count)
-        computed = on_host(values)
-        (gradient,) = torch.autograd.grad(values, given, torch.from_numpy(slopes(computed)).to(self.device))
-        return computed, on_host(gradient)
+        to_values = torch.from_numpy(np.stack(slopes(tuple(on_host(values))))).to(self.device)
+        (gradient,) = torch.autograd.grad(values, given, to_values)
+        return on_host(gradient)
 
 
 class NativePasses:
@@ -150,27 +148,25 @@ class NativePasses:
         """Whether the first linear layer reads float32 observations as they are."""
         return self.normalizer is None and self.dense is not None and self.dense.reads_inputs
 
-    def climb(
-        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
-    ) -> tuple[Floats, Floats] | None:
-        """Return the values of critics and the gradient of the actions; see
-        hive.algorithms.losses.agents.CriticOfActions.
-        """
+    def climb(self, observations: Any, actions: Floats, count: int | None, slopes: Slopes) -> Floats | None:
+        """Return the gradient of the actions of critics; see hive.algorithms.losses.agents.CriticOfActions."""
         if self._remote is not None:
             return self._remote.climb(observations, actions, count, slopes)
         dense = self.dense
         if dense is None or not isinstance(self._network, Critics):
             return None
-        with torch.enable_grad():
-            given = actions.detach().requires_grad_()
-            rows = dense.rows({"observation": observations, ACTION_INPUT: given})
-        if rows is None or not rows.requires_grad:
+        columns = dense.columns_of(ACTION_INPUT)
+        given = torch.from_numpy(actions)
+        with torch.set_grad_enabled(columns is None):
+            rows = dense.rows({"observation": observations, ACTION_INPUT: given.requires_grad_(columns is None)})
+        if rows is None:
             return None
         made = DensePass(dense, rows.detach().numpy(), count or len(dense.heads))
-        values = np.stack(made.outputs)
-        to_rows = made.to_rows(tuple(slopes(values)))
+        to_rows = made.to_rows(slopes(made.outputs))
+        if columns is not None:
+            return np.ascontiguousarray(to_rows[:, columns])
         (gradient,) = torch.autograd.grad(rows, given, torch.from_numpy(to_rows))
-        return values, gradient.numpy()
+        return gradient.numpy()
 
 
 def native_passes(model: nn.Module, device: torch.device | None = None) -> NativePasses:

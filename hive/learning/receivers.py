@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.learning.passes import RemotePass
+from hive.networks.build.agents import LogSlope
 from hive.networks.weights.dense import DensePass
 
 Outputs = TypeVar("Outputs")
@@ -74,7 +75,7 @@ class NativePart:
 
     value: float
     inputs: tuple[Any, ...]
-    forward: DensePass
+    forward: DensePass | LogSlope
     slopes: tuple[NDArray[np.float32], ...]
 
 

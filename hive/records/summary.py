@@ -62,7 +62,7 @@ ROUNDS = (
     "a round has at most two updates, whose counts the worker writes",
     "algorithm.target_kl",
     "collection.max_lag: rollouts of older policies are corrected",
-    "network: torch computes some of its layers or heads",
+    "network: some of its layers or heads are computed by torch, noisy or dueling",
     "network.normalize_observations or normalize_rewards, with a replay memory",
     "network.memory or env.frame_stack",
     "the topology: the learner has no gradient worker in its process",

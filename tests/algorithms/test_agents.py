@@ -88,7 +88,7 @@ def test_targets_and_errors_are_those_of_each_row(
             loop.update(batch_for(loop.blueprint, 8, seed=number, number=2 * number + 1))
     batch = dataclasses.replace(batch_for(loop.blueprint, 8, seed=9), importance=torch.linspace(0.3, 1.0, 8))
     noise = torch.linspace(-3.0, 3.0, 8)[:, None]  # the outer ones are clipped by TD3
-    monkeypatch.setattr(loop.algorithm, "draw", lambda shape: noise)
+    monkeypatch.setattr(loop.algorithm, "draw", lambda batch, use, shape: noise)
     temperature = 1.0 if loop.network.temperature is None else loop.network.temperature.log.exp().item()
     assert (temperature == 1.0) == (scheme != "sac")
     losses, errors = [], []
@@ -112,10 +112,14 @@ def test_targets_and_errors_are_those_of_each_row(
 
 
 @pytest.mark.parametrize("first", ["true", "false"])
-@pytest.mark.parametrize("scheme", ["sac", "td3", "ddpg"])
-def test_native_gradients_are_those_of_torch(scheme: str, first: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "id"), [("sac", PENDULUM), ("sac", CARTPOLE), ("td3", PENDULUM), ("ddpg", PENDULUM)]
+)
+def test_native_gradients_are_those_of_torch(scheme: str, id: str, first: str) -> None:
     """Also where a deviation is clamped, and with the memory of several passes at once."""
-    loops = [loop_of(scheme, network__backend=f'"{backend}"', algorithm__critic_first=first) for backend in BACKENDS]
+    loops = [
+        loop_of(scheme, id, network__backend=f'"{backend}"', algorithm__critic_first=first) for backend in BACKENDS
+    ]
     for loop, backend in zip(loops, BACKENDS, strict=True):
         dense = [module for module in loop.network.modules() if getattr(module, "dense", None) is not None]
         assert len(dense) == (2 if backend == "native" else 0)

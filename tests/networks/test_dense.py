@@ -225,13 +225,96 @@ def test_what_is_not_finite_spreads_as_in_torch(value: float, activation: str) -
     ],
     ids=["q", "categories", "quantiles"],
 )
-def test_heads_with_layers_of_their_own_are_computed_by_torch_on_native_columns(head: HeadParameters) -> None:
-    network = built(heads=[head])
+def test_streams_beside_another_head_are_joined_by_torch_from_native_columns(head: HeadParameters) -> None:
+    network = built(heads=[head, HeadParameters("value")])
     made, _ = native(network)
     rows = rows_of(9)
     assert_close(made(rows)[0], network(rows)[0])
     assert made.dense.outputs(rows) is None
     assert made.dense.begin(rows) is None
+
+
+def value_head(kind: str, atoms: int, dueling: int | None) -> HeadParameters:
+    """The parameters of a head of values. dueling: the width of its streams' hidden layers; None: it has no streams."""
+    if kind == "q":
+        return HeadParameters("q") if dueling is None else DuelingQHeadParameters(hidden=dueling)
+    made = CategoricalQHeadParameters if kind == "categories" else QuantileQHeadParameters
+    return made(atoms=atoms, dueling=dueling or 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(["q", "categories", "quantiles"]),
+    atoms=st.integers(2, 20),
+    dueling=st.none() | st.sampled_from([0, 1, 16, 17]),
+    noisy=st.sampled_from([0.0, 0.5]),
+    widths=st.lists(st.integers(9, 40), max_size=2),  # narrow layer norms multiply rounding
+    layer_norm=st.booleans(),
+    count=st.integers(1, 120),
+)
+def test_noise_and_streams_are_those_of_torch_in_float64(
+    kind: str, atoms: int, dueling: int | None, noisy: float, widths: list[int], layer_norm: bool, count: int
+) -> None:
+    """Also for a pass whose memory was needed for later ones: it is made again with the same noise."""
+    network = built(
+        heads=[value_head(kind, atoms, dueling)], widths=tuple(widths), layer_norm=layer_norm, noisy_deviation=noisy
+    )
+    made, flat = native(network)
+    exact, rows = copy.deepcopy(network).double(), rows_of(count)
+    torch.manual_seed(count)
+    given_rows = rows.double().requires_grad_()
+    expected = exact(given_rows)[0]
+    slopes = torch.randn(expected.shape, generator=torch.Generator().manual_seed(4))
+    (expected * slopes.double()).sum().backward()
+    found = []
+    for later in (0, 2):
+        torch.manual_seed(count)
+        forward = made.dense.begin(rows)
+        for _ in range(later):
+            made.dense.begin(rows_of(3))
+        gradient = np.full_like(flat.weights, np.nan)
+        forward.differentiate((slopes.numpy(),), gradient)
+        found.append(gradient)
+    np.testing.assert_array_equal(found[0], found[1])
+    torch.manual_seed(count)
+    terms = 40 * (1 + int(10 * noisy))  # weights of layers with noise are larger
+    for outputs in (forward.outputs[0], made.dense.outputs(rows)[0]):
+        assert_close(torch.from_numpy(outputs), expected, terms)
+    assert given_rows.grad is not None
+    assert_close(torch.from_numpy(forward.to_rows((slopes.numpy(),))), given_rows.grad, terms)
+    for parameter, reference in zip(made.parameters(), exact.parameters(), strict=True):
+        place = found[0][made.dense.offsets(parameter)]
+        assert reference.grad is not None
+        assert_close(torch.from_numpy(place).view(parameter.shape), reference.grad, count * terms)
+
+
+def test_a_noisy_network_has_its_means_in_evaluation_mode_and_draws_nothing() -> None:
+    network = built(heads=[DuelingQHeadParameters(hidden=6)], noisy_deviation=0.5)
+    made, _ = native(network.eval())
+    before = torch.get_rng_state()
+    assert_close(torch.from_numpy(made.dense.outputs(rows_of(9))[0]), network(rows_of(9))[0], terms=40)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_noise_without_streams_is_in_the_graph_of_torch_too() -> None:
+    network = built(noisy_deviation=0.5)
+    made, _ = native(network)
+    for each in (network, made):
+        torch.manual_seed(1)
+        sum(output.sum() for output in each(rows_of(9))).backward()
+    for parameter, reference in zip(made.parameters(), network.parameters(), strict=True):
+        assert parameter.grad is not None
+        assert reference.grad is not None
+        assert_close(parameter.grad, reference.grad, terms=200)
+
+
+def test_derived_arrays_outside_of_a_block_are_refused() -> None:
+    for copied in ({"from": 5, "to": 0, "count": 4}, {"from": 0, "to": 5, "count": 4}):
+        with pytest.raises(ValueError, match="outside its block"):
+            _native.DerivedWeights([copied], [], [], 8, 8)
+    derived = _native.DerivedWeights([{"from": 0, "to": 4, "count": 4}], [], [], 8, 8)
+    with pytest.raises(ValueError, match="factors has 1 elements, expected 0"):
+        derived.forward(np.zeros(8, np.float32), np.zeros(1, np.float32), np.zeros(8, np.float32))
 
 
 def test_a_copy_computes_by_torch_and_new_flat_parameters_move_the_native_network() -> None:
@@ -252,10 +335,9 @@ def test_a_copy_computes_by_torch_and_new_flat_parameters_move_the_native_networ
     [
         {"activation": "gelu"},
         {"heads": [PolicyHeadParameters(action_distribution="gsde", features=33)], "action": "box"},
-        {"noisy_deviation": 0.5},
         {"heads": [HeadParameters("value", rescale_gradient_from_head_by_factor=0.5)]},
     ],
-    ids=["activation", "gsde", "noisy", "rescaled"],
+    ids=["activation", "gsde", "rescaled"],
 )
 def test_other_networks_are_left_to_torch(changes: dict[str, Any]) -> None:
     network = built(**changes)

@@ -135,7 +135,7 @@ OBSTACLES: dict[str, dict[str, Any]] = {
     "gradients.compression": {"gradients__compression": '"bf16"'},
     "algorithm.target_kl": {"algorithm__target_kl": 0.5},
     "collection.max_lag": {"collection__communication": '"pipelined"'},
-    "network: torch computes": {"network__backend": '"torch"'},
+    "network: some of its layers": {"network__backend": '"torch"'},
     "network.memory": {"network__memory": '"lstm"', "network__memory_size": 4},
     "a round": {"algorithm__epochs": 2},
     "algorithm.name": {"run__scheme": '"a2c"', "algorithm__name": '"a2c"', "algorithm__epochs": None},

@@ -14,6 +14,7 @@ from small_trainer import Arrays, allocate
 from torch import Tensor
 from torch.nn import functional
 
+from hive import _native
 from hive.config import load_config
 from hive.experience import Purpose, Rollout, stream_seed
 from hive.gradients import SAMPLES
@@ -119,6 +120,13 @@ def drawn_action(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     return u.tanh(), (-0.5 * noise**2 - log_std - 0.5 * math.log(2.0 * math.pi) - slope).sum(-1)
 
 
+def noise_of(seed: int, stream: int) -> Tensor:
+    """The noise of one draw of a gradient: of the targets' actions or of the actor's."""
+    drawn = np.empty(32, np.float32)
+    _native.philox_normals(seed, stream, drawn)
+    return torch.from_numpy(drawn).double()[:, None]
+
+
 def sac_loss(values: Values, target: Values, batch: Any, draw: Callable[[], Tensor], config: Any) -> Tensor:
     fixed = {name: value.detach() for name, value in values.items()}
 
@@ -191,9 +199,10 @@ def test_a_normalised_update_is_that_of_plain_torch(scheme: str, backend: str) -
         if known is None:  # the first weights have no statistics
             assert loop.slot["header"][SAMPLES] == 0
             continue
-        torch.manual_seed(stream_seed(seed, Purpose.training_forward, 0, turn))
         learned = {name: values[name].requires_grad_() for name in loop.blueprint.flat.names}
-        of = loss(values, target, Raw(loop, drawn, known), lambda: torch.randn(32, 1).double(), config)
+        forward = stream_seed(seed, Purpose.training_forward, 0, turn)
+        drawing = iter([noise_of(forward, 2 * turn + use) for use in range(2)])
+        of = loss(values, target, Raw(loop, drawn, known), drawing.__next__, config)
         gradients = dict(zip(learned, torch.autograd.grad(of, [*learned.values()]), strict=True))
         found = loop.blueprint.flat.gradient_arrays(loop.slot["gradient"])
         for (name, gradient), own in zip(gradients.items(), found, strict=True):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from small_trainer import allocate, config_of, weights_of
 from torch import Tensor
 
+from hive import _native
 from hive.algorithms import Batch
 from hive.experience import Purpose, stream_seed
 from hive.networks import aligned_block
@@ -70,8 +71,9 @@ def some_batch(number: int) -> Batch:
 
 def noisy(inputs: Tensor, weights: Weights, layer: str, generator: torch.Generator) -> Tensor:
     mean, deviation = weights[f"{layer}.mean.weight"], weights[f"{layer}.weight_deviation"]
-    drawn = torch.randn(sum(mean.shape), generator=generator).double()
-    scaled = drawn.sign() * drawn.abs().sqrt()
+    drawn, word = np.empty(sum(mean.shape), np.float32), torch.empty((), dtype=torch.int64)
+    _native.philox_normals(int(word.random_(generator=generator)), 0, drawn)
+    scaled = torch.from_numpy(np.sign(drawn) * np.sqrt(np.abs(drawn))).double()
     entering, leaving = scaled[: mean.shape[1]], scaled[mean.shape[1] :]
     bias = weights[f"{layer}.mean.bias"] + weights[f"{layer}.bias_deviation"] * leaving
     return inputs @ (mean + deviation * torch.outer(leaving, entering)).T + bias

@@ -6,7 +6,13 @@ agents          losses of an actor and of critics: SAC, TD3, DDPG
 """
 
 from hive.algorithms.losses.actor_critic import A2CLoss, PPOLoss, acted_log_probs, acted_rows
-from hive.algorithms.losses.agents import CriticLoss, CriticOfActions, DeterministicActorLoss, SoftActorLoss
+from hive.algorithms.losses.agents import (
+    CriticLoss,
+    CriticOfActions,
+    DeterministicActorLoss,
+    SoftActorLoss,
+    SoftChoiceLoss,
+)
 from hive.algorithms.losses.q_learning import CategoricalQLoss, QLoss, QuantileQLoss
 
 __all__ = [
@@ -19,6 +25,7 @@ __all__ = [
     "QLoss",
     "QuantileQLoss",
     "SoftActorLoss",
+    "SoftChoiceLoss",
     "acted_log_probs",
     "acted_rows",
 ]

@@ -6,17 +6,21 @@ are scaled to -1 ... 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hive import _native
 from hive.learning.loss import Floats, LossSlopes, LossValue
 from hive.networks.act.exploration import NoisyActions, SoftActions
+
+OfCritics: TypeAlias = Sequence[Floats]
+"""Arrays float32 [N], or of all discrete actions [N, A], one of each critic."""
 
 
 class CriticOfActions(Protocol):
@@ -26,11 +30,11 @@ class CriticOfActions(Protocol):
         """Return the values [critics, N] of the first `count` critics, with a graph of the actions."""
 
     def climb(
-        self, observations: Any, actions: Tensor, count: int | None, slopes: Callable[[Floats], Floats]
-    ) -> tuple[Floats, Floats] | None:
-        """Return (values [critics, N], gradient of the actions [N, ...]) without a graph; None if torch has a part.
+        self, observations: Any, actions: Floats, count: int | None, slopes: Callable[[OfCritics], OfCritics]
+    ) -> Floats | None:
+        """Return the gradient of the actions [N, ...] without a graph; None if torch has a part.
 
-        slopes: maps the values to the gradient of a loss with respect to them.
+        slopes: maps the values of the critics to the gradients of a loss with respect to them.
         """
 
 
@@ -66,18 +70,16 @@ class CriticLoss:
     @property
     def is_native(self) -> bool:
         """Whether `differentiate` can be called."""
-        return self.actions is None
+        return True
 
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
         """Return the loss and its gradients, from NumPy outputs."""
-        values = np.stack(outputs)
-        errors = values - self.targets.numpy()
-        weighted = errors * (self.importance.numpy() * np.float32(self.factor / len(self.errors)))
-        absolute = np.abs(errors).mean(0)
-        self.errors[:] = absolute
-        loss = float(np.vdot(weighted, errors))
-        slopes = np.float32(2.0) * weighted
-        return LossSlopes(loss, (loss, float(values.mean()), float(absolute.mean())), tuple(slopes))
+        slopes = tuple(map(np.empty_like, outputs))
+        actions, rows = self.actions, (self.targets.numpy(), self.importance.numpy(), self.errors)
+        total, mean, error = _native.critic_loss(
+            *(outputs, None if actions is None else actions.numpy(), *rows, slopes, self.factor, False)
+        )
+        return LossSlopes(total, (total, mean, error), slopes)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -108,29 +110,58 @@ class SoftActorLoss:
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes | None:
         """Return the loss and its gradients, from NumPy outputs; None if torch has a part in the critics."""
         (columns,) = outputs
-        noise = self.noise.numpy()
-        actions, log_probs = self.distribution.scaled_sample_numpy(columns, noise)
-        rows = np.float32(1.0 / len(columns))
+        rows = len(columns)
+        noise = self.noise.numpy().reshape(rows, -1)
+        actions, log_probs, slopes = np.empty_like(noise), np.empty(rows, np.float32), np.empty_like(columns)
+        _native.squashed_sample(columns, noise, actions, log_probs)
+        value = 0.0
 
-        def least(values: Floats) -> Floats:
-            lowest = values == values.min(0)
-            shares = lowest / lowest.sum(0, dtype=np.float32)  # torch divides ties so, too
-            return np.asarray(-rows * shares, np.float32)
+        def least(values: OfCritics) -> OfCritics:
+            nonlocal value
+            to_values = tuple(map(np.empty_like, values))
+            value = _native.least_values(values, to_values)
+            return to_values
 
-        found = self.critic.climb(self.inputs, torch.from_numpy(actions), None, least)
-        if found is None:
+        to_actions = self.critic.climb(self.inputs, actions.reshape(self.noise.shape), None, least)
+        if to_actions is None:
             return None
-        values, to_actions = found
-        weight = np.float32(self.temperature) * rows
-        taken, noise = actions.reshape(len(columns), -1), noise.reshape(len(columns), -1)
-        # u = mean + std * noise, a = tanh(u): da/du = 1 - a^2, d log pi / du = 2 a (see hive.networks.act.bounded).
-        to_variables = to_actions.reshape(taken.shape) * (1 - taken * taken) + 2 * weight * taken
-        half = taken.shape[1]
-        slopes = np.empty_like(columns)
-        slopes[:, :half] = to_variables
-        np.subtract(to_variables * np.exp(columns[:, half:]) * noise, weight, out=slopes[:, half:])
-        mean = float(log_probs.mean())
-        total = self.temperature * mean - float(values.min(0).mean())
+        given = to_actions.reshape(noise.shape)
+        _native.squashed_slopes(columns, noise, actions, given, self.temperature / max(rows, 1), slopes)
+        mean = float(log_probs.mean(dtype=np.float64))
+        total = self.temperature * mean - value
+        return LossSlopes(total, (total, mean), (slopes,))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SoftChoiceLoss:
+    """Mean of the sum over discrete actions of pi(a|s) (temperature * log pi(a|s) - min Q(s, a)) (Christodoulou 2019).
+
+    inputs: observations, of which the actor returns logits [N, A]. values: those of the critics, [critics, N, A].
+    statistics: loss, mean log probability.
+    """
+
+    inputs: Tensor
+    values: Tensor
+    temperature: float
+
+    def __call__(self, outputs: Tensor) -> LossValue:
+        log_policy = outputs.log_softmax(-1)
+        policy = log_policy.exp()
+        log_probs = (policy * log_policy).sum(-1)
+        loss = (self.temperature * log_probs - (policy * self.values.amin(0)).sum(-1)).mean()
+        reported, mean = torch.stack([loss.detach(), log_probs.detach().mean()]).tolist()
+        return LossValue(loss, (reported, mean))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `differentiate` can be called."""
+        return True
+
+    def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
+        """Return the loss and its gradient, from NumPy outputs."""
+        (logits,) = outputs
+        slopes = np.empty_like(logits)
+        total, mean = _native.soft_choice_loss(logits, tuple(self.values.numpy()), self.temperature, slopes)
         return LossSlopes(total, (total, mean), (slopes,))
 
 
@@ -158,15 +189,18 @@ class DeterministicActorLoss:
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes | None:
         """Return the loss and its gradients, from NumPy outputs; None if torch has a part in the critics."""
         (columns,) = outputs
-        with torch.no_grad():
-            actions = self.distribution.scaled_mode(torch.from_numpy(columns))
-        found = self.critic.climb(
-            self.inputs, actions, 1, lambda values: np.full_like(values, np.float32(-1.0 / len(columns)))
-        )
-        if found is None:
+        actions, slopes = np.empty_like(columns), np.empty_like(columns)
+        _native.tanh_actions(columns, None, 0.0, 0.0, actions)
+        total = 0.0
+
+        def falling(values: OfCritics) -> OfCritics:
+            nonlocal total
+            to_values = tuple(map(np.empty_like, values))
+            total = -_native.least_values(values, to_values)
+            return to_values
+
+        to_actions = self.critic.climb(self.inputs, actions.reshape(-1, *self.distribution.shape), 1, falling)
+        if to_actions is None:
             return None
-        values, to_actions = found
-        taken = actions.numpy().reshape(columns.shape)
-        slopes = to_actions.reshape(columns.shape) * (1 - taken * taken)
-        total = -float(values.mean())
+        _native.tanh_slopes(actions, to_actions.reshape(columns.shape), slopes)
         return LossSlopes(total, (total,), (slopes,))

@@ -133,14 +133,12 @@ class CategoricalQLoss:
 
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
         """Return the loss and its gradient, from NumPy outputs."""
-        with torch.no_grad():
-            value = self(torch.from_numpy(outputs[0]))
-        slopes = np.zeros_like(outputs[0])
-        rows = np.arange(len(slopes))
-        factors = np.float32(-1.0 / max(len(slopes), 1))
-        weights = factors if self.importance is None else factors * self.importance.numpy()[:, None]
-        slopes[rows, self.actions.numpy()] = self.targets.numpy() * weights
-        return LossSlopes(value.total.item(), value.statistics, (slopes,))
+        (log_probs,) = outputs
+        slopes = np.empty_like(log_probs)
+        importance = None if self.importance is None else self.importance.numpy()
+        rows = self.actions.numpy(), self.targets.numpy(), importance, self.errors
+        total, *means = _native.categorical_loss(self.support.numpy(), log_probs, *rows, slopes)
+        return LossSlopes(total, (total, *means), (slopes,))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

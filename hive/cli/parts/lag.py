@@ -146,14 +146,14 @@ def device_line(config: Config) -> list[str]:
 def rounds_line(topology: Topology) -> str:
     """Return the line that says how the updates of a round are made."""
     from hive.learning.described import TORCH_COMPUTES  # imports torch
-    from hive.networks.build.network import computes_natively
+    from hive.networks.build.network import describes_natively
     from hive.schemes import blueprint_of
     from hive.training.update.native_rounds import native_obstacle
 
     blueprint = blueprint_of(topology)
     obstacle = native_obstacle(blueprint)
     flat, backend = blueprint.flat, blueprint.config.network.backend
-    if obstacle == NATIVE and not computes_natively(blueprint.sketch, flat, backend):
+    if obstacle == NATIVE and not describes_natively(blueprint.sketch, flat, backend):
         obstacle = TORCH_COMPUTES
     return "rounds: updates in native calls" if obstacle == NATIVE else f"rounds: updates one by one ({obstacle})"
 

@@ -195,17 +195,6 @@ class SquashedGaussian(BoundedColumns):
         elements = _log_slope(variables) + log_std + (0.5 * noise.square() + HALF_LOG_TWO_PI)
         return variables.tanh(), -elements.reshape(*outputs.shape[:-1], -1).sum(-1)
 
-    def scaled_sample_numpy(self, outputs: Floats, noise: Floats) -> tuple[Floats, Floats]:
-        """Do what `scaled_sample` does, for arrays: a fourth of the time for the batches of SAC."""
-        mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, -1).swapaxes(0, -2)
-        given = noise.reshape(mean.shape)
-        variables = mean + np.exp(log_std) * given
-        sizes = np.abs(variables)  # 1 - tanh(u)^2 is that of -u
-        log_slopes = np.float32(2.0) * (np.float32(math.log(2.0)) - sizes - np.log1p(np.exp(np.float32(-2.0) * sizes)))
-        elements = log_slopes + log_std + (np.float32(0.5) * given * given + np.float32(HALF_LOG_TWO_PI))
-        actions: Floats = np.tanh(variables).reshape(noise.shape)
-        return actions, -elements.sum(-1)
-
     def entropy(self, outputs: Tensor) -> Tensor:
         """Return the entropy float32 [...] in nats, with gradients for means and deviations."""
         mean, log_std = self._split(outputs)

@@ -22,6 +22,8 @@ from hive.errors import NetworkError
 # Greatest relative deviation from the mean spacing; float32 rounds the atoms of a support far from 0.
 SPACING_TOLERANCE = 1e-3
 
+NOT_FINITE, LOOK_FOR = "atoms of a distribution are not finite", "look for NaN in rewards and discounts"
+
 
 def categorical_support(v_min: float, v_max: float, atoms: int) -> Tensor:
     """Return `atoms` equally spaced values from `v_min` to `v_max`, float32 [atoms], in the unit of the returns.
@@ -53,7 +55,7 @@ def project_categorical(atoms: Tensor, probabilities: Tensor, support: Tensor) -
     shape = _shape_of_both(atoms, probabilities)
     positions = (atoms.detach().to(torch.float64) - bottom) / spacing
     if not bool(torch.isfinite(positions).all()):
-        raise NetworkError("atoms of a distribution are not finite", hint="look for NaN in rewards and discounts")
+        raise NetworkError(NOT_FINITE, hint=LOOK_FOR)
     positions, mass = positions.clamp(0, last).expand(shape), probabilities.expand(shape)
     lower = positions.floor().clamp(max=last - 1)
     above = (positions - lower).to(mass.dtype)

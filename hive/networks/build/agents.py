@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.networks.rows.inputs import ACTION_INPUT
 from hive.networks.weights.dense import Dense
+from hive.networks.weights.flat import FlatParameters, Floats
 
 AGENT_PARTS = ("critic", "temperature")
 """Names that an algorithm lists among the heads of its network: "critic" for each critic, and "temperature"."""
@@ -49,6 +52,20 @@ class Critics(nn.Module):
             pairs = zip(branches, found, strict=False)
             return torch.stack([branch.from_columns(columns)[0] for branch, columns in pairs])
         return torch.stack([branch(inputs)[0] for branch in self.branches[:count]])
+
+
+class LogSlope:
+    """The place of a temperature's logarithm in gradient blocks of `flat`, written as the layers of a Dense are."""
+
+    def __init__(self, flat: FlatParameters, log: nn.Parameter) -> None:
+        self.flat = flat
+        self.mask: NDArray[np.uint8] = np.array([name == flat.field_of(log).name for name in flat.names], np.uint8)
+        """uint8 [parameters of `flat`]: 1 for the logarithm."""
+        self._place = flat.field_of(log).offset // 4
+
+    def differentiate(self, slopes: Sequence[Floats], gradient: Floats) -> None:
+        """Write the only one of `slopes`, float32 [], into `gradient`, float32 [flat.parameter_elements]."""
+        (gradient[self._place],) = slopes
 
 
 class Temperature(nn.Module):

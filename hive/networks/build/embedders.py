@@ -254,6 +254,7 @@ class Merger(nn.Module):
         self.names = tuple(names)
         self.embedders = nn.ModuleList(embedders)
         self.adds = merger_type is EmbeddingMergerType.Sum
+        self.widths = tuple(widths)
         self.width = widths[0] if self.adds else sum(widths)
 
     def forward(self, observations: Mapping[InputName, Tensor]) -> Tensor:

@@ -263,15 +263,14 @@ class SquashedPolicyHead(Head, direct=True):
         return clamp_log_std(columns)
 
     def numpy_output(self, columns: Floats) -> Floats:
-        output: Floats = clamp_log_std(torch.from_numpy(columns)).numpy()
+        output = np.empty_like(columns)
+        _native.clamp_deviations(columns, output)
         return output
 
     def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
-        least, most = LOG_STD_BOUNDS  # a clamped deviation has no gradient
-        half = columns.shape[1] // 2
-        slopes = slopes.copy()
-        slopes[:, half:][(columns[:, half:] < least) | (columns[:, half:] > most)] = 0.0
-        return slopes, ()
+        to_columns = np.empty_like(columns)
+        _native.clamp_deviations_back(columns, slopes, to_columns)
+        return to_columns, ()
 
 
 class DeterministicPolicyHead(ColumnsHead, direct=True):

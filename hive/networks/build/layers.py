@@ -18,11 +18,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
+from hive import _native
 from hive.errors import MemoryShort, NetworkError
 from hive.runtime.process.user_code.torch_state import DEVICE
 
@@ -132,8 +134,9 @@ class NoisyLinear(nn.Module):
         y = (mean + deviation * f(e_out) f(e_in)^T) x + bias mean + bias deviation * f(e_out),   f(e) = sign(e) sqrt|e|
 
     e_in and e_out are N(0, 1), one number for each input and output (factorized noise, equations 10 and 11). They are
-    drawn from torch's generator at each forward pass in training mode, and are the same for all rows of it. In
-    evaluation mode the weights are their means.
+    drawn at each forward pass in training mode, and are the same for all rows of it. In evaluation mode the weights are
+    their means. A pass takes one word of torch's generator, which is the seed of its numbers (_native.philox_factors),
+    so a native pass draws the same (hive.networks.weights.derived). On a device torch draws them.
 
     deviation: the initial deviation of a weight, times the square root of the number of inputs; the paper has 0.5.
     """
@@ -150,8 +153,14 @@ class NoisyLinear(nn.Module):
         if not self.training:
             return output
         like = self.mean.weight
-        drawn = torch.randn(self.mean.in_features + self.mean.out_features, dtype=like.dtype, device=like.device)
-        noise = drawn.sign() * drawn.abs().sqrt()
+        count = self.mean.in_features + self.mean.out_features
+        if like.device.type == "cpu":
+            factors = np.empty(count, np.float32)
+            _native.philox_factors(int(torch.empty((), dtype=torch.int64, device="cpu").random_()), 0, factors)
+            noise = torch.from_numpy(factors).to(like.dtype)
+        else:
+            drawn = torch.randn(count, dtype=like.dtype, device=like.device)
+            noise = drawn.sign() * drawn.abs().sqrt()
         inputs, outputs = noise.split_with_sizes((self.mean.in_features, self.mean.out_features))
         return output + outputs * linear(input * inputs, self.weight_deviation, self.bias_deviation)
 

@@ -228,15 +228,16 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
     if backend == "native" and not (found and all(network.dense for network, _ in found)):
         raise NetworkError(
             'backend = "native" cannot compute this network',
-            hint='it computes linear layers with tanh, relu or silu, and LayerNorm; "auto" uses torch for all others',
+            hint="it computes linear layers, with noise or without, tanh, relu, silu, LayerNorm and dueling heads; "
+            '"auto" uses torch for all others',
         )
 
 
-def computes_natively(module: nn.Module, flat: FlatLayout, backend: str = "auto") -> bool:
-    """Return whether `compute_natively` would let hive._native compute all networks in `module`, also one on "meta"."""
+def describes_natively(module: nn.Module, flat: FlatLayout, backend: str = "auto") -> bool:
+    """Return whether all networks in `module`, which may be on "meta", are described to hive._native for its rounds."""
     found = _nets_in(module)
     return bool(backend != "torch" and found) and all(
-        Dense.knows(flat, [(list(one.trunk), heads_of(one) or []) for one in branches]) for _, branches in found
+        Dense.describes(flat, [(list(one.trunk), heads_of(one) or []) for one in branches]) for _, branches in found
     )
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hive import _native
 from hive.errors import NetworkError
 from hive.networks.act.projection import categorical_support
 from hive.networks.build.heads import ColumnsHead, Head, ParameterSlopes
-from hive.networks.build.layers import HIDDEN_GAIN, orthogonal
+from hive.networks.build.layers import HIDDEN_GAIN, NoisyLinear, orthogonal
 from hive.networks.build.parameters import (
     CategoricalQHeadParameters,
     DuelingQHeadParameters,
@@ -44,10 +45,13 @@ class TwoStreams(Head):
     Q(s, a) = V(s) + A(s, a) - mean of A(s, .), as in Wang et al. 2016, "Dueling Network Architectures for Deep
     Reinforcement Learning", equation 9; with atoms, for each of them (Hessel et al. 2018, "Rainbow"). The paper scales
     the gradient that enters the layers below by 1/sqrt(2), see `rescale_gradient_from_head_by_factor`.
+
+    A native pass joins the streams in its last layer (hive.networks.weights.derived), so `numpy_output` and
+    `numpy_slopes` have the columns of all actions, [N, actions * atoms], instead of those that `forward` joins.
     """
 
-    value: nn.Linear | None
-    advantage: nn.Linear | None
+    value: nn.Linear | NoisyLinear | None
+    advantage: nn.Linear | NoisyLinear | None
     streams: tuple[int, int]  # outputs of each
 
     def split_streams(self, hidden: int, actions: int, atoms: int = 1) -> None:
@@ -61,9 +65,9 @@ class TwoStreams(Head):
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
         super().initialize(weight, bias, orthogonal=orthogonal)
-        if not orthogonal and self.value is not None and self.advantage is not None:
-            self.value.reset_parameters()
-            self.advantage.reset_parameters()
+        for stream in (self.value, self.advantage):
+            if not orthogonal and isinstance(stream, nn.Linear):
+                stream.reset_parameters()
 
     def joined(self, columns: Tensor) -> Tensor:
         """Return Q of all actions, [N, actions * atoms], from the columns [N, width]."""
@@ -77,7 +81,7 @@ class TwoStreams(Head):
         return values.flatten(-2)
 
 
-class DuelingQHead(TwoStreams, QHead):
+class DuelingQHead(TwoStreams, QHead, direct=True):
     """Action values float32 [N, actions] from two streams. With `hidden` each stream begins with a hidden layer."""
 
     def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
@@ -141,9 +145,15 @@ class CategoricalQHead(Head, direct=True):
     def forward(self, columns: Tensor) -> Tensor:
         return columns.view(-1, *self.output_shape).log_softmax(-1)
 
+    def numpy_output(self, columns: Floats) -> Floats:
+        output = np.empty((len(columns), *self.output_shape), np.float32)
+        _native.log_softmax(np.ascontiguousarray(columns).reshape(output.shape), output)
+        return output
+
     def numpy_slopes(self, slopes: Floats, columns: Floats) -> tuple[Floats, ParameterSlopes]:
-        chances = np.exp(self.numpy_output(columns))  # the derivative of the logarithm of softmax
-        return (slopes - chances * slopes.sum(-1, keepdims=True)).reshape(columns.shape), ()
+        to_columns = np.empty_like(slopes)
+        _native.log_softmax_back(self.numpy_output(columns), slopes, to_columns)
+        return to_columns.reshape(columns.shape), ()
 
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
@@ -170,12 +180,15 @@ class QuantileQHead(Head, direct=True):
     def forward(self, columns: Tensor) -> Tensor:
         return columns.view(-1, *self.output_shape)
 
+    def numpy_output(self, columns: Floats) -> Floats:
+        return columns.reshape(-1, *self.output_shape)
+
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
         return expected_return(output, None)
 
 
-class DuelingCategoricalQHead(TwoStreams, CategoricalQHead):
+class DuelingCategoricalQHead(TwoStreams, CategoricalQHead, direct=True):
     """A CategoricalQHead whose unnormalized log probabilities are joined from two streams, as in Rainbow."""
 
     def __init__(self, parameters: CategoricalQHeadParameters, action: ActionSpec) -> None:
@@ -186,7 +199,7 @@ class DuelingCategoricalQHead(TwoStreams, CategoricalQHead):
         return super().forward(self.joined(columns))
 
 
-class DuelingQuantileQHead(TwoStreams, QuantileQHead):
+class DuelingQuantileQHead(TwoStreams, QuantileQHead, direct=True):
     """A QuantileQHead whose quantiles are joined from two streams."""
 
     def __init__(self, parameters: QuantileQHeadParameters, action: ActionSpec) -> None:

@@ -6,9 +6,9 @@
     dense.differentiate(slopes, gradient)   from the gradients of these outputs to a gradient block
 
 torch's modules are the description of a network and the reference of its results: `compute_natively` gives those that
-qualify a `dense` attribute, and without it they compute by torch. Known are linear layers, LayerNorm, and the
-activations tanh, relu and silu, after layers without parameters. Results differ from torch's by rounding: sums have
-another order, and tanh is accurate to 3.3e-7 (native/include/hive/dense.hpp).
+qualify a `dense` attribute, and without it they compute by torch. Known are linear layers, also with noise, LayerNorm,
+the activations tanh, relu and silu, after layers without parameters, and the streams of a dueling head. Results differ
+from torch's by rounding: sums have another order, and tanh is accurate to 3.3e-7 (native/include/hive/dense.hpp).
 
 A copy of a module (copy.deepcopy) computes by torch, because its parameters lie elsewhere.
 """
@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from itertools import accumulate, chain
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -25,7 +26,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive import _native
+from hive.networks.build.embedders import Merger
 from hive.networks.build.heads import Head
+from hive.networks.build.layers import NoisyLinear
+from hive.networks.build.value_heads import TwoStreams
+from hive.networks.rows.inputs import InputName
+from hive.networks.weights.derived import Derivation, DerivedPlaces, Places
 from hive.networks.weights.flat import FlatLayout, FlatParameters, Floats
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own
@@ -43,6 +49,8 @@ class Program:
     before: list[nn.Module]
     layers: list[dict[str, Any]]
     parameters: list[nn.Parameter]
+    joins: bool  # whether the last layer joins the streams of its only head
+    noisy: int  # layers with noise, among the parameters' ones
 
 
 @dataclass(slots=True)
@@ -50,15 +58,22 @@ class Kept:
     """The memory of one pass for its backward pass. `waits`: this has not been made. `number` counts passes."""
 
     network: _native.DenseNetwork
+    derivation: Derivation | None = None
     number: int = 0
     waits: bool = False
     weights: Floats = field(default_factory=lambda: np.empty(0, np.float32))
     rows: Floats = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    factors: Floats | None = None  # the noise of the pass, for derived weights
 
     def backward(self, slopes: Sequence[Floats | None], gradient: Floats | None, to_rows: Floats | None = None) -> None:
         """Make the backward pass from the gradients of the columns; see _native.DenseNetwork.backward."""
         self.waits = False
-        self.network.backward(self.weights, self.rows, slopes, gradient, to_observations=to_rows)
+        if self.derivation is None or self.factors is None or gradient is None:
+            self.network.backward(self.weights, self.rows, slopes, gradient, to_observations=to_rows)
+            return
+        to_derived = self.derivation.slopes()
+        self.network.backward(self.weights, self.rows, slopes, to_derived, to_observations=to_rows)
+        self.derivation.spread(self.factors, to_derived, gradient)
 
 
 class Dense:
@@ -68,21 +83,32 @@ class Dense:
     by side. programs: what `_program` returns for each.
     """
 
-    def __init__(self, flat: FlatParameters, networks: Networks, programs: Sequence[Program]) -> None:
+    def __init__(
+        self, flat: FlatParameters, networks: Networks, programs: Sequence[Program], derivation: Derivation | None
+    ) -> None:
         self.flat = flat
+        self._derivation = derivation
+        self._derived = np.empty(0, np.float32) if derivation is None else derivation.block()
+        self._noisy = list(accumulate(program.noisy for program in programs))
+        self._joins = any(program.joins for program in programs)
         self._networks = networks
         self._before = programs[0].before
         self._layers = [program.layers for program in programs]
         self._kept = [self._room()]
         self.heads = [heads for _, heads in networks]
-        self._widths = [sum(head.width for head in own) for own in self.heads]
+        self._widths = [int(program.layers[-1]["outputs"]) for program in programs]
         self._parameters = [program.parameters for program in programs]
         self._everything = [parameter for own in self._parameters for parameter in own]
         self._fields = {id(parameter): flat.field_of(parameter) for parameter in self._everything}
         self._inputs = int(self._layers[0][0]["inputs"])
+        self._joined = _joined(self._before)
         self._passes = 0
         self._mask: NDArray[np.uint8] | None = None
-        self._direct = all(head.is_direct for own in self.heads for head in own)
+        streams = [
+            program.joins or not any(isinstance(head, TwoStreams) for head in own)
+            for program, own in zip(programs, self.heads, strict=True)
+        ]
+        self._direct = all(streams) and all(head.is_direct for own in self.heads for head in own)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         """Return None: the copy of a module computes by torch."""
@@ -90,16 +116,21 @@ class Dense:
     @classmethod
     def of(cls, flat: FlatParameters, networks: Networks) -> Dense | None:
         """Return the native form of these networks; None if it does not know all of their layers."""
-        programs = [_program(flat, layers) for layers, _ in networks]
+        places = DerivedPlaces(flat) if _derives(networks) else Places(flat)
+        programs = [_program(places, layers, heads) for layers, heads in networks]
         known = [program for program in programs if program is not None]
-        takes_features = any(head.takes_features for _, heads in networks for head in heads)
-        return None if len(known) < len(networks) or takes_features else cls(flat, networks, known)
+        if len(known) < len(networks) or any(head.takes_features for _, heads in networks for head in heads):
+            return None
+        return cls(flat, networks, known, places.derivation() if isinstance(places, DerivedPlaces) else None)
 
     @classmethod
-    def knows(cls, flat: FlatLayout, networks: Networks) -> bool:
-        """Return whether `of` would return the native form of these networks."""
-        return all(_program(flat, layers) is not None for layers, _ in networks) and not any(
-            head.takes_features for _, heads in networks for head in heads
+    def describes(cls, flat: FlatLayout, networks: Networks) -> bool:
+        """Return whether `described` returns passes of these networks, whose modules may be on "meta"."""
+        heads = [head for _, own in networks for head in own]
+        return (
+            all(head.as_columns and not head.takes_features for head in heads)
+            and not _derives(networks)
+            and all(_program(Places(flat), layers, own) is not None for layers, own in networks)
         )
 
     def over(self, flat: FlatParameters) -> Dense | None:
@@ -108,7 +139,7 @@ class Dense:
 
     def __call__(self, inputs: Any, count: int | None = None) -> tuple[Tensor, ...] | None:
         """Return the columns of the first `count` networks, float32 [N, width] each; None for inputs for torch."""
-        rows = self.rows(inputs)
+        rows = None if self._joins else self.rows(inputs)  # torch joins streams from their own columns
         if rows is None:
             return None
         count = count or len(self._widths)
@@ -157,8 +188,11 @@ class Dense:
         """Return this pass as a step of a `_native.Program`, of the first networks that have these outputs.
 
         rows, outputs, slopes: names of registers. slopes: those of the outputs that a backward pass follows for; None:
-        none follows. of_target: compute with the target's weights. None if torch has a part in the pass.
+        none follows. of_target: compute with the target's weights. None if torch has a part in the pass, and for noisy
+        and dueling layers, whose weights are derived.
         """
+        if self._derivation is not None:
+            return None
         heads: list[list[dict[str, Any]]] = []
         names = iter(zip(outputs, [None] * len(outputs) if slopes is None else slopes, strict=True))
         for own in self.heads:
@@ -191,18 +225,30 @@ class Dense:
             self._mask = np.array([name in own for name in self.flat.names], np.uint8)
         return self._mask
 
-    def keep(self, rows: Floats, count: int) -> tuple[Kept, list[Floats]]:
-        """Return a pass whose intermediate results are kept for its `backward`, and the columns of `count` networks."""
+    def keep(self, rows: Floats, count: int, factors: Floats | None = None) -> tuple[Kept, list[Floats]]:
+        """Return a pass whose intermediate results are kept for its `backward`, and the columns of `count` networks.
+
+        factors: the noise of the pass; None: it is drawn, if the weights have any.
+        """
         free = next((kept for kept in self._kept if not kept.waits), None)
         if free is None and len(self._kept) < MOST_KEPT:
             self._kept.append(free := self._room())
         kept = free or min(self._kept, key=lambda kept: kept.number)
         self._passes += 1
-        kept.number, kept.waits, kept.weights, kept.rows = self._passes, True, self.flat.weights, rows
-        return kept, self.columns(rows, count, kept)
+        kept.number, kept.waits, kept.rows = self._passes, True, rows
+        if self._derivation is None:
+            kept.weights = self.flat.weights
+        else:
+            kept.factors = self._derivation.factors(self._noisy[count - 1]) if factors is None else factors
+            self._derivation.derive(self.flat.weights, kept.factors, kept.weights)
+        return kept, self._columns(kept.network, kept.weights, rows, count, keep=True)
 
     def _room(self) -> Kept:
-        return Kept(_native.DenseNetwork(self._layers, self.flat.parameter_elements))
+        derivation = self._derivation
+        if derivation is None:
+            return Kept(_native.DenseNetwork(self._layers, self.flat.parameter_elements))
+        network = _native.DenseNetwork(self._layers, derivation.size)
+        return Kept(network, derivation, weights=derivation.block())
 
     def offsets(self, parameter: nn.Parameter) -> slice:
         """The elements of a parameter in a gradient block."""
@@ -214,16 +260,31 @@ class Dense:
         rows = inputs
         if not isinstance(inputs, Tensor | Mapping):
             return None
-        for layer in self._before:
-            rows = layer(rows)
+        if self._joined and isinstance(inputs, Mapping):
+            rows = torch.cat([inputs[name] for name in self._joined], -1)
+        else:
+            for layer in self._before:
+                rows = layer(rows)
         usual = isinstance(rows, Tensor) and rows.dtype == torch.float32 and rows.shape[1:] == (self._inputs,)
         return rows.contiguous() if usual and rows.device.type == "cpu" else None
 
-    def columns(self, rows: Floats, count: int, kept: Kept | None = None) -> list[Floats]:
-        """Return the columns of the first `count` networks for rows float32 [N, inputs], in the memory of `kept`."""
+    def columns_of(self, name: InputName) -> slice | None:
+        """Return the columns of the rows that are the input `name` as it is; None if torch computes them of it."""
+        return self._joined.get(name)
+
+    def columns(self, rows: Floats, count: int) -> list[Floats]:
+        """Return the columns of the first `count` networks for rows float32 [N, inputs]."""
+        weights = self.flat.weights
+        if self._derivation is not None:
+            self._derivation.derive(weights, self._derivation.factors(self._noisy[count - 1]), self._derived)
+            weights = self._derived
+        return self._columns(self._kept[0].network, weights, rows, count, keep=False)
+
+    def _columns(
+        self, network: _native.DenseNetwork, weights: Floats, rows: Floats, count: int, *, keep: bool
+    ) -> list[Floats]:
         outputs = [np.empty((len(rows), width), np.float32) for width in self._widths[:count]]
-        network = (kept or self._kept[0]).network
-        network.forward(self.flat.weights, rows, outputs, keep=kept is not None)
+        network.forward(weights, rows, outputs, keep=keep)
         return outputs
 
 
@@ -233,7 +294,7 @@ class DensePass:
     def __init__(self, dense: Dense, rows: Floats, count: int) -> None:
         self._dense, self._rows, self._count = dense, rows, count
         self._kept, self._columns = dense.keep(rows, count)
-        self._number = self._kept.number
+        self._number, self._factors = self._kept.number, self._kept.factors
         self.outputs = dense.of_columns(self._columns)
 
     @property
@@ -261,7 +322,7 @@ class DensePass:
 
     def _memory(self) -> Kept:
         if self._kept.number != self._number:  # it was needed for later passes
-            self._kept, _ = self._dense.keep(self._rows, self._count)
+            self._kept, _ = self._dense.keep(self._rows, self._count, self._factors)
             self._number = self._kept.number
         return self._kept
 
@@ -289,7 +350,7 @@ class _Pass(torch.autograd.Function):
         ctx.dense, ctx.count, ctx.parameters = dense, count, parameters
         ctx.rows, ctx.weights = rows.detach().numpy(), dense.flat.weights
         ctx.kept, columns = dense.keep(ctx.rows, count)
-        ctx.number = ctx.kept.number
+        ctx.number, ctx.factors = ctx.kept.number, ctx.kept.factors
         return tuple(map(torch.from_numpy, columns))
 
     @staticmethod
@@ -297,7 +358,7 @@ class _Pass(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor | None) -> Any:
         dense: Dense = ctx.dense
         if ctx.kept.number != ctx.number:  # its memory was needed for later passes
-            ctx.kept, _ = dense.keep(ctx.rows, ctx.count)
+            ctx.kept, _ = dense.keep(ctx.rows, ctx.count, ctx.factors)
             ctx.number = ctx.kept.number
         needed = ctx.needs_input_grad
         gradient = np.empty(dense.flat.parameter_elements, np.float32) if any(needed[3:]) else None
@@ -312,8 +373,29 @@ class _Pass(torch.autograd.Function):
         return None, None, None if to_rows is None else torch.from_numpy(to_rows), *found
 
 
-def _program(flat: FlatLayout, layers: Sequence[nn.Module]) -> Program | None:
-    """Return the program of these layers; None if some are unknown."""
+def _joined(before: Sequence[nn.Module]) -> Mapping[InputName, slice]:
+    """Return the columns of inputs that these layers lay side by side, in order; empty if they do anything else."""
+    if len(before) != 1 or type(before[0]) is not Merger or before[0].adds:
+        return {}
+    names, embedders, widths = before[0].names, before[0].embedders, before[0].widths
+    if any(True for _ in chain.from_iterable(embedder.children() for embedder in embedders)):
+        return {}
+    ends = list(accumulate(widths))
+    return {name: slice(end - width, end) for name, end, width in zip(names, ends, widths, strict=True)}
+
+
+def _derives(networks: Networks) -> bool:
+    """Return whether some of the networks' layers have weights that are derived from others."""
+    return any(isinstance(layer, NoisyLinear) or _joinable(heads) for layers, heads in networks for layer in layers)
+
+
+def _joinable(heads: Sequence[Head]) -> bool:
+    """Return whether the only head has two streams that a last layer can join."""
+    return len(heads) == 1 and isinstance(heads[0], TwoStreams) and heads[0].is_direct
+
+
+def _program(places: Places, layers: Sequence[nn.Module], heads: Sequence[Head]) -> Program | None:
+    """Return the program of these layers and of the streams of a head; None if some are unknown."""
     rest = list(layers)
     before: list[nn.Module] = []
     while rest and not any(True for _ in rest[0].parameters()) and type(rest[0]) not in ACTIVATIONS:
@@ -321,35 +403,42 @@ def _program(flat: FlatLayout, layers: Sequence[nn.Module]) -> Program | None:
     program: list[dict[str, Any]] = []
     parameters: list[nn.Parameter] = []
     for layer in rest:
-        named = _added(layer, program)
-        if named is None:
+        if not _added(layer, program, places):
             return None
-        for name, parameter in named.items():
-            program[-1][name] = flat.field_of(parameter).offset // 4
-            parameters.append(parameter)
-    return Program(before, program, parameters) if program else None
-
-
-def _added(layer: nn.Module, program: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Add a layer, or what it adds to the linear layer before it, and return its parameters by name; None: unknown."""
-    if isinstance(layer, nn.Linear):
-        if layer.bias is None or getattr(layer, "rescale", None) is not None:
-            return None
-        program.append({"inputs": layer.in_features, "outputs": layer.out_features, "activation": "none"})
-        return {"weight": layer.weight, "bias": layer.bias}
+        parameters += layer.parameters()
     if not program:
         return None
+    if joins := _joinable(heads):
+        head = cast(TwoStreams, heads[0])
+        cast(DerivedPlaces, places).join(head, program)
+        parameters += head.parameters()
+        rest.append(head)
+    noisy = sum(isinstance(layer, NoisyLinear) for each in rest for layer in each.modules())
+    return Program(before, program, parameters, joins, noisy)
+
+
+def _added(layer: nn.Module, program: list[dict[str, Any]], places: Places) -> bool:
+    """Add a layer, or what it adds to the linear layer before it; return whether it is known."""
+    if isinstance(layer, nn.Linear | NoisyLinear):
+        plain = layer if isinstance(layer, nn.Linear) else layer.mean
+        if plain.bias is None or getattr(plain, "rescale", None) is not None:
+            return False
+        shape = {"inputs": plain.in_features, "outputs": plain.out_features}
+        program.append({**shape, "activation": "none", **places.linear(layer)})
+        return True
+    if not program:
+        return False
     last = program[-1]
     if isinstance(layer, nn.LayerNorm):
         usual = layer.elementwise_affine and layer.bias is not None and len(layer.normalized_shape) == 1
         if not usual or "scale" in last:
-            return None
-        last["epsilon"] = layer.eps
-        return {"scale": layer.weight, "shift": layer.bias}
+            return False
+        last.update(epsilon=layer.eps, scale=places.of(layer.weight), shift=places.of(layer.bias))
+        return True
     if type(layer) not in ACTIVATIONS or last["activation"] != "none":
-        return None
+        return False
     last["activation"] = ACTIVATIONS[type(layer)]
-    return {}
+    return True
 
 
 def _split(columns: Floats, heads: Sequence[Head]) -> list[Floats]:
