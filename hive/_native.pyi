@@ -801,6 +801,9 @@ class RowWord:
 
 # Rounds of updates (program.hpp, round.hpp).
 
+def mean(numbers: NDArray[np.float32]) -> float:
+    """Return the mean of numbers [N] as a float64 sum in their order."""
+
 def column_sums(from_: NDArray[np.float32], first: int, to: NDArray[np.float32]) -> None:
     """Write the sums over the rows of columns of `from_` [N, W], from `first` on, to `to` [n], in the order of rows."""
 
@@ -825,7 +828,5 @@ class Round:
     """Consecutive updates in one call. memory: what hive.training.update.native_rounds describes."""
 
     def __init__(self, memory: Mapping[str, Any]) -> None: ...
-    def run(
-        self, program: Program, call: Mapping[str, Any]
-    ) -> tuple[int, str, list[tuple[float, int]], NDArray[np.float64]]:
+    def run(self, call: Mapping[str, Any]) -> tuple[int, str, list[tuple[float, int]], NDArray[np.float64]]:
         """Make updates; return how many, why it ended, (norm, samples) of each, and statistics [updates, S]."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive import _native
@@ -25,13 +26,16 @@ from hive.algorithms.losses.agents import CriticLoss
 from hive.algorithms.replaying import Batch, updates_in_round
 from hive.config import AgentConfig
 from hive.errors import TopologyError
+from hive.experience import Replay
 from hive.learning import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
+from hive.learning.described import TORCH_COMPUTES, Described, Step, kind
 from hive.networks.act.bounded import BoundedColumns
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.build.agents import AgentNetwork
+from hive.networks.build.agents import AgentNetwork, Critics
 from hive.networks.rows.inputs import ACTION_INPUT
 from hive.networks.weights.flat import Floats
 
+Mask = NDArray[np.uint8]
 Losses = list[tuple[Approximation, Tensor | ComputedPart]]
 Statistics = dict[str, float]
 
@@ -53,6 +57,7 @@ class ActorWithCritics:
     gradients_per_batch: int
     asks_for_moments = False
     behaviour_log_probs = False
+    critic_factor = 1.0  # of the squared errors of critics
     distribution: ActionDistribution
     actor: Approximation
     critic: Approximation
@@ -140,3 +145,103 @@ class ActorWithCritics:
         """Return the inputs of critics that take the actions of the batch, scaled to -1 ... 1."""
         scaled = cast(BoundedColumns, self.distribution).scaled(batch.actions)
         return {"observation": batch.observations, ACTION_INPUT: scaled}
+
+    # --- its gradients for hive._native
+
+    def described_kinds(
+        self, memory: Replay, targets: Sequence[Step | None], actor: Sequence[Step | None], masks: Sequence[Mask] = ()
+    ) -> Described | str:
+        """Return gradients of the critics alone, and with the actor; or why only `gradient` makes them.
+
+        targets: the steps to the register of this name. actor: those of the actor's loss, and of what learns with it,
+        whose parameters have these `masks`.
+        """
+        config, actors, critics = self.config, self.actor.native, self.critic.native
+        if self.gradients_per_batch > 1:
+            return "algorithm.critic_first"
+        if actors.dense is None or critics.dense is None or not actors.reads_observations:
+            return TORCH_COMPUTES
+        batch = memory.described(config.n_step, config.discount, config.importance_exponent, actions="float32")
+        alone = [batch, ("unknown", {}), *targets, *self._described_fit(), _backward("critics")]
+        of_critics, of_all = critics.dense.mask, critics.dense.mask | actors.dense.mask
+        for mask in masks:
+            of_all = of_all | mask
+        kinds = kind(alone, of_critics), kind([*alone, *actor], of_all)
+        if kinds[0] is None or kinds[1] is None:
+            return TORCH_COMPUTES
+        return Described((kinds[0], kinds[1]), None, lambda number: int(self.actor_is_due(number)))
+
+    def _described_fit(self) -> Sequence[Step | None]:
+        """Return the steps of the critics' loss, from `targets` and the actions of the batch."""
+        middle, reach = cast(BoundedColumns, self.distribution).middle_and_reach
+        places = [self.statistics.index(name) for name in ("critic_loss", "q_mean", "td_error")]
+        return (
+            ("scale", {"middle": middle.ravel().tolist(), "reach": reach.ravel().tolist(), "into": "scaled"}),
+            self.described_join("observations", "scaled", "taken"),
+            self.described_critics("taken", "q", learns="critics"),
+            (
+                "critic_loss",
+                {
+                    "values": self._names("q"),
+                    "slopes": self._names("to_q"),
+                    "factor": self.critic_factor,
+                    "places": places,
+                },
+            ),
+        )
+
+    def described_targets(
+        self, values: str, *, log_probs: str | None = None, temperature: float = 0.0, log: int = -1
+    ) -> Step:
+        """Return the step from the critics' values of the next actions to the register `targets`."""
+        entropy = {"log_probs": log_probs, "temperature": temperature, "log": log}
+        return "soft_targets", {"values": self._names(values), **entropy}
+
+    def described_join(self, observations: str, actions: str, into: str) -> Step | None:
+        """Return the step that lays observations and actions side by side, as the rows of the critics."""
+        dense = self.critic.native.dense
+        places = [None if dense is None else dense.columns_of(name) for name in ("observation", ACTION_INPUT)]
+        if places[0] is None or places[1] is None:
+            return None
+        at = {"observations_at": places[0].start, "actions_at": places[1].start}
+        return "join", {"observations": observations, "actions": actions, "into": into, **at}
+
+    def described_critics(
+        self, rows: str, values: str, *, learns: str = "", count: int | None = None, of_target: bool = False
+    ) -> Step | None:
+        """Return the pass of the first `count` critics. learns: its name, if a backward pass follows."""
+        names = self._names(values)[:count]
+        slopes = [f"to_{name}" for name in names] if learns else None
+        return self.critic.native.described(rows, names, slopes, of_target=of_target, name=learns)
+
+    def described_actor(
+        self, sample: Sequence[Step], count: int | None, loss: Mapping[str, Any]
+    ) -> Sequence[Step | None]:
+        """Return the steps of an actor's loss and gradient.
+
+        sample: those from the register `policy` to `chosen`, actions that the first `count` critics judge. loss: the
+        other keys of the step actor_loss.
+        """
+        dense = self.critic.native.dense
+        columns = None if dense is None else dense.columns_of(ACTION_INPUT)
+        values = self._names("judged")[:count]
+        given = {"outputs": "policy", "actions": "chosen", "to_rows": "to_chosen", "slopes": "to_policy"}
+        return (
+            self.actor.native.described("observations", ("policy",), ("to_policy",), name="actor"),
+            *sample,
+            self.described_join("observations", "chosen", "judged_rows"),
+            self.described_critics("judged_rows", "judged", learns="judges", count=count),
+            ("least_value", {"values": values, "slopes": [f"to_{name}" for name in values]}),
+            _backward("judges", "to_chosen"),
+            None if columns is None else ("actor_loss", {**given, "at": columns.start, **loss}),
+            _backward("actor"),
+        )
+
+    def _names(self, values: str) -> list[str]:
+        """Return the registers of the values of each critic."""
+        return [f"{values}{number}" for number in range(len(cast(Critics, self.critic.model).branches))]
+
+
+def _backward(of: str, to_rows: str | None = None) -> Step:
+    """Return the backward pass of a forward pass, to the gradient, or to the register `to_rows`."""
+    return "backward", {"of": of, "to_rows": to_rows}

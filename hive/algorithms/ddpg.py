@@ -9,17 +9,21 @@ Actions are scaled to -1 ... 1. In rollouts they get normal noise.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from hive import _native
-from hive.algorithms.agents import ActorWithCritics, Losses, Statistics
+from hive.algorithms.agents import TARGETS, ActorWithCritics, Losses, Statistics
 from hive.algorithms.losses.agents import DeterministicActorLoss
 from hive.algorithms.replaying import Batch, warmup_rounds
 from hive.config import DDPGConfig
 from hive.config.refusals import BOUNDED_BOX
 from hive.errors import TopologyError
+from hive.experience import Replay
+from hive.learning.described import Described, Step
 from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.exploration import NoisyActions
@@ -48,7 +52,7 @@ class DDPG(ActorWithCritics):
         _native.tanh_actions(outputs, drawn, deviation, limit, actions)
         following = torch.from_numpy(actions).view(-1, *self.noisy.shape)
         targets = self.targets(batch, self.critic.target(batch.next_observations, following))
-        return self.fit(self.taken(batch), targets, batch, factor=1.0)
+        return self.fit(self.taken(batch), targets, batch, factor=self.critic_factor)
 
     def target_noise(self, batch: Batch) -> tuple[Tensor | None, float, float]:
         """Return normal noise of the actions at which the target critics are evaluated, its deviation and its limit."""
@@ -57,3 +61,27 @@ class DDPG(ActorWithCritics):
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         loss = self.actor.computed(DeterministicActorLoss(batch.observations, self.noisy, self.critic))
         return [(self.actor, loss)], {"actor_loss": self.actor.statistics[0]}
+
+    def described(self, memory: Replay) -> Described | str:
+        """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""
+        return self.described_deterministic(memory, None, 0.0, 0.0)
+
+    def described_deterministic(
+        self, memory: Replay, noise: str | None, deviation: float, limit: float
+    ) -> Described | str:
+        """Return the same with noise of the next actions. noise: its register; None: there is none."""
+        drawn = {"noise": noise, "deviation": deviation, "limit": limit}
+        width = math.prod(self.noisy.shape)
+        targets = (
+            self.actor.native.described("next_observations", ("next_policy",), of_target=True),
+            *([("noise", {"use": TARGETS, "width": width, "into": noise})] if noise else []),
+            ("tanh_sample", {"outputs": "next_policy", "actions": "next_actions", **drawn}),
+            self.described_join("next_observations", "next_actions", "next_rows"),
+            self.described_critics("next_rows", "next", of_target=True),
+            self.described_targets("next"),
+        )
+        quiet = {"noise": None, "deviation": 0.0, "limit": 0.0}
+        sample: list[Step] = [("tanh_sample", {"outputs": "policy", "actions": "chosen", **quiet})]
+        places = [self.statistics.index("actor_loss")]
+        loss = {"noise": None, "log_probs": None, "temperature": 0.0, "log": -1, "places": places}
+        return self.described_kinds(memory, targets, self.described_actor(sample, 1, loss))

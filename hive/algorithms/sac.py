@@ -14,7 +14,8 @@ Box actions are scaled to -1 ... 1. Log densities and entropies are those of sca
 from __future__ import annotations
 
 import math
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,7 +29,9 @@ from hive.algorithms.replaying import Batch, warmup_rounds
 from hive.config import SACConfig
 from hive.config.refusals import BOUNDED_OR_DISCRETE
 from hive.errors import TopologyError
+from hive.experience import Replay
 from hive.learning import Approximation, NativePart, TargetNetwork
+from hive.learning.described import TORCH_COMPUTES, UNDESCRIBED, Described, Step
 from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.exploration import SoftActions, SoftChoices
@@ -44,6 +47,7 @@ class SAC(ActorWithCritics):
 
     statistics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_mean", "td_error", "entropy", "temperature")
     config: SACConfig
+    critic_factor = 0.5
     temperature: Approximation | None = None
     _slope: LogSlope | None = None
 
@@ -87,8 +91,8 @@ class SAC(ActorWithCritics):
     def critic_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         targets = self._soft_targets(batch)
         if isinstance(self.distribution, SoftActions):
-            return self.fit(self.taken(batch), targets, batch, factor=0.5)
-        return self.fit(batch.observations, targets, batch, factor=0.5, actions=batch.actions)
+            return self.fit(self.taken(batch), targets, batch, factor=self.critic_factor)
+        return self.fit(batch.observations, targets, batch, factor=self.critic_factor, actions=batch.actions)
 
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
         weight = self.weight()
@@ -130,3 +134,37 @@ class SAC(ActorWithCritics):
         returns, discounts = batch.returns.numpy(), batch.discounts.numpy()
         _native.soft_choice_targets(outputs, values, weight, returns, discounts, targets)
         return torch.from_numpy(targets)
+
+    def described(self, memory: Replay) -> Described | str:
+        """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""
+        actors, learned = self.actor.native, self._learned
+        if not isinstance(self.distribution, SoftActions):
+            return UNDESCRIBED
+        if actors.dense is None or (learned is not None and not learned.log.requires_grad):
+            return TORCH_COMPUTES
+        slope = None if learned is None else LogSlope(actors.dense.flat, learned.log)
+        weight: dict[str, Any] = {"temperature": self.config.temperature, "log": -1 if slope is None else slope.place}
+        width = math.prod(self.distribution.action_shape)
+        targets = (
+            actors.described("next_observations", ("next_policy",)),
+            *_described_sample("next_policy", TARGETS, width, "next_actions", "next_log_probs"),
+            self.described_join("next_observations", "next_actions", "next_rows"),
+            self.described_critics("next_rows", "next", of_target=True),
+            self.described_targets("next", log_probs="next_log_probs", **weight),
+        )
+        places = [self.statistics.index(name) for name in ("actor_loss", "entropy", "temperature")]
+        loss = {"noise": "noise_chosen", "log_probs": "log_probs", **weight, "places": places}
+        sample = _described_sample("policy", ACTIONS, width, "chosen", "log_probs")
+        actor = [*self.described_actor(sample, None, loss)]
+        if slope is not None:
+            actor.append(("temperature", {"log": slope.place, "target_entropy": self.target_entropy}))
+        return self.described_kinds(memory, targets, actor, [] if slope is None else [slope.mask])
+
+
+def _described_sample(outputs: str, use: int, width: int, actions: str, log_probs: str) -> Sequence[Step]:
+    """Return the steps that draw actions of a squashed Gaussian from its outputs."""
+    noise = f"noise_{actions}"
+    return (
+        ("noise", {"use": use, "width": width, "into": noise}),
+        ("squashed_sample", {"outputs": outputs, "noise": noise, "actions": actions, "log_probs": log_probs}),
+    )

@@ -16,6 +16,8 @@ from hive.algorithms.agents import TARGETS
 from hive.algorithms.ddpg import DDPG
 from hive.algorithms.replaying import Batch
 from hive.config import TD3Config
+from hive.experience import Replay
+from hive.learning.described import Described
 from hive.networks.act.distributions import ActionDistribution
 
 
@@ -36,3 +38,8 @@ class TD3(DDPG):
     def target_noise(self, batch: Batch) -> tuple[Tensor | None, float, float]:
         noise = self.draw(batch, TARGETS, self.noisy.shape)
         return noise, self.config.target_noise, self.config.target_noise_clip
+
+    def described(self, memory: Replay) -> Described | str:
+        """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""
+        noise = self.config.target_noise, self.config.target_noise_clip
+        return self.described_deterministic(memory, "noise_next_actions", *noise)

@@ -146,14 +146,18 @@ class Replay:
             first, following = first[:, 0], following[:, 0]
         return ReplayBatch(positions, first, taken, returns, discounts, following)
 
-    def described(self, n_step: int, discount: float, importance_exponent: float) -> tuple[str, dict[str, Any]] | None:
+    def described(
+        self, n_step: int, discount: float, importance_exponent: float, *, actions: str = "int64"
+    ) -> tuple[str, dict[str, Any]] | None:
         """Return the gathering of a batch as a step of a `_native.Program`.
 
-        It writes the registers that are named as the fields of a batch. None for stacks, and unless observations are
-        float32 and actions one int64.
+        It writes the registers that are named as the fields of a batch. actions: the dtype of actions that the steps
+        after it read, one number of int64, or of float32. None for other actions, for stacks, and unless observations
+        are float32.
         """
-        actions, observations = self.arrays["actions"], self.arrays["observations"]
-        if self.stack > 1 or observations.dtype != np.float32 or actions.dtype != np.int64 or actions.ndim > 3:
+        stored, observations = self.arrays["actions"], self.arrays["observations"]
+        is_one = stored[0, 0, 0].size == 1 or actions != "int64"
+        if self.stack > 1 or observations.dtype != np.float32 or stored.dtype.name != actions or not is_one:
             return None
         keys = {"n_step": n_step, "discount": discount, "importance_exponent": importance_exponent}
         return "gather", {"memory": self._native, **keys}

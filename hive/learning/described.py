@@ -1,7 +1,7 @@
 """Descriptions of gradients: the steps that hive._native makes consecutive updates of in one call.
 
     described = algorithm.described()          a string: why only its own path makes these gradients
-    described.program                          the steps of one gradient, for native/include/hive/program.hpp
+    described.kinds                            the steps of one gradient, for native/include/hive/program.hpp
     described.batches.take(n)                  the batches of the next n of them
 
 A description belongs to gradients that `Algorithm.gradients` or `ReplayAlgorithm.gradient` also makes, one by one, with
@@ -10,7 +10,7 @@ the same bytes: both call the same functions in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -23,7 +23,8 @@ from hive import _native
 Step: TypeAlias = tuple[str, dict[str, Any]]
 """The name of a step of a program, and its keys."""
 
-BACKWARD: Step = ("backward", {})
+BACKWARD: Step = ("backward", {"of": "network", "to_rows": None})
+"""The backward pass of the forward pass `network`, to the gradient."""
 
 
 class Batches(Protocol):
@@ -34,16 +35,20 @@ class Batches(Protocol):
     def put_back(self, numbers: Sequence[Tensor | None]) -> None: ...
 
 
+Kind: TypeAlias = tuple[_native.Program, NDArray[np.uint8]]
+"""The steps of a gradient, and a mask, uint8 [parameters], 1 for the parameters that they write."""
+
+
 @dataclass(frozen=True)
 class Described:
-    """Gradients of one program. mask: uint8 [parameters], 1 for those that they write.
+    """Consecutive gradients of some kinds. kind_of: returns which one gradient number n is.
 
     batches: those that are left of a round; None: drawn from a replay memory.
     """
 
-    program: _native.Program
-    mask: NDArray[np.uint8]
+    kinds: tuple[Kind, ...]
     batches: Batches | None = None
+    kind_of: Callable[[int], int] = lambda number: 0
 
 
 def describes(algorithm: object) -> bool:
@@ -54,11 +59,17 @@ def describes(algorithm: object) -> bool:
     return "described" in vars(type(algorithm))
 
 
-UNDESCRIBED = "algorithm.name: its gradients are made by torch or by your own code"
+UNDESCRIBED = "algorithm.name: it does not describe its gradients"
 TORCH_COMPUTES = "network: some of its layers or heads are computed by torch, noisy or dueling"
 
 
-def described(steps: Sequence[Step | None], mask: NDArray[np.uint8], batches: Batches | None = None) -> Described | str:
-    """Return gradients of these steps, or if one of them is None, because torch computes it, why there are none."""
+def kind(steps: Sequence[Step | None], mask: NDArray[np.uint8]) -> Kind | None:
+    """Return a gradient of these steps; None if one of them is None, because torch computes it."""
     known = [step for step in steps if step is not None]
-    return Described(_native.Program(known), mask, batches) if len(known) == len(steps) else TORCH_COMPUTES
+    return (_native.Program(known), mask) if len(known) == len(steps) else None
+
+
+def described(steps: Sequence[Step | None], mask: NDArray[np.uint8], batches: Batches | None = None) -> Described | str:
+    """Return gradients of one kind, of these steps; or why there are none."""
+    made = kind(steps, mask)
+    return TORCH_COMPUTES if made is None else Described((made,), batches)

@@ -137,11 +137,11 @@ class NativePasses:
         return None if rows is None else np.ascontiguousarray(rows.numpy())
 
     def described(
-        self, rows: str, outputs: Sequence[str], slopes: Sequence[str] | None = None, *, of_target: bool = False
+        self, rows: str, outputs: Sequence[str], slopes: Sequence[str] | None = None, **options: Any
     ) -> tuple[str, dict[str, Any]] | None:
         """Return a pass as a step of a `_native.Program`; None if torch has a part in it. See `Dense.described`."""
         dense = None if self._remote is not None else self.dense
-        return None if dense is None else dense.described(rows, outputs, slopes, of_target=of_target)
+        return None if dense is None else dense.described(rows, outputs, slopes, **options)
 
     @property
     def reads_observations(self) -> bool:

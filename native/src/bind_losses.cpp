@@ -216,6 +216,10 @@ void bind_losses(py::module_& m) {
         "to_values"_a,
         "Return (loss, mean value taken, mean largest value, mean absolute error); write the gradient of the values.\n\n"
         "values: float32 [N, A]; actions: int64 [N]; others: float32 [N] or None. errors receives absolute errors.");
+  m.def("mean", [](const py::object& numbers) {
+          Arrays arrays(1);
+          return mean(arrays.input<float>(numbers, "numbers"));
+        }, "numbers"_a, "Return the mean of float32 [N] as a float64 sum in their order.");
   m.def("column_sums", [](const py::object& from, std::size_t first, const py::object& to) {
           Arrays table(2), sums(1);
           const auto given = table.input<float>(from, "from");

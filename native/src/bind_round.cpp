@@ -106,10 +106,86 @@ class BoundProgram {
                                      weighs ? &reg("importance") : nullptr, reg(given, "slopes"));
     }
     if (name == "backward") {
-      if (learns_ == nullptr) throw py::value_error("a backward pass needs a forward pass that is kept");
-      return std::make_unique<Backward>(*learns_);
+      const auto of = passes_.find(field<std::string>(given, "of"));
+      if (of == passes_.end()) throw py::value_error("a backward pass needs a forward pass that is kept");
+      const py::object rows = object(given, "to_rows");
+      return std::make_unique<Backward>(*of->second, rows.is_none() ? nullptr : &reg(rows.cast<std::string>()));
+    }
+    return agent_step(name, given);
+  }
+
+  std::unique_ptr<Step> agent_step(const std::string& name, const py::dict& given) {
+    if (name == "unknown") return std::make_unique<Unknown>();
+    if (name == "noise") {
+      return std::make_unique<Noise>(field<std::uint64_t>(given, "use"), field<std::size_t>(given, "width"),
+                                     reg(given, "into"));
+    }
+    if (name == "squashed_sample") {
+      return std::make_unique<SquashedSample>(reg(given, "outputs"), reg(given, "noise"), reg(given, "actions"),
+                                              reg(given, "log_probs"));
+    }
+    if (name == "tanh_sample") {
+      return std::make_unique<TanhSample>(reg(given, "outputs"), maybe(given, "noise"), field<float>(given, "deviation"),
+                                          field<float>(given, "limit"), reg(given, "actions"));
+    }
+    if (name == "scale") {
+      auto middle = field<std::vector<float>>(given, "middle"), reach = field<std::vector<float>>(given, "reach");
+      if (middle.empty() || middle.size() != reach.size()) throw py::value_error("middle and reach differ");
+      return std::make_unique<Scale>(reg("actions"), std::move(middle), std::move(reach), reg(given, "into"));
+    }
+    if (name == "join") {
+      return std::make_unique<Join>(reg(given, "observations"), field<std::size_t>(given, "observations_at"),
+                                    reg(given, "actions"), field<std::size_t>(given, "actions_at"), reg(given, "into"));
+    }
+    if (name == "soft_targets") {
+      return std::make_unique<SoftTargets>(inputs(given, "values"), maybe(given, "log_probs"), temperature(given),
+                                           reg("returns"), reg("discounts"), reg("targets"));
+    }
+    if (name == "critic_loss") {
+      return std::make_unique<CriticStep>(inputs(given, "values"), outputs(given, "slopes"), field<float>(given, "factor"),
+                                          reg("targets"), reg("importance"), places(given, 3));
+    }
+    if (name == "least_value") {
+      return std::make_unique<LeastValue>(inputs(given, "values"), outputs(given, "slopes"));
+    }
+    if (name == "actor_loss") {
+      const Register* const log_probs = maybe(given, "log_probs");
+      const ActorStep::Inputs from{&reg(given, "outputs"), maybe(given, "noise"), &reg(given, "actions"), log_probs,
+                                   &reg(given, "to_rows"), field<std::size_t>(given, "at")};
+      return std::make_unique<ActorStep>(from, temperature(given), reg(given, "slopes"),
+                                         places(given, log_probs == nullptr ? 1 : 3));
+    }
+    if (name == "temperature") {
+      return std::make_unique<TemperatureStep>(field<std::size_t>(given, "log"), field<double>(given, "target_entropy"));
     }
     throw py::value_error("unknown step `" + name + "`");
+  }
+
+  const Register* maybe(const py::dict& from, const char* name) {
+    const py::object given = object(from, name);
+    return given.is_none() ? nullptr : &reg(given.cast<std::string>());
+  }
+
+  std::vector<const Register*> inputs(const py::dict& from, const char* name) {
+    std::vector<const Register*> found;
+    for (const auto& each : field<std::vector<std::string>>(from, name)) found.push_back(&reg(each));
+    return found;
+  }
+
+  std::vector<Register*> outputs(const py::dict& from, const char* name) {
+    std::vector<Register*> found;
+    for (const auto& each : field<std::vector<std::string>>(from, name)) found.push_back(&reg(each));
+    return found;
+  }
+
+  static TemperatureValue temperature(const py::dict& from) {
+    return {field<double>(from, "temperature"), field<std::ptrdiff_t>(from, "log")};
+  }
+
+  static std::vector<std::size_t> places(const py::dict& from, std::size_t count) {
+    auto found = field<std::vector<std::size_t>>(from, "places");
+    if (found.size() != count) throw py::value_error("places has another number of statistics");
+    return found;
   }
 
   std::unique_ptr<Step> pick(const py::dict& given) {
@@ -142,7 +218,7 @@ class BoundProgram {
       for (const py::dict& head : branch) {
         const py::object slopes = object(head, "slopes");
         own.push_back({field<std::size_t>(head, "width"), field<std::ptrdiff_t>(head, "deviations"),
-                       &reg(head, "output"), slopes.is_none() ? nullptr : &reg(slopes.cast<std::string>())});
+                       field<bool>(head, "clamps"), &reg(head, "output"), slopes.is_none() ? nullptr : &reg(slopes.cast<std::string>())});
         columns += own.back().width;
         const auto end = own.back().deviations + static_cast<std::ptrdiff_t>(own.back().width);
         if (end > static_cast<std::ptrdiff_t>(network.parameters())) throw py::value_error("deviations lie outside");
@@ -154,7 +230,7 @@ class BoundProgram {
     const bool keep = field<bool>(given, "keep");
     auto made = std::make_unique<Forward>(std::move(network), std::move(heads), reg(given, "input"),
                                           field<bool>(given, "target"), keep);
-    if (keep) learns_ = made.get();
+    if (keep) passes_[field<std::string>(given, "name")] = made.get();
     return made;
   }
 
@@ -189,7 +265,7 @@ class BoundProgram {
   std::vector<std::unique_ptr<Arrays>> arrays_;
   std::map<std::string, std::unique_ptr<Register>> registers_;
   Transitions into_;
-  Forward* learns_ = nullptr;
+  std::map<std::string, Forward*> passes_;  // those that are kept
   std::size_t rows_ = 0;
   Program program_;
 };
@@ -200,7 +276,7 @@ class BoundRound {
  public:
   explicit BoundRound(const py::dict& given) : round_(memory_of(given)) {}
 
-  py::tuple run(const BoundProgram& program, const py::dict& given) {
+  py::tuple run(const py::dict& given) {
     RoundCall call;
     call.turn = field<std::int64_t>(given, "turn");
     call.learning_rates = field<std::vector<double>>(given, "learning_rates");
@@ -210,11 +286,17 @@ class BoundRound {
     call.target_rate = field<double>(given, "target_rate");
     call.first_ns = field<std::int64_t>(given, "first_ns");
     call.limit_ns = static_cast<std::uint64_t>(field<double>(given, "limit_s") * 1e9);
-    Arrays masks(1);
-    call.mask = masks.input<std::uint8_t>(object(given, "mask"), "mask");
-    if (call.mask.size() != round_.memory().slot.parameters) throw py::value_error("mask has another size");
-    if (call.learning_rates.size() != round_.memory().groups.size()) throw py::value_error("a group has no learning rate");
     std::vector<std::unique_ptr<Arrays>> arrays;
+    std::vector<const BoundProgram*> programs;
+    for (const auto& [program, mask] : field<std::vector<std::pair<const BoundProgram*, py::object>>>(given, "kinds")) {
+      programs.push_back(program);
+      call.programs.push_back(&program->program());
+      call.masks.push_back(arrays.emplace_back(std::make_unique<Arrays>(1))->input<std::uint8_t>(mask, "mask"));
+      if (call.masks.back().size() != round_.memory().slot.parameters) throw py::value_error("mask has another size");
+    }
+    call.kinds = field<std::vector<std::size_t>>(given, "which");
+    call.seeds = field<std::vector<std::uint64_t>>(given, "seeds");
+    if (call.learning_rates.size() != round_.memory().groups.size()) throw py::value_error("a group has no learning rate");
     for (const auto& [place, array] : field<std::vector<std::pair<std::size_t, py::array>>>(given, "collected")) {
       const Range range{place, static_cast<std::size_t>(array.nbytes())};
       if (range.first + range.count > round_.memory().state.moments) throw py::value_error("collected lies outside");
@@ -232,10 +314,15 @@ class BoundRound {
         batches.emplace_back();
       } else {
         batches.push_back(own.input<std::int64_t>(batch, "rows"));
-        program.check_rows(batches.back());
+        for (const BoundProgram* program : programs) program->check_rows(batches.back());
       }
     }
     const std::size_t updates = std::max(batches.size(), words.size());
+    const auto known = [&](std::size_t kind) { return kind < programs.size(); };
+    if (call.kinds.size() != updates || call.seeds.size() != updates ||
+        !std::all_of(call.kinds.begin(), call.kinds.end(), known)) {
+      throw py::value_error("each update needs a kind and a seed");
+    }
     const std::size_t columns = round_.memory().slot.statistics_count;
     py::array_t<double> statistics({updates, columns});
     std::vector<UpdateReport> reports;
@@ -244,7 +331,7 @@ class BoundRound {
     std::size_t made;
     {
       const py::gil_scoped_release released;
-      made = round_.run(program.program(), call, batches, words, reports, means, ended);
+      made = round_.run(call, batches, words, reports, means, ended);
     }
     std::vector<std::pair<double, std::size_t>> found;
     for (const UpdateReport& report : reports) found.emplace_back(report.norm, report.samples);
@@ -365,7 +452,7 @@ void bind_round(py::module_& m) {
            "weights, target: float32 [P] or None. rows: int64 [n], those of the batch, or None for all.");
   py::class_<BoundRound>(m, "Round", "Consecutive updates in one call; see include/hive/round.hpp.")
       .def(py::init<const py::dict&>(), "memory"_a)
-      .def("run", &BoundRound::run, "program"_a, "call"_a,
+      .def("run", &BoundRound::run, "call"_a,
            "Make updates; return (how many, why it ended, [(norm, samples)], statistics float64 [updates, S]).");
 }
 

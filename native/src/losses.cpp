@@ -250,6 +250,12 @@ PPOLoss ppo_loss(const Policy& policy, const PPOSettings& settings, std::span<co
   return sum;
 }
 
+double mean(std::span<const float> numbers) {
+  double sum = 0.0;
+  for (const float number : numbers) sum += static_cast<double>(number);
+  return sum / static_cast<double>(numbers.size());
+}
+
 void column_sums(std::span<const float> from, std::size_t width, std::size_t first, std::span<float> to) {
   std::fill(to.begin(), to.end(), 0.0F);
   for (std::size_t row = first; row < from.size(); row += width) {

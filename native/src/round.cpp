@@ -33,8 +33,7 @@ void copy(const float* from, float* to, Range range) { std::copy_n(from + range.
 
 }  // namespace
 
-std::size_t Round::run(const Program& program, const RoundCall& call,
-                       std::span<const std::span<const std::int64_t>> batches,
+std::size_t Round::run(const RoundCall& call, std::span<const std::span<const std::int64_t>> batches,
                        std::span<const std::span<const std::uint64_t>> words, std::vector<UpdateReport>& reports,
                        std::span<double> statistics, Ended& ended) {
   const std::size_t updates = memory_.replay ? words.size() : batches.size();
@@ -49,10 +48,8 @@ std::size_t Round::run(const Program& program, const RoundCall& call,
     const std::int64_t turn = call.turn + static_cast<std::int64_t>(made);
     const auto row = statistics.subspan(made * memory_.slot.statistics_count, memory_.slot.statistics_count);
     const auto rows = memory_.replay ? std::span<const std::int64_t>{} : batches[made];
-    if (memory_.replay) {
-      draw(turn, words[made]);
-    }
-    const auto report = update(program, call, turn, rows, row, ended);
+    if (memory_.replay) draw(turn, words[made]);
+    const auto report = update(call, made, rows, row, ended);
     if (!report) break;
     reports.push_back(*report);
   }
@@ -102,9 +99,11 @@ void Round::clear(std::byte* slot, std::int64_t version, std::uint64_t sequence)
   std::fill_n(at<float>(slot, fields.gradient), memory_.weight.parameter_elements, 0.0F);
 }
 
-std::optional<UpdateReport> Round::update(const Program& program, const RoundCall& call, std::int64_t turn,
-                                          std::span<const std::int64_t> rows, std::span<double> statistics,
-                                          Ended& ended) {
+std::optional<UpdateReport> Round::update(const RoundCall& call, std::size_t number, std::span<const std::int64_t> rows,
+                                          std::span<double> statistics, Ended& ended) {
+  const std::int64_t turn = call.turn + static_cast<std::int64_t>(number);
+  const Program& program = *call.programs[call.kinds[number]];
+  const auto mask = call.masks[call.kinds[number]];
   const Actors& actors = memory_.actors;
   const SlotFields& fields = memory_.slot;
   const int slot = memory_.slab->reserve(actors.worker);
@@ -132,6 +131,8 @@ std::optional<UpdateReport> Round::update(const Program& program, const RoundCal
   gradient.weights = {at<float>(weights, 0), elements};
   if (memory_.weight.target > 0) gradient.target = {at<float>(weights, memory_.weight.target), elements};
   gradient.rows = rows;
+  gradient.seed = call.seeds[number];
+  gradient.number = static_cast<std::uint64_t>(turn);
   gradient.gradient = {at<float>(out, fields.gradient), elements};
   gradient.statistics = {at<double>(out, fields.statistics), fields.statistics_count};
   gradient.errors = {at<float>(out, fields.errors_at), fields.errors};
@@ -144,7 +145,7 @@ std::optional<UpdateReport> Round::update(const Program& program, const RoundCal
   if (!std::isfinite(gradient.loss) || !std::isfinite(norm)) return refuse(Ended::not_finite);
   at<std::int64_t>(out, fields.header)[kSamples] = static_cast<std::int64_t>(gradient.samples);
   *at<double>(out, fields.norm) = norm;
-  std::copy(call.mask.begin(), call.mask.end(), at<std::uint8_t>(out, fields.mask));
+  std::copy(mask.begin(), mask.end(), at<std::uint8_t>(out, fields.mask));
   std::copy(gradient.statistics.begin(), gradient.statistics.end(), statistics.begin());
   enter(*actors.worker_page, actors.worker_runtime);
 
@@ -152,7 +153,7 @@ std::optional<UpdateReport> Round::update(const Program& program, const RoundCal
   const int next_weights = memory_.weights->begin(), next_state = memory_.optimizer->begin();
   const Versions versions{weights, memory_.optimizer_blocks.at(held_state),
                           memory_.weight_blocks.at(next_weights), memory_.optimizer_blocks.at(next_state)};
-  if (!apply(call, versions, gradient, norm)) return refuse(Ended::not_finite);
+  if (!apply(call, mask, versions, gradient, norm)) return refuse(Ended::not_finite);
   at<std::int64_t>(versions.next_optimizer, memory_.state.applied)[0] = static_cast<std::int64_t>(sequence) + 1;
   memory_.slab->commit(slot, actors.worker);
   memory_.slab->claim(actors.learner, static_cast<std::int64_t>(sequence));
@@ -164,7 +165,8 @@ std::optional<UpdateReport> Round::update(const Program& program, const RoundCal
   return UpdateReport{norm, gradient.samples};
 }
 
-bool Round::apply(const RoundCall& call, const Versions& versions, const GradientCall& gradient, double norm) const {
+bool Round::apply(const RoundCall& call, std::span<const std::uint8_t> mask, const Versions& versions,
+                  const GradientCall& gradient, double norm) const {
   const OptimizerFields& state = memory_.state;
   const CounterPlaces& places = memory_.counts;
   std::memcpy(versions.next_optimizer, versions.optimizer, state.moments);
@@ -182,8 +184,8 @@ bool Round::apply(const RoundCall& call, const Versions& versions, const Gradien
   std::vector<std::int64_t> numbers;
   for (std::size_t each = 0; each < memory_.groups.size(); ++each) {
     const Group& group = memory_.groups[each];
-    const auto mask = call.mask.subspan(group.parameters.first, group.parameters.count);
-    const bool steps = !grouped || std::any_of(mask.begin(), mask.end(), [](std::uint8_t has) { return has != 0; });
+    const auto part = mask.subspan(group.parameters.first, group.parameters.count);
+    const bool steps = !grouped || std::any_of(part.begin(), part.end(), [](std::uint8_t has) { return has != 0; });
     const auto own = gradient.gradient.subspan(group.elements.first, group.elements.count);
     const double own_norm = grouped && steps && call.clip_gradients != 0.0 ? hive::norm(own) : norm;
     numbers.push_back(steps ? done[each] + 1 : 0);

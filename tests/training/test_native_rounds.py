@@ -40,6 +40,13 @@ DQN = {
 }
 
 
+AGENT = {
+    **{name: value for name, value in DQN.items() if name != "algorithm__target_interval"},
+    "network__middleware": [8, 8],
+    "algorithm__updates_per_step": 1,
+}
+
+
 class Run:
     """A finished run: its last weights and optimizer state, and what its learner did."""
 
@@ -113,6 +120,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "double": ("CartPole-v1", {**DQN, "algorithm__double": "true", "algorithm__huber_loss": "false"}),
     "prioritized": ("CartPole-v1", {**DQN, "algorithm__priority_exponent": 0.6, "algorithm__n_step": 3}),
     "soft target": ("CartPole-v1", {**DQN, "algorithm__target_rate": 0.05, "algorithm__target_interval": 1}),
+    "sac": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"'}),
+    "sac of one step": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "collection__rollout": 1, "run__steps": 96}),
+    "fixed temperature": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__learn_temperature": "false"}),
+    "clipped groups": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__clip_gradients": 0.1}),
+    "td3": ("Pendulum-v1", {**AGENT, "run__scheme": '"td3"'}),
+    "ddpg": ("Pendulum-v1", {**AGENT, "run__scheme": '"ddpg"', "algorithm__priority_exponent": 0.6}),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
 }
 

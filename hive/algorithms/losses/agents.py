@@ -127,7 +127,7 @@ class SoftActorLoss:
             return None
         given = to_actions.reshape(noise.shape)
         _native.squashed_slopes(columns, noise, actions, given, self.temperature / max(rows, 1), slopes)
-        mean = float(log_probs.mean(dtype=np.float64))
+        mean = _native.mean(log_probs)
         total = self.temperature * mean - value
         return LossSlopes(total, (total, mean), (slopes,))
 

@@ -32,7 +32,7 @@ class InBounds(ActionDistribution):
 
     @property
     @abstractmethod
-    def _middle_and_reach(self) -> tuple[Floats, Floats]:
+    def middle_and_reach(self) -> tuple[Floats, Floats]:
         """The middle of the bounds and half the distance between them, each float32 [*shape]."""
 
     def scaled(self, actions: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class InBounds(ActionDistribution):
         return middle + reach * scaled
 
     def _bounds(self) -> tuple[Tensor, Tensor]:
-        middle, reach = self._middle_and_reach
+        middle, reach = self.middle_and_reach
         return torch.from_numpy(middle), torch.from_numpy(reach)
 
 
@@ -87,7 +87,7 @@ class ScaledActions(InBounds):
         return self.unscaled(self.inner.sample(outputs, noise))
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        middle, reach = self._middle_and_reach
+        middle, reach = self.middle_and_reach
         actions: npt.NDArray[Any] = middle + reach * self.inner.sample_numpy(outputs, noise)
         return actions
 
@@ -105,12 +105,12 @@ class ScaledActions(InBounds):
 
     def scaled_numpy(self, actions: npt.NDArray[Any]) -> Floats:
         """`scaled` for NumPy arrays."""
-        middle, reach = self._middle_and_reach
+        middle, reach = self.middle_and_reach
         found: Floats = (actions - middle) / reach
         return found
 
     @cached_property
-    def _middle_and_reach(self) -> tuple[Floats, Floats]:
+    def middle_and_reach(self) -> tuple[Floats, Floats]:
         shape = self.action_shape
         return np.array(self.middle, np.float32).reshape(shape), np.array(self.reach, np.float32).reshape(shape)
 
@@ -151,7 +151,7 @@ class BoundedColumns(InBounds, GaussianColumns):
     high: tuple[float, ...]
 
     @cached_property
-    def _middle_and_reach(self) -> tuple[Floats, Floats]:
+    def middle_and_reach(self) -> tuple[Floats, Floats]:
         low, high = (np.array(bound, np.float32).reshape(self.shape) for bound in (self.low, self.high))
         return np.asarray((low + high) / 2), np.asarray((high - low) / 2)
 
@@ -172,7 +172,7 @@ class SquashedGaussian(BoundedColumns):
         return self.unscaled(self._variables(outputs, noise).tanh())
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        middle, reach = self._middle_and_reach
+        middle, reach = self.middle_and_reach
         actions: npt.NDArray[Any] = middle + reach * np.tanh(self._variables_numpy(outputs, noise))
         return actions
 

@@ -286,7 +286,7 @@ class NoisyActions(UniformBox):
         if self.uniform:
             return self.uniform_actions(torch.from_numpy(noise)).numpy()
         scaled = np.tanh(outputs).reshape(noise.shape) + np.float32(self.deviation) * noise
-        middle, reach = self._middle_and_reach
+        middle, reach = self.middle_and_reach
         actions: npt.NDArray[Any] = middle + reach * np.clip(scaled, np.float32(-1.0), np.float32(1.0))
         return actions
 

@@ -61,11 +61,11 @@ class LogSlope:
         self.flat = flat
         self.mask: NDArray[np.uint8] = np.array([name == flat.field_of(log).name for name in flat.names], np.uint8)
         """uint8 [parameters of `flat`]: 1 for the logarithm."""
-        self._place = flat.field_of(log).offset // 4
+        self.place = flat.field_of(log).offset // 4
 
     def differentiate(self, slopes: Sequence[Floats], gradient: Floats) -> None:
         """Write the only one of `slopes`, float32 [], into `gradient`, float32 [flat.parameter_elements]."""
-        (gradient[self._place],) = slopes
+        (gradient[self.place],) = slopes
 
 
 class Temperature(nn.Module):

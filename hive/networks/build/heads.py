@@ -84,7 +84,12 @@ class Head(nn.Module, ABC):
 
     @property
     def as_columns(self) -> bool:
-        """Whether the output is the columns, with the head's `appended` parameter beside them in every row."""
+        """Whether the output is the columns, clamped if `clamps`, and the parameter `appended` in every row."""
+        return False
+
+    @property
+    def clamps(self) -> bool:
+        """Whether the second half of the columns, logarithms of deviations, is clamped to LOG_STD_BOUNDS."""
         return False
 
     @property
@@ -261,6 +266,14 @@ class SquashedPolicyHead(Head, direct=True):
 
     def forward(self, columns: Tensor) -> Tensor:
         return clamp_log_std(columns)
+
+    @property
+    def as_columns(self) -> bool:
+        return self.is_direct
+
+    @property
+    def clamps(self) -> bool:
+        return True
 
     def numpy_output(self, columns: Floats) -> Floats:
         output = np.empty_like(columns)

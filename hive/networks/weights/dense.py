@@ -183,33 +183,47 @@ class Dense:
         return tuple(outputs)
 
     def described(
-        self, rows: str, outputs: Sequence[str], slopes: Sequence[str] | None = None, *, of_target: bool = False
+        self,
+        rows: str,
+        outputs: Sequence[str],
+        slopes: Sequence[str] | None = None,
+        *,
+        of_target: bool = False,
+        name: str = "network",
     ) -> tuple[str, dict[str, Any]] | None:
         """Return this pass as a step of a `_native.Program`, of the first networks that have these outputs.
 
         rows, outputs, slopes: names of registers. slopes: those of the outputs that a backward pass follows for; None:
-        none follows. of_target: compute with the target's weights. None if torch has a part in the pass, and for noisy
-        and dueling layers, whose weights are derived.
+        none follows. name: that by which a backward pass names this one. of_target: compute with the target's weights.
+        None if torch has a part in the pass, and for noisy and dueling layers, whose weights are derived.
         """
         if self._derivation is not None:
             return None
         heads: list[list[dict[str, Any]]] = []
-        names = iter(zip(outputs, [None] * len(outputs) if slopes is None else slopes, strict=True))
+        registers = iter(zip(outputs, [None] * len(outputs) if slopes is None else slopes, strict=True))
         for own in self.heads:
             if sum(map(len, heads)) == len(outputs):
                 break
             heads.append([])
-            for head, (output, to_output) in zip(own, names, strict=False):
+            for head, (output, to_output) in zip(own, registers, strict=False):
                 if not (self._direct and head.as_columns):
                     return None
                 place = -1 if head.appended is None else self.flat.field_of(head.appended).offset // 4
-                heads[-1].append({"width": head.width, "deviations": place, "output": output, "slopes": to_output})
+                heads[-1].append(
+                    {
+                        "width": head.width,
+                        "deviations": place,
+                        "clamps": head.clamps,
+                        "output": output,
+                        "slopes": to_output,
+                    }
+                )
             if len(heads[-1]) != len(own):
                 return None
         if slopes is not None and not all(parameter.requires_grad for parameter in self._everything):
             return None
-        described = {"layers": self._layers, "parameters": self.flat.parameter_elements, "heads": heads}
-        return "forward", {**described, "input": rows, "target": of_target, "keep": slopes is not None}
+        network = {"layers": self._layers, "parameters": self.flat.parameter_elements, "heads": heads}
+        return "forward", {**network, "name": name, "input": rows, "target": of_target, "keep": slopes is not None}
 
     @property
     def reads_inputs(self) -> bool:

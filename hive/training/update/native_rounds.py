@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.experience import replay_words
+from hive.experience import Purpose, replay_words, stream_seed
 from hive.learning.described import Described, describes
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
@@ -95,6 +95,10 @@ class ReplayPlans:
     def words(self, number: int) -> NDArray[np.uint64]:
         """Return the random words of plan `number`."""
         return replay_words(self.replay.seed, 0, number, self.replay.size.batch)
+
+    def seeds(self, first: int, count: int) -> list[int]:
+        """Return the seeds of the noise of gradients, as hive.training.gradient.devices.seed_forward draws them."""
+        return [stream_seed(self.replay.seed, Purpose.training_forward, 0, first + n) for n in range(count)]
 
     def collected(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
         """Return parts of a ledger with their places in an optimizer state: what collectors have made."""
@@ -181,11 +185,12 @@ class NativeRounds:
         if not batches:
             return None
         made, _, norms, statistics = self._round.run(
-            described.program,
             {
                 "turn": turn,
                 "batches": batches,
-                "mask": described.mask,
+                "kinds": described.kinds,
+                "which": [described.kind_of(turn + number) for number in range(len(batches))],
+                "seeds": self._replay.seeds(turn, len(batches)) if self._replay else [0] * len(batches),
                 "first_ns": first_ns,
                 "limit_s": CALL_S,
                 "collected": self._replay.collected(collected) if self._replay and collected else [],

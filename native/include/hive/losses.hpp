@@ -93,6 +93,9 @@ PPOLoss ppo_loss(const Policy& policy, const PPOSettings& settings, std::span<co
                  std::span<const float> values, const PPOBatch& batch, std::span<const std::int64_t> rows,
                  std::span<float> to_outputs, std::span<float> to_values);
 
+// The mean of numbers: a float64 sum in their order.
+double mean(std::span<const float> numbers);
+
 // Writes the sums over all rows of the columns [first, first + to.size()) of `from` [rows, width]: float32, in the order of
 // the rows. They are the gradient of numbers that are added to every row.
 void column_sums(std::span<const float> from, std::size_t width, std::size_t first, std::span<float> to);

@@ -113,7 +113,10 @@ struct RoundCall {
   std::int64_t target_interval;  // 0: no target network
   double target_rate;
   std::int64_t first_ns;                     // see the counter
-  std::span<const std::uint8_t> mask;        // of the program's gradients
+  std::vector<const Program*> programs;      // the kinds of gradients
+  std::vector<std::span<const std::uint8_t>> masks;  // of the parameters that each kind writes
+  std::vector<std::size_t> kinds;            // of each update
+  std::vector<std::uint64_t> seeds;          // of the noise of each update
   std::vector<Range> collected;              // bytes of the optimizer state that every update copies from `ledger`
   std::vector<const std::byte*> ledger;
   std::uint64_t limit_ns;                    // no update begins later than this after the first
@@ -134,7 +137,7 @@ class Round {
   // Makes up to `batches.size()` updates and returns how many; `ended` says why not all. batches: for each update the rows
   // of the batch, or with a replay memory the random words of its plan, which the first update does not need.
   // statistics: [updates][statistics].
-  std::size_t run(const Program& program, const RoundCall& call, std::span<const std::span<const std::int64_t>> batches,
+  std::size_t run(const RoundCall& call, std::span<const std::span<const std::int64_t>> batches,
                   std::span<const std::span<const std::uint64_t>> words, std::vector<UpdateReport>& reports,
                   std::span<double> statistics, Ended& ended);
 
@@ -146,12 +149,13 @@ class Round {
     std::byte *next_weights, *next_optimizer;
   };
 
-  std::optional<UpdateReport> update(const Program& program, const RoundCall& call, std::int64_t turn,
-                                     std::span<const std::int64_t> rows, std::span<double> statistics, Ended& ended);
+  std::optional<UpdateReport> update(const RoundCall& call, std::size_t number, std::span<const std::int64_t> rows,
+                                     std::span<double> statistics, Ended& ended);
   void clear(std::byte* slot, std::int64_t version, std::uint64_t sequence) const;
   void draw(std::int64_t number, std::span<const std::uint64_t> words) const;
   bool read_plan(std::int64_t number, GradientCall& gradient) const;  // false: no rows were drawn
-  bool apply(const RoundCall& call, const Versions& versions, const GradientCall& gradient, double norm) const;
+  bool apply(const RoundCall& call, std::span<const std::uint8_t> mask, const Versions& versions,
+             const GradientCall& gradient, double norm) const;
   bool step(const RoundCall& call, const Versions& versions, std::span<const float> gradient, const Group& group,
             double norm, std::int64_t number, double rate) const;
   void copy_rest(const Versions& versions) const;
