@@ -37,6 +37,7 @@ from hive.envs import (
 from hive.experience import Purpose, Rollout, stream, stream_seed, stream_seeds
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.exploration import EpsilonGreedy
+from hive.networks.build.agents import AgentNetwork
 from hive.networks.build.layers import acting
 from hive.networks.build.network import acting_alone
 from hive.networks.rows.inputs import Memory
@@ -285,7 +286,8 @@ class Collector:
     def _outputs(self, prepared: _Prepared, t: int) -> NDArray[np.float32]:
         """Return the policy's outputs for row t, float32 [B, ...], of this step alone."""
         if self.memory is None and self.stack is None:
-            dense: Dense | None = getattr(self.policy, "dense", None)
+            policy = self.policy.actor if isinstance(self.policy, AgentNetwork) else self.policy
+            dense: Dense | None = getattr(policy, "dense", None)
             if dense is not None and (outputs := dense.act(prepared.arrays["observations"][t])) is not None:
                 return outputs
         seen = prepared.observations[t] if self.stack is None else self.stack.seen
