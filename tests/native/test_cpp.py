@@ -46,6 +46,21 @@ NEEDS = {  # sources that a unit calls besides its own
     "gather": ("accumulator",),
     "optimizers": ("status", "team"),
     "priority_tree": ("priorities",),
+    "round": (
+        *("accumulator", "agent_losses", "boards", "codec", "dense", "dense/choice", "dense/plain"),
+        *(
+            "losses",
+            "optimizers",
+            "philox",
+            "priorities",
+            "priority_tree",
+            "program",
+            "replay",
+            "slots",
+            "status",
+            "team",
+        ),
+    ),
     "team": ("status",),
 }
 LIMIT_S = 240 * int(LENGTH or 1)  # for one program; a few seconds are normal, ten times that on a busy machine
