@@ -166,7 +166,7 @@ class NativePasses:
         if columns is not None:
             return np.ascontiguousarray(to_rows[:, columns])
         (gradient,) = torch.autograd.grad(rows, given, torch.from_numpy(to_rows))
-        return gradient.numpy()
+        return np.ascontiguousarray(gradient.numpy())
 
 
 def native_passes(model: nn.Module, device: torch.device | None = None) -> NativePasses:

@@ -118,7 +118,7 @@ def test_updates_in_the_order_of_stable_baselines_give_its_weights(kind: str, mo
     for number in range(BATCHES):
         batch = batch_for(loop.blueprint, SIZE, seed=number)
         drawn = iter(noise_of(kind, number))
-        monkeypatch.setattr(loop.algorithm, "draw", lambda shape, drawn=drawn: next(drawn))
+        monkeypatch.setattr(loop.algorithm, "draw", lambda *_, drawn=drawn: next(drawn))
         loop.update(numbered(batch, number))
         monkeypatch.setattr(model.replay_buffer, "sample", lambda *_, batch=batch, **__: sample_of(batch))
         torch.manual_seed(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hive.algorithms import PPO as PPOAlgorithm
 from hive.learning.described import describes
 from hive.records import RunDirectory, read_jsonl
 from hive.records.summary import ROUNDS
-from hive.runtime import Topology
+from hive.runtime import Slot, Topology
 from hive.runtime.memory.status import read_status
 from hive.runtime.supervise.accounting import holds
 from hive.runtime.supervise.supervisor import Journal, Supervisor
@@ -23,6 +24,7 @@ from hive.schemes import build
 from hive.testing import run_inline
 from hive.training import Blueprint
 from hive.training.update.learner import Count
+from hive.training.update.learner_actor import LearnerActor
 
 TIMES = [Count.first_ns, Count.last_ns]
 
@@ -202,3 +204,32 @@ def test_turns_that_other_actors_wait_for_end_a_call(tmp_path: Path) -> None:
     ]
     assert lines[0] == lines[1] != []
     assert native.counters["native_updates"] > 0
+
+
+class LeavesOne(LearnerActor):
+    """Ends its first incarnation's wait as a kill would: the last gradient of a round is committed, and not applied."""
+
+    async def run(self) -> None:
+        assert self.rounds is not None
+        per_round = self.blueprint.gradients_per_round
+        while not (self.turn == per_round - 1 and not await self._turns_natively([])):
+            if not await self._turns_natively([]):
+                claimed: list[Slot] = []
+                await self._claim(claimed)
+                self._turn(claimed)
+                self.gradients.retire(claimed[0])
+        while self.rounds.produced < per_round:  # the worker makes the last gradient of the round, and nobody takes it
+            await asyncio.sleep(0)
+        assert self.turn == per_round - 1
+        await super().run()
+
+
+def test_a_gradient_that_a_predecessor_left_is_taken_before_an_offer_is_waited_for(tmp_path: Path) -> None:
+    """The collectors wait for the turn of this gradient, and the worker for them: there will be no offer."""
+
+    def change(topology: Topology) -> None:
+        topology["learner"].cls = LeavesOne
+
+    run = Run(tmp_path, True, "CartPole-v1", change, **PPO)
+    assert run.outcome.reason == "256 steps"
+    assert run.counters["native_updates"] > 0

@@ -125,7 +125,7 @@ class LearnerActor(Actor):
             worker = cast(Worker, workers[0])
             boards = self.weights.board, self.optimizer_state.board
             memory = round_memory(self.learner, self.status, *boards, self.gradients, worker, self._replay_memory())
-            self.rounds = worker.rounds = NativeRounds(memory, self.learner, replay=self._replay_plans())
+            self.rounds = worker.rounds = NativeRounds(memory, worker, self.learner, replay=self._replay_plans())
         elif self.obstacle == NATIVE:
             self._show_rounds(ROUNDS[-1])
 
@@ -198,7 +198,7 @@ class LearnerActor(Actor):
 
     async def _turns_natively(self, claimed: list[Slot]) -> int:
         """Make turns of the gradients that a worker of this process offers, in one native call; return how many."""
-        if self.rounds is None or claimed:
+        if self.rounds is None or claimed or self.rounds.produced > self.turn:
             return 0
         while (updates := self._native_updates() if self.rounds.has_offer else None) is None:
             # The worker makes a gradient only after an answer of 0; after any other it offers the rest of its round.

@@ -110,8 +110,11 @@ class ReplayPlans:
 class NativeRounds:
     """The meeting of a gradient worker and the learner."""
 
-    def __init__(self, memory: dict[str, Any], learner: Learner, *, replay: ReplayPlans | None = None) -> None:
+    def __init__(
+        self, memory: dict[str, Any], worker: Worker, learner: Learner, *, replay: ReplayPlans | None = None
+    ) -> None:
         self._round = _native.Round(memory)
+        self._worker = worker
         self._learner = learner
         self._replay = replay
         self._offer: Offer | None = None
@@ -127,6 +130,11 @@ class NativeRounds:
         self._answer = asyncio.get_running_loop().create_future()
         self._offered.set()
         return await self._answer
+
+    @property
+    def produced(self) -> int:
+        """The gradients that the worker has committed. Its killed predecessor may have left one, without an offer."""
+        return int(self._worker.gradients.produced)
 
     @property
     def has_offer(self) -> bool:

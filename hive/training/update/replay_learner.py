@@ -82,7 +82,7 @@ class ReplayLearnerActor(LearnerActor):
         await super()._claim(claimed)
 
     async def _turns_natively(self, claimed: list[Slot]) -> int:
-        if self.rounds is None or claimed:
+        if self.rounds is None or claimed or self.rounds.produced > self.turn:
             return 0
         await self._admit()
         return await super()._turns_natively(claimed)
