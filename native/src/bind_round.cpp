@@ -1,6 +1,7 @@
 // Python bindings of program.hpp and round.hpp. A program and a round keep everything alive that they refer to.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,12 +54,18 @@ class BoundProgram {
     call.gradient = slopes.output<float>(out, "gradient");
     call.statistics = means.output<double>(statistics, "statistics");
     check_rows(call.rows);
+    check_places(call.statistics.size(), std::min(call.weights.size(), call.gradient.size()));
     std::fill(call.gradient.begin(), call.gradient.end(), 0.0F);
     {
       const py::gil_scoped_release released;
       for (const auto& step : program_) step->run(call);
     }
     return py::make_tuple(call.loss, call.samples);
+  }
+
+  // Throws ValueError if a step writes outside of so many statistics and parameters.
+  void check_places(std::size_t statistics, std::size_t parameters) const {
+    if (statistics_ > statistics || parameters_ > parameters) throw py::value_error("a step writes outside of its arrays");
   }
 
   // Throws IndexError for a row outside of the arrays that rows are picked from.
@@ -101,6 +108,7 @@ class BoundProgram {
     }
     if (name == "ppo") return ppo(given);
     if (name == "q") {
+      statistics_ = std::max<std::size_t>(statistics_, 4);
       const bool weighs = field<bool>(given, "importance");
       return std::make_unique<QStep>(field<bool>(given, "huber"), reg(given, "values"), reg("actions"), reg("targets"),
                                      weighs ? &reg("importance") : nullptr, reg(given, "slopes"));
@@ -156,7 +164,9 @@ class BoundProgram {
                                          places(given, log_probs == nullptr ? 1 : 3));
     }
     if (name == "temperature") {
-      return std::make_unique<TemperatureStep>(field<std::size_t>(given, "log"), field<double>(given, "target_entropy"));
+      const auto log = field<std::size_t>(given, "log");
+      parameters_ = std::max(parameters_, log + 1);
+      return std::make_unique<TemperatureStep>(log, field<double>(given, "target_entropy"));
     }
     throw py::value_error("unknown step `" + name + "`");
   }
@@ -178,13 +188,16 @@ class BoundProgram {
     return found;
   }
 
-  static TemperatureValue temperature(const py::dict& from) {
-    return {field<double>(from, "temperature"), field<std::ptrdiff_t>(from, "log")};
+  TemperatureValue temperature(const py::dict& from) {
+    const TemperatureValue value{field<double>(from, "temperature"), field<std::ptrdiff_t>(from, "log")};
+    if (value.log >= 0) parameters_ = std::max(parameters_, static_cast<std::size_t>(value.log) + 1);
+    return value;
   }
 
-  static std::vector<std::size_t> places(const py::dict& from, std::size_t count) {
+  std::vector<std::size_t> places(const py::dict& from, std::size_t count) {
     auto found = field<std::vector<std::size_t>>(from, "places");
     if (found.size() != count) throw py::value_error("places has another number of statistics");
+    for (const std::size_t place : found) statistics_ = std::max(statistics_, place + 1);
     return found;
   }
 
@@ -211,6 +224,7 @@ class BoundProgram {
   std::unique_ptr<Step> forward(const py::dict& given) {
     DenseNetwork network = network_of(field<std::vector<std::vector<py::dict>>>(given, "layers"),
                                       field<std::size_t>(given, "parameters"));
+    parameters_ = std::max(parameters_, network.parameters());
     std::vector<BranchHeads> heads;
     for (const auto& branch : field<std::vector<std::vector<py::dict>>>(given, "heads")) {
       BranchHeads& own = heads.emplace_back();
@@ -252,6 +266,7 @@ class BoundProgram {
     batch.behaviour_log_probs = floats(given, "behaviour_log_probs", actions.count);
     batch.advantages = floats(given, "advantages", actions.count);
     batch.returns = floats(given, "returns", actions.count);
+    statistics_ = std::max(statistics_, 5 + field<std::vector<double>>(given, "fit").size());
     const bool clips = !object(given, "behaviour_values").is_none();
     if (clips) batch.behaviour_values = floats(given, "behaviour_values", actions.count);
     const PPOSettings settings{field<float>(given, "clip_range"), field<float>(given, "value_weight"),
@@ -267,6 +282,7 @@ class BoundProgram {
   Transitions into_;
   std::map<std::string, Forward*> passes_;  // those that are kept
   std::size_t rows_ = 0;
+  std::size_t statistics_ = 0, parameters_ = 0;  // that the steps read and write at most
   Program program_;
 };
 
@@ -285,10 +301,12 @@ class BoundRound {
     call.target_interval = field<std::int64_t>(given, "target_interval");
     call.target_rate = field<double>(given, "target_rate");
     call.first_ns = field<std::int64_t>(given, "first_ns");
+    call.now_ns = field<std::int64_t>(given, "now_ns");
     call.limit_ns = static_cast<std::uint64_t>(field<double>(given, "limit_s") * 1e9);
     std::vector<std::unique_ptr<Arrays>> arrays;
     std::vector<const BoundProgram*> programs;
     for (const auto& [program, mask] : field<std::vector<std::pair<const BoundProgram*, py::object>>>(given, "kinds")) {
+      program->check_places(round_.memory().slot.statistics_count, round_.memory().weight.parameter_elements);
       programs.push_back(program);
       call.programs.push_back(&program->program());
       call.masks.push_back(arrays.emplace_back(std::make_unique<Arrays>(1))->input<std::uint8_t>(mask, "mask"));

@@ -37,11 +37,11 @@ std::size_t Round::run(const RoundCall& call, std::span<const std::span<const st
                        std::span<const std::span<const std::uint64_t>> words, std::vector<UpdateReport>& reports,
                        std::span<double> statistics, Ended& ended) {
   const std::size_t updates = memory_.replay ? words.size() : batches.size();
-  const std::uint64_t until = monotonic_ns() + call.limit_ns;
+  began_ns_ = monotonic_ns();
   std::size_t made = 0;
   ended = Ended::all;
   for (; made < updates; ++made) {
-    if (made > 0 && monotonic_ns() >= until) {
+    if (made > 0 && monotonic_ns() - began_ns_ >= call.limit_ns) {
       ended = Ended::time;
       break;
     }
@@ -208,8 +208,12 @@ bool Round::apply(const RoundCall& call, std::span<const std::uint8_t> mask, con
   }
   if (memory_.replay) learn(gradient, counters);
   counters[places.first_ns] = call.first_ns;
-  counters[places.last_ns] = static_cast<std::int64_t>(monotonic_ns());
+  counters[places.last_ns] = time_of(call);
   return true;
+}
+
+std::int64_t Round::time_of(const RoundCall& call) const {
+  return call.now_ns + static_cast<std::int64_t>(monotonic_ns() - began_ns_);
 }
 
 bool Round::step(const RoundCall& call, const Versions& versions, std::span<const float> gradient, const Group& group,

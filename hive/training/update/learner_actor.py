@@ -223,7 +223,7 @@ class LearnerActor(Actor):
         assert self.rounds is not None
         before, collected = self._optimizer_state()["counters"], self._collected()
         env_steps = (before if collected is None else collected["counters"]).item(Count.env_steps)
-        return self.rounds.make(self.turn, self._most_native(), env_steps, self._times(before)[0], collected)
+        return self.rounds.make(self.turn, self._most_native(), env_steps, self._times(before), collected)
 
     def _most_native(self) -> int:
         """Return how many turns may be made before the learner has other work: at the end of a round at the latest."""

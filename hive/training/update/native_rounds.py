@@ -12,6 +12,7 @@ what a kill costs are those of updates one by one, and so are the bytes.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -30,7 +31,7 @@ from hive.training.update.learner import COLLECTED, Count, Learner, LearnerStep
 from hive.training.update.replay_memory import EPSILON, ReplayMemory
 
 CALL_S = 0.02  # of one call: the event loop must run within 50 ms for `hive set`, `stack`, a pause and a stop
-MOST_UPDATES = 4096  # of one call: their random numbers are drawn before it
+LEAST_PACE = 64  # updates that a call may make at least; twice as many as the call before has made
 
 COUNTED = (
     *(Count.updates, Count.first_ns, Count.last_ns, Count.largest_leaf, Count.saturated),
@@ -119,12 +120,13 @@ class NativeRounds:
         self._replay = replay
         self._offer: Offer | None = None
         self._made = 0  # of the offer
+        self._pace = LEAST_PACE  # the updates that a call may make: their random numbers are drawn before it
         self._offered = asyncio.Event()
         self._answer: asyncio.Future[int] | None = None
         self.obstacle = NATIVE
         """Why the worker has made a gradient itself, one of ROUNDS."""
 
-    async def offer(self, describe: Describe, most: int = MOST_UPDATES) -> int:
+    async def offer(self, describe: Describe, most: int = sys.maxsize) -> int:
         """Offer gradients, and return how many of them have been made; 0: the worker makes the next one."""
         self._offer, self._made = Offer(describe, most), 0
         self._answer = asyncio.get_running_loop().create_future()
@@ -146,24 +148,25 @@ class NativeRounds:
         await self._offered.wait()
 
     def make(
-        self, turn: int, most: int, env_steps: int, first_ns: int, collected: Arrays | None = None
+        self, turn: int, most: int, env_steps: int, times: tuple[int, int], collected: Arrays | None = None
     ) -> NativeUpdates | None:
         """Make up to `most` updates of the offer, from version `turn` on; None if the next one cannot be made here.
 
-        env_steps: those of the learning rate. first_ns: the counter of the same name. collected: with a replay memory
-        the ledger. An offer of which nothing is left is answered.
+        env_steps: those of the learning rate. times: the counter first_ns, and the time now. collected: with a replay
+        memory the ledger. An offer of which nothing is left is answered.
         """
         assert self._offer is not None
         describe, offered = self._offer
-        wanted = min(most, offered - self._made, MOST_UPDATES)
+        wanted = min(most, offered - self._made, self._pace)
         described = describe(turn) if wanted > 0 else None
         updates = None
         if isinstance(described, Described):
-            updates = self._call(described, turn, wanted, env_steps, first_ns, collected)
+            updates = self._call(described, turn, wanted, env_steps, times, collected)
         elif described is not None:
             self.obstacle = described
         if updates is not None:
             self._made += len(updates.steps)
+            self._pace = max(LEAST_PACE, 2 * len(updates.steps))
             if self._made == offered:
                 self.answer()
         return updates
@@ -177,7 +180,7 @@ class NativeRounds:
         return self._made
 
     def _call(
-        self, described: Described, turn: int, most: int, env_steps: int, first_ns: int, collected: Arrays | None
+        self, described: Described, turn: int, most: int, env_steps: int, times: tuple[int, int], collected: Arrays | None
     ) -> NativeUpdates | None:
         learner, parts = self._learner, described.batches
         rate = learner.learning_rate(env_steps)
@@ -199,7 +202,8 @@ class NativeRounds:
                 "kinds": described.kinds,
                 "which": [described.kind_of(turn + number) for number in range(len(batches))],
                 "seeds": self._replay.seeds(turn, len(batches)) if self._replay else [0] * len(batches),
-                "first_ns": first_ns,
+                "first_ns": times[0],
+                "now_ns": times[1],
                 "limit_s": CALL_S,
                 "collected": self._replay.collected(collected) if self._replay and collected else [],
                 **learner.described(rate),

@@ -113,6 +113,7 @@ struct RoundCall {
   std::int64_t target_interval;  // 0: no target network
   double target_rate;
   std::int64_t first_ns;                     // see the counter
+  std::int64_t now_ns;                       // the time at the call, by the learner's clock
   std::vector<const Program*> programs;      // the kinds of gradients
   std::vector<std::span<const std::uint8_t>> masks;  // of the parameters that each kind writes
   std::vector<std::size_t> kinds;            // of each update
@@ -156,6 +157,7 @@ class Round {
   bool read_plan(std::int64_t number, GradientCall& gradient) const;  // false: no rows were drawn
   bool apply(const RoundCall& call, std::span<const std::uint8_t> mask, const Versions& versions,
              const GradientCall& gradient, double norm) const;
+  std::int64_t time_of(const RoundCall& call) const;
   bool step(const RoundCall& call, const Versions& versions, std::span<const float> gradient, const Group& group,
             double norm, std::int64_t number, double rate) const;
   void copy_rest(const Versions& versions) const;
@@ -163,6 +165,7 @@ class Round {
   void learn(const GradientCall& gradient, std::int64_t* counters) const;
 
   RoundMemory memory_;
+  std::uint64_t began_ns_ = 0;  // of the call, by the machine's clock
 };
 
 }  // namespace hive
