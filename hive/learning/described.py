@@ -1,10 +1,11 @@
 """Descriptions of gradients: the steps that hive._native makes consecutive updates of in one call.
 
-    described = algorithm.described()          a string: why only its own path makes these gradients
+    described = algorithm.described()          a Described; or, where only Python can make these gradients, the reason
+    described = algorithm.described(memory)    the same of an algorithm that learns from a replay memory
     described.kinds                            the steps of one gradient, for native/include/hive/program.hpp
     described.batches.take(n)                  the batches of the next n of them
 
-A description belongs to gradients that `Algorithm.gradients` or `ReplayAlgorithm.gradient` also makes, one by one, with
+A reason is one of hive.records.summary.ROUNDS. A description belongs to gradients that `Algorithm.gradients` or `ReplayAlgorithm.gradient` also makes, one by one, with
 the same bytes: both call the same functions in the same order.
 """
 

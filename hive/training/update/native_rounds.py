@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.experience import Purpose, replay_words, stream_seed
-from hive.learning.described import Described, describes
+from hive.learning.described import UNDESCRIBED, Described, describes
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
 from hive.runtime.carriers.boards import BoardWriter
@@ -39,6 +39,9 @@ COUNTED = (
 )
 """The counters that an update changes."""
 
+FEW_UPDATES = "a round has at most two updates, whose counts the worker writes"
+
+# From a turn to its gradient and the later ones; or why the worker makes it, one of ROUNDS; None: its round has not begun.
 Describe = Callable[[int], Described | str | None]
 
 
@@ -57,18 +60,18 @@ def native_obstacle(blueprint: Blueprint) -> str:
     """
     config, gradients = blueprint.config, blueprint.config.gradients
     obstacles = (
-        not gradients.native_rounds,
-        gradients.workers > 0,
-        gradients.max_lag > 0 or gradients.communication != "synchronous",
-        gradients.bootstrap_rounds > 1,
-        gradients.compression != "none",
-        gradients.decentralized,
-        blueprint.device is not None,
-        config.run.update_hook is not None,
-        not describes(blueprint.algorithm()),
-        not blueprint.replays and blueprint.gradients_per_round <= 2,
+        ("gradients.native_rounds = false", not gradients.native_rounds),
+        ("gradients.workers: the gradient workers are other processes", gradients.workers > 0),
+        ("gradients.max_lag", gradients.max_lag > 0 or gradients.communication != "synchronous"),
+        ("gradients.bootstrap_rounds", gradients.bootstrap_rounds > 1),
+        ("gradients.compression", gradients.compression != "none"),
+        ("gradients.decentralized", gradients.decentralized),
+        ("gradients.device", blueprint.device is not None),
+        ("run.update_hook", config.run.update_hook is not None),
+        (UNDESCRIBED, not describes(blueprint.algorithm())),
+        (FEW_UPDATES, not blueprint.replays and blueprint.gradients_per_round <= 2),
     )
-    return next((ROUNDS[1 + number] for number, is_one in enumerate(obstacles) if is_one), NATIVE)
+    return next((text for text, is_one in obstacles if is_one), NATIVE)
 
 
 class Offer(NamedTuple):
@@ -163,7 +166,7 @@ class NativeRounds:
         if isinstance(described, Described):
             updates = self._call(described, turn, wanted, env_steps, times, collected)
         elif described is not None:
-            self.obstacle = described
+            self.obstacle = described if described in ROUNDS else UNDESCRIBED  # an algorithm of the user says its own
         if updates is not None:
             self._made += len(updates.steps)
             self._pace = max(LEAST_PACE, 2 * len(updates.steps))
@@ -286,7 +289,7 @@ def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout) -> d
 
 
 def _blocks(blocks: Sequence[Bytes]) -> NDArray[np.uint8]:
-    """Return blocks that lie at equal distances as one array, uint8 [blocks, bytes]."""
+    """Return at least two blocks that lie at equal distances as one array, uint8 [blocks, bytes]."""
     first, second = (block.__array_interface__["data"][0] for block in blocks[:2])
     return np.lib.stride_tricks.as_strided(blocks[0], (len(blocks), len(blocks[0])), (second - first, 1))
 

@@ -3,28 +3,31 @@
 //     pick, gather        rows of a batch                      -> registers
 //     forward             a register                           -> the outputs of a network's heads, one register each
 //     bootstrap           values of the next observations      -> targets
-//     ppo_loss, q_loss    outputs and what belongs to the rows -> slopes of the outputs, statistics
-//     backward            slopes                               -> the gradient
+//     ppo, q              outputs and what belongs to the rows -> slopes of the outputs, statistics
+//     backward            slopes                               -> the gradient, or the slopes of the input
 //
 // Those of an actor with critics, of SAC, TD3 and DDPG:
 //
-//     noise, sample       normal noise; outputs of the actor   -> actions, and their log densities
+//     unknown             statistics that this kind of gradient does not have
+//     noise               normal numbers
+//     squashed_sample     outputs of the actor and noise       -> actions, and their log densities
+//     tanh_sample         outputs of a deterministic actor     -> actions
 //     scale, join         stored actions; both inputs          -> the rows of critics
 //     soft_targets        values of the next actions           -> targets
 //     critic_loss         values and targets                   -> slopes of the values
-//     climb               values of the actor's actions        -> the slopes of its actions
-//     actor_loss          these                                -> slopes of the actor's outputs
+//     least_value         values of the actor's actions        -> slopes of these values
+//     actor_loss          slopes of the critics' rows          -> slopes of the actor's outputs
 //     temperature         the mean log density                 -> the gradient of the temperature
 //
 // A register holds the rows of one array. Each step calls the function that the path through Python calls for the same
-// work, on the same numbers, so both make the same bytes.
+// work, on the same numbers, so both make the same bytes. Registers belong to whoever makes the steps, and outlive them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "hive/dense.hpp"
@@ -68,7 +71,7 @@ class Register {
 // What one gradient is made of, and what it becomes.
 struct GradientCall {
   std::span<const float> weights, target;  // the parameters of the learner and of the target network
-  std::span<const std::int64_t> rows;      // of the batch; of `pick` none: all of them, in order
+  std::span<const std::int64_t> rows;      // the batch's rows; empty: `pick` takes all rows in order
   std::span<const std::uint32_t> leaves;   // the priorities that the rows were drawn by, if they were
   std::uint32_t least = 0;                 // the least leaf of all that were drawn for this update
   std::span<float> gradient;               // zeros at first
@@ -178,7 +181,7 @@ class Bootstrap final : public Step {
   Register& targets_;
 };
 
-// fit: statistics that follow those of the loss.
+// The loss of PPO. fit: statistics that follow its own.
 class PPOStep final : public Step {
  public:
   PPOStep(Policy policy, PPOSettings settings, PPOBatch batch, std::vector<double> fit, const Register& outputs,
@@ -196,7 +199,7 @@ class PPOStep final : public Step {
   Register &to_outputs_, &to_values_;
 };
 
-// importance: null: all rows count equally.
+// The loss of action values. importance: null: all rows count equally.
 class QStep final : public Step {
  public:
   QStep(bool huber, const Register& values, const Register& actions, const Register& targets,
@@ -291,7 +294,7 @@ struct TemperatureValue {
   double of(std::span<const float> weights) const;
 };
 
-// log_probs: null: without an entropy.
+// The targets of critics. log_probs: null: without an entropy.
 class SoftTargets final : public Step {
  public:
   SoftTargets(std::vector<const Register*> values, const Register* log_probs, TemperatureValue temperature,
@@ -308,7 +311,7 @@ class SoftTargets final : public Step {
   Register& targets_;
 };
 
-// places: of the statistics loss, mean value and mean absolute error.
+// The loss of critics. places: of the statistics loss, mean value and mean absolute error.
 class CriticStep final : public Step {
  public:
   CriticStep(std::vector<const Register*> values, std::vector<Register*> slopes, float factor, const Register& targets,

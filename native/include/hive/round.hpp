@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "hive/boards.hpp"
@@ -104,7 +105,7 @@ struct RoundMemory {
   std::optional<ReplayFields> replay;
 };
 
-// What holds for all updates of a call.
+// What a call is given. kinds, seeds: one of each update; the rest holds for all of them.
 struct RoundCall {
   std::int64_t turn;  // the version of the state that the first update reads
   std::vector<double> learning_rates;  // of each group
@@ -129,14 +130,16 @@ struct UpdateReport {
   std::size_t samples;
 };
 
+// no_slot: no slot is free, or the version is not on the boards any more.
 enum class Ended : std::uint8_t { all, time, not_finite, no_slot, empty_plan };
 
 class Round {
  public:
   explicit Round(RoundMemory memory) : memory_(std::move(memory)) {}
 
-  // Makes up to `batches.size()` updates and returns how many; `ended` says why not all. batches: for each update the rows
-  // of the batch, or with a replay memory the random words of its plan, which the first update does not need.
+  // Makes one update for each of `batches`, the rows of their batches, or with a replay memory for each of `words`, the
+  // random words of their plans, of which an update uses none if its plan is drawn already. Returns how many it has made;
+  // `ended` says why not all.
   // statistics: [updates][statistics].
   std::size_t run(const RoundCall& call, std::span<const std::span<const std::int64_t>> batches,
                   std::span<const std::span<const std::uint64_t>> words, std::vector<UpdateReport>& reports,
