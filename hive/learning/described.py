@@ -5,8 +5,8 @@
     described.kinds                            the steps of one gradient, for native/include/hive/program.hpp
     described.batches.take(n)                  the batches of the next n of them
 
-A reason is one of hive.records.summary.ROUNDS. A description belongs to gradients that `Algorithm.gradients` or `ReplayAlgorithm.gradient` also makes, one by one, with
-the same bytes: both call the same functions in the same order.
+A reason is one of hive.records.summary.ROUNDS. A description belongs to gradients that `Algorithm.gradients` or
+`ReplayAlgorithm.gradient` also makes, one by one, with the same bytes: both call the same functions in the same order.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ COUNTED = (
 
 FEW_UPDATES = "a round has at most two updates, whose counts the worker writes"
 
-# From a turn to its gradient and the later ones; or why the worker makes it, one of ROUNDS; None: its round has not begun.
+# From a turn to its gradient and the later ones; or why the worker makes it, one of ROUNDS; None: no round has begun.
 Describe = Callable[[int], Described | str | None]
 
 
@@ -166,7 +166,7 @@ class NativeRounds:
         if isinstance(described, Described):
             updates = self._call(described, turn, wanted, env_steps, times, collected)
         elif described is not None:
-            self.obstacle = described if described in ROUNDS else UNDESCRIBED  # an algorithm of the user says its own
+            self.obstacle = described if described in ROUNDS else UNDESCRIBED  # a user's algorithm may say its own
         if updates is not None:
             self._made += len(updates.steps)
             self._pace = max(LEAST_PACE, 2 * len(updates.steps))
@@ -183,7 +183,13 @@ class NativeRounds:
         return self._made
 
     def _call(
-        self, described: Described, turn: int, most: int, env_steps: int, times: tuple[int, int], collected: Arrays | None
+        self,
+        described: Described,
+        turn: int,
+        most: int,
+        env_steps: int,
+        times: tuple[int, int],
+        collected: Arrays | None,
     ) -> NativeUpdates | None:
         learner, parts = self._learner, described.batches
         rate = learner.learning_rate(env_steps)
