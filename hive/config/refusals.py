@@ -1,8 +1,8 @@
 """What algorithms refuse, with the reason and a way out: one table, from which all of these errors are made.
 
-A row about a key becomes a rule between this key and the algorithm (hive.config.rules). A run checks these rows again,
-for configs that were not loaded and for algorithms of users (`Blueprint`). Rows about actions and scripts have the text
-of the errors of the code that meets them.
+A row about a key becomes a rule between this key and the algorithm (hive.config.rules). A run with a replay memory
+checks these rows again (`ReplayBlueprint`), for configs that were not loaded and for algorithms of users. Rows about
+actions and scripts have the text of the errors of the code that meets them.
 
 The guide's page on replay shows `guide_table()`.
 """

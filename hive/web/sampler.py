@@ -28,7 +28,7 @@ from hive.web.page import page_document
 from hive.web.positions import SEPARATOR, Position, RecordingTail, flat, lines_between
 
 AGAIN_S = 2.0  # seconds between two polls of a run that sends nothing
-LINGER_S = 10.0  # seconds that a sampler continues without viewers: a page reloads within
+LINGER_S = 10.0  # seconds that a sampler outlives its last viewer; reloading a page takes less
 QUEUED_SAMPLES = 64  # samples that may wait for a slow viewer: a minute of one run, or seconds of many
 MOST_VIEWERS = 64  # maximum streams: each is a connection and a queue
 MOST_RUNS = 32  # maximum runs of one stream: more curves than a chart can show
@@ -45,8 +45,15 @@ class Viewer:
 
     def offer(self, run: str, position: str, sample: str) -> None:
         """Queue a sample; called by the threads of samplers."""
+        self._soon(self._put, (self.runs.index(run), position, sample))
+
+    def disconnect(self) -> None:
+        """End the stream, as `end` does; called by any thread."""
+        self._soon(self.end)
+
+    def _soon(self, function: Callable[..., None], *arguments: Any) -> None:
         try:
-            self.loop.call_soon_threadsafe(self._put, (self.runs.index(run), position, sample))
+            self.loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             pass  # the server has ended
 
@@ -142,7 +149,7 @@ class Sampler:
             return self.stopped
 
     def stop(self) -> None:
-        """End the sampler at once: the server ends."""
+        """End the sampler at once."""
         with self.lock:
             self.stopped = True
         self.wake.set()
@@ -245,7 +252,11 @@ class Samplers:
             self.viewers.add(viewer)
             for (name, directory), position in zip(directories.items(), ids, strict=True):
                 sampler = self.samplers.get(name)
-                if sampler is None or sampler.directory != directory or not sampler.join(viewer, position):
+                if sampler is not None and sampler.directory != directory:
+                    sampler.stop()
+                    for other in sampler.viewers:
+                        other.disconnect()  # it reconnects, to the sampler of the directory that the name means now
+                if sampler is None or not sampler.join(viewer, position):
                     sampler = self.samplers[name] = Sampler(name, directory)
                     sampler.join(viewer, position)
                     sampler.start()

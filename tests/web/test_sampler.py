@@ -131,3 +131,17 @@ async def test_the_number_of_viewers_is_limited(web: Web, monkeypatch: pytest.Mo
     web.samplers.leave(first)
     web.samplers.join(second, {"cartpole-1": directory}, [None])
     assert len(web.samplers.samplers) == 1
+
+
+async def test_the_sampler_of_another_directory_is_stopped_and_its_pages_reconnect(web: Web) -> None:
+    first, second = Viewer(["cartpole-1"], [None]), Viewer(["cartpole-1"], [None])
+    web.samplers.join(first, {"cartpole-1": web.run()}, [None])
+    replaced = web.samplers.samplers["cartpole-1"]
+    web.samplers.join(second, {"cartpole-1": web.run()}, [None])
+    replaced.thread.join(10)
+    assert replaced.stopped
+    assert not replaced.thread.is_alive()
+    while await first.message(1.0) is not None:
+        pass
+    assert web.samplers.samplers["cartpole-1"].viewers == [second]
+    web.samplers.close()

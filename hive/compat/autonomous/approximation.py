@@ -166,6 +166,7 @@ class Approximation(RunApproximation):
             `accumulate_steps=k` only every k-th call makes the step.
         samples: the number of samples in the mean loss. With 0 there is no update.
         statistics: numbers stored in `statistics`; a typed loss replaces them by its statistics.
+        forward: ignored, because the forward pass is always made here.
 
         Raises NetworkError without a loss, for one that does not depend on any parameter, and in the cases of `step`.
         """
@@ -201,8 +202,8 @@ class Approximation(RunApproximation):
         """Make a backward pass of `loss * loss_scaling`, without a step; return self.
 
         The next step applies the mean of the gradients since the last one, weighted by `weight`, which is positive and
-        finite. Without an optimizer the gradient of `weight * loss` is added to `.grad`. Raises NetworkError in
-        the cases of `reinforce`.
+        finite. Without an optimizer the gradient of `weight * loss` is added to `.grad`; `step` then raises an error.
+        Raises NetworkError for another weight, and for a loss that `reinforce` refuses.
         """
         refuse_weight(weight)
         value = None if loss is None else self.value_of(loss)

@@ -4,9 +4,9 @@ Every record has all three axes (updates, environment steps, seconds), so that e
 sink that raises an error is dropped with one warning, because metrics must never end a run. A sink may also have the
 methods of `ConfigSink` and `VideoSink`; one without them does not receive the config or the videos.
 
-    records.sinks          the interface of a sink; JsonlSink; SinkSet, which combines the sinks of a run
-    records.sink_thread    a thread of its own for each sink that may be slow
-    records.csv_sink, records.tensorboard_sink, records.wandb_sink
+    records.sinks.sinks          the interface of a sink; JsonlSink; SinkSet, which combines the sinks of a run
+    records.sinks.sink_thread    a thread of its own for each sink that may be slow
+    records.sinks.csv_sink, records.sinks.tensorboard_sink, records.sinks.wandb_sink
 """
 
 from __future__ import annotations
