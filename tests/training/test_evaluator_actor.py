@@ -75,7 +75,7 @@ def test_turns_are_evaluated_at_the_configured_interval(tmp_path: Path) -> None:
 def test_its_status_names_the_evaluated_turn_before_the_first_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever sees it stepping can read what it evaluates, however slow the first step is."""
+    """A view that shows it stepping shows what it evaluates too, however slow the first step is."""
     seen: list[tuple[int, int]] = []
     held: list[Supervisor] = []
     begin = Evaluator.begin

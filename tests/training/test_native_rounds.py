@@ -164,6 +164,7 @@ def test_the_status_names_what_keeps_rounds_from_native_calls(tmp_path: Path, wh
     values = {name: value for name, value in values.items() if value is not None}
     run = Run(tmp_path, native, "CartPole-v1", unchanged, **values)
     assert ROUNDS[int(run.counters["rounds"])].startswith(why)
+    assert run.outcome.results["rounds"] == run.counters["rounds"]  # which summary.json has as text
     first_round = 19  # of pipelined rollouts, which no older policy makes
     assert run.counters["native_updates"] <= (first_round if why == "collection.max_lag" else 0)
 

@@ -536,7 +536,7 @@ class LearnerActor(Actor):
 
 RESULTS = (
     *("updates", "env_steps", "frames", "episodes", "skipped", *(which.name for which in PASSED)),
-    *("first_steps", "train_s", "mean_return_100", "native_updates"),
+    *("first_steps", "train_s", "mean_return_100", "native_updates", "rounds"),
 )
 """The learner's counters that summarize a run."""
 

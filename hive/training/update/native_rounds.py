@@ -31,7 +31,7 @@ from hive.training.update.learner import COLLECTED, Count, Learner, LearnerStep
 from hive.training.update.replay_memory import EPSILON, ReplayMemory
 
 CALL_S = 0.02  # of one call: the event loop must run within 50 ms for `hive set`, `stack`, a pause and a stop
-LEAST_PACE = 64  # updates that a call may make at least; twice as many as the call before has made
+LEAST_PACE = 64  # updates of the first call; a later one may make twice as many as the call before it, or these
 
 COUNTED = (
     *(Count.updates, Count.first_ns, Count.last_ns, Count.largest_leaf, Count.saturated),
