@@ -811,18 +811,6 @@ class Program:
     """The description of a gradient: the steps of hive.learning.described, each a name and its keys."""
 
     def __init__(self, steps: Sequence[tuple[str, Mapping[str, Any]]]) -> None: ...
-    def gradient(
-        self,
-        weights: NDArray[np.float32],
-        target: NDArray[np.float32] | None,
-        rows: NDArray[np.int64] | None,
-        out: NDArray[np.float32],
-        statistics: NDArray[np.float64],
-    ) -> tuple[float, int]:
-        """Write the gradient of a batch to `out` [P], and its statistics [S]; return (loss, samples).
-
-        weights, target: [P]. rows: int64 [n], those of the batch; None: all of them.
-        """
 
 class Round:
     """Consecutive updates in one call. memory: what hive.training.update.native_rounds describes."""

@@ -43,26 +43,6 @@ class BoundProgram {
 
   const Program& program() const { return program_; }
 
-  // The gradient of one batch, into arrays of the caller; for tests and for the path through Python.
-  py::tuple gradient(const py::object& weights, const py::object& target, const py::object& rows,
-                     const py::object& out, const py::object& statistics) {
-    Arrays blocks(1), numbers(1), slopes(1), means(1);
-    GradientCall call;
-    call.weights = blocks.input<float>(weights, "weights");
-    if (!target.is_none()) call.target = blocks.input<float>(target, "target");
-    if (!rows.is_none()) call.rows = numbers.input<std::int64_t>(rows, "rows");
-    call.gradient = slopes.output<float>(out, "gradient");
-    call.statistics = means.output<double>(statistics, "statistics");
-    check_rows(call.rows);
-    check_places(call.statistics.size(), std::min(call.weights.size(), call.gradient.size()));
-    std::fill(call.gradient.begin(), call.gradient.end(), 0.0F);
-    {
-      const py::gil_scoped_release released;
-      for (const auto& step : program_) step->run(call);
-    }
-    return py::make_tuple(call.loss, call.samples);
-  }
-
   // Throws ValueError if a step writes outside of so many statistics and parameters.
   void check_places(std::size_t statistics, std::size_t parameters) const {
     if (statistics_ > statistics || parameters_ > parameters) throw py::value_error("a step writes outside of its arrays");
@@ -464,10 +444,7 @@ class BoundRound {
 void bind_round(py::module_& m) {
   py::class_<BoundProgram>(m, "Program",
                            "The description of a gradient: (name, keys) of each step; hive.learning.description has them.")
-      .def(py::init<const std::vector<std::pair<std::string, py::dict>>&>(), "steps"_a)
-      .def("gradient", &BoundProgram::gradient, "weights"_a, "target"_a, "rows"_a, "out"_a, "statistics"_a,
-           "Write the gradient of a batch, float32 [P], and its statistics, float64 [S]; return (loss, samples).\n\n"
-           "weights, target: float32 [P] or None. rows: int64 [n], those of the batch, or None for all.");
+      .def(py::init<const std::vector<std::pair<std::string, py::dict>>&>(), "steps"_a);
   py::class_<BoundRound>(m, "Round", "Consecutive updates in one call; see include/hive/round.hpp.")
       .def(py::init<const py::dict&>(), "memory"_a)
       .def("run", &BoundRound::run, "call"_a,
