@@ -6,6 +6,7 @@ numbers must agree up to rounding. With a GPU it runs there, too.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -207,6 +208,23 @@ def test_gradients_of_a_batch_are_those_of_the_cpu(name: str, device: str) -> No
     for (expected, its_errors), (mine, my_errors) in zip(*found, strict=True):
         assert_equal_slots(mine, expected)
         np.testing.assert_allclose(my_errors, its_errors, rtol=1e-4, atol=1e-5)
+
+
+@DEVICES
+@pytest.mark.parametrize("name", ["sac", "dqn"])
+def test_a_backward_pass_has_one_thread(name: str, device: str) -> None:
+    """A second one, of the device, would add to the sums of the first whenever it is ready: bits would be chance."""
+    blueprint = on(device, config_for(name, REPLAYS[name], run__scheme=f'"{name}"', algorithm__batch_size=ROWS))
+    worker = ReplayWorker(blueprint, 0, np.zeros(blueprint.memory_layout.bytes, np.uint8))
+    worker.bind(weights_of(blueprint))
+    seen = []
+    for parameter in worker.networks.online_network.module.parameters():
+        parameter.register_hook(
+            lambda gradient: seen.append((threading.get_ident(), torch._C._is_multithreading_enabled()))
+        )
+    worker.compute(some_batch(blueprint, 0), allocate(blueprint.gradient_layout(1)), sequence=0, version=0)
+    assert set(seen) == {(threading.get_ident(), False)}
+    assert torch._C._is_multithreading_enabled()
 
 
 @DEVICES

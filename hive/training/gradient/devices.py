@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -151,6 +151,16 @@ def device_errors(device: torch.device | None, what: Callable[[], str], smaller:
                 'collection.communication = "asynchronous"',
             )
         ) from error
+
+
+def one_thread(device: torch.device | None) -> AbstractContextManager[Any]:
+    """Let this thread compute backward passes alone; on the CPU it does anyway.
+
+    Otherwise torch has a thread of its own for a device. Where a loss in host memory uses an output of the network
+    several times, as SAC's uses the policy's, both threads would add to its gradient in the order in which they come,
+    so its last bits would be chance.
+    """
+    return nullcontext() if device is None else torch.autograd.set_multithreading_enabled(False)
 
 
 def _final(error: PlatformError) -> PlatformError:

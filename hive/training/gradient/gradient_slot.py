@@ -26,7 +26,7 @@ from hive.learning.receivers import Outputs
 from hive.networks.weights.device import DeviceParameters
 from hive.networks.weights.flat import FlatParameters, aligned_block
 from hive.runtime.memory.segments import Arrays
-from hive.training.gradient.devices import device_errors
+from hive.training.gradient.devices import device_errors, one_thread
 from hive.training.gradient.numerics import NonFiniteOrigin, find_origin
 from hive.training.gradient.threads import ONE_THREAD, Threads
 
@@ -77,7 +77,7 @@ class GradientSlot:
         if self.threads.torch > 1:
             torch.set_num_threads(self.threads.torch)
         try:
-            with device_errors(self.device, describe, smaller):
+            with device_errors(self.device, describe, smaller), one_thread(self.device):
                 yield
         finally:
             self._out = None
