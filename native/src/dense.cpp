@@ -152,6 +152,11 @@ void DenseNetwork::pack(std::span<const float> block, std::size_t branches, std:
   }
 }
 
+void DenseNetwork::pack(std::span<const float> block, std::size_t branches) {
+  const std::lock_guard<std::mutex> held(*mutex_);
+  pack(block, branches, 0, 1);
+}
+
 void DenseNetwork::reserve(std::size_t rows) {
   if (rows <= capacity_) return;
   capacity_ = rows;
@@ -168,7 +173,7 @@ void DenseNetwork::reserve(std::size_t rows) {
 }
 
 void DenseNetwork::forward(std::span<const float> block, std::span<const float> observations, std::size_t rows,
-                           std::span<float* const> outputs, bool keep) {
+                           std::span<float* const> outputs, bool keep, bool packed) {
   const std::lock_guard<std::mutex> held(*mutex_);
   const std::size_t parts = parts_for(rows, outputs.size());
   if (keep) {
@@ -177,7 +182,7 @@ void DenseNetwork::forward(std::span<const float> block, std::span<const float> 
   }
   const std::size_t area = 2 * kBlock * padded(widest_);
   if (scratch_.size() < parts * area) scratch_.resize(parts * area);
-  share(parts, [&](std::size_t part) { pack(block, outputs.size(), part, parts); });
+  if (!packed) share(parts, [&](std::size_t part) { pack(block, outputs.size(), part, parts); });
   share(parts, [&](std::size_t part) {
     const Range own = share_of(rows, kGrain, part, parts);
     for (std::size_t first = own.begin; first < own.end; first += kBlock) {

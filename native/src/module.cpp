@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 namespace hive {
+void bind_acting(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_memory(pybind11::module_& m);
 void bind_accumulator(pybind11::module_& m);
@@ -26,6 +27,7 @@ PYBIND11_MODULE(_native, m) {
   m.doc() = "The native part of hive: slots, boards, status pages, reduction, codecs, optimizers, returns, rows,"
             " priorities, compiled environments.";
   m.attr("SOURCES") = HIVE_SOURCES;
+  hive::bind_acting(m);
   hive::bind_losses(m);
   hive::bind_memory(m);
   hive::bind_accumulator(m);

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hive.errors import NetworkError
 from hive.networks.act.bounded import BoundedColumns, SquashedGaussian
-from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, Categorical
+from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, Categorical, tangents
 from hive.networks.act.projection import categorical_support
 from hive.networks.build.parameters import CategoricalQHeadParameters, HeadParameters, QuantileQHeadParameters
 from hive.networks.build.value_heads import expected_return
@@ -285,7 +285,7 @@ class NoisyActions(UniformBox):
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         if self.uniform:
             return self.uniform_actions(torch.from_numpy(noise)).numpy()
-        scaled = np.tanh(outputs).reshape(noise.shape) + np.float32(self.deviation) * noise
+        scaled = tangents(outputs).reshape(noise.shape) + np.float32(self.deviation) * noise
         middle, reach = self.middle_and_reach
         actions: npt.NDArray[Any] = middle + reach * np.clip(scaled, np.float32(-1.0), np.float32(1.0))
         return actions

@@ -157,6 +157,21 @@ class Dense:
         (columns,) = self.columns(rows, 1)
         return head.numpy_output(columns if len(self.heads[0]) == 1 else columns[:, : head.width])
 
+    def acting(self, sampler: Mapping[str, Any], inputs: int) -> _native.Acting | None:
+        """Return native actions of the first output, for rows of `inputs` numbers; None if torch has a part in it.
+
+        sampler: see `_native.Acting`.
+        """
+        head = self.heads[0][0]
+        if not (self._direct and self.reads_inputs and head.as_columns) or self._derivation or inputs != self._inputs:
+            return None
+        return _native.Acting(self._layers[0], self.flat.parameter_elements, self._place_of(head), sampler)
+
+    def _place_of(self, head: Head) -> dict[str, Any]:
+        """Return which columns and parameters make the output of a head that is `as_columns`."""
+        place = -1 if head.appended is None else self.flat.field_of(head.appended).offset // 4
+        return {"width": head.width, "deviations": place, "clamps": head.clamps}
+
     def outputs(self, inputs: Any, count: int | None = None) -> tuple[Floats, ...] | None:
         """Return the outputs of all heads of the first `count` networks, float32 [N, ...] each.
 
@@ -208,16 +223,7 @@ class Dense:
             for head, (output, to_output) in zip(own, registers, strict=False):
                 if not (self._direct and head.as_columns):
                     return None
-                place = -1 if head.appended is None else self.flat.field_of(head.appended).offset // 4
-                heads[-1].append(
-                    {
-                        "width": head.width,
-                        "deviations": place,
-                        "clamps": head.clamps,
-                        "output": output,
-                        "slopes": to_output,
-                    }
-                )
+                heads[-1].append({**self._place_of(head), "output": output, "slopes": to_output})
             if len(heads[-1]) != len(own):
                 return None
         if slopes is not None and not all(parameter.requires_grad for parameter in self._everything):

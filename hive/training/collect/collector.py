@@ -15,6 +15,7 @@ begins. The rollout stores the state before its row 0.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,8 +25,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hive import _native
 from hive.algorithms.batches.initial_errors import n_step_errors
 from hive.envs import (
+    CompiledVector,
     FinalObservations,
     HelpedVector,
     ObservationSpec,
@@ -37,6 +40,7 @@ from hive.envs import (
 from hive.experience import Purpose, Rollout, stream, stream_seed, stream_seeds
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.exploration import EpsilonGreedy
+from hive.networks.act.native_acting import FlatRollout, NativeActing
 from hive.networks.build.agents import AgentNetwork
 from hive.networks.build.layers import acting
 from hive.networks.build.network import acting_alone
@@ -63,6 +67,7 @@ class _Prepared:
     finals: FinalObservations
     rows: list[StepRow]
     observations: list[torch.Tensor]
+    flat: FlatRollout | None
 
 
 class FrameStack:
@@ -151,6 +156,7 @@ class Collector:
         self.network = network
         self.policy = acting_alone(acting(network.online_network.module))
         self.distribution = distribution
+        self.acting = NativeActing.of(self.policy, distribution, observation)
         self.seed = seed
         self.source = source
         self.incarnation = incarnation
@@ -231,39 +237,30 @@ class Collector:
     def _collect(self, rollout: Arrays, sequence: int, version: int, enough: Callable[[int], bool] | None) -> None:
         prepared = self._prepare(rollout)
         finals = prepared.finals
-        observations, actions = rollout["observations"], rollout["actions"]
+        observations = rollout["observations"]
         steps, envs = rollout["rewards"].shape
-        enter, (policy_phase, env_phase) = self._begin(sequence), self.phases
+        enter = self._begin(sequence)
         distribution = self.distribution.for_rollout(sequence)
         noise = self._noise(sequence, (steps, envs))
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         if self.runs_python:
             seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
         observations[0] = self.current
-        memory, stack = self.memory, self.stack
         self._store_remembered(rollout)
-        finals.count, length = 0, steps
+        finals.count = 0
         kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None  # outputs of each step
-        sample, step = distribution.sample_numpy, self.vector.step
         with torch.inference_mode():
-            for t in range(steps):
-                enter(policy_phase)
-                outputs = self._outputs(prepared, t)
-                actions[t] = sample(outputs, noise[t])
-                if kept is not None:
-                    kept.append(outputs)
-                enter(env_phase)
-                step(actions[t], prepared.rows[t])
-                if memory is not None:
-                    memory.forget(prepared.rows[t].ended)
-                if stack is not None:
-                    stack.push(prepared.rows[t])
-                if enough is not None and enough(t + 1):
-                    length = t + 1
-                    break
+            native = self._begin_natively(prepared, distribution, noise, kept)
+            if native is not None and enough is None and isinstance(self.vector, CompiledVector):
+                page = self.status.page if self.status else None
+                self.vector.collect(native, prepared.rows, page, self.phases)
+                length = steps
+            else:
+                act = native.act if native else functools.partial(self._act, prepared, distribution, noise, kept)
+                length = self._step(prepared, act, enough)
             if kept:
-                enter(policy_phase)
-                self._store_outputs(rollout, distribution, np.stack(kept))
+                enter(self.phases[0])
+                self._store_outputs(rollout, distribution, kept[0][:length] if native else np.stack(kept))
         if "discounted" in rollout:
             self._discount(rollout, length)
         self.current[...] = observations[length]
@@ -283,8 +280,56 @@ class Collector:
         self.status.begin_rollout(sequence)
         return self.status.enter
 
+    def _begin_natively(
+        self,
+        prepared: _Prepared,
+        distribution: ActionDistribution,
+        noise: NDArray[np.float32],
+        kept: list[NDArray[Any]] | None,
+    ) -> _native.Acting | None:
+        """Begin the native actions of a rollout, and give `kept` the memory for its outputs; None if there are none."""
+        acting, flat = self.acting, prepared.flat
+        if acting is None or flat is None or self.memory is not None or self.stack is not None:
+            return None
+        outputs = None if kept is None else np.empty((*noise.shape[:2], distribution.width), np.float32)
+        if not acting.begin(distribution, flat, noise, outputs):
+            return None
+        if kept is not None and outputs is not None:
+            kept.append(outputs)
+        return acting.native
+
+    def _step(self, prepared: _Prepared, act: Callable[[int], None], enough: Callable[[int], bool] | None) -> int:
+        """Make the steps of a rollout one by one, and return how many. act: writes the actions of one."""
+        enter, (policy_phase, env_phase) = self.status.enter if self.status else _no_status, self.phases
+        actions, memory, stack, step = prepared.arrays["actions"], self.memory, self.stack, self.vector.step
+        for t, row in enumerate(prepared.rows):
+            enter(policy_phase)
+            act(t)
+            enter(env_phase)
+            step(actions[t], row)
+            if memory is not None:
+                memory.forget(row.ended)
+            if stack is not None:
+                stack.push(row)
+            if enough is not None and enough(t + 1):
+                return t + 1
+        return len(prepared.rows)
+
+    def _act(
+        self,
+        prepared: _Prepared,
+        distribution: ActionDistribution,
+        noise: NDArray[np.float32],
+        kept: list[NDArray[Any]] | None,
+        t: int,
+    ) -> None:
+        """Write the actions of row t, [B, ...], and keep the policy's outputs for it, float32 [B, ...]."""
+        outputs = self._outputs(prepared, t)
+        prepared.arrays["actions"][t] = distribution.sample_numpy(outputs, noise[t])
+        if kept is not None:
+            kept.append(outputs)
+
     def _outputs(self, prepared: _Prepared, t: int) -> NDArray[np.float32]:
-        """Return the policy's outputs for row t, float32 [B, ...], of this step alone."""
         if self.memory is None and self.stack is None:
             policy = self.policy.actor if isinstance(self.policy, AgentNetwork) else self.policy
             dense: Dense | None = getattr(policy, "dense", None)
@@ -351,7 +396,9 @@ class Collector:
                 )
                 for t in range(len(rollout["rewards"]))
             ]
-            prepared = _Prepared(rollout, finals, rows, [torch.from_numpy(row) for row in rollout["observations"]])
+            seen = [torch.from_numpy(row) for row in rollout["observations"]]
+            flat = FlatRollout.of(rollout["observations"], rollout["actions"]) if self.acting else None
+            prepared = _Prepared(rollout, finals, rows, seen, flat)
             if len(self._prepared) >= PREPARED_SLOTS:
                 self._prepared.clear()
             self._prepared[id(rollout)] = prepared
