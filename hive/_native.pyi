@@ -843,6 +843,9 @@ class Program:
 
     def __init__(self, steps: Sequence[tuple[str, Mapping[str, Any]]]) -> None: ...
 
+class Exchange:
+    def __init__(self, memory: Mapping[str, Any]) -> None: ...
+
 class Round:
     """Consecutive updates in one call. memory: what hive.training.update.native_rounds describes."""
 

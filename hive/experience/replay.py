@@ -80,7 +80,7 @@ class Replay:
         self.stack = stack
         self.sources, self.rows, self.envs = arrays["rewards"].shape
         named = {name: _as_bytes(arrays[name]) for name in ("observations", "finals", "actions")}
-        self._native = _native.ReplayRows(
+        self.native = _native.ReplayRows(
             **named,
             rewards=arrays["rewards"],
             terminated=arrays["terminated"],
@@ -130,7 +130,7 @@ class Replay:
         taken = np.empty((count, *actions.shape[3:]), actions.dtype)
         returns, discounts = np.empty(count, np.float32), np.empty(count, np.float32)
         if count:
-            self._native.gather(
+            self.native.gather(
                 positions,
                 n_step,
                 discount,
@@ -160,7 +160,7 @@ class Replay:
         if self.stack > 1 or observations.dtype != np.float32 or stored.dtype.name != actions or not is_one:
             return None
         keys = {"n_step": n_step, "discount": discount, "importance_exponent": importance_exponent}
-        return "gather", {"memory": self._native, **keys}
+        return "gather", {"memory": self.native, **keys}
 
     def positions_of(self, source: int, first: int, end: int) -> NDArray[np.int64]:
         """Return the positions of rows `first` to `end` - 1 of a collector, int64 [(end - first) * B]."""

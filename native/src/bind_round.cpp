@@ -10,9 +10,8 @@
 
 #include "arrays.hpp"
 #include "bound_dense.hpp"
-#include "bound_memory.hpp"
-#include "bound_replay.hpp"
-#include "bound_tree.hpp"
+#include "bound_exchange.hpp"
+#include "fields.hpp"
 #include "hive/round.hpp"
 
 namespace py = pybind11;
@@ -20,14 +19,6 @@ using namespace pybind11::literals;
 
 namespace hive {
 namespace {
-
-template <typename T>
-T field(const py::dict& from, const char* name) {
-  if (!from.contains(name)) throw py::value_error(std::string("`") + name + "` is missing");
-  return from[name].cast<T>();
-}
-
-py::object object(const py::dict& from, const char* name) { return field<py::object>(from, name); }
 
 // A contiguous array of any type, as bytes. count: rows; width: bytes of a row.
 struct Table {
@@ -268,7 +259,7 @@ class BoundProgram {
 
 Range range_of(const std::pair<std::size_t, std::size_t>& given) { return {given.first, given.second}; }
 
-class BoundRound {
+class BoundRound : KeptObjects {
  public:
   explicit BoundRound(const py::dict& given) : round_(memory_of(given)) {}
 
@@ -293,7 +284,6 @@ class BoundRound {
       if (call.masks.back().size() != round_.memory().slot.parameters) throw py::value_error("mask has another size");
     }
     call.kinds = field<std::vector<std::size_t>>(given, "which");
-    call.seeds = field<std::vector<std::uint64_t>>(given, "seeds");
     if (call.learning_rates.size() != round_.memory().groups.size()) throw py::value_error("a group has no learning rate");
     for (const auto& [place, array] : field<std::vector<std::pair<std::size_t, py::array>>>(given, "collected")) {
       const Range range{place, static_cast<std::size_t>(array.nbytes())};
@@ -302,24 +292,23 @@ class BoundRound {
       call.ledger.push_back(static_cast<const std::byte*>(array.data()));
     }
     std::vector<std::span<const std::int64_t>> batches;
-    std::vector<std::span<const std::uint64_t>> words;
     for (const py::object& batch : field<std::vector<py::object>>(given, "batches")) {
       Arrays& own = *arrays.emplace_back(std::make_unique<Arrays>(1));
-      if (round_.memory().replay) {
-        words.push_back(own.input<std::uint64_t>(batch, "words"));
-        if (words.back().size() != round_.memory().replay->batch) throw py::value_error("words of another number");
-      } else if (batch.is_none()) {
-        batches.emplace_back();
-      } else {
-        batches.push_back(own.input<std::int64_t>(batch, "rows"));
-        for (const BoundProgram* program : programs) program->check_rows(batches.back());
-      }
+      batches.push_back(batch.is_none() ? std::span<const std::int64_t>{} : own.input<std::int64_t>(batch, "rows"));
+      for (const BoundProgram* program : programs) program->check_rows(batches.back());
     }
-    const std::size_t updates = std::max(batches.size(), words.size());
+    const std::size_t updates = call.kinds.size();
     const auto known = [&](std::size_t kind) { return kind < programs.size(); };
-    if (call.kinds.size() != updates || call.seeds.size() != updates ||
-        !std::all_of(call.kinds.begin(), call.kinds.end(), known)) {
-      throw py::value_error("each update needs a kind and a seed");
+    if ((!round_.memory().replay && batches.size() != updates) || !std::all_of(call.kinds.begin(), call.kinds.end(), known)) {
+      throw py::value_error("each update needs a kind and a batch");
+    }
+    if (const py::object following = object(given, "following"); !following.is_none()) {
+      const auto rounds = following.cast<py::dict>();
+      call.following = {&field<BoundExchange&>(rounds, "exchange").exchange(), field<std::int64_t>(rounds, "updates"),
+                        field<std::int64_t>(rounds, "rounds"), field<std::int64_t>(rounds, "last_env_steps")};
+      if (!round_.memory().replay || call.following.updates < 1 || call.following.rounds < 1) {
+        throw py::value_error("rounds that follow have updates, and a replay memory");
+      }
     }
     const std::size_t columns = round_.memory().slot.statistics_count;
     py::array_t<double> statistics({updates, columns});
@@ -329,11 +318,12 @@ class BoundRound {
     std::size_t made;
     {
       const py::gil_scoped_release released;
-      made = round_.run(call, batches, words, reports, means, ended);
+      made = round_.run(call, batches, reports, means, ended);
     }
     std::vector<std::pair<double, std::size_t>> found;
     for (const UpdateReport& report : reports) found.emplace_back(report.norm, report.samples);
-    static constexpr const char* kNames[] = {"all", "time", "not finite", "no slot", "empty plan"};
+    static constexpr const char* kNames[] = {"all", "time", "not finite", "no slot", "empty plan",
+                                             "round"};
     return py::make_tuple(made, kNames[static_cast<std::size_t>(ended)], found, statistics);
   }
 
@@ -353,18 +343,6 @@ class BoundRound {
     optimizer.decoupled = name == "adamw";
     optimizer.rectified = name == "radam";
     return optimizer;
-  }
-
-  Blocks blocks(const py::dict& from, const char* name) {
-    const auto array = object(from, name).cast<py::array>();  // [blocks, bytes], uint8, writable
-    kept_.push_back(array);
-    return {static_cast<std::byte*>(const_cast<void*>(array.data())), static_cast<std::size_t>(array.strides(0))};
-  }
-
-  template <typename T>
-  T& bound(const py::dict& from, const char* name) {
-    kept_.push_back(object(from, name));
-    return kept_.back().cast<T&>();
   }
 
   RoundMemory memory_of(const py::dict& given) {
@@ -427,21 +405,20 @@ class BoundRound {
     replay.alpha = field<double>(given, "alpha");
     replay.epsilon = field<float>(given, "epsilon");
     replay.first_leaf = field<std::uint32_t>(given, "first_leaf");
+    replay.seed = field<std::uint64_t>(given, "seed");
+    replay.draws_purpose = field<std::uint64_t>(given, "draws_purpose");
+    replay.noise_purpose = field<std::uint64_t>(given, "noise_purpose");
     return replay;
   }
 
-  static Owner owner_of(const py::dict& from, const char* name) {
-    const auto given = field<std::pair<std::uint32_t, std::uint32_t>>(from, name);
-    return {given.first, given.second};
-  }
-
-  std::vector<py::object> kept_;
   Round round_;
 };
 
 }  // namespace
 
 void bind_round(py::module_& m) {
+  py::class_<BoundExchange>(m, "Exchange", "What a learner does between two rounds; see include/hive/exchange.hpp.")
+      .def(py::init<const py::dict&>(), "memory"_a);
   py::class_<BoundProgram>(m, "Program",
                            "The description of a gradient: (name, keys) of each step; hive.learning.description has them.")
       .def(py::init<const std::vector<std::pair<std::string, py::dict>>&>(), "steps"_a);

@@ -69,9 +69,15 @@ class Run:
         self.outcome = run_inline(topology, watch=watch, seconds=LIMIT_S)
         assert all(holds(account) and account["in_flight"] == 0 for account in self.outcome.channels.values())
         self.supervisor = seen[0]
+        self.memory = self._replay()
         self.weights, self.optimizer_state = (self._newest(name).copy() for name in ("weights", "optimizer_state"))
         number = next(n for n, a in enumerate(self.supervisor.state.plan.actors) if a.name == "learner-0")
         self.counters = dict(read_status(self.supervisor.memory.pages, number).counters)
+
+    def _replay(self) -> NDArray[np.uint8] | None:
+        """The replay memory, without the leaves that a checkpoint copies."""
+        segments = [segment.name for segment in self.supervisor.state.plan.segments]
+        return self.supervisor.memory.views.buffer("memory").copy() if "memory" in segments else None
 
     def _newest(self, name: str) -> NDArray[np.uint8]:
         board = self.supervisor.memory.views.board(name)

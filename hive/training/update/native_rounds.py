@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.experience import Purpose, replay_words, stream_seed
+from hive.experience import Purpose
 from hive.learning.described import UNDESCRIBED, Described, describes
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
@@ -88,23 +88,14 @@ class NativeUpdates(NamedTuple):
     statistics: NDArray[np.float64]
 
 
-class ReplayPlans:
-    """The random words of plans, and what of a ledger every update copies."""
+class CollectedParts:
+    """What of a ledger every update copies to an optimizer state of this layout."""
 
-    def __init__(self, replay: ReplayMemory, layout: Layout) -> None:
-        self.replay = replay
+    def __init__(self, layout: Layout) -> None:
         self.fields = [(layout.offsets[name], name) for name in ("returns", "infos") if name in layout.offsets]
         self.counters = layout.offsets["counters"]
 
-    def words(self, number: int) -> NDArray[np.uint64]:
-        """Return the random words of plan `number`."""
-        return replay_words(self.replay.seed, 0, number, self.replay.size.batch)
-
-    def seeds(self, first: int, count: int) -> list[int]:
-        """Return the seeds of the noise of gradients, as hive.training.gradient.devices.seed_forward draws them."""
-        return [stream_seed(self.replay.seed, Purpose.training_forward, 0, first + n) for n in range(count)]
-
-    def collected(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
+    def of(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
         """Return parts of a ledger with their places in an optimizer state: what collectors have made."""
         counters = ledger["counters"]
         counts = [(self.counters + 8 * which, counters[which : which + 1]) for which in COLLECTED]
@@ -115,15 +106,16 @@ class NativeRounds:
     """The meeting of a gradient worker and the learner."""
 
     def __init__(
-        self, memory: dict[str, Any], worker: Worker, learner: Learner, *, replay: ReplayPlans | None = None
+        self, memory: dict[str, Any], worker: Worker, learner: Learner, *, collected: CollectedParts | None = None
     ) -> None:
         self._round = _native.Round(memory)
         self._worker = worker
         self._learner = learner
-        self._replay = replay
+        self._collected = collected
         self._offer: Offer | None = None
         self._made = 0  # of the offer
-        self._pace = LEAST_PACE  # the updates that a call may make: their random numbers are drawn before it
+        self.pace = LEAST_PACE
+        """The most updates that the next call makes. It has room for what they report."""
         self._offered = asyncio.Event()
         self._answer: asyncio.Future[int] | None = None
         self.obstacle = NATIVE
@@ -151,25 +143,42 @@ class NativeRounds:
         await self._offered.wait()
 
     def make(
-        self, turn: int, most: int, env_steps: int, times: tuple[int, int], collected: Arrays | None = None
+        self,
+        turn: int,
+        most: int,
+        env_steps: int,
+        times: tuple[int, int],
+        collected: Arrays | None = None,
+        following: dict[str, Any] | None = None,
     ) -> NativeUpdates | None:
         """Make up to `most` updates of the offer, from version `turn` on; None if the next one cannot be made here.
 
         env_steps: those of the learning rate. times: the counter first_ns, and the time now. collected: with a replay
-        memory the ledger. An offer of which nothing is left is answered.
+        memory the ledger. following: what the call needs to go on with further rounds. An offer of which nothing is
+        left is answered.
         """
         assert self._offer is not None
         describe, offered = self._offer
-        wanted = min(most, offered - self._made, self._pace)
+        wanted = min(most, offered - self._made, self.pace)
         described = describe(turn) if wanted > 0 else None
         updates = None
         if isinstance(described, Described):
-            updates = self._call(described, turn, wanted, env_steps, times, collected)
+            keys = {
+                "turn": turn,
+                "which": [described.kind_of(turn + number) for number in range(wanted)],
+                "first_ns": times[0],
+                "now_ns": times[1],
+                "limit_s": CALL_S,
+                "collected": self._collected.of(collected) if self._collected and collected else [],
+                "following": following,
+                **self._learner.described(rate := self._learner.learning_rate(env_steps)),
+            }
+            updates = self._call(described, keys, rate)
         elif described is not None:
             self.obstacle = described if described in ROUNDS else UNDESCRIBED  # a user's algorithm may say its own
         if updates is not None:
             self._made += len(updates.steps)
-            self._pace = max(LEAST_PACE, 2 * len(updates.steps))
+            self.pace = max(LEAST_PACE, 2 * len(updates.steps))
             if self._made == offered:
                 self.answer()
         return updates
@@ -182,42 +191,18 @@ class NativeRounds:
             self._answer.set_result(self._made)
         return self._made
 
-    def _call(
-        self,
-        described: Described,
-        turn: int,
-        most: int,
-        env_steps: int,
-        times: tuple[int, int],
-        collected: Arrays | None,
-    ) -> NativeUpdates | None:
-        learner, parts = self._learner, described.batches
-        rate = learner.learning_rate(env_steps)
-        taken = parts.take(most) if parts is not None else []
+    def _call(self, described: Described, keys: dict[str, Any], rate: float) -> NativeUpdates | None:
+        parts = described.batches
+        taken = parts.take(len(keys["which"])) if parts is not None else []
         batches: list[Any] = [None if rows is None else rows.numpy() for rows in taken]
-        if self._replay is not None:
-            batches = [self._replay.words(turn + number) for number in range(most)]
-        else:
+        if parts is not None:
             empty = next((n for n, rows in enumerate(batches) if rows is not None and not len(rows)), len(batches))
             batches = batches[:empty]  # a gradient of zero samples is the worker's
-        if not batches and parts is not None:
-            parts.put_back(taken)
-        if not batches:
-            return None
-        made, _, norms, statistics = self._round.run(
-            {
-                "turn": turn,
-                "batches": batches,
-                "kinds": described.kinds,
-                "which": [described.kind_of(turn + number) for number in range(len(batches))],
-                "seeds": self._replay.seeds(turn, len(batches)) if self._replay else [0] * len(batches),
-                "first_ns": times[0],
-                "now_ns": times[1],
-                "limit_s": CALL_S,
-                "collected": self._replay.collected(collected) if self._replay and collected else [],
-                **learner.described(rate),
-            },
-        )
+            if not batches:
+                parts.put_back(taken)
+                return None
+            keys["which"] = keys["which"][: len(batches)]
+        made, _, norms, statistics = self._round.run({**keys, "batches": batches, "kinds": described.kinds})
         if parts is not None:
             parts.put_back(taken[made:])
         steps = [LearnerStep(True, samples, norm, rate, "", -1) for norm, samples in norms]
@@ -243,11 +228,11 @@ def round_memory(
     groups = flat.groups
     return {
         "weights": weights.view.words,
-        "weight_blocks": _blocks(weights.view.blocks),
+        "weight_blocks": blocks_of(weights.view.blocks),
         "optimizer_state": optimizer_state.view.words,
-        "optimizer_blocks": _blocks(optimizer_state.view.blocks),
+        "optimizer_blocks": blocks_of(optimizer_state.view.blocks),
         "gradients": outlet.slots.view.words,
-        "slots": _blocks([slots.block(number) for number in range(len(slots))]),
+        "slots": blocks_of([slots.block(number) for number in range(len(slots))]),
         "slot": {**{name: places[name] for name in names}, "errors_at": places.get("errors", 0), **sizes},
         "weight": {
             "parameter_elements": flat.parameter_elements,
@@ -284,17 +269,20 @@ def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout) -> d
     """Return what `_native.Round` needs to know of a replay memory and its plans, of this layout."""
     return {
         "plans": plans.view.words,
-        "plan_blocks": _blocks(plans.view.blocks),
+        "plan_blocks": blocks_of(plans.view.blocks),
         **{name: layout.offsets[name] for name in ("header", "positions", "leaves")},
         "batch": replay.size.batch,
         "tree": replay.tree.native,
         "alpha": replay.alpha,
         "epsilon": EPSILON,
         "first_leaf": replay.first_leaf,
+        "seed": replay.seed,
+        "draws_purpose": int(Purpose.replay),
+        "noise_purpose": int(Purpose.training_forward),
     }
 
 
-def _blocks(blocks: Sequence[Bytes]) -> NDArray[np.uint8]:
+def blocks_of(blocks: Sequence[Bytes]) -> NDArray[np.uint8]:
     """Return at least two blocks that lie at equal distances as one array, uint8 [blocks, bytes]."""
     first, second = (block.__array_interface__["data"][0] for block in blocks[:2])
     return np.lib.stride_tricks.as_strided(blocks[0], (len(blocks), len(blocks[0])), (second - first, 1))
