@@ -141,9 +141,12 @@ class CollectorActor(Actor):
             self.note("helpers", f"{processes} environments of {self.name}", pids=pids)
 
     async def run(self) -> None:
+        alone = not self.actor_context.neighbors()  # so no other code of the process draws random numbers
         while True:
             slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
             self._reset_at_barrier(slot.sequence)
+            if alone:
+                self.collector.draw(slot.arrays, slot.sequence)
             version, weights = await self.behaviour.pin(self.schedule.collection.behaviour_version(slot.sequence))
             schedule = self.schedule.collection
             self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))

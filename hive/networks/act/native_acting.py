@@ -1,7 +1,7 @@
 """The actions of a collector in native calls, where its policy is dense and its distribution is one of hive's.
 
     acting = NativeActing.of(policy, distribution, observation)    None: torch or Python has a part in every action
-    acting.begin(distribution, rollout, noise, outputs)            False: Python has a part in those of this rollout
+    acting.begin(weights, distribution, rollout, noise, outputs)   False: Python has a part in those of this rollout
     acting.native.act(t)                                           writes rollout.actions[t]
 
 A call does what the network, the normalizer and `sample_numpy` do, with the same bytes.
@@ -60,7 +60,7 @@ class NativeActing:
 
     def __init__(self, native: _native.Acting, dense: Dense, normalizer: Normalizer | None) -> None:
         self.native = native
-        self._dense = dense
+        self._parameter_bytes = 4 * dense.flat.parameter_elements
         self._normalizer = normalizer
 
     @classmethod
@@ -78,10 +78,20 @@ class NativeActing:
         native = dense.acting(sampler, math.prod(observation.shape))
         return None if native is None else cls(native, dense, normalizer)
 
+    @property
+    def reads_buffers(self) -> bool:
+        """Whether actions depend on buffers of the bound network, besides the weights that `begin` receives."""
+        return self._normalizer is not None
+
     def begin(
-        self, distribution: ActionDistribution, rollout: FlatRollout, noise: Floats, outputs: Floats | None
+        self,
+        weights: NDArray[np.uint8],
+        distribution: ActionDistribution,
+        rollout: FlatRollout,
+        noise: Floats,
+        outputs: Floats | None,
     ) -> bool:
-        """Begin a rollout with the bound weights. outputs: float32 [T, B, width], receives the policy's; may be None.
+        """Begin a rollout with these weights. outputs: float32 [T, B, width], receives the policy's; may be None.
 
         distribution: that of this rollout. noise: prepared, [T, B, ...].
         """
@@ -89,7 +99,7 @@ class NativeActing:
             return False
         epsilons = distribution.epsilons if isinstance(distribution, EpsilonGreedy) else ()
         self.native.begin(
-            self._dense.flat.weights,
+            weights[: self._parameter_bytes].view(np.float32),
             rollout.observations,
             noise.reshape(-1),
             rollout.actions,

@@ -70,6 +70,15 @@ class _Prepared:
     flat: FlatRollout | None
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """What a rollout is made with besides the weights."""
+
+    sequence: int
+    distribution: ActionDistribution
+    noise: NDArray[np.float32]
+
+
 class FrameStack:
     """`frames` [B, k, *shape], oldest first; zeros for observations before the beginning of an episode.
 
@@ -171,10 +180,21 @@ class Collector:
         self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
         self.begins = True  # whether the next rollout is the first after a reset
         self._prepared: dict[int, _Prepared] = {}
+        self._drawn: _Drawn | None = None
+        self._weights: NDArray[np.uint8] | None = None  # set by `bind`
+        self._is_bound = False  # whether torch's network has them
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Act with these weights from now on: uint8 [block_bytes], read in place."""
-        self.network.bind(weights)
+        self._weights, self._is_bound = weights, False
+        if self.acting is None or self.acting.reads_buffers:
+            self._bind_network()
+
+    def _bind_network(self) -> None:
+        """Bind torch's network, too: native actions of a rollout of one step take less time than that."""
+        if self._weights is not None and not self._is_bound:
+            self.network.bind(self._weights)
+            self._is_bound = True
 
     def reset(self, start: int = 0) -> None:
         """Start an episode in every environment, before the first rollout and at a resume barrier.
@@ -203,6 +223,19 @@ class Collector:
             self.vector.close()
         self.vector, self.runs_python = vector, runs_python(vector)
         self.reset(start)
+
+    def draw(self, rollout: Arrays, sequence: int) -> None:
+        """Draw what rollout `sequence` needs besides the weights, and seed the global generators for it.
+
+        `collect` does it, too. A caller that waits for the weights may do it before, if no other code of the process
+        draws from these generators meanwhile.
+        """
+        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
+        if self.runs_python:
+            seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
+        steps, envs = rollout["rewards"].shape
+        noise = self.distribution.draw_noise(stream(self.seed, Purpose.action, self.source, sequence), steps, envs)
+        self._drawn = _Drawn(sequence, self.distribution.for_rollout(sequence), noise)
 
     def collect(
         self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
@@ -235,22 +268,22 @@ class Collector:
         self.reset(self._start)
 
     def _collect(self, rollout: Arrays, sequence: int, version: int, enough: Callable[[int], bool] | None) -> None:
-        prepared = self._prepare(rollout)
-        finals = prepared.finals
-        observations = rollout["observations"]
-        steps, envs = rollout["rewards"].shape
+        prepared, observations = self._prepare(rollout), rollout["observations"]
+        finals, steps = prepared.finals, len(rollout["rewards"])
         enter = self._begin(sequence)
-        distribution = self.distribution.for_rollout(sequence)
-        noise = self._noise(sequence, (steps, envs))
-        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
-        if self.runs_python:
-            seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
+        if self._drawn is None or self._drawn.sequence != sequence:
+            self.draw(rollout, sequence)
+        assert self._drawn is not None
+        distribution, noise = self._drawn.distribution, self._drawn.noise
+        self._drawn = None  # a repeated rollout draws again
         observations[0] = self.current
         self._store_remembered(rollout)
         finals.count = 0
         kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None  # outputs of each step
         with torch.inference_mode():
             native = self._begin_natively(prepared, distribution, noise, kept)
+            if native is None:
+                self._bind_network()
             if native is not None and enough is None and isinstance(self.vector, CompiledVector):
                 page = self.status.page if self.status else None
                 self.vector.collect(native, prepared.rows, page, self.phases)
@@ -289,10 +322,10 @@ class Collector:
     ) -> _native.Acting | None:
         """Begin the native actions of a rollout, and give `kept` the memory for its outputs; None if there are none."""
         acting, flat = self.acting, prepared.flat
-        if acting is None or flat is None or self.memory is not None or self.stack is not None:
+        if acting is None or flat is None or self._weights is None or self.memory is not None or self.stack is not None:
             return None
         outputs = None if kept is None else np.empty((*noise.shape[:2], distribution.width), np.float32)
-        if not acting.begin(distribution, flat, noise, outputs):
+        if not acting.begin(self._weights, distribution, flat, noise, outputs):
             return None
         if kept is not None and outputs is not None:
             kept.append(outputs)
@@ -369,10 +402,6 @@ class Collector:
             sums += rollout["rewards"][t]
             rollout["discounted"][t] = sums
             sums[ended[t]] = 0.0
-
-    def _noise(self, sequence: int, shape: tuple[int, int]) -> NDArray[np.float32]:
-        generator = stream(self.seed, Purpose.action, self.source, sequence)
-        return self.distribution.draw_noise(generator, *shape)
 
     def _prepare(self, rollout: Arrays) -> _Prepared:
         prepared = self._prepared.get(id(rollout))
