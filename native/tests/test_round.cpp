@@ -106,13 +106,12 @@ class World {
     call.programs = {&program};
     call.masks = {mask};
     call.kinds.assign(updates, 0);
-    call.seeds.assign(updates, 0);
     call.limit_ns = 1'000'000'000;
     const std::vector<std::int64_t> picked{4, 1, 2};
     const std::vector<std::span<const std::int64_t>> batches(updates, picked);
     std::vector<UpdateReport> reports;
     std::vector<double> statistics(updates * kStatistics);
-    const std::size_t made = Round(memory()).run(call, batches, {}, reports, statistics, ended);
+    const std::size_t made = Round(memory()).run(call, batches, reports, statistics, ended);
     CHECK(reports.size() == made);
     return made;
   }

@@ -41,14 +41,17 @@ CASES: list[Any] = (
     ]
 )
 NEEDS = {  # sources that a unit calls besides its own
+    "acting": ("agent_losses", "dense", "dense/choice", "dense/plain", "sampling", "status", "team"),
     "compiled": ("classic_control", "rows", "sines"),
     "dense": ("dense/choice", "dense/plain", "status", "team"),
+    "exchange": ("boards", "priorities", "priority_tree", "replay_writer", "slots", "status"),
     "gather": ("accumulator",),
     "optimizers": ("status", "team"),
     "priority_tree": ("priorities",),
     "round": (
         *("accumulator", "agent_losses", "boards", "codec", "dense", "dense/choice", "dense/plain"),
         *(
+            "exchange",
             "losses",
             "optimizers",
             "philox",
@@ -56,6 +59,7 @@ NEEDS = {  # sources that a unit calls besides its own
             "priority_tree",
             "program",
             "replay",
+            "replay_writer",
             "slots",
             "status",
             "team",
