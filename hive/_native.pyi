@@ -628,6 +628,7 @@ def q_loss(
 def philox_words(seed: int, stream: int, block: int) -> list[int]:
     """Return the four 32-bit words of a block of Philox 4x32-10."""
 
+def stream_words(seed: int, purpose: int, source: int, sequence: int, words: NDArray[np.uint64]) -> None: ...
 def philox_normals(seed: int, stream: int, to: _F, first: int = 0) -> None:
     """Write the normal numbers of a stream from number `first` on into `to`, float32 [N].
 
