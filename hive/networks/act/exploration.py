@@ -69,7 +69,8 @@ class EpsilonGreedy(ActionDistribution):
             )
 
     def for_rollout(self, number: int) -> EpsilonGreedy:
-        return dataclasses.replace(self, rollout=number)
+        later = self.rollout is None and number >= max(self.rollouts, self.warmup)
+        return self if later else dataclasses.replace(self, rollout=number)
 
     def for_collector(self, first: int, count: int, of: int) -> EpsilonGreedy:
         if not self.spread:
@@ -204,7 +205,8 @@ class UniformStart:
     rollout: int | None = None
 
     def for_rollout(self, number: int) -> Self:
-        return dataclasses.replace(self, rollout=number)
+        later = self.rollout is None and number >= self.warmup
+        return self if later else dataclasses.replace(self, rollout=number)
 
     @property
     def uniform(self) -> bool:

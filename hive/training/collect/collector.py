@@ -181,6 +181,7 @@ class Collector:
         self.begins = True  # whether the next rollout is the first after a reset
         self._prepared: dict[int, _Prepared] = {}
         self._drawn: _Drawn | None = None
+        self._generator: np.random.Generator | None = None  # of the last rollout's noise
         self._weights: NDArray[np.uint8] | None = None  # set by `bind`
         self._is_bound = False  # whether torch's network has them
 
@@ -234,7 +235,8 @@ class Collector:
         if self.runs_python:
             seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
         steps, envs = rollout["rewards"].shape
-        noise = self.distribution.draw_noise(stream(self.seed, Purpose.action, self.source, sequence), steps, envs)
+        self._generator = stream(self.seed, Purpose.action, self.source, sequence, self._generator)
+        noise = self.distribution.draw_noise(self._generator, steps, envs)
         self._drawn = _Drawn(sequence, self.distribution.for_rollout(sequence), noise)
 
     def collect(

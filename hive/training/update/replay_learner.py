@@ -98,12 +98,14 @@ class ReplayLearnerActor(LearnerActor):
         return CollectedParts(self.learner.layout)
 
     def _following(self) -> dict[str, Any] | None:
-        """Go on with further rounds, unless each has another learning rate or the policy may be the best.
+        """Go on with further rounds, unless the end of this one has work for the learner.
 
-        A policy can be the best only after a round in which an episode has ended.
+        Then each round has another learning rate, a save is overdue, or an episode has ended, so that the policy may be
+        the best so far. No call that begins within a round may pass over its end.
         """
         steady = self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready
-        if not steady or self._ledger()["counters"].item(Count.episodes) != self.handed_episodes:
+        ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
+        if not steady or ended or self.saves.late:
             return None
         if self.exchange is None:
             ports = (
