@@ -137,7 +137,7 @@ std::optional<UpdateReport> Round::update(const RoundCall& call, std::size_t num
   gradient.statistics = {at<double>(out, fields.statistics), fields.statistics_count};
   gradient.errors = {at<float>(out, fields.errors_at), fields.errors};
   if (memory_.replay && !read_plan(turn, gradient)) return refuse(Ended::empty_plan);
-  for (std::size_t step = 0; step < program.size(); ++step) {
+  for (std::size_t step = 0; step < program.size() && std::isfinite(gradient.loss); ++step) {
     if (step == 1 && memory_.replay) enter(*actors.worker_page, actors.gradient_phase);
     program[step]->run(gradient);
   }

@@ -40,27 +40,18 @@ CASES: list[Any] = (
         *(pytest.param(unit, "thread", marks=BUILT) for unit in SANITIZED),
     ]
 )
+PROGRAM = (  # what the steps of programs call
+    *("program_agents", "program_values", "agent_losses", "dense", "dense/choice", "dense/plain", "losses", "philox"),
+    *("priorities", "replay", "return_distributions", "status", "team"),
+)
 NEEDS = {  # sources that a unit calls besides its own
     "compiled": ("classic_control", "rows", "sines"),
     "dense": ("dense/choice", "dense/plain", "status", "team"),
     "gather": ("accumulator",),
     "optimizers": ("status", "team"),
     "priority_tree": ("priorities",),
-    "round": (
-        *("accumulator", "agent_losses", "boards", "codec", "dense", "dense/choice", "dense/plain"),
-        *(
-            "losses",
-            "optimizers",
-            "philox",
-            "priorities",
-            "priority_tree",
-            "program",
-            "replay",
-            "slots",
-            "status",
-            "team",
-        ),
-    ),
+    "program": PROGRAM,
+    "round": (*PROGRAM, "accumulator", "boards", "codec", "optimizers", "priority_tree", "program", "slots"),
     "team": ("status",),
 }
 LIMIT_S = 240 * int(LENGTH or 1)  # for one program; a few seconds are normal, ten times that on a busy machine

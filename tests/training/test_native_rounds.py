@@ -41,6 +41,8 @@ DQN = {
     "algorithm__target_interval": 3,
 }
 
+C51 = {"run__scheme": '"c51"', "algorithm__atoms": 5, "algorithm__v_min": -10, "algorithm__v_max": 10}
+QR_DQN = {"run__scheme": '"qr-dqn"', "algorithm__quantiles": 4}
 
 AGENT = {
     **{name: value for name, value in DQN.items() if name != "algorithm__target_interval"},
@@ -122,6 +124,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "double": ("CartPole-v1", {**DQN, "algorithm__double": "true", "algorithm__huber_loss": "false"}),
     "prioritized": ("CartPole-v1", {**DQN, "algorithm__priority_exponent": 0.6, "algorithm__n_step": 3}),
     "soft target": ("CartPole-v1", {**DQN, "algorithm__target_rate": 0.05, "algorithm__target_interval": 1}),
+    "c51": ("CartPole-v1", {**DQN, **C51}),
+    "double c51": ("CartPole-v1", {**DQN, **C51, "algorithm__double": "true", "algorithm__n_step": 3}),
+    "prioritized c51": ("CartPole-v1", {**DQN, **C51, "algorithm__priority_exponent": 0.5}),
+    "qr-dqn": ("CartPole-v1", {**DQN, **QR_DQN, "algorithm__n_step": 2}),
+    "double qr-dqn": (
+        "CartPole-v1",
+        {**DQN, **QR_DQN, "algorithm__double": "true", "algorithm__priority_exponent": 0.6},
+    ),
     "sac": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"'}),
     "sac of one step": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "collection__rollout": 1, "run__steps": 96}),
     "fixed temperature": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__learn_temperature": "false"}),

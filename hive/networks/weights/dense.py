@@ -214,6 +214,7 @@ class Dense:
                         "width": head.width,
                         "deviations": place,
                         "clamps": head.clamps,
+                        "softmax": head.softmax,
                         "output": output,
                         "slopes": to_output,
                     }

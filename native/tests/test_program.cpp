@@ -1,0 +1,106 @@
+// Steps of programs: each against the functions that it calls, and what ends a gradient.
+#include "hive/program.hpp"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "check.hpp"
+#include "hive/program_values.hpp"
+#include "hive/return_distributions.hpp"
+
+namespace {
+
+using namespace hive;
+
+constexpr std::size_t kRows = 3, kInputs = 2, kActions = 2, kAtoms = 3, kColumns = kActions * kAtoms;
+constexpr std::size_t kParameters = 16 + 16;  // a weight and a bias, each padded
+const std::vector<float> kSupport{-1.0F, 0.0F, 1.0F};
+const float kInfinity = std::numeric_limits<float>::infinity();
+
+DenseNetwork network() { return DenseNetwork({{DenseLayer{kInputs, kColumns, 0, 16}}}, kParameters); }
+
+// The parameters, a batch and the memory of one gradient.
+struct Gradient {
+  Gradient() : weights(kParameters), slopes(kParameters), errors(kRows), statistics(4) {
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 0.2F * std::sin(static_cast<float>(i));
+    fill(rows, kRows * kInputs, kInputs);
+    fill(next, kRows * kColumns, kColumns);
+    fill(to_outputs, kRows * kColumns, kColumns);
+    fill(returns, kRows, 1);
+    fill(discounts, kRows, 1);
+    const auto actions = taken.write<std::int64_t>(kRows, 1);
+    for (std::size_t row = 0; row < kRows; ++row) actions[row] = static_cast<std::int64_t>(row % kActions);
+    call.weights = weights;
+    call.gradient = slopes;
+    call.errors = errors;
+    call.statistics = statistics;
+    call.samples = kRows;
+  }
+
+  static void fill(Register& to, std::size_t count, std::size_t width) {
+    const auto numbers = to.write<float>(count / width, width);
+    for (std::size_t i = 0; i < count; ++i) numbers[i] = std::cos(static_cast<float>(i));
+  }
+
+  std::vector<float> weights, slopes, errors;
+  std::vector<double> statistics;
+  Register rows, next, to_outputs, returns, discounts, taken, outputs, targets, to_values;
+  GradientCall call;
+};
+
+void a_head_of_log_probabilities_is_that_of_its_functions() {
+  Gradient of;
+  const BranchHeads heads{{kColumns, -1, false, kAtoms, &of.outputs, &of.to_outputs}};
+  Forward forward(network(), {heads}, of.rows, false, true);
+  forward.run(of.call);
+  forward.differentiate(of.call);
+
+  DenseNetwork plain = network();
+  std::vector<float> columns(kRows * kColumns), to_columns(columns.size()), slopes(kParameters);
+  float* const to = columns.data();
+  plain.forward(of.weights, of.rows.view<float>(), kRows, std::span<float* const>(&to, 1), true);
+  log_softmax(kAtoms, columns, columns);
+  log_softmax_back(kAtoms, columns, of.to_outputs.view<float>(), to_columns);
+  const float* const from = to_columns.data();
+  plain.backward(of.weights, of.rows.view<float>(), std::span<const float* const>(&from, 1), slopes, {});
+  const auto found = of.outputs.view<float>();
+  CHECK(std::vector<float>(found.begin(), found.end()) == columns);
+  CHECK(of.slopes == slopes);
+}
+
+void returns_that_are_not_finite_end_a_gradient() {
+  Gradient of;
+  CategoricalTargets step(kSupport, {of.next, of.next, of.returns, of.discounts}, of.targets);
+  step.run(of.call);
+  CHECK(of.call.loss == 0.0);
+  of.returns.write<float>(kRows, 1)[1] = kInfinity;
+  step.run(of.call);
+  CHECK(std::isnan(of.call.loss));
+}
+
+template <typename Loss>
+void an_unknown_action_ends_a_gradient(Loss&& loss) {
+  Gradient of;
+  of.targets.write<float>(kRows, kAtoms)[0] = 1.0F;
+  const auto step = loss(ValueInputs{of.next, of.taken, of.targets, nullptr}, of.to_values);
+  step->run(of.call);
+  CHECK(std::isfinite(of.call.loss) && of.to_values.rows() == kRows);
+  of.taken.write<std::int64_t>(kRows, 1)[2] = kActions;
+  step->run(of.call);
+  CHECK(std::isnan(of.call.loss));
+}
+
+}  // namespace
+
+int main() {
+  a_head_of_log_probabilities_is_that_of_its_functions();
+  returns_that_are_not_finite_end_a_gradient();
+  an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {
+    return std::make_unique<CategoricalStep>(kSupport, inputs, to);
+  });
+  an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {
+    return std::make_unique<QuantileStep>(kAtoms, inputs, to);
+  });
+}
