@@ -61,7 +61,7 @@ def describes(algorithm: object) -> bool:
 
 
 UNDESCRIBED = "algorithm.name: it does not describe its gradients"
-TORCH_COMPUTES = "network: some of its layers or heads are computed by torch, noisy or dueling"
+TORCH_COMPUTES = "network: some of its layers or heads are computed by torch"
 
 
 def kind(steps: Sequence[Step | None], mask: NDArray[np.uint8]) -> Kind | None:

@@ -222,21 +222,37 @@ BranchHeads BoundProgram::heads_of(const std::vector<py::dict>& branch, std::siz
   return heads;
 }
 
+std::unique_ptr<DerivedPass> BoundProgram::derived(const py::object& given) {
+  if (given.is_none()) return nullptr;
+  const auto keys = given.cast<py::dict>();
+  const auto weights = field<DerivedWeights>(keys, "weights");
+  std::vector<Range> drawing;
+  for (const auto& [first, count] : field<std::vector<std::pair<std::size_t, std::size_t>>>(keys, "drawing")) {
+    if (first + count > weights.factors()) throw py::value_error("noise of a layer lies outside");
+    drawing.push_back({first, count});
+  }
+  noise_words_ += drawing.size();
+  need_parameters(weights.parameters());
+  return std::make_unique<DerivedPass>(weights, std::move(drawing));
+}
+
 std::unique_ptr<Step> BoundProgram::forward(const py::dict& given) {
+  auto weights = derived(object(given, "derived"));
+  const auto parameters = field<std::size_t>(given, "parameters");
   DenseNetwork network = network_of(field<std::vector<std::vector<py::dict>>>(given, "layers"),
-                                    field<std::size_t>(given, "parameters"));
-  need_parameters(network.parameters());
+                                    weights ? weights->block().size() : parameters);
+  need_parameters(parameters);
   std::vector<BranchHeads> heads;
   for (const auto& branch : field<std::vector<std::vector<py::dict>>>(given, "heads")) {
     std::size_t columns = 0;
-    for (const HeadColumns& head : heads.emplace_back(heads_of(branch, network.parameters()))) columns += head.width;
+    for (const HeadColumns& head : heads.emplace_back(heads_of(branch, parameters))) columns += head.width;
     if (heads.size() > network.branches() || columns != network.outputs(heads.size() - 1)) {
       throw py::value_error("the heads of a branch do not fit its outputs");
     }
   }
   const bool keep = field<bool>(given, "keep");
   auto made = std::make_unique<Forward>(std::move(network), std::move(heads), reg(given, "input"),
-                                        field<bool>(given, "target"), keep);
+                                        field<bool>(given, "target"), keep, std::move(weights));
   if (keep) passes_[field<std::string>(given, "name")] = made.get();
   return made;
 }
@@ -272,7 +288,9 @@ std::unique_ptr<Step> BoundProgram::ppo(const py::dict& given) {
 void bind_program(py::module_& m) {
   py::class_<BoundProgram>(m, "Program",
                            "The description of a gradient: (name, keys) of each step; hive.learning.described has them.")
-      .def(py::init<const std::vector<std::pair<std::string, py::dict>>&>(), "steps"_a);
+      .def(py::init<const std::vector<std::pair<std::string, py::dict>>&>(), "steps"_a)
+      .def_property_readonly("noise_words", &BoundProgram::noise_words,
+                             "The words of noise that its layers take, for each gradient.");
 }
 
 }  // namespace hive

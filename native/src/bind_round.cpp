@@ -71,9 +71,17 @@ class BoundRound {
     }
     const std::size_t updates = std::max(batches.size(), words.size());
     const auto known = [&](std::size_t kind) { return kind < programs.size(); };
-    if (call.kinds.size() != updates || call.seeds.size() != updates ||
+    const auto noise = field<std::vector<py::object>>(given, "noise_words");
+    if (call.kinds.size() != updates || call.seeds.size() != updates || noise.size() != updates ||
         !std::all_of(call.kinds.begin(), call.kinds.end(), known)) {
-      throw py::value_error("each update needs a kind and a seed");
+      throw py::value_error("each update needs a kind, a seed and words of noise");
+    }
+    for (std::size_t update = 0; update < updates; ++update) {
+      Arrays& own = *arrays.emplace_back(std::make_unique<Arrays>(1));
+      call.words.push_back(own.input<std::int64_t>(noise[update], "noise_words"));
+      if (call.words.back().size() != programs[call.kinds[update]]->noise_words()) {
+        throw py::value_error("words of noise of another number");
+      }
     }
     const std::size_t columns = round_.memory().slot.statistics_count;
     py::array_t<double> statistics({updates, columns});

@@ -26,6 +26,9 @@ class BoundProgram {
 
   const Program& program() const { return program_; }
 
+  // The words of noise that its layers take, for each gradient.
+  std::size_t noise_words() const { return noise_words_; }
+
   // Throws ValueError if a step writes outside of so many statistics and parameters.
   void check_places(std::size_t statistics, std::size_t parameters) const;
 
@@ -56,6 +59,7 @@ class BoundProgram {
   std::vector<Register*> outputs(const py::dict& from, const char* name);
   Table table(const py::dict& from, const char* name);
   std::span<const float> floats(const py::dict& from, const char* name, std::size_t count);
+  std::unique_ptr<DerivedPass> derived(const py::object& given);
   BranchHeads heads_of(const std::vector<py::dict>& branch, std::size_t parameters);
   ValueInputs value_inputs(const py::dict& from);
   NextValues next_values(const py::dict& from);
@@ -70,6 +74,7 @@ class BoundProgram {
   Transitions into_;
   std::map<std::string, Forward*> passes_;  // those that are kept
   std::size_t rows_ = 0;
+  std::size_t noise_words_ = 0;
   std::size_t statistics_ = 0, parameters_ = 0;  // that the steps read and write at most
   Program program_;
 };

@@ -5,6 +5,7 @@
 
 #include "hive/agent_losses.hpp"
 #include "hive/losses.hpp"
+#include "hive/philox.hpp"
 #include "hive/priorities.hpp"
 #include "hive/return_distributions.hpp"
 
@@ -36,6 +37,19 @@ void Gather::run(GradientCall& call) {
   call.samples = count;
 }
 
+void DerivedPass::derive(GradientCall& call, std::span<const float> parameters) {
+  for (const Range& layer : drawing_) {
+    const auto word = static_cast<std::uint64_t>(call.words[call.words_taken++]);
+    philox_factors(word, 0, std::span(factors_).subspan(layer.first, layer.count));
+  }
+  weights_.forward(parameters, factors_, block_);
+}
+
+std::span<float> DerivedPass::slopes() {
+  std::fill(slopes_.begin(), slopes_.end(), 0.0F);
+  return slopes_;
+}
+
 void Forward::run(GradientCall& call) {
   const std::size_t rows = input_.rows();
   std::vector<float*> outputs;
@@ -49,7 +63,12 @@ void Forward::run(GradientCall& call) {
     if (columns.size() < rows * network_.outputs(branch)) columns.resize(rows * network_.outputs(branch));
     outputs.push_back(columns.data());
   }
-  network_.forward(of_target_ ? call.target : call.weights, input_.view<float>(), rows, outputs, keep_);
+  auto weights = of_target_ ? call.target : call.weights;
+  if (derived_) {
+    derived_->derive(call, weights);
+    weights = derived_->block();
+  }
+  network_.forward(weights, input_.view<float>(), rows, outputs, keep_);
   for (std::size_t branch = 0; branch < heads_.size(); ++branch) {
     if (!direct(heads_[branch])) split(call, branch, outputs[branch]);
   }
@@ -79,10 +98,14 @@ void Forward::differentiate(GradientCall& call, Register* to_rows) {
     slopes.push_back(direct(heads) ? heads.front().slopes->view<float>().data() : joined(call, branch));
   }
   const auto rows = input_.view<float>();
-  if (to_rows == nullptr) {
-    network_.backward(call.weights, rows, slopes, call.gradient, {});
+  const auto weights = derived_ ? derived_->block() : call.weights;
+  if (to_rows != nullptr) {
+    network_.backward(weights, rows, slopes, {}, to_rows->write<float>(input_.rows(), network_.inputs()));
+  } else if (derived_) {
+    network_.backward(weights, rows, slopes, derived_->slopes(), {});
+    derived_->spread(call.gradient);
   } else {
-    network_.backward(call.weights, rows, slopes, {}, to_rows->write<float>(input_.rows(), network_.inputs()));
+    network_.backward(weights, rows, slopes, call.gradient, {});
   }
 }
 

@@ -132,6 +132,7 @@ std::optional<UpdateReport> Round::update(const RoundCall& call, std::size_t num
   if (memory_.weight.target > 0) gradient.target = {at<float>(weights, memory_.weight.target), elements};
   gradient.rows = rows;
   gradient.seed = call.seeds[number];
+  gradient.words = call.words[number];
   gradient.number = static_cast<std::uint64_t>(turn);
   gradient.gradient = {at<float>(out, fields.gradient), elements};
   gradient.statistics = {at<double>(out, fields.statistics), fields.statistics_count};

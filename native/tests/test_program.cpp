@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "hive/philox.hpp"
 #include "hive/program_values.hpp"
 #include "hive/return_distributions.hpp"
 
@@ -70,6 +71,44 @@ void a_head_of_log_probabilities_is_that_of_its_functions() {
   CHECK(of.slopes == slopes);
 }
 
+void passes_through_noisy_layers_take_the_next_words() {
+  // The layer of `network`, with noise: means and deviations of its weight and bias, 16 floats each.
+  const std::size_t all = 4 * 16;
+  const NoisyLayer noisy{kInputs, kColumns, 0, 16, 32, 48, 0, 16};
+  const DerivedWeights weights({}, {noisy}, {}, all, kParameters);
+  Gradient of;
+  of.weights.assign(all, 0.25F);
+  of.slopes.assign(all, 0.0F);
+  of.call.weights = of.weights;
+  of.call.gradient = of.slopes;
+  const std::vector<std::int64_t> words{11, 12};
+  of.call.words = words;
+  const BranchHeads heads{{kColumns, -1, false, 0, &of.outputs, &of.to_outputs}};
+  const auto pass = [&](bool keep) {
+    return Forward(network(), {heads}, of.rows, false, keep,
+                   std::make_unique<DerivedPass>(weights, std::vector<Range>{{0, kInputs + kColumns}}));
+  };
+  Forward first = pass(false), second = pass(true);
+  first.run(of.call);
+  second.run(of.call);
+  second.differentiate(of.call);
+  CHECK(of.call.words_taken == 2);
+
+  std::vector<float> factors(weights.factors()), block(kParameters), columns(kRows * kColumns), slopes(all);
+  std::vector<float> to_block(kParameters);
+  philox_factors(12, 0, factors);
+  weights.forward(of.weights, factors, block);
+  DenseNetwork plain = network();
+  float* const to = columns.data();
+  plain.forward(block, of.rows.view<float>(), kRows, std::span<float* const>(&to, 1), true);
+  const float* const from = of.to_outputs.view<float>().data();
+  plain.backward(block, of.rows.view<float>(), std::span<const float* const>(&from, 1), to_block, {});
+  weights.backward(factors, to_block, slopes);
+  const auto found = of.outputs.view<float>();
+  CHECK(std::vector<float>(found.begin(), found.end()) == columns);
+  CHECK(of.slopes == slopes);
+}
+
 void returns_that_are_not_finite_end_a_gradient() {
   Gradient of;
   CategoricalTargets step(kSupport, {of.next, of.next, of.returns, of.discounts}, of.targets);
@@ -96,6 +135,7 @@ void an_unknown_action_ends_a_gradient(Loss&& loss) {
 
 int main() {
   a_head_of_log_probabilities_is_that_of_its_functions();
+  passes_through_noisy_layers_take_the_next_words();
   returns_that_are_not_finite_end_a_gradient();
   an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {
     return std::make_unique<CategoricalStep>(kSupport, inputs, to);

@@ -108,6 +108,7 @@ class World {
     call.masks = {mask};
     call.kinds.assign(updates, 0);
     call.seeds.assign(updates, 0);
+    call.words.assign(updates, {});
     call.limit_ns = 1'000'000'000;
     const std::vector<std::int64_t> picked{4, 1, 2};
     const std::vector<std::span<const std::int64_t>> batches(updates, picked);

@@ -41,8 +41,8 @@ CASES: list[Any] = (
     ]
 )
 PROGRAM = (  # what the steps of programs call
-    *("program_agents", "program_values", "agent_losses", "dense", "dense/choice", "dense/plain", "losses", "philox"),
-    *("priorities", "replay", "return_distributions", "status", "team"),
+    *("program_agents", "program_values", "agent_losses", "dense", "dense/choice", "dense/plain", "losses"),
+    *("derived_weights", "philox", "priorities", "replay", "return_distributions", "status", "team"),
 )
 NEEDS = {  # sources that a unit calls besides its own
     "compiled": ("classic_control", "rows", "sines"),

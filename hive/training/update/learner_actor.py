@@ -125,7 +125,8 @@ class LearnerActor(Actor):
             worker = cast(Worker, workers[0])
             boards = self.weights.board, self.optimizer_state.board
             memory = round_memory(self.learner, self.status, *boards, self.gradients, worker, self._replay_memory())
-            self.rounds = worker.rounds = NativeRounds(memory, worker, self.learner, replay=self._replay_plans())
+            seed = self.blueprint.config.run.seed
+            self.rounds = worker.rounds = NativeRounds(memory, worker, self.learner, seed, self._replay_plans())
         elif self.obstacle == NATIVE:
             self._show_rounds(ROUNDS[-1])
 

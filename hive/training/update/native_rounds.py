@@ -17,11 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from hive import _native
 from hive.experience import Purpose, replay_words, stream_seed
 from hive.learning.described import UNDESCRIBED, Described, describes
+from hive.networks.weights.derived import noise_words
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
 from hive.runtime.carriers.boards import BoardWriter
@@ -38,6 +40,8 @@ COUNTED = (
     *(Count.adopted, Count.reduced, Count.applied, Count.target_updates),
 )
 """The counters that an update changes."""
+
+NO_WORDS = np.zeros(0, np.int64)
 
 FEW_UPDATES = "a round has at most two updates, whose counts the worker writes"
 
@@ -100,10 +104,6 @@ class ReplayPlans:
         """Return the random words of plan `number`."""
         return replay_words(self.replay.seed, 0, number, self.replay.size.batch)
 
-    def seeds(self, first: int, count: int) -> list[int]:
-        """Return the seeds of the noise of gradients, as hive.training.gradient.devices.seed_forward draws them."""
-        return [stream_seed(self.replay.seed, Purpose.training_forward, 0, first + n) for n in range(count)]
-
     def collected(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
         """Return parts of a ledger with their places in an optimizer state: what collectors have made."""
         counters = ledger["counters"]
@@ -115,13 +115,16 @@ class NativeRounds:
     """The meeting of a gradient worker and the learner."""
 
     def __init__(
-        self, memory: dict[str, Any], worker: Worker, learner: Learner, *, replay: ReplayPlans | None = None
+        self, memory: dict[str, Any], worker: Worker, learner: Learner, seed: int, replay: ReplayPlans | None = None
     ) -> None:
+        """seed: that of the run."""
         self._round = _native.Round(memory)
         self._worker = worker
         self._learner = learner
+        self._seed = seed
         self._replay = replay
         self._offer: Offer | None = None
+        self._generator = torch.Generator()
         self._made = 0  # of the offer
         self._pace = LEAST_PACE  # the updates that a call may make: their random numbers are drawn before it
         self._offered = asyncio.Event()
@@ -204,13 +207,14 @@ class NativeRounds:
             parts.put_back(taken)
         if not batches:
             return None
+        which = [described.kind_of(turn + number) for number in range(len(batches))]
         made, _, norms, statistics = self._round.run(
             {
                 "turn": turn,
                 "batches": batches,
                 "kinds": described.kinds,
-                "which": [described.kind_of(turn + number) for number in range(len(batches))],
-                "seeds": self._replay.seeds(turn, len(batches)) if self._replay else [0] * len(batches),
+                "which": which,
+                **self._noise(turn, [described.kinds[kind][0].noise_words for kind in which]),
                 "first_ns": times[0],
                 "now_ns": times[1],
                 "limit_s": CALL_S,
@@ -222,6 +226,19 @@ class NativeRounds:
             parts.put_back(taken[made:])
         steps = [LearnerStep(True, samples, norm, rate, "", -1) for norm, samples in norms]
         return NativeUpdates(steps, statistics[:made]) if made else None
+
+    def _noise(self, turn: int, words: Sequence[int]) -> dict[str, Any]:
+        """Return what the noise of gradients is drawn by, from gradient `turn` on. words: those of their noisy layers.
+
+        Seeds are those of hive.training.gradient.devices.seed_forward.
+        """
+        if self._replay is None and not any(words):
+            return {"seeds": [0] * len(words), "noise_words": [NO_WORDS] * len(words)}
+        seeds = [stream_seed(self._seed, Purpose.training_forward, 0, turn + n) for n in range(len(words))]
+        drawn = [
+            noise_words(n, self._generator.manual_seed(s)) if n else NO_WORDS for n, s in zip(words, seeds, strict=True)
+        ]
+        return {"seeds": seeds, "noise_words": drawn}
 
 
 def round_memory(

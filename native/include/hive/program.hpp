@@ -1,7 +1,8 @@
 // A gradient as a description: a sequence of steps over registers, which one call runs without Python.
 //
 //     pick, gather        rows of a batch                      -> registers
-//     forward             a register                           -> the outputs of a network's heads, one register each
+//     forward             a register                           -> the outputs of a network's heads, one register each;
+//                         layers may be noisy, and heads have two streams
 //     backward            slopes                               -> the gradient, or the slopes of the input
 //
 // Those of policies and of the values of all actions (program_values.hpp):
@@ -36,6 +37,7 @@
 #include <vector>
 
 #include "hive/dense.hpp"
+#include "hive/derived_weights.hpp"
 #include "hive/replay.hpp"
 
 namespace hive {
@@ -72,6 +74,10 @@ class Register {
   std::size_t rows_ = 0, width_ = 0;
 };
 
+struct Range {
+  std::size_t first, count;
+};
+
 // What one gradient is made of, and what it becomes.
 struct GradientCall {
   std::span<const float> weights, target;  // the parameters of the learner and of the target network
@@ -82,6 +88,8 @@ struct GradientCall {
   std::span<double> statistics;
   std::span<float> errors;                 // of the rows, may be empty
   std::uint64_t seed = 0;    // of the gradient's noise
+  std::span<const std::int64_t> words;  // of the noise of layers, of which so many are taken:
+  std::size_t words_taken = 0;
   std::uint64_t number = 0;  // of the gradient
   double loss = 0.0;         // the sum of all losses
   double value = 0.0, log_density = 0.0;  // means over the rows of an actor's actions
@@ -140,11 +148,38 @@ struct HeadColumns {
 };
 using BranchHeads = std::vector<HeadColumns>;
 
+// The weights of one pass through noisy layers and dueling streams, and their gradient (derived_weights.hpp). drawing: the
+// factors of each layer that draws noise, in the order of the words that it takes; other factors are zero.
+class DerivedPass {
+ public:
+  DerivedPass(DerivedWeights weights, std::vector<Range> drawing)
+      : weights_(std::move(weights)), drawing_(std::move(drawing)), factors_(weights_.factors()),
+        block_(weights_.size()), slopes_(weights_.size()) {}
+
+  std::size_t words() const { return drawing_.size(); }
+  std::span<const float> block() const { return block_; }
+
+  // Draws the noise of a pass, from the next words of the call, and writes the block.
+  void derive(GradientCall& call, std::span<const float> parameters);
+  // The memory for the gradient of the block, with zeros.
+  std::span<float> slopes();
+  // Writes the gradient of the parameters, from that of the block.
+  void spread(std::span<float> gradient) { weights_.backward(factors_, slopes_, gradient); }
+
+ private:
+  DerivedWeights weights_;
+  std::vector<Range> drawing_;
+  std::vector<float> factors_;
+  Floats block_, slopes_;
+};
+
+// derived: null: the layers' weights are parameters.
 class Forward final : public Step {
  public:
-  Forward(DenseNetwork network, std::vector<BranchHeads> heads, const Register& input, bool of_target, bool keep)
+  Forward(DenseNetwork network, std::vector<BranchHeads> heads, const Register& input, bool of_target, bool keep,
+          std::unique_ptr<DerivedPass> derived = nullptr)
       : network_(std::move(network)), heads_(std::move(heads)), input_(input), of_target_(of_target), keep_(keep),
-        columns_(heads_.size()) {}
+        derived_(std::move(derived)), columns_(heads_.size()) {}
   void run(GradientCall& call) override;
   // Writes the gradient of the last pass with `keep`, from the registers `slopes`; or that of its input, if not null.
   void differentiate(GradientCall& call, Register* to_rows = nullptr);
@@ -160,6 +195,7 @@ class Forward final : public Step {
   std::vector<BranchHeads> heads_;
   const Register& input_;
   bool of_target_, keep_;
+  std::unique_ptr<DerivedPass> derived_;
   std::vector<Floats> columns_;
 };
 

@@ -42,10 +42,6 @@ struct SlotFields {
   std::size_t parameters, statistics_count, errors;
 };
 
-struct Range {
-  std::size_t first, count;
-};
-
 // A parameter group: its elements, and the parameters that belong to it, as the mask of a gradient numbers them.
 struct Group {
   Range elements;
@@ -105,7 +101,7 @@ struct RoundMemory {
   std::optional<ReplayFields> replay;
 };
 
-// What a call is given. kinds, seeds: one of each update; the rest holds for all of them.
+// What a call is given. kinds, seeds, words: one of each update; the rest holds for all of them.
 struct RoundCall {
   std::int64_t turn;  // the version of the state that the first update reads
   std::vector<double> learning_rates;  // of each group
@@ -119,6 +115,7 @@ struct RoundCall {
   std::vector<std::span<const std::uint8_t>> masks;  // of the parameters that each kind writes
   std::vector<std::size_t> kinds;            // of each update
   std::vector<std::uint64_t> seeds;          // of the noise of each update
+  std::vector<std::span<const std::int64_t>> words;  // of the noise of each update's layers
   std::vector<Range> collected;              // bytes of the optimizer state that every update copies from `ledger`
   std::vector<const std::byte*> ledger;
   std::uint64_t limit_ns;                    // no update begins later than this after the first
