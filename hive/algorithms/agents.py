@@ -157,12 +157,13 @@ class ActorWithCritics:
         whose parameters have these `masks`.
         """
         config, actors, critics = self.config, self.actor.native, self.critic.native
+        actions = "float32" if self._takes_actions else "int64"
         if self.gradients_per_batch > 1:
             return "algorithm.critic_first"
         if actors.dense is None or critics.dense is None or not actors.reads_observations:
             return TORCH_COMPUTES
-        batch = memory.described(config.n_step, config.discount, config.importance_exponent, actions="float32")
-        alone = [batch, ("unknown", {}), *targets, *self._described_fit(), _backward("critics")]
+        batch = memory.described(config.n_step, config.discount, config.importance_exponent, actions=actions)
+        alone = [batch, ("unknown", {}), *targets, *self._described_fit(), described_backward("critics")]
         of_critics, of_all = critics.dense.mask, critics.dense.mask | actors.dense.mask
         for mask in masks:
             of_all = of_all | mask
@@ -173,21 +174,18 @@ class ActorWithCritics:
 
     def _described_fit(self) -> Sequence[Step | None]:
         """Return the steps of the critics' loss, from `targets` and the actions of the batch."""
-        middle, reach = cast(BoundedColumns, self.distribution).middle_and_reach
         places = [self.statistics.index(name) for name in ("critic_loss", "q_mean", "td_error")]
+        names = {"values": self.described_names("q"), "slopes": self.described_names("to_q")}
+        loss = {**names, "factor": self.critic_factor, "places": places}
+        if not self._takes_actions:
+            values = self.described_critics("observations", "q", learns="critics")
+            return values, ("critic_loss", {**loss, "actions": "actions"})
+        middle, reach = cast(BoundedColumns, self.distribution).middle_and_reach
         return (
             ("scale", {"middle": middle.ravel().tolist(), "reach": reach.ravel().tolist(), "into": "scaled"}),
             self.described_join("observations", "scaled", "taken"),
             self.described_critics("taken", "q", learns="critics"),
-            (
-                "critic_loss",
-                {
-                    "values": self._names("q"),
-                    "slopes": self._names("to_q"),
-                    "factor": self.critic_factor,
-                    "places": places,
-                },
-            ),
+            ("critic_loss", {**loss, "actions": None}),
         )
 
     def described_targets(
@@ -195,7 +193,7 @@ class ActorWithCritics:
     ) -> Step:
         """Return the step from the critics' values of the next actions to the register `targets`."""
         entropy = {"log_probs": log_probs, "temperature": temperature, "log": log}
-        return "soft_targets", {"values": self._names(values), **entropy}
+        return "soft_targets", {"values": self.described_names(values), **entropy}
 
     def described_join(self, observations: str, actions: str, into: str) -> Step | None:
         """Return the step that lays observations and actions side by side, as the rows of the critics."""
@@ -209,8 +207,13 @@ class ActorWithCritics:
     def described_critics(
         self, rows: str, values: str, *, learns: str = "", count: int | None = None, of_target: bool = False
     ) -> Step | None:
-        """Return the pass of the first `count` critics. learns: its name, if a backward pass follows."""
-        names = self._names(values)[:count]
+        """Return the pass of the first `count` critics. learns: its name, if a backward pass follows.
+
+        rows: those of `described_join`, or observations for critics that return the values of all actions.
+        """
+        if not (self._takes_actions or self.critic.native.reads_observations):
+            return None
+        names = self.described_names(values)[:count]
         slopes = [f"to_{name}" for name in names] if learns else None
         return self.critic.native.described(rows, names, slopes, of_target=of_target, name=learns)
 
@@ -224,7 +227,7 @@ class ActorWithCritics:
         """
         dense = self.critic.native.dense
         columns = None if dense is None else dense.columns_of(ACTION_INPUT)
-        values = self._names("judged")[:count]
+        values = self.described_names("judged")[:count]
         given = {"outputs": "policy", "actions": "chosen", "to_rows": "to_chosen", "slopes": "to_policy"}
         return (
             self.actor.native.described("observations", ("policy",), ("to_policy",), name="actor"),
@@ -232,16 +235,20 @@ class ActorWithCritics:
             self.described_join("observations", "chosen", "judged_rows"),
             self.described_critics("judged_rows", "judged", learns="judges", count=count),
             ("least_value", {"values": values, "slopes": [f"to_{name}" for name in values]}),
-            _backward("judges", "to_chosen"),
+            described_backward("judges", "to_chosen"),
             None if columns is None else ("actor_loss", {**given, "at": columns.start, **loss}),
-            _backward("actor"),
+            described_backward("actor"),
         )
 
-    def _names(self, values: str) -> list[str]:
+    @property
+    def _takes_actions(self) -> bool:
+        return cast(Critics, self.critic.model).takes_actions
+
+    def described_names(self, values: str) -> list[str]:
         """Return the registers of the values of each critic."""
         return [f"{values}{number}" for number in range(len(cast(Critics, self.critic.model).branches))]
 
 
-def _backward(of: str, to_rows: str | None = None) -> Step:
+def described_backward(of: str, to_rows: str | None = None) -> Step:
     """Return the backward pass of a forward pass, to the gradient, or to the register `to_rows`."""
     return "backward", {"of": of, "to_rows": to_rows}

@@ -165,9 +165,18 @@ std::unique_ptr<Step> BoundProgram::agent_step(const std::string& name, const py
     return std::make_unique<SoftTargets>(inputs(given, "values"), maybe(given, "log_probs"), temperature(given),
                                          reg("returns"), reg("discounts"), reg("targets"));
   }
+  if (name == "soft_choice_targets") {
+    return std::make_unique<SoftChoiceTargets>(inputs(given, "values"), reg(given, "logits"), temperature(given),
+                                               reg("returns"), reg("discounts"), reg("targets"));
+  }
+  if (name == "soft_choice_loss") {
+    return std::make_unique<SoftChoiceStep>(reg(given, "logits"), inputs(given, "values"), temperature(given),
+                                            reg(given, "slopes"), places(given, 3));
+  }
   if (name == "critic_loss") {
-    return std::make_unique<CriticStep>(inputs(given, "values"), outputs(given, "slopes"), field<float>(given, "factor"),
-                                        reg("targets"), reg("importance"), places(given, 3));
+    return std::make_unique<CriticStep>(inputs(given, "values"), outputs(given, "slopes"), maybe(given, "actions"),
+                                        field<float>(given, "factor"), reg("targets"), reg("importance"),
+                                        places(given, 3));
   }
   if (name == "least_value") {
     return std::make_unique<LeastValue>(inputs(given, "values"), outputs(given, "slopes"));

@@ -62,9 +62,9 @@ std::vector<const float*> data_of(const std::vector<const Register*>& registers)
   return data;
 }
 
-std::vector<float*> written(const std::vector<Register*>& registers, std::size_t rows) {
+std::vector<float*> written(const std::vector<Register*>& registers, std::size_t rows, std::size_t columns = 1) {
   std::vector<float*> data;
-  for (Register* each : registers) data.push_back(each->write<float>(rows, 1).data());
+  for (Register* each : registers) data.push_back(each->write<float>(rows, columns).data());
   return data;
 }
 
@@ -76,10 +76,19 @@ void SoftTargets::run(GradientCall& call) {
                discounts_.view<float>(), targets_.write<float>(call.samples, 1));
 }
 
+void SoftChoiceTargets::run(GradientCall& call) {
+  soft_choice_targets(logits_.width() / sizeof(float), logits_.view<float>(), data_of(values_),
+                      temperature_.of(call.weights), returns_.view<float>(), discounts_.view<float>(),
+                      targets_.write<float>(call.samples, 1));
+}
+
 void CriticStep::run(GradientCall& call) {
+  const std::size_t count = actions_ == nullptr ? 1 : values_.front()->width() / sizeof(float);
+  const auto actions = actions_ == nullptr ? std::span<const std::int64_t>{} : actions_->view<std::int64_t>();
+  if (!all_exist(actions, count)) return call.give_up();
   const CriticLoss loss =
-      critic_loss(1, false, factor_, data_of(values_), {}, targets_.view<float>(), importance_.view<float>(),
-                  call.errors.first(call.samples), written(slopes_, call.samples));
+      critic_loss(count, false, factor_, data_of(values_), actions, targets_.view<float>(), importance_.view<float>(),
+                  call.errors.first(call.samples), written(slopes_, call.samples, count));
   call.loss += loss.total;
   const double found[] = {loss.total, loss.mean, loss.error};
   for (std::size_t each = 0; each < places_.size(); ++each) call.statistics[places_[each]] = found[each];
@@ -111,6 +120,17 @@ void ActorStep::run(GradientCall& call) {
   const double total = temperature * call.log_density - call.value;
   call.loss += total;
   const double found[] = {total, -call.log_density, temperature};
+  for (std::size_t each = 0; each < places_.size(); ++each) call.statistics[places_[each]] = found[each];
+}
+
+void SoftChoiceStep::run(GradientCall& call) {
+  const std::size_t count = logits_.width() / sizeof(float);
+  const double temperature = temperature_.of(call.weights);
+  const SoftLoss loss = soft_choice_loss(count, logits_.view<float>(), data_of(values_), temperature,
+                                         slopes_.write<float>(call.samples, count));
+  call.loss += loss.total;
+  call.log_density = loss.mean;
+  const double found[] = {loss.total, -loss.mean, temperature};
   for (std::size_t each = 0; each < places_.size(); ++each) call.statistics[places_[each]] = found[each];
 }
 

@@ -1,15 +1,11 @@
 #include "hive/program_values.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "hive/return_distributions.hpp"
 
 namespace hive {
 namespace {
-
-// The path through Python makes such a gradient again, and names the cause.
-void give_up(GradientCall& call) { call.loss = std::numeric_limits<double>::quiet_NaN(); }
 
 ReturnSizes sizes_of(const Register& outputs, std::size_t atoms) {
   return {outputs.width() / sizeof(float) / atoms, atoms};
@@ -35,7 +31,7 @@ void CategoricalTargets::run(GradientCall& call) {
   const std::ptrdiff_t bad = categorical_targets(
       sizes_of(next_.values, atoms), support_, next_.chooses.view<float>(), next_.values.view<float>(),
       next_.returns.view<float>(), next_.discounts.view<float>(), targets_.write<float>(call.samples, atoms));
-  if (bad >= 0) give_up(call);
+  if (bad >= 0) call.give_up();
 }
 
 void QuantileTargets::run(GradientCall& call) {
@@ -59,8 +55,7 @@ void PPOStep::run(GradientCall& call) {
 void ValueStep::run(GradientCall& call) {
   const std::size_t count = sizes_of(inputs_.outputs, atoms_).actions;
   const auto actions = inputs_.actions.view<std::int64_t>();
-  const auto known = [count](std::int64_t action) { return action >= 0 && static_cast<std::size_t>(action) < count; };
-  if (!std::all_of(actions.begin(), actions.end(), known)) return give_up(call);
+  if (!all_exist(actions, count)) return call.give_up();
   const QLoss of_rows = loss({count, atoms_, inputs_.outputs.view<float>(), actions, inputs_.targets.view<float>(),
                                  inputs_.importance ? inputs_.importance->view<float>() : std::span<const float>{},
                                  call.errors.first(std::min(call.errors.size(), call.samples)),

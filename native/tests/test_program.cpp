@@ -8,6 +8,7 @@
 
 #include "check.hpp"
 #include "hive/philox.hpp"
+#include "hive/program_agents.hpp"
 #include "hive/program_values.hpp"
 #include "hive/return_distributions.hpp"
 
@@ -126,7 +127,7 @@ void an_unknown_action_ends_a_gradient(Loss&& loss) {
   const auto step = loss(ValueInputs{of.next, of.taken, of.targets, nullptr}, of.to_values);
   step->run(of.call);
   CHECK(std::isfinite(of.call.loss) && of.to_values.rows() == kRows);
-  of.taken.write<std::int64_t>(kRows, 1)[2] = kActions;
+  of.taken.write<std::int64_t>(kRows, 1)[2] = kColumns;
   step->run(of.call);
   CHECK(std::isnan(of.call.loss));
 }
@@ -142,5 +143,10 @@ int main() {
   });
   an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {
     return std::make_unique<QuantileStep>(kAtoms, inputs, to);
+  });
+  an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {  // the values of critics, of six actions
+    return std::make_unique<CriticStep>(std::vector<const Register*>{&inputs.outputs}, std::vector<Register*>{&to},
+                                        &inputs.actions, 1.0F, inputs.targets, inputs.outputs,
+                                        std::vector<std::size_t>{0, 1, 2});
   });
 }

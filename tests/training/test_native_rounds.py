@@ -50,6 +50,8 @@ AGENT = {
     "algorithm__updates_per_step": 1,
 }
 
+SAC_OF_CHOICES = {"run__scheme": '"sac"', "algorithm__priority_exponent": 0.6, "algorithm__clip_gradients": 0.5}
+
 
 class Run:
     """A finished run: its last weights and optimizer state, and what its learner did."""
@@ -144,6 +146,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sac of one step": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "collection__rollout": 1, "run__steps": 96}),
     "fixed temperature": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__learn_temperature": "false"}),
     "clipped groups": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__clip_gradients": 0.1}),
+    "discrete sac": ("CartPole-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__n_step": 2}),
+    "prioritized discrete sac": (
+        "CartPole-v1",
+        {**AGENT, **SAC_OF_CHOICES, "algorithm__learn_temperature": "false"},
+    ),
     "td3": ("Pendulum-v1", {**AGENT, "run__scheme": '"td3"'}),
     "ddpg": ("Pendulum-v1", {**AGENT, "run__scheme": '"ddpg"', "algorithm__priority_exponent": 0.6}),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),

@@ -23,14 +23,17 @@
 //     critic_loss         values and targets                   -> slopes of the values
 //     least_value         values of the actor's actions        -> slopes of these values
 //     actor_loss          slopes of the critics' rows          -> slopes of the actor's outputs
+//     soft_choice_targets, soft_choice_loss                    targets and loss of a policy of discrete actions
 //     temperature         the mean log density                 -> the gradient of the temperature
 //
 // A register holds the rows of one array. Each step calls the function that the path through Python calls for the same
 // work, on the same numbers, so both make the same bytes. Registers belong to whoever makes the steps, and outlive them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -94,7 +97,17 @@ struct GradientCall {
   double loss = 0.0;         // the sum of all losses
   double value = 0.0, log_density = 0.0;  // means over the rows of an actor's actions
   std::size_t samples = 0;
+
+  // Leaves this gradient to the path through Python, which names the cause.
+  void give_up() { loss = std::numeric_limits<double>::quiet_NaN(); }
 };
+
+// Whether all of these are numbers of `count` actions.
+inline bool all_exist(std::span<const std::int64_t> actions, std::size_t count) {
+  return std::all_of(actions.begin(), actions.end(), [count](std::int64_t action) {
+    return action >= 0 && static_cast<std::size_t>(action) < count;
+  });
+}
 
 class Step {
  public:

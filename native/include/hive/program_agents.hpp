@@ -106,18 +106,37 @@ class SoftTargets final : public Step {
   Register& targets_;
 };
 
-// The loss of critics. places: of the statistics loss, mean value and mean absolute error.
+// The targets of critics of discrete actions, in expectation over the policy of these logits.
+class SoftChoiceTargets final : public Step {
+ public:
+  SoftChoiceTargets(std::vector<const Register*> values, const Register& logits, TemperatureValue temperature,
+                    const Register& returns, const Register& discounts, Register& targets)
+      : values_(std::move(values)), logits_(logits), temperature_(temperature), returns_(returns),
+        discounts_(discounts), targets_(targets) {}
+  void run(GradientCall& call) override;
+
+ private:
+  std::vector<const Register*> values_;
+  const Register& logits_;
+  TemperatureValue temperature_;
+  const Register &returns_, &discounts_;
+  Register& targets_;
+};
+
+// The loss of critics. actions: those taken, of values of all discrete actions; null: values are of one action. It is NaN
+// for an action that does not exist. places: of the statistics loss, mean value and mean absolute error.
 class CriticStep final : public Step {
  public:
-  CriticStep(std::vector<const Register*> values, std::vector<Register*> slopes, float factor, const Register& targets,
-             const Register& importance, std::vector<std::size_t> places)
-      : values_(std::move(values)), slopes_(std::move(slopes)), factor_(factor), targets_(targets),
+  CriticStep(std::vector<const Register*> values, std::vector<Register*> slopes, const Register* actions, float factor,
+             const Register& targets, const Register& importance, std::vector<std::size_t> places)
+      : values_(std::move(values)), slopes_(std::move(slopes)), actions_(actions), factor_(factor), targets_(targets),
         importance_(importance), places_(std::move(places)) {}
   void run(GradientCall& call) override;
 
  private:
   std::vector<const Register*> values_;
   std::vector<Register*> slopes_;
+  const Register* actions_;
   float factor_;
   const Register &targets_, &importance_;
   std::vector<std::size_t> places_;
@@ -152,6 +171,23 @@ class ActorStep final : public Step {
   TemperatureValue temperature_;
   Register& slopes_;
   Register to_actions_;
+  std::vector<std::size_t> places_;
+};
+
+// The loss of a policy of discrete actions, of logits. places: as for ActorStep.
+class SoftChoiceStep final : public Step {
+ public:
+  SoftChoiceStep(const Register& logits, std::vector<const Register*> values, TemperatureValue temperature,
+                 Register& slopes, std::vector<std::size_t> places)
+      : logits_(logits), values_(std::move(values)), temperature_(temperature), slopes_(slopes),
+        places_(std::move(places)) {}
+  void run(GradientCall& call) override;
+
+ private:
+  const Register& logits_;
+  std::vector<const Register*> values_;
+  TemperatureValue temperature_;
+  Register& slopes_;
   std::vector<std::size_t> places_;
 };
 
