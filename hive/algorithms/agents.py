@@ -151,26 +151,34 @@ class ActorWithCritics:
     def described_kinds(
         self, memory: Replay, targets: Sequence[Step | None], actor: Sequence[Step | None], masks: Sequence[Mask] = ()
     ) -> Described | str:
-        """Return gradients of the critics alone, and with the actor; or why only `gradient` makes them.
+        """Return the kinds of gradients that `gradient` makes; or why only that makes them.
 
         targets: the steps to the register of this name. actor: those of the actor's loss, and of what learns with it,
         whose parameters have these `masks`.
         """
         config, actors, critics = self.config, self.actor.native, self.critic.native
         actions = "float32" if self._takes_actions else "int64"
-        if self.gradients_per_batch > 1:
-            return "algorithm.critic_first"
         if actors.dense is None or critics.dense is None or not actors.reads_observations:
             return TORCH_COMPUTES
         batch = memory.described(config.n_step, config.discount, config.importance_exponent, actions=actions)
-        alone = [batch, ("unknown", {}), *targets, *self._described_fit(), described_backward("critics")]
-        of_critics, of_all = critics.dense.mask, critics.dense.mask | actors.dense.mask
-        for mask in masks:
-            of_all = of_all | mask
-        kinds = kind(alone, of_critics), kind([*alone, *actor], of_all)
-        if kinds[0] is None or kinds[1] is None:
-            return TORCH_COMPUTES
-        return Described((kinds[0], kinds[1]), None, lambda number: int(self.actor_is_due(number)))
+        begin: list[Step | None] = [batch, ("unknown", {})]
+        learning = [*targets, *self._described_fit(), described_backward("critics")]
+        of_critics, of_actor = critics.dense.mask, np.bitwise_or.reduce([actors.dense.mask, *masks])
+        alone = kind([*begin, *learning], of_critics)
+        found = [alone, kind([*begin, *learning, *actor], of_critics | of_actor)]
+        if self.gradients_per_batch > 1:
+            found = [alone, kind([*begin, *actor], of_actor), kind([], np.zeros_like(of_critics))]
+        kinds = tuple(one for one in found if one is not None)
+        return Described(kinds, None, self._kind_of) if len(kinds) == len(found) else TORCH_COMPUTES
+
+    def _kind_of(self, number: int) -> int:
+        """Return which of its kinds gradient `number` is; the third one has no losses."""
+        batch, part = divmod(number, self.gradients_per_batch)
+        if self.gradients_per_batch == 1:
+            return 1 if self.actor_is_due(batch) else 0
+        if part == 0:
+            return 0
+        return 1 if self.actor_is_due(batch) else 2
 
     def _described_fit(self) -> Sequence[Step | None]:
         """Return the steps of the critics' loss, from `targets` and the actions of the batch."""

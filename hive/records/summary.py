@@ -61,7 +61,6 @@ ROUNDS = (
     "algorithm.name: it does not describe its gradients",
     "a round has at most two updates, whose counts the worker writes",
     "algorithm.target_kl",
-    "algorithm.critic_first",
     "collection.max_lag: rollouts of older policies are corrected",
     "network: some of its layers or heads are computed by torch",
     "network.normalize_observations or normalize_rewards, with a replay memory",

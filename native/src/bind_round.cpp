@@ -185,6 +185,8 @@ class BoundRound {
     replay.positions = field<std::size_t>(given, "positions");
     replay.leaves = field<std::size_t>(given, "leaves");
     replay.batch = field<std::size_t>(given, "batch");
+    replay.per_batch = field<std::int64_t>(given, "per_batch");
+    if (replay.per_batch < 1) throw py::value_error("per_batch must be at least 1");
     replay.tree = &bound<BoundTree>(given, "tree").tree();
     replay.alpha = field<double>(given, "alpha");
     replay.epsilon = field<float>(given, "epsilon");

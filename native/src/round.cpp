@@ -48,7 +48,7 @@ std::size_t Round::run(const RoundCall& call, std::span<const std::span<const st
     const std::int64_t turn = call.turn + static_cast<std::int64_t>(made);
     const auto row = statistics.subspan(made * memory_.slot.statistics_count, memory_.slot.statistics_count);
     const auto rows = memory_.replay ? std::span<const std::int64_t>{} : batches[made];
-    if (memory_.replay) draw(turn, words[made]);
+    if (memory_.replay) draw(turn / memory_.replay->per_batch, words[made]);
     const auto report = update(call, made, rows, row, ended);
     if (!report) break;
     reports.push_back(*report);
@@ -137,7 +137,7 @@ std::optional<UpdateReport> Round::update(const RoundCall& call, std::size_t num
   gradient.gradient = {at<float>(out, fields.gradient), elements};
   gradient.statistics = {at<double>(out, fields.statistics), fields.statistics_count};
   gradient.errors = {at<float>(out, fields.errors_at), fields.errors};
-  if (memory_.replay && !read_plan(turn, gradient)) return refuse(Ended::empty_plan);
+  if (memory_.replay && !read_plan(turn / memory_.replay->per_batch, gradient)) return refuse(Ended::empty_plan);
   for (std::size_t step = 0; step < program.size() && std::isfinite(gradient.loss); ++step) {
     if (step == 1 && memory_.replay) enter(*actors.worker_page, actors.gradient_phase);
     program[step]->run(gradient);
@@ -180,13 +180,14 @@ bool Round::apply(const RoundCall& call, std::span<const std::uint8_t> mask, con
       grouped ? at<std::int64_t>(versions.optimizer, state.group_updates) : counters + places.updates;
   std::int64_t* const now =
       grouped ? at<std::int64_t>(versions.next_optimizer, state.group_updates) : counters + places.updates;
+  const bool learns = gradient.samples > 0;
   bool finite = true;
   const std::int64_t first_before = done[0];
   std::vector<std::int64_t> numbers;
   for (std::size_t each = 0; each < memory_.groups.size(); ++each) {
     const Group& group = memory_.groups[each];
     const auto part = mask.subspan(group.parameters.first, group.parameters.count);
-    const bool steps = !grouped || std::any_of(part.begin(), part.end(), [](std::uint8_t has) { return has != 0; });
+    const bool steps = learns && (!grouped || std::any_of(part.begin(), part.end(), [](std::uint8_t has) { return has != 0; }));
     const auto own = gradient.gradient.subspan(group.elements.first, group.elements.count);
     const double own_norm = grouped && steps && call.clip_gradients != 0.0 ? hive::norm(own) : norm;
     numbers.push_back(steps ? done[each] + 1 : 0);
@@ -197,10 +198,9 @@ bool Round::apply(const RoundCall& call, std::span<const std::uint8_t> mask, con
   for (std::size_t each = 0; each < numbers.size(); ++each) {
     if (grouped) now[each] = done[each] + (numbers[each] > 0);
   }
-  counters[places.updates] += 1;
-  counters[places.adopted] += 1;
-  counters[places.reduced] += 1;
-  counters[places.applied] += 1;
+  for (const std::size_t place : {places.updates, places.adopted, places.reduced, places.applied}) {
+    counters[place] += learns;
+  }
   if (call.target_interval > 0) {
     const std::int64_t followed = grouped ? now[0] : counters[places.updates];
     const bool due = followed > first_before && followed % call.target_interval == 0;

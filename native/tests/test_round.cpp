@@ -165,6 +165,20 @@ void frozen_parameters_stay() {
   CHECK(std::memcmp(before.data(), after.data(), 64) != 0);
 }
 
+void a_gradient_without_samples_changes_nothing() {
+  World world;
+  const Program program = world.program(), none;
+  Ended ended;
+  CHECK(world.run(program, 3, ended) == 3);  // the target follows the second and the fourth update
+  const auto before = world.newest();
+  CHECK(world.run(none, 2, ended) == 2 && ended == Ended::all);
+  CHECK(world.newest() == before && world.state_board->latest() == 5);
+  for (const std::size_t place : {0u, 11u, 12u, 13u}) CHECK(world.count(place) == 3);
+  CHECK(world.count(Places::counts.target_updates) == 1);
+  CHECK(world.slab->counts().retired[0] == 5);
+  CHECK(world.run(program, 1, ended) == 1 && world.count(Places::counts.target_updates) == 2);
+}
+
 void what_is_not_finite_is_not_committed() {
   World world;
   const Program program = world.program();
@@ -198,6 +212,7 @@ void a_full_slab_ends_a_call() {
 int main() {
   one_call_equals_many();
   frozen_parameters_stay();
+  a_gradient_without_samples_changes_nothing();
   what_is_not_finite_is_not_committed();
   a_full_slab_ends_a_call();
 }

@@ -50,6 +50,7 @@ AGENT = {
     "algorithm__updates_per_step": 1,
 }
 
+CRITIC_FIRST = {"algorithm__critic_first": "true"}
 SAC_OF_CHOICES = {"run__scheme": '"sac"', "algorithm__priority_exponent": 0.6, "algorithm__clip_gradients": 0.5}
 
 
@@ -153,6 +154,19 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "td3": ("Pendulum-v1", {**AGENT, "run__scheme": '"td3"'}),
     "ddpg": ("Pendulum-v1", {**AGENT, "run__scheme": '"ddpg"', "algorithm__priority_exponent": 0.6}),
+    "sac, critic first": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', **CRITIC_FIRST}),
+    "discrete sac, critic first": (
+        "CartPole-v1",
+        {**AGENT, **SAC_OF_CHOICES, **CRITIC_FIRST, "algorithm__target_rate": 0.1},
+    ),
+    "td3, critic first": (
+        "Pendulum-v1",
+        {**AGENT, "run__scheme": '"td3"', **CRITIC_FIRST, "algorithm__policy_delay": 3, "algorithm__n_step": 2},
+    ),
+    "ddpg, critic first": (
+        "Pendulum-v1",
+        {**AGENT, "run__scheme": '"ddpg"', **CRITIC_FIRST, "algorithm__priority_exponent": 0.6},
+    ),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
 }
 
@@ -165,6 +179,8 @@ def test_a_round_in_one_call_has_the_bytes_of_updates_one_by_one(tmp_path: Path,
     assert native.counters["updates"] == one.counters["updates"]
     for name in ("adopted", "reduced", "applied"):
         assert native.counters[name] == native.counters["updates"]
+    if "algorithm__learning_starts" in values:  # with a replay memory the worker makes none
+        assert native.counters["native_updates"] == native.outcome.channels["gradients"]["consumed"]
 
 
 OBSTACLES: dict[str, dict[str, Any]] = {

@@ -95,14 +95,18 @@ class NativeUpdates(NamedTuple):
 class ReplayPlans:
     """The random words of plans, and what of a ledger every update copies."""
 
-    def __init__(self, replay: ReplayMemory, layout: Layout) -> None:
+    def __init__(self, replay: ReplayMemory, layout: Layout, per_batch: int) -> None:
+        """per_batch: gradients of each plan."""
         self.replay = replay
+        self.per_batch = per_batch
         self.fields = [(layout.offsets[name], name) for name in ("returns", "infos") if name in layout.offsets]
         self.counters = layout.offsets["counters"]
 
-    def words(self, number: int) -> NDArray[np.uint64]:
-        """Return the random words of plan `number`."""
-        return replay_words(self.replay.seed, 0, number, self.replay.size.batch)
+    def words(self, first: int, count: int) -> list[NDArray[np.uint64]]:
+        """Return the random words of the plans of `count` gradients, from gradient `first` on."""
+        numbers = [number // self.per_batch for number in range(first, first + count)]
+        of = {number: replay_words(self.replay.seed, 0, number, self.replay.size.batch) for number in set(numbers)}
+        return [of[number] for number in numbers]
 
     def collected(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
         """Return parts of a ledger with their places in an optimizer state: what collectors have made."""
@@ -199,7 +203,7 @@ class NativeRounds:
         taken = parts.take(most) if parts is not None else []
         batches: list[Any] = [None if rows is None else rows.numpy() for rows in taken]
         if self._replay is not None:
-            batches = [self._replay.words(turn + number) for number in range(most)]
+            batches = self._replay.words(turn, most)
         else:
             empty = next((n for n, rows in enumerate(batches) if rows is not None and not len(rows)), len(batches))
             batches = batches[:empty]  # a gradient of zero samples is the worker's
@@ -224,7 +228,7 @@ class NativeRounds:
         )
         if parts is not None:
             parts.put_back(taken[made:])
-        steps = [LearnerStep(True, samples, norm, rate, "", -1) for norm, samples in norms]
+        steps = [LearnerStep(samples > 0, samples, norm, rate, "", -1) for norm, samples in norms]
         return NativeUpdates(steps, statistics[:made]) if made else None
 
     def _noise(self, turn: int, words: Sequence[int]) -> dict[str, Any]:
@@ -297,13 +301,17 @@ def round_memory(
     }
 
 
-def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout) -> dict[str, Any]:
-    """Return what `_native.Round` needs to know of a replay memory and its plans, of this layout."""
+def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout, per_batch: int) -> dict[str, Any]:
+    """Return what `_native.Round` needs to know of a replay memory and its plans, of this layout.
+
+    per_batch: gradients of each plan.
+    """
     return {
         "plans": plans.view.words,
         "plan_blocks": _blocks(plans.view.blocks),
         **{name: layout.offsets[name] for name in ("header", "positions", "leaves")},
         "batch": replay.size.batch,
+        "per_batch": per_batch,
         "tree": replay.tree.native,
         "alpha": replay.alpha,
         "epsilon": EPSILON,

@@ -88,10 +88,10 @@ class ReplayLearnerActor(LearnerActor):
         return await super()._turns_natively(claimed)
 
     def _replay_memory(self) -> dict[str, Any]:
-        return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout)
+        return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout, self.per_batch)
 
     def _replay_plans(self) -> ReplayPlans:
-        return ReplayPlans(self.replay, self.learner.layout)
+        return ReplayPlans(self.replay, self.learner.layout, self.per_batch)
 
     async def _admit(self) -> None:
         """Append the rollouts that the next turn requires: as many as all rounds up to its own have."""

@@ -9,6 +9,9 @@
 // update, and its successor continues from the last committed one. The call ends before an update whose gradient or new
 // weights are not finite: nothing of it is committed, and the path through Python makes it again and names the cause.
 //
+// A gradient without samples, such as that of a program without steps, changes no parameter and counts as no update: the
+// next version has the weights, moments and target of this one.
+//
 // With a replay memory the plan of each update after the first is drawn here too, from random words that the caller has
 // drawn, and the errors of a gradient become priorities before the commit.
 #pragma once
@@ -75,6 +78,7 @@ struct ReplayFields {
   Board* plans = nullptr;
   Blocks plan_blocks;
   std::size_t header, positions, leaves, batch;  // of a plan: bytes, and rows
+  std::int64_t per_batch = 1;                    // gradients of each plan, one after the other
   PriorityTree* tree = nullptr;
   double alpha = 0.0;
   float epsilon = 0.0F;
