@@ -63,7 +63,6 @@ ROUNDS = (
     "algorithm.target_kl",
     "collection.max_lag: rollouts of older policies are corrected",
     "network: some of its layers or heads are computed by torch",
-    "network.normalize_observations or normalize_rewards, with a replay memory",
     "network.memory or env.frame_stack",
     "the topology: the learner has no gradient worker in its process",
 )

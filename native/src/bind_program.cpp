@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "bound_dense.hpp"
-#include "bound_replay.hpp"
 #include "dict_fields.hpp"
 
 using namespace pybind11::literals;
@@ -30,8 +29,10 @@ BoundProgram::BoundProgram(const std::vector<std::pair<std::string, py::dict>>& 
   }
 }
 
-void BoundProgram::check_places(std::size_t statistics, std::size_t parameters) const {
-  if (statistics_ > statistics || parameters_ > parameters) throw py::value_error("a step writes outside of its arrays");
+void BoundProgram::check_places(std::size_t statistics, std::size_t parameters, std::size_t bytes) const {
+  if (statistics_ > statistics || parameters_ > parameters || bytes_ > bytes) {
+    throw py::value_error("a step reads or writes outside of its arrays");
+  }
 }
 
 void BoundProgram::check_rows(std::span<const std::int64_t> rows) const {
@@ -203,6 +204,17 @@ std::unique_ptr<Step> BoundProgram::pick(const py::dict& given) {
   return std::make_unique<Pick>(source.data, source.count, source.width, reg(given, "into"));
 }
 
+std::optional<StatisticPlaces> BoundProgram::statistics(const py::object& given, const BoundReplay& memory) {
+  if (given.is_none()) return std::nullopt;
+  const auto keys = given.cast<py::dict>();
+  const StatisticPlaces places{field<std::size_t>(keys, "seen"), field<std::size_t>(keys, "shift"),
+                               field<std::size_t>(keys, "scale"), field<std::size_t>(keys, "numbers")};
+  const std::size_t numbers = places.numbers * sizeof(float);
+  if (numbers > memory.rows().observation_bytes) throw py::value_error("scale must fit into an observation");
+  bytes_ = std::max({bytes_, places.seen + sizeof(double), places.shift + numbers, places.scale + numbers});
+  return places;
+}
+
 std::unique_ptr<Step> BoundProgram::gather(const py::dict& given) {
   kept_.push_back(object(given, "memory"));
   const auto& memory = kept_.back().cast<const BoundReplay&>();
@@ -212,8 +224,15 @@ std::unique_ptr<Step> BoundProgram::gather(const py::dict& given) {
   into_.returns = &reg("returns");
   into_.discounts = &reg("discounts");
   into_.importance = &reg("importance");
-  return std::make_unique<Gather>(memory.rows(), field<std::size_t>(given, "n_step"), field<double>(given, "discount"),
-                                  field<double>(given, "importance_exponent"), into_);
+  GatherSettings settings{field<std::size_t>(given, "stack"),
+                          field<std::size_t>(given, "n_step"),
+                          field<double>(given, "discount"),
+                          field<double>(given, "importance_exponent"),
+                          statistics(object(given, "observed"), memory),
+                          statistics(object(given, "rewarded"), memory),
+                          field<float>(given, "limit")};
+  if (settings.stack < 1 || settings.n_step < 1) throw py::value_error("stack and n_step must be at least 1");
+  return std::make_unique<Gather>(memory.rows(), settings, into_);
 }
 
 BranchHeads BoundProgram::heads_of(const std::vector<py::dict>& branch, std::size_t parameters) {

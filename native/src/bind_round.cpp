@@ -40,7 +40,8 @@ class BoundRound {
     std::vector<std::unique_ptr<Arrays>> arrays;
     std::vector<const BoundProgram*> programs;
     for (const auto& [program, mask] : field<std::vector<std::pair<const BoundProgram*, py::object>>>(given, "kinds")) {
-      program->check_places(round_.memory().slot.statistics_count, round_.memory().weight.parameter_elements);
+      program->check_places(round_.memory().slot.statistics_count, round_.memory().weight.parameter_elements,
+                            round_.memory().weight.weight_bytes);
       programs.push_back(program);
       call.programs.push_back(&program->program());
       call.masks.push_back(arrays.emplace_back(std::make_unique<Arrays>(1))->input<std::uint8_t>(mask, "mask"));
@@ -54,6 +55,13 @@ class BoundRound {
       if (range.first + range.count > round_.memory().state.moments) throw py::value_error("collected lies outside");
       call.collected.push_back(range);
       call.ledger.push_back(static_cast<const std::byte*>(array.data()));
+    }
+    if (const py::object buffers = object(given, "buffers"); !buffers.is_none()) {
+      call.buffers = std::as_bytes(arrays.emplace_back(std::make_unique<Arrays>(1))->input<std::uint8_t>(buffers, "buffers"));
+      const WeightFields& weight = round_.memory().weight;
+      if (call.buffers.size() != weight.weight_bytes - weight.parameter_elements * sizeof(float)) {
+        throw py::value_error("buffers have another size");
+      }
     }
     std::vector<std::span<const std::int64_t>> batches;
     std::vector<std::span<const std::uint64_t>> words;

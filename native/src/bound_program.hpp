@@ -5,11 +5,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "arrays.hpp"
+#include "bound_replay.hpp"
 #include "hive/program.hpp"
 #include "hive/program_agents.hpp"
 #include "hive/program_values.hpp"
@@ -29,8 +31,8 @@ class BoundProgram {
   // The words of noise that its layers take, for each gradient.
   std::size_t noise_words() const { return noise_words_; }
 
-  // Throws ValueError if a step writes outside of so many statistics and parameters.
-  void check_places(std::size_t statistics, std::size_t parameters) const;
+  // Throws ValueError if a step reads or writes outside of so many statistics and parameters, and bytes of weights.
+  void check_places(std::size_t statistics, std::size_t parameters, std::size_t bytes) const;
 
   // Throws IndexError for a row outside of the arrays that rows are picked from.
   void check_rows(std::span<const std::int64_t> rows) const;
@@ -60,6 +62,7 @@ class BoundProgram {
   Table table(const py::dict& from, const char* name);
   std::span<const float> floats(const py::dict& from, const char* name, std::size_t count);
   std::unique_ptr<DerivedPass> derived(const py::object& given);
+  std::optional<StatisticPlaces> statistics(const py::object& given, const BoundReplay& memory);
   BranchHeads heads_of(const std::vector<py::dict>& branch, std::size_t parameters);
   ValueInputs value_inputs(const py::dict& from);
   NextValues next_values(const py::dict& from);
@@ -75,7 +78,7 @@ class BoundProgram {
   std::map<std::string, Forward*> passes_;  // those that are kept
   std::size_t rows_ = 0;
   std::size_t noise_words_ = 0;
-  std::size_t statistics_ = 0, parameters_ = 0;  // that the steps read and write at most
+  std::size_t statistics_ = 0, parameters_ = 0, bytes_ = 0;  // that the steps read and write at most
   Program program_;
 };
 

@@ -24,16 +24,34 @@ void Pick::run(GradientCall& call) {
   call.samples = call.rows.size();
 }
 
+// What normalizes rows by the statistics of this block; none: these count no row.
+std::optional<ReplayScales> Gather::scales(std::span<const std::byte> block) const {
+  const auto numbers = [&](std::size_t at) { return reinterpret_cast<const float*>(block.data() + at); };
+  ReplayScales scales;
+  scales.limit = settings_.limit;
+  for (const auto& each : {settings_.observed, settings_.rewarded}) {
+    if (each && *reinterpret_cast<const double*>(block.data() + each->seen) == 0.0) return std::nullopt;
+  }
+  if (const auto& each = settings_.observed) {
+    scales.shift = {numbers(each->shift), each->numbers};
+    scales.scale = {numbers(each->scale), each->numbers};
+  }
+  if (settings_.rewarded) scales.reward_scale = *numbers(settings_.rewarded->scale);
+  return scales;
+}
+
 void Gather::run(GradientCall& call) {
-  const std::size_t count = call.rows.size();
+  const auto scales = this->scales(call.block);
+  if (!scales) return call.give_none();
+  const std::size_t count = call.rows.size(), bytes = settings_.stack * memory_.observation_bytes;
   ReplayBatch batch{};
-  batch.observations = into_.observations->write<std::byte>(count, memory_.observation_bytes).data();
-  batch.next_observations = into_.next_observations->write<std::byte>(count, memory_.observation_bytes).data();
+  batch.observations = into_.observations->write<std::byte>(count, bytes).data();
+  batch.next_observations = into_.next_observations->write<std::byte>(count, bytes).data();
   batch.actions = into_.actions->write<std::byte>(count, memory_.action_bytes).data();
   batch.returns = into_.returns->write<float>(count, 1).data();
   batch.discounts = into_.discounts->write<float>(count, 1).data();
-  gather_batch(memory_, call.rows, n_step_, discount_, 1, {}, batch);
-  importance_weights(call.leaves, call.least, exponent_, into_.importance->write<float>(count, 1));
+  gather_batch(memory_, call.rows, settings_.n_step, settings_.discount, settings_.stack, *scales, batch);
+  importance_weights(call.leaves, call.least, settings_.importance_exponent, into_.importance->write<float>(count, 1));
   call.samples = count;
 }
 

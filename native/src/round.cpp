@@ -129,6 +129,7 @@ std::optional<UpdateReport> Round::update(const RoundCall& call, std::size_t num
   enter(*actors.worker_page, memory_.replay ? actors.gather_phase : actors.gradient_phase);
   clear(out, turn, sequence);
   gradient.weights = {at<float>(weights, 0), elements};
+  gradient.block = {weights, memory_.weight.weight_bytes};
   if (memory_.weight.target > 0) gradient.target = {at<float>(weights, memory_.weight.target), elements};
   gradient.rows = rows;
   gradient.seed = call.seeds[number];
@@ -138,7 +139,7 @@ std::optional<UpdateReport> Round::update(const RoundCall& call, std::size_t num
   gradient.statistics = {at<double>(out, fields.statistics), fields.statistics_count};
   gradient.errors = {at<float>(out, fields.errors_at), fields.errors};
   if (memory_.replay && !read_plan(turn / memory_.replay->per_batch, gradient)) return refuse(Ended::empty_plan);
-  for (std::size_t step = 0; step < program.size() && std::isfinite(gradient.loss); ++step) {
+  for (std::size_t step = 0; step < program.size() && !gradient.ended; ++step) {
     if (step == 1 && memory_.replay) enter(*actors.worker_page, actors.gradient_phase);
     program[step]->run(gradient);
   }
@@ -194,7 +195,7 @@ bool Round::apply(const RoundCall& call, std::span<const std::uint8_t> mask, con
     finite &= step(call, versions, own, group, own_norm, numbers.back(), call.learning_rates[each]);
   }
   if (!finite) return false;
-  copy_rest(versions);
+  copy_rest(call, versions);
   for (std::size_t each = 0; each < numbers.size(); ++each) {
     if (grouped) now[each] = done[each] + (numbers[each] > 0);
   }
@@ -252,7 +253,7 @@ bool Round::step(const RoundCall& call, const Versions& versions, std::span<cons
 }
 
 // Copies frozen parameters with their moments, buffers, and the advantage moments behind the weights.
-void Round::copy_rest(const Versions& versions) const {
+void Round::copy_rest(const RoundCall& call, const Versions& versions) const {
   const WeightFields& weight = memory_.weight;
   const std::size_t all = weight.parameter_elements, bytes = all * sizeof(float);
   for (const Range& range : weight.frozen) {
@@ -263,7 +264,9 @@ void Round::copy_rest(const Versions& versions) const {
     }
   }
   constexpr std::size_t kAdvantageMoments = 2 * sizeof(double);
-  std::memcpy(versions.next_weights + bytes, versions.weights + bytes, weight.weight_bytes - bytes + kAdvantageMoments);
+  const std::byte* const buffers = call.buffers.empty() ? versions.weights + bytes : call.buffers.data();
+  std::memcpy(versions.next_weights + bytes, buffers, weight.weight_bytes - bytes);
+  std::memcpy(versions.next_weights + weight.weight_bytes, versions.weights + weight.weight_bytes, kAdvantageMoments);
 }
 
 // See StateLayout.follow: a block that already holds the target of this version is not written again.

@@ -110,6 +110,41 @@ void passes_through_noisy_layers_take_the_next_words() {
   CHECK(of.slopes == slopes);
 }
 
+void rows_are_normalised_by_statistics_that_count_some() {
+  // A memory of two rows of one number each, and a block of weights with a count, a shift and a scale.
+  const std::vector<float> numbers{3.0F, 50.0F}, rewards{4.0F, -9.0F};
+  const std::vector<std::int64_t> actions(2), positions{0};
+  const std::vector<std::uint8_t> no(2), yes(2, 1);
+  const auto bytes = [](const auto& of) { return reinterpret_cast<const std::byte*>(of.data()); };
+  ReplayRows memory{1, 2, 1, sizeof(float), sizeof(std::int64_t), bytes(numbers), bytes(numbers),
+                    bytes(actions), {}, {}, {}, {}};
+  memory.rewards = rewards.data();
+  memory.terminated = memory.truncated = no.data();
+  memory.valid = yes.data();
+  std::vector<double> block{0.0, 0.0};
+  float* const factors = reinterpret_cast<float*>(&block[1]);
+  factors[0] = 1.0F;
+  factors[1] = 0.5F;
+  const StatisticPlaces places{0, 8, 12, 1};
+  Gradient of;
+  Register following, importance;
+  const std::vector<std::uint32_t> leaves{1};
+  of.call.block = std::as_bytes(std::span<const double>(block));
+  of.call.rows = positions;
+  of.call.leaves = leaves;
+  of.call.least = 1;
+  Gather step(memory, {1, 1, 0.9, 0.0, places, places, 10.0F},
+              {&of.rows, &following, &of.taken, &of.returns, &of.discounts, &importance});
+  step.run(of.call);
+  CHECK(of.call.ended && of.call.samples == 0);
+  block[0] = 2.0;
+  of.call.ended = false;
+  step.run(of.call);
+  CHECK(!of.call.ended && of.call.samples == 1);
+  CHECK(of.rows.view<float>()[0] == 1.0F && following.view<float>()[0] == 10.0F);  // the latter is clamped
+  CHECK(of.returns.view<float>()[0] == 2.0F && importance.view<float>()[0] == 1.0F);
+}
+
 void returns_that_are_not_finite_end_a_gradient() {
   Gradient of;
   CategoricalTargets step(kSupport, {of.next, of.next, of.returns, of.discounts}, of.targets);
@@ -137,6 +172,7 @@ void an_unknown_action_ends_a_gradient(Loss&& loss) {
 int main() {
   a_head_of_log_probabilities_is_that_of_its_functions();
   passes_through_noisy_layers_take_the_next_words();
+  rows_are_normalised_by_statistics_that_count_some();
   returns_that_are_not_finite_end_a_gradient();
   an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {
     return std::make_unique<CategoricalStep>(kSupport, inputs, to);

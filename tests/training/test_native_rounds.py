@@ -50,6 +50,7 @@ AGENT = {
     "algorithm__updates_per_step": 1,
 }
 
+NORMALIZED = {"network__normalize_observations": "true", "network__normalize_rewards": "true"}
 CRITIC_FIRST = {"algorithm__critic_first": "true"}
 SAC_OF_CHOICES = {"run__scheme": '"sac"', "algorithm__priority_exponent": 0.6, "algorithm__clip_gradients": 0.5}
 
@@ -166,6 +167,17 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ddpg, critic first": (
         "Pendulum-v1",
         {**AGENT, "run__scheme": '"ddpg"', **CRITIC_FIRST, "algorithm__priority_exponent": 0.6},
+    ),
+    "normalized dqn": ("CartPole-v1", {**DQN, **NORMALIZED, "algorithm__n_step": 3}),
+    "normalized observations": ("CartPole-v1", {**DQN, "network__normalize_observations": "true"}),
+    "normalized sac of one step": (
+        "Pendulum-v1",
+        {**AGENT, **NORMALIZED, "run__scheme": '"sac"', "collection__rollout": 1, "run__steps": 96},
+    ),
+    "normalized from the first row": ("CartPole-v1", {**DQN, **NORMALIZED, "algorithm__learning_starts": 0}),
+    "normalized, critic first": (
+        "Pendulum-v1",
+        {**AGENT, **NORMALIZED, **CRITIC_FIRST, "run__scheme": '"td3"', "algorithm__learning_starts": 0},
     ),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
 }

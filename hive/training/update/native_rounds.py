@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.experience import Purpose, replay_words, stream_seed
 from hive.learning.described import UNDESCRIBED, Described, describes
+from hive.networks.rows.normalization import MOMENTS_OF
 from hive.networks.weights.derived import noise_words
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
@@ -95,12 +96,16 @@ class NativeUpdates(NamedTuple):
 class ReplayPlans:
     """The random words of plans, and what of a ledger every update copies."""
 
-    def __init__(self, replay: ReplayMemory, layout: Layout, per_batch: int) -> None:
+    def __init__(self, replay: ReplayMemory, learner: Learner, weights: BoardWriter, per_batch: int) -> None:
         """per_batch: gradients of each plan."""
+        layout = learner.layout
         self.replay = replay
+        self.learner = learner
+        self.weights = weights
         self.per_batch = per_batch
         self.fields = [(layout.offsets[name], name) for name in ("returns", "infos") if name in layout.offsets]
         self.counters = layout.offsets["counters"]
+        self._block = np.zeros(learner.network.state.weight_bytes, np.uint8)  # for `buffers`; its parameters stay zero
 
     def words(self, first: int, count: int) -> list[NDArray[np.uint64]]:
         """Return the random words of the plans of `count` gradients, from gradient `first` on."""
@@ -113,6 +118,15 @@ class ReplayPlans:
         counters = ledger["counters"]
         counts = [(self.counters + 8 * which, counters[which : which + 1]) for which in COLLECTED]
         return [*counts, *((place, ledger[name]) for place, name in self.fields)]
+
+    def buffers(self, turn: int, ledger: Arrays) -> NDArray[np.uint8] | None:
+        """Return the buffers of the versions after `turn`, whose statistics are those of the ledger; None without."""
+        if not any(name in ledger for name in MOMENTS_OF):
+            return None
+        buffers = slice(self.learner.flat.parameter_bytes, len(self._block))
+        self._block[buffers] = self.weights.read(turn)[buffers]
+        self.learner.replace_statistics(ledger, self._block)
+        return self._block[buffers]
 
 
 class NativeRounds:
@@ -223,6 +237,7 @@ class NativeRounds:
                 "now_ns": times[1],
                 "limit_s": CALL_S,
                 "collected": self._replay.collected(collected) if self._replay and collected else [],
+                "buffers": self._replay.buffers(turn, collected) if self._replay and collected else None,
                 **learner.described(rate),
             },
         )

@@ -91,7 +91,7 @@ class ReplayLearnerActor(LearnerActor):
         return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout, self.per_batch)
 
     def _replay_plans(self) -> ReplayPlans:
-        return ReplayPlans(self.replay, self.learner.layout, self.per_batch)
+        return ReplayPlans(self.replay, self.learner, self.weights.board, self.per_batch)
 
     async def _admit(self) -> None:
         """Append the rollouts that the next turn requires: as many as all rounds up to its own have."""

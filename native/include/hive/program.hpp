@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -84,6 +85,7 @@ struct Range {
 // What one gradient is made of, and what it becomes.
 struct GradientCall {
   std::span<const float> weights, target;  // the parameters of the learner and of the target network
+  std::span<const std::byte> block;        // the parameters of the learner, and buffers
   std::span<const std::int64_t> rows;      // the batch's rows; empty: `pick` takes all rows in order
   std::span<const std::uint32_t> leaves;   // the priorities that the rows were drawn by, if they were
   std::uint32_t least = 0;                 // the least leaf of all that were drawn for this update
@@ -97,9 +99,19 @@ struct GradientCall {
   double loss = 0.0;         // the sum of all losses
   double value = 0.0, log_density = 0.0;  // means over the rows of an actor's actions
   std::size_t samples = 0;
+  bool ended = false;  // whether the steps that are left are not run
 
   // Leaves this gradient to the path through Python, which names the cause.
-  void give_up() { loss = std::numeric_limits<double>::quiet_NaN(); }
+  void give_up() {
+    loss = std::numeric_limits<double>::quiet_NaN();
+    ended = true;
+  }
+
+  // Makes this a gradient without samples.
+  void give_none() {
+    samples = 0;
+    ended = true;
+  }
 };
 
 // Whether all of these are numbers of `count` actions.
@@ -130,20 +142,37 @@ class Pick final : public Step {
   Register& into_;
 };
 
-// Transitions of a replay memory, without a stack and as they are. importance_exponent: Schaul et al. 2016, beta.
+// The statistics of observations or rewards, as bytes from the start of a block of weights: their count, float64, and
+// what normalizes `numbers` numbers, float32 (hive.networks.rows.normalization).
+struct StatisticPlaces {
+  std::size_t seen, shift, scale, numbers;
+};
+
+// How transitions are made of rows. importance_exponent: Schaul et al. 2016, beta. observed, rewarded: what normalizes
+// them; none: they stay as they are. limit: of normalized numbers.
+struct GatherSettings {
+  std::size_t stack, n_step;
+  double discount, importance_exponent;
+  std::optional<StatisticPlaces> observed, rewarded;
+  float limit;
+};
+
 struct Transitions {
   Register *observations, *next_observations, *actions, *returns, *discounts, *importance;
 };
+
+// Transitions of a replay memory. While statistics count no row, the gradient has no samples.
 class Gather final : public Step {
  public:
-  Gather(const ReplayRows& memory, std::size_t n_step, double discount, double importance_exponent, Transitions into)
-      : memory_(memory), n_step_(n_step), discount_(discount), exponent_(importance_exponent), into_(into) {}
+  Gather(const ReplayRows& memory, GatherSettings settings, Transitions into)
+      : memory_(memory), settings_(settings), into_(into) {}
   void run(GradientCall& call) override;
 
  private:
+  std::optional<ReplayScales> scales(std::span<const std::byte> block) const;
+
   ReplayRows memory_;
-  std::size_t n_step_;
-  double discount_, exponent_;
+  GatherSettings settings_;
   Transitions into_;
 };
 

@@ -122,6 +122,7 @@ struct RoundCall {
   std::vector<std::span<const std::int64_t>> words;  // of the noise of each update's layers
   std::vector<Range> collected;              // bytes of the optimizer state that every update copies from `ledger`
   std::vector<const std::byte*> ledger;
+  std::span<const std::byte> buffers;        // of the network, in every next version; empty: they stay as they are
   std::uint64_t limit_ns;                    // no update begins later than this after the first
 };
 
@@ -164,7 +165,7 @@ class Round {
   std::int64_t time_of(const RoundCall& call) const;
   bool step(const RoundCall& call, const Versions& versions, std::span<const float> gradient, const Group& group,
             double norm, std::int64_t number, double rate) const;
-  void copy_rest(const Versions& versions) const;
+  void copy_rest(const RoundCall& call, const Versions& versions) const;
   void follow(const Versions& versions, double rate, std::int64_t version) const;
   void learn(const GradientCall& gradient, std::int64_t* counters) const;
 
