@@ -28,7 +28,7 @@ from hive.config import AgentConfig
 from hive.errors import TopologyError
 from hive.experience import Replay
 from hive.learning import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
-from hive.learning.described import TORCH_COMPUTES, Described, Step, kind
+from hive.learning.described import TORCH_COMPUTES, Described, Step, kind, nothing
 from hive.networks.act.bounded import BoundedColumns
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.agents import AgentNetwork, Critics
@@ -167,7 +167,7 @@ class ActorWithCritics:
         alone = kind([*begin, *learning], of_critics)
         found = [alone, kind([*begin, *learning, *actor], of_critics | of_actor)]
         if self.gradients_per_batch > 1:
-            found = [alone, kind([*begin, *actor], of_actor), kind([], np.zeros_like(of_critics))]
+            found = [alone, kind([*begin, *actor], of_actor), nothing(len(of_critics))]
         kinds = tuple(one for one in found if one is not None)
         return Described(kinds, None, self._kind_of) if len(kinds) == len(found) else TORCH_COMPUTES
 

@@ -60,7 +60,6 @@ ROUNDS = (
     "run.update_hook",
     "algorithm.name: it does not describe its gradients",
     "a round has at most two updates, whose counts the worker writes",
-    "algorithm.target_kl",
     "collection.max_lag: rollouts of older policies are corrected",
     "network: some of its layers or heads are computed by torch",
     "network.memory or env.frame_stack",

@@ -309,8 +309,9 @@ std::unique_ptr<Step> BoundProgram::ppo(const py::dict& given) {
   const PPOSettings settings{field<float>(given, "clip_range"), field<float>(given, "value_weight"),
                              field<float>(given, "entropy_weight"), clips, field<float>(given, "value_clip_range"),
                              field<bool>(given, "normalizes")};
-  return std::make_unique<PPOStep>(policy, settings, batch, field<std::vector<double>>(given, "fit"), reg("policy"),
-                                   reg("values"), reg("to_policy"), reg("to_values"));
+  return std::make_unique<PPOStep>(policy, settings, batch, field<double>(given, "most_divergence"),
+                                   field<std::vector<double>>(given, "fit"), reg("policy"), reg("values"),
+                                   reg("to_policy"), reg("to_values"));
 }
 
 void bind_program(py::module_& m) {

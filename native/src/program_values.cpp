@@ -46,6 +46,7 @@ void PPOStep::run(GradientCall& call) {
   const auto to_values = to_values_.write<float>(call.samples, 1);
   const PPOLoss loss =
       ppo_loss(policy_, settings_, outputs, values, batch_, call.rows, to_outputs, to_values);
+  if (most_divergence_ > 0.0 && loss.divergence > most_divergence_) return call.give_up();
   call.loss += loss.total;
   const double found[] = {loss.policy, loss.value, loss.entropy, loss.divergence, loss.clipped};
   std::copy(std::begin(found), std::end(found), call.statistics.begin());

@@ -155,6 +155,31 @@ void returns_that_are_not_finite_end_a_gradient() {
   CHECK(std::isnan(of.call.loss));
 }
 
+void a_policy_too_far_from_the_acting_one_ends_a_gradient() {
+  Gradient of;
+  Register values, to_values;
+  Gradient::fill(values, kRows, 1);
+  const std::vector<std::int64_t> actions(kRows, 1);
+  const std::vector<float> log_probs(kRows, -0.5F), numbers(kRows, 1.0F);
+  PPOBatch batch{};
+  batch.actions.choices = actions;
+  batch.behaviour_log_probs = log_probs;
+  batch.advantages = batch.returns = numbers;
+  const auto run = [&](double most) {
+    of.call.ended = false;
+    of.call.loss = 0.0;
+    of.statistics.resize(5);
+    of.call.statistics = of.statistics;
+    PPOStep({{kColumns}, 0}, {0.2F, 0.5F, 0.0F, false, 0.0F, false}, batch, most, {}, of.next, values, of.to_outputs,
+            to_values)
+        .run(of.call);
+    return !of.call.ended && std::isfinite(of.call.loss);
+  };
+  CHECK(run(0.0));
+  const double divergence = of.statistics[3];
+  CHECK(divergence > 0.0 && run(divergence) && !run(0.5 * divergence));
+}
+
 template <typename Loss>
 void an_unknown_action_ends_a_gradient(Loss&& loss) {
   Gradient of;
@@ -174,6 +199,7 @@ int main() {
   passes_through_noisy_layers_take_the_next_words();
   rows_are_normalised_by_statistics_that_count_some();
   returns_that_are_not_finite_end_a_gradient();
+  a_policy_too_far_from_the_acting_one_ends_a_gradient();
   an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {
     return std::make_unique<CategoricalStep>(kSupport, inputs, to);
   });

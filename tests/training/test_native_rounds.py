@@ -119,6 +119,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Pendulum-v1",
         {**PPO, "network__normalize_observations": "true", "network__normalize_rewards": "true"},
     ),
+    "target_kl": ("CartPole-v1", {**PPO, "algorithm__target_kl": 1e-3, "algorithm__learning_rate": 0.01}),
     "weight decay": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"adamw"', "algorithm__weight_decay": 0.1}),
     "rmsprop": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"rmsprop"', "algorithm__momentum": 0.5}),
     "sgd": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"sgd"', "algorithm__clip_gradients": 0}),
@@ -201,7 +202,6 @@ OBSTACLES: dict[str, dict[str, Any]] = {
     "gradients.max_lag": {"gradients__communication": '"pipelined"'},
     "gradients.bootstrap_rounds": {"gradients__bootstrap_rounds": 2},
     "gradients.compression": {"gradients__compression": '"bf16"'},
-    "algorithm.target_kl": {"algorithm__target_kl": 0.5},
     "collection.max_lag": {"collection__communication": '"pipelined"'},
     "network: some of its layers": {"network__backend": '"torch"'},
     "network.memory": {"network__memory": '"lstm"', "network__memory_size": 4},
@@ -246,6 +246,16 @@ def test_an_update_that_is_not_finite_is_made_and_named_by_the_worker(tmp_path: 
     assert [text for kind, text in native.events if kind == "skipped"] == [
         text for kind, text in one.events if kind == "skipped"
     ]
+
+
+def test_the_rest_of_a_round_that_target_kl_ends_has_no_samples(tmp_path: Path) -> None:
+    """The worker makes the first and the last gradient of a round, and the one that finds the policy too far."""
+    env, values = CASES["target_kl"]
+    one, native = both(tmp_path, env, **values)
+    gradients, rounds = native.outcome.channels["gradients"]["consumed"], 8
+    assert native.counters["updates"] == one.counters["updates"] <= gradients - rounds
+    assert native.counters["skipped"] == 0
+    assert gradients - 3 * rounds <= native.counters["native_updates"] < gradients - 2 * rounds
 
 
 def test_turns_that_other_actors_wait_for_end_a_call(tmp_path: Path) -> None:

@@ -54,19 +54,21 @@ class QuantileTargets final : public Step {
   Register& targets_;
 };
 
-// The loss of PPO. fit: statistics that follow its own.
+// The loss of PPO. most_divergence: a gradient at a larger one ends the round, and is left to the path through Python; 0:
+// none is. fit: statistics that follow its own.
 class PPOStep final : public Step {
  public:
-  PPOStep(Policy policy, PPOSettings settings, PPOBatch batch, std::vector<double> fit, const Register& outputs,
-          const Register& values, Register& to_outputs, Register& to_values)
-      : policy_(std::move(policy)), settings_(settings), batch_(batch), fit_(std::move(fit)), outputs_(outputs),
-        values_(values), to_outputs_(to_outputs), to_values_(to_values) {}
+  PPOStep(Policy policy, PPOSettings settings, PPOBatch batch, double most_divergence, std::vector<double> fit,
+          const Register& outputs, const Register& values, Register& to_outputs, Register& to_values)
+      : policy_(std::move(policy)), settings_(settings), batch_(batch), most_divergence_(most_divergence),
+        fit_(std::move(fit)), outputs_(outputs), values_(values), to_outputs_(to_outputs), to_values_(to_values) {}
   void run(GradientCall& call) override;
 
  private:
   Policy policy_;
   PPOSettings settings_;
   PPOBatch batch_;
+  double most_divergence_;
   std::vector<double> fit_;
   const Register &outputs_, &values_;
   Register &to_outputs_, &to_values_;
