@@ -56,13 +56,14 @@ from hive.algorithms.batches.rows import (
     progress_of,
     remembers,
     row_counts,
+    together,
 )
 from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, is_native, value_fit
 from hive.algorithms.parameters import scheduled
 from hive.config import PPOConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
-from hive.learning.described import BACKWARD, TORCH_COMPUTES, Described, described, without_samples
+from hive.learning.described import BACKWARD, MEMORY, TORCH_COMPUTES, Described, described, without_samples
 from hive.learning.loss import Floats
 from hive.learning.passes import Forward, GraphPass
 from hive.networks.act.distributions import ActionDistribution
@@ -153,7 +154,7 @@ class PPO:
     def described(self) -> Described | str:
         """Return the gradients that are left of the round for hive._native, or why only `gradients` makes them."""
         if self._round is None:
-            return "network.memory or env.frame_stack"
+            return MEMORY
         dense = self.model.native.dense
         if self._ended and dense is not None:
             return without_samples(len(dense.mask))
@@ -165,13 +166,14 @@ class PPO:
         passes = self.model.native
         if share.importance is not None:
             return "collection.max_lag: rollouts of older policies are corrected"
-        if isinstance(share.observations, StackedRows):
-            return "network.memory or env.frame_stack"
-        rows = passes.rows(share.observations) if is_native(self.distribution) else None
-        if rows is None or passes.dense is None:
+        if passes.dense is None or not is_native(self.distribution):
+            return TORCH_COMPUTES
+        observations = together(share.observations)
+        rows = passes.rows(observations)
+        if rows is None:
             return TORCH_COMPUTES
         forward = passes.described("rows", ("policy", "values"), ("to_policy", "to_values"))
-        loss = self._loss(share.observations, share, None).described(self._most_divergence)
+        loss = self._loss(observations, share, None).described(self._most_divergence)
         return described(
             [("pick", {"source": rows, "into": "rows"}), forward, loss, BACKWARD], passes.dense.mask, parts
         )

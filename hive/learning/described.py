@@ -61,6 +61,7 @@ def describes(algorithm: object) -> bool:
 
 
 UNDESCRIBED = "algorithm.name: it does not describe its gradients"
+MEMORY = "network.memory"
 TORCH_COMPUTES = "network: some of its layers or heads are computed by torch"
 
 

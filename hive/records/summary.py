@@ -62,7 +62,7 @@ ROUNDS = (
     "a round has at most two updates, whose counts the worker writes",
     "collection.max_lag: rollouts of older policies are corrected",
     "network: some of its layers or heads are computed by torch",
-    "network.memory or env.frame_stack",
+    "network.memory",
     "the topology: the learner has no gradient worker in its process",
 )
 """How the updates of a round are made: in native calls, or one by one, and because of what.

@@ -180,6 +180,16 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Pendulum-v1",
         {**AGENT, **NORMALIZED, **CRITIC_FIRST, "run__scheme": '"td3"', "algorithm__learning_starts": 0},
     ),
+    "frame stack": ("CartPole-v1", {**DQN, "env__frame_stack": 3, "algorithm__double": "true"}),
+    "normalized frame stack": (
+        "CartPole-v1",
+        {**DQN, **C51, **NORMALIZED, "env__frame_stack": 2, "algorithm__n_step": 2},
+    ),
+    "ppo, frame stack": ("CartPole-v1", {**PPO, "env__frame_stack": 3, "network__normalize_observations": "true"}),
+    "pqn, frame stack": (
+        "CartPole-v1",
+        {**PPO, "algorithm__name": '"pqn"', "run__scheme": '"pqn"', "env__frame_stack": 2},
+    ),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
 }
 
