@@ -205,7 +205,8 @@ class ActorWithCritics:
 
     def described_join(self, observations: str, actions: str, into: str) -> Step | None:
         """Return the step that lays observations and actions side by side, as the rows of the critics."""
-        dense = self.critic.native.dense
+        passes = self.critic.native
+        dense = passes.dense if passes.keeps_order else None
         places = [None if dense is None else dense.columns_of(name) for name in ("observation", ACTION_INPUT)]
         if places[0] is None or places[1] is None:
             return None

@@ -123,7 +123,7 @@ class NativePasses:
                 if len(inputs) == 1:
                     outputs = dense.outputs(self.prepared(inputs[0]))
                 elif len(inputs) == 2 and isinstance(self._network, Critics):
-                    outputs = dense.outputs({"observation": inputs[0], ACTION_INPUT: inputs[1]})
+                    outputs = dense.outputs(self.prepared({"observation": inputs[0], ACTION_INPUT: inputs[1]}))
             if outputs is None or (self.single and len(outputs) != 1):
                 return self._model(*inputs)
         if isinstance(self._network, Critics):
@@ -155,8 +155,12 @@ class NativePasses:
     @property
     def reads_observations(self) -> bool:
         """Whether the first linear layer reads float32 observations, or the frames of them, as they are."""
-        in_order = self._frames is None or self._frames.keeps_order
-        return self.normalizer is None and in_order and self.dense is not None and self.dense.reads_inputs
+        return self.keeps_order and self.dense is not None and self.dense.reads_inputs
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the network is called with the observations, or the frames of them, as they are."""
+        return self.normalizer is None and (self._frames is None or self._frames.keeps_order)
 
     def climb(self, observations: Any, actions: Floats, count: int | None, slopes: Slopes) -> Floats | None:
         """Return the gradient of the actions of critics; see hive.algorithms.losses.agents.CriticOfActions."""
@@ -168,7 +172,8 @@ class NativePasses:
         columns = dense.columns_of(ACTION_INPUT)
         given = torch.from_numpy(actions)
         with torch.set_grad_enabled(columns is None):
-            rows = dense.rows({"observation": observations, ACTION_INPUT: given.requires_grad_(columns is None)})
+            action = given.requires_grad_(columns is None)
+            rows = dense.rows(self.prepared({"observation": observations, ACTION_INPUT: action}))
         if rows is None:
             return None
         made = DensePass(dense, rows.detach().numpy(), count or len(dense.heads))
@@ -192,6 +197,7 @@ def native_passes(model: nn.Module, device: torch.device | None = None) -> Nativ
             frames, network = network, network.network
         else:
             known = network if isinstance(network, Network | NetworkPerHead | Critics) else None
+            frames = known.frames if isinstance(known, Critics) else frames
             return NativePasses(model, known, normalizer, single=single, remote=remote, frames=frames)
 
 

@@ -190,6 +190,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "CartPole-v1",
         {**PPO, "algorithm__name": '"pqn"', "run__scheme": '"pqn"', "env__frame_stack": 2},
     ),
+    "sac, frame stack": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "env__frame_stack": 2}),
+    "discrete sac, frame stack": ("CartPole-v1", {**AGENT, **SAC_OF_CHOICES, "env__frame_stack": 2}),
+    "normalized td3, frame stack": (
+        "Pendulum-v1",
+        {**AGENT, **NORMALIZED, **CRITIC_FIRST, "run__scheme": '"td3"', "env__frame_stack": 2},
+    ),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
 }
 

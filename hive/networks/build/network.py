@@ -257,7 +257,8 @@ def _nets_in(module: nn.Module) -> list[tuple[Any, list[Network]]]:
     within: set[nn.Module] = set()
     for network in module.modules():
         if isinstance(network, NetworkPerHead | Critics) and getattr(network, "alike", True):
-            branches = [one for one in network.branches if isinstance(one, Network)]
+            every = network.networks if isinstance(network, Critics) else network.branches
+            branches = [one for one in every if isinstance(one, Network)]
             if len(branches) == len(network.branches):
                 found.append((network, branches))
                 within |= set(branches)
