@@ -76,12 +76,12 @@ class _NoBatches:
 
 
 def without_samples(parameters: int) -> Described:
-    """Return gradients of zero samples of a network with so many parameters, for what is left of a round."""
+    """Return gradients of zero samples, for the rest of a round. parameters: their number in the network."""
     return Described((nothing(parameters),), _NoBatches())
 
 
 def nothing(parameters: int) -> Kind:
-    """Return a gradient of zero samples."""
+    """Return a gradient of zero samples. parameters: their number in the network."""
     return _native.Program([]), np.zeros(parameters, np.uint8)
 
 

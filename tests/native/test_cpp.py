@@ -40,7 +40,7 @@ CASES: list[Any] = (
         *(pytest.param(unit, "thread", marks=BUILT) for unit in SANITIZED),
     ]
 )
-PROGRAM = (  # what the steps of programs call
+PROGRAM = (  # sources of the steps of programs
     *("program_agents", "program_values", "agent_losses", "dense", "dense/choice", "dense/plain", "losses"),
     *("derived_weights", "philox", "priorities", "replay", "return_distributions", "status", "team"),
 )

@@ -58,13 +58,13 @@ class Critics(nn.Module):
 
     @property
     def frames(self) -> StackedNetwork | None:
-        """What joins the frames that each critic sees; None if it sees one."""
+        """The first critic, which joins the frames that all critics see; None if they see one frame."""
         first = self.branches[0]
         return first if isinstance(first, StackedNetwork) else None
 
     @property
     def networks(self) -> list[nn.Module]:
-        """The critics, without what joins their frames."""
+        """The networks of the critics, which are called with joined frames."""
         return [branch.network if isinstance(branch, StackedNetwork) else branch for branch in self.branches]
 
 

@@ -111,7 +111,7 @@ class DerivedPlaces(Places):
 
 
 def noise_words(count: int, generator: torch.Generator | None = None) -> NDArray[np.int64]:
-    """Draw the words of so many noisy layers, as each takes one (hive.networks.build.layers.NoisyLinear).
+    """Draw one word for each of `count` noisy layers (hive.networks.build.layers.NoisyLinear).
 
     generator: None: torch's own.
     """

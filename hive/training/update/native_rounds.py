@@ -105,7 +105,7 @@ class ReplayPlans:
         self.per_batch = per_batch
         self.fields = [(layout.offsets[name], name) for name in ("returns", "infos") if name in layout.offsets]
         self.counters = layout.offsets["counters"]
-        self._block = np.zeros(learner.network.state.weight_bytes, np.uint8)  # for `buffers`; its parameters stay zero
+        self._block = np.zeros(learner.network.state.weight_bytes, np.uint8)  # only its buffers are written
 
     def words(self, first: int, count: int) -> list[NDArray[np.uint64]]:
         """Return the random words of the plans of `count` gradients, from gradient `first` on."""
