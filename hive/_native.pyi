@@ -843,6 +843,9 @@ class Program:
     """The description of a gradient: the steps of hive.learning.described, each a name and its keys."""
 
     def __init__(self, steps: Sequence[tuple[str, Mapping[str, Any]]]) -> None: ...
+    @property
+    def noise_words(self) -> int:
+        """The words of noise that its layers take, for each gradient."""
 
 class Exchange:
     def __init__(self, memory: Mapping[str, Any]) -> None: ...

@@ -6,7 +6,7 @@
 #include "bound_memory.hpp"
 #include "bound_replay.hpp"
 #include "bound_tree.hpp"
-#include "fields.hpp"
+#include "kept_objects.hpp"
 #include "hive/exchange.hpp"
 
 namespace hive {

@@ -15,6 +15,7 @@ void bind_gather(pybind11::module_& m);
 void bind_optimizers(pybind11::module_& m);
 void bind_philox(pybind11::module_& m);
 void bind_priority_tree(pybind11::module_& m);
+void bind_program(pybind11::module_& m);
 void bind_replay(pybind11::module_& m);
 void bind_return_distributions(pybind11::module_& m);
 void bind_returns(pybind11::module_& m);
@@ -40,6 +41,7 @@ PYBIND11_MODULE(_native, m) {
   hive::bind_optimizers(m);
   hive::bind_philox(m);
   hive::bind_priority_tree(m);
+  hive::bind_program(m);
   hive::bind_replay(m);
   hive::bind_return_distributions(m);
   hive::bind_returns(m);

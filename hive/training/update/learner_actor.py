@@ -124,8 +124,12 @@ class LearnerActor(Actor):
         if self.obstacle == NATIVE and len(workers) == 1:
             worker = cast(Worker, workers[0])
             boards = self.weights.board, self.optimizer_state.board
-            memory = round_memory(self.learner, self.status, *boards, self.gradients, worker, self._replay_memory())
-            self.rounds = worker.rounds = NativeRounds(memory, worker, self.learner, collected=self._collected_parts())
+            seed = self.config.run.seed
+            memory = round_memory(
+                self.learner, self.status, *boards, self.gradients, worker, seed, self._replay_memory()
+            )
+            collected = self._collected_parts()
+            self.rounds = worker.rounds = NativeRounds(memory, worker, self.learner, seed, collected=collected)
         elif self.obstacle == NATIVE:
             self._show_rounds(ROUNDS[-1])
 

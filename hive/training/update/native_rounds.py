@@ -17,11 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.experience import Purpose
+from hive.experience import Purpose, stream_seed
 from hive.learning.described import UNDESCRIBED, Described, describes
+from hive.networks.rows.normalization import MOMENTS_OF
+from hive.networks.weights.derived import noise_words
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
 from hive.runtime.carriers.boards import BoardWriter
@@ -38,6 +41,8 @@ COUNTED = (
     *(Count.adopted, Count.reduced, Count.applied, Count.target_updates),
 )
 """The counters that an update changes."""
+
+NO_WORDS = np.zeros(0, np.int64)
 
 FEW_UPDATES = "a round has at most two updates, whose counts the worker writes"
 
@@ -89,30 +94,52 @@ class NativeUpdates(NamedTuple):
 
 
 class CollectedParts:
-    """What of a ledger every update copies to an optimizer state of this layout."""
+    """What of a ledger every update copies to an optimizer state, and to the weights."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, learner: Learner, weights: BoardWriter) -> None:
+        layout = learner.layout
+        self.learner = learner
+        self.weights = weights
         self.fields = [(layout.offsets[name], name) for name in ("returns", "infos") if name in layout.offsets]
         self.counters = layout.offsets["counters"]
+        self._block = np.zeros(learner.network.state.weight_bytes, np.uint8)  # only its buffers are written
 
-    def of(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
-        """Return parts of a ledger with their places in an optimizer state: what collectors have made."""
+    def counts(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
+        """Return the parts with their places in an optimizer state: what collectors have made."""
         counters = ledger["counters"]
         counts = [(self.counters + 8 * which, counters[which : which + 1]) for which in COLLECTED]
         return [*counts, *((place, ledger[name]) for place, name in self.fields)]
+
+    def buffers(self, turn: int, ledger: Arrays) -> NDArray[np.uint8] | None:
+        """Return the buffers of the versions after `turn`, whose statistics are those of the ledger; None without."""
+        if not any(name in ledger for name in MOMENTS_OF):
+            return None
+        buffers = slice(self.learner.flat.parameter_bytes, len(self._block))
+        self._block[buffers] = self.weights.read(turn)[buffers]
+        self.learner.replace_statistics(ledger, self._block)
+        return self._block[buffers]
 
 
 class NativeRounds:
     """The meeting of a gradient worker and the learner."""
 
     def __init__(
-        self, memory: dict[str, Any], worker: Worker, learner: Learner, *, collected: CollectedParts | None = None
+        self,
+        memory: dict[str, Any],
+        worker: Worker,
+        learner: Learner,
+        seed: int,
+        *,
+        collected: CollectedParts | None = None,
     ) -> None:
+        """seed: that of the run."""
         self._round = _native.Round(memory)
         self._worker = worker
         self._learner = learner
+        self._seed = seed
         self._collected = collected
         self._offer: Offer | None = None
+        self._generator = torch.Generator()
         self._made = 0  # of the offer
         self.pace = LEAST_PACE
         """The most updates that the next call makes. It has room for what they report."""
@@ -163,15 +190,19 @@ class NativeRounds:
         described = describe(turn) if wanted > 0 else None
         updates = None
         if isinstance(described, Described):
+            which, rate = [described.kind_of(turn + n) for n in range(wanted)], self._learner.learning_rate(env_steps)
+            parts = self._collected if collected else None
             keys = {
                 "turn": turn,
-                "which": [described.kind_of(turn + number) for number in range(wanted)],
+                "which": which,
+                "noise_words": self._noise_words(turn, [described.kinds[kind][0].noise_words for kind in which]),
                 "first_ns": times[0],
                 "now_ns": times[1],
                 "limit_s": CALL_S,
-                "collected": self._collected.of(collected) if self._collected and collected else [],
+                "collected": parts.counts(collected) if parts and collected else [],
+                "buffers": parts.buffers(turn, collected) if parts and collected else None,
                 "following": following,
-                **self._learner.described(rate := self._learner.learning_rate(env_steps)),
+                **self._learner.described(rate),
             }
             updates = self._call(described, keys, rate)
         elif described is not None:
@@ -201,12 +232,25 @@ class NativeRounds:
             if not batches:
                 parts.put_back(taken)
                 return None
-            keys["which"] = keys["which"][: len(batches)]
+            keys |= {name: keys[name][: len(batches)] for name in ("which", "noise_words")}
         made, _, norms, statistics = self._round.run({**keys, "batches": batches, "kinds": described.kinds})
         if parts is not None:
             parts.put_back(taken[made:])
-        steps = [LearnerStep(True, samples, norm, rate, "", -1) for norm, samples in norms]
+        steps = [LearnerStep(samples > 0, samples, norm, rate, "", -1) for norm, samples in norms]
         return NativeUpdates(steps, statistics[:made]) if made else None
+
+    def _noise_words(self, turn: int, counts: Sequence[int]) -> list[NDArray[np.int64]]:
+        """Return the words that key the noise of noisy layers, from gradient `turn` on. counts: of each gradient.
+
+        Torch's generator draws them, seeded as by hive.training.gradient.devices.seed_forward.
+        """
+        if not any(counts):
+            return [NO_WORDS] * len(counts)
+        seeds = [stream_seed(self._seed, Purpose.training_forward, 0, turn + n) for n in range(len(counts))]
+        return [
+            noise_words(n, self._generator.manual_seed(s)) if n else NO_WORDS
+            for n, s in zip(counts, seeds, strict=True)
+        ]
 
 
 def round_memory(
@@ -216,6 +260,7 @@ def round_memory(
     optimizer_state: BoardWriter,
     inlet: SlotInlet[Any],
     worker: Worker,
+    seed: int,
     replay: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Return what `_native.Round` needs to know of the memory of a learner and of the worker of its process."""
@@ -261,24 +306,28 @@ def round_memory(
             "update_phase": learner.phase,
             "learner_runtime": learner_status.runtime,
         },
+        "seed": seed,
+        "noise_purpose": int(Purpose.training_forward),
         "replay": replay,
     }
 
 
-def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout) -> dict[str, Any]:
-    """Return what `_native.Round` needs to know of a replay memory and its plans, of this layout."""
+def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout, per_batch: int) -> dict[str, Any]:
+    """Return what `_native.Round` needs to know of a replay memory and its plans, of this layout.
+
+    per_batch: gradients of each plan.
+    """
     return {
         "plans": plans.view.words,
         "plan_blocks": blocks_of(plans.view.blocks),
         **{name: layout.offsets[name] for name in ("header", "positions", "leaves")},
         "batch": replay.size.batch,
+        "per_batch": per_batch,
         "tree": replay.tree.native,
         "alpha": replay.alpha,
         "epsilon": EPSILON,
         "first_leaf": replay.first_leaf,
-        "seed": replay.seed,
         "draws_purpose": int(Purpose.replay),
-        "noise_purpose": int(Purpose.training_forward),
     }
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from hive import _native
 from hive.experience import Rollout
+from hive.networks.rows.normalization import MOMENTS_OF
 from hive.runtime import WAIT_OUT, CachedViews, Publication, SharedIn, SharedOut, Slot, SlotInlet
 from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
@@ -56,6 +57,7 @@ class ReplayLearnerActor(LearnerActor):
         self.held: tuple[int, list[int]] | None = None  # ledger last held for the recorder, and the first rows it needs
         self.replay_counters = {name: self.status.counter(name) for name in REPLAY_VALUES}
         self.per_batch = blueprint.gradients_per_batch
+        self.normalizes = any(name in blueprint.ledger_layout.fields for name in MOMENTS_OF)
         self.exchange: _native.Exchange | None = None  # with collectors, once all of them have joined
         self.handed_episodes = -1  # those of the last round whose end was handed over
 
@@ -92,18 +94,20 @@ class ReplayLearnerActor(LearnerActor):
         return await super()._turns_natively(claimed)
 
     def _replay_memory(self) -> dict[str, Any]:
-        return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout)
+        return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout, self.per_batch)
 
     def _collected_parts(self) -> CollectedParts:
-        return CollectedParts(self.learner.layout)
+        return CollectedParts(self.learner, self.weights.board)
 
     def _following(self) -> dict[str, Any] | None:
         """Go on with further rounds, unless the end of this one has work for the learner.
 
-        Then each round has another learning rate, a save is overdue, or an episode has ended, so that the policy may be
-        the best so far. No call that begins within a round may pass over its end.
+        Then each round has another learning rate or other statistics of rows, a save is overdue, or an episode has ended,
+        so that the policy may be the best so far. No call that begins within a round may pass over its end.
         """
-        steady = self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready
+        steady = (
+            self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready and not self.normalizes
+        )
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
         if not steady or ended or self.saves.late:
             return None

@@ -9,6 +9,9 @@
 // update, and its successor continues from the last committed one. The call ends before an update whose gradient or new
 // weights are not finite: nothing of it is committed, and the path through Python makes it again and names the cause.
 //
+// A gradient without samples, such as that of a program without steps, changes no parameter and counts as no update: the
+// next version has the weights, moments and target of this one.
+//
 // With a replay memory the plan of each update after the first is drawn here too, and the errors of a gradient become
 // priorities before the commit. Where an exchange (exchange.hpp) can get the rollouts of the next round, the call goes on
 // with its updates.
@@ -36,10 +39,6 @@ namespace hive {
 struct SlotFields {
   std::size_t header, moments, norm, gradient, mask, statistics, errors_at;
   std::size_t parameters, statistics_count, errors;
-};
-
-struct Range {
-  std::size_t first, count;
 };
 
 // A parameter group: its elements, and the parameters that belong to it, as the mask of a gradient numbers them.
@@ -75,12 +74,12 @@ struct ReplayFields {
   Board* plans = nullptr;
   Blocks plan_blocks;
   std::size_t header, positions, leaves, batch;  // of a plan: bytes, and rows
+  std::int64_t per_batch = 1;                    // gradients of each plan, one after the other
   PriorityTree* tree = nullptr;
   double alpha = 0.0;
   float epsilon = 0.0F;
   std::uint32_t first_leaf = 0;
-  std::uint64_t seed = 0;                      // of the run; the streams of draws and of the noise of gradients
-  std::uint64_t draws_purpose = 0, noise_purpose = 0;  // (hive.experience.streams)
+  std::uint64_t draws_purpose = 0;  // the stream of draws (hive.experience.streams)
 };
 
 struct Actors {
@@ -100,6 +99,7 @@ struct RoundMemory {
   CounterPlaces counts;
   std::vector<Group> groups;
   Actors actors;
+  std::uint64_t seed = 0, noise_purpose = 0;  // of the run; the stream of the noise of gradients
   std::optional<ReplayFields> replay;
 };
 
@@ -111,7 +111,7 @@ struct FollowingRounds {
   std::int64_t last_env_steps = 0;  // no round begins after so many
 };
 
-// What a call is given. kinds: one of each update; the rest holds for all of them.
+// What a call is given. kinds, words: one of each update; the rest holds for all of them.
 struct RoundCall {
   std::int64_t turn;  // the version of the state that the first update reads
   std::vector<double> learning_rates;  // of each group
@@ -124,8 +124,10 @@ struct RoundCall {
   std::vector<const Program*> programs;      // the kinds of gradients
   std::vector<std::span<const std::uint8_t>> masks;  // of the parameters that each kind writes
   std::vector<std::size_t> kinds;            // of each update
+  std::vector<std::span<const std::int64_t>> words;  // of the noise of each update's layers
   std::vector<Range> collected;              // bytes of the optimizer state that every update copies from `ledger`
   std::vector<const std::byte*> ledger;
+  std::span<const std::byte> buffers;        // of the network, in every next version; empty: they stay as they are
   std::uint64_t limit_ns;                    // no update begins later than this after the first
   FollowingRounds following;
 };
@@ -169,7 +171,7 @@ class Round {
   std::int64_t time_of(const RoundCall& call) const;
   bool step(const RoundCall& call, const Versions& versions, std::span<const float> gradient, const Group& group,
             double norm, std::int64_t number, double rate) const;
-  void copy_rest(const Versions& versions) const;
+  void copy_rest(const RoundCall& call, const Versions& versions) const;
   void follow(const Versions& versions, double rate, std::int64_t version) const;
   void learn(const GradientCall& gradient, std::int64_t* counters) const;
 

@@ -1,34 +1,22 @@
-// The keys of a dictionary from Python, and the memory behind its objects.
+// A base of what refers to the memory of Python objects, which it keeps alive.
 #pragma once
 
 #include <pybind11/numpy.h>
-#include <pybind11/stl.h>
 
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "dict_fields.hpp"
 #include "hive/blocks.hpp"
 #include "hive/slots.hpp"
 
 namespace hive {
-
-namespace py = pybind11;
-
-template <typename T>
-T field(const py::dict& from, const char* name) {
-  if (!from.contains(name)) throw py::value_error(std::string("`") + name + "` is missing");
-  return from[name].cast<T>();
-}
-
-inline py::object object(const py::dict& from, const char* name) { return field<py::object>(from, name); }
 
 inline Owner owner_of(const py::dict& from, const char* name) {
   const auto given = field<std::pair<std::uint32_t, std::uint32_t>>(from, name);
   return {given.first, given.second};
 }
 
-// A base of what refers to the memory of Python objects, which it keeps alive.
 class KeptObjects {
  protected:
   template <typename T>
