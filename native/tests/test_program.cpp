@@ -181,9 +181,9 @@ void a_policy_too_far_from_the_acting_one_ends_a_gradient() {
 }
 
 template <typename Loss>
-void an_unknown_action_ends_a_gradient(Loss&& loss) {
+void an_unknown_action_ends_a_gradient(std::size_t targets, Loss&& loss) {
   Gradient of;
-  of.targets.write<float>(kRows, kAtoms)[0] = 1.0F;
+  of.targets.write<float>(kRows, targets)[0] = 1.0F;
   const auto step = loss(ValueInputs{of.next, of.taken, of.targets, nullptr}, of.to_values);
   step->run(of.call);
   CHECK(std::isfinite(of.call.loss) && of.to_values.rows() == kRows);
@@ -200,13 +200,13 @@ int main() {
   rows_are_normalised_by_statistics_that_count_some();
   returns_that_are_not_finite_end_a_gradient();
   a_policy_too_far_from_the_acting_one_ends_a_gradient();
-  an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {
+  an_unknown_action_ends_a_gradient(kAtoms, [](ValueInputs inputs, Register& to) {
     return std::make_unique<CategoricalStep>(kSupport, inputs, to);
   });
-  an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {
+  an_unknown_action_ends_a_gradient(kAtoms, [](ValueInputs inputs, Register& to) {
     return std::make_unique<QuantileStep>(kAtoms, inputs, to);
   });
-  an_unknown_action_ends_a_gradient([](ValueInputs inputs, Register& to) {  // the values of critics, of six actions
+  an_unknown_action_ends_a_gradient(1, [](ValueInputs inputs, Register& to) {  // the values of critics, of six actions
     return std::make_unique<CriticStep>(std::vector<const Register*>{&inputs.outputs}, std::vector<Register*>{&to},
                                         &inputs.actions, 1.0F, inputs.targets, inputs.outputs,
                                         std::vector<std::size_t>{0, 1, 2});
