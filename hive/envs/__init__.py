@@ -28,7 +28,6 @@ from hive.envs.spaces.by_spaces import settings_by_spaces, spaces_text
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.statistics import Watched
-from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.envs.vectors.helped_vector import WORTH_S, HelpedVector, Helping
 from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.envs.vectors.seeding import runs_python, seed_globals
@@ -41,7 +40,6 @@ __all__ = [
     "ActionSpec",
     "ArraySpec",
     "Box",
-    "CompiledVector",
     "Composite",
     "Discrete",
     "EnvironmentSpec",

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, collector_of, config_of, copies, same_bytes, weights_of
 
-from hive.envs import CompiledVector
+from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.errors import EnvironmentFailed
 from hive.runtime.memory.status import BUSY
 from hive.training import Blueprint, Collector

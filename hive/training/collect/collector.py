@@ -28,7 +28,6 @@ from torch import Tensor
 from hive import _native
 from hive.algorithms.batches.initial_errors import n_step_errors
 from hive.envs import (
-    CompiledVector,
     FinalObservations,
     HelpedVector,
     ObservationSpec,
@@ -197,6 +196,11 @@ class Collector:
             self.network.bind(self._weights)
             self._is_bound = True
 
+    @property
+    def collects(self) -> Callable[..., None] | None:
+        """What makes all steps of a rollout in one call: that of compiled environments (CompiledVector.collect)."""
+        return getattr(self.vector, "collect", None)
+
     def reset(self, start: int = 0) -> None:
         """Start an episode in every environment, before the first rollout and at a resume barrier.
 
@@ -286,9 +290,8 @@ class Collector:
             native = self._begin_natively(prepared, distribution, noise, kept)
             if native is None:
                 self._bind_network()
-            if native is not None and enough is None and isinstance(self.vector, CompiledVector):
-                page = self.status.page if self.status else None
-                self.vector.collect(native, prepared.rows, page, self.phases)
+            if native is not None and enough is None and self.collects is not None:
+                self.collects(native, prepared.rows, self.status.page if self.status else None, self.phases)
                 length = steps
             else:
                 act = native.act if native else functools.partial(self._act, prepared, distribution, noise, kept)

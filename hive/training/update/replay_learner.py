@@ -102,8 +102,8 @@ class ReplayLearnerActor(LearnerActor):
     def _following(self) -> dict[str, Any] | None:
         """Go on with further rounds, unless the end of this one has work for the learner.
 
-        Then each round has another learning rate or other statistics of rows, a save is overdue, or an episode has ended,
-        so that the policy may be the best so far. No call that begins within a round may pass over its end.
+        Then each round has another learning rate or other statistics of rows, a save is overdue, or an episode has
+        ended, so that the policy may be the best so far. No call that begins within a round may pass over its end.
         """
         steady = (
             self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready and not self.normalizes
