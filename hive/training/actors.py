@@ -141,7 +141,8 @@ class CollectorActor(Actor):
             self.note("helpers", f"{processes} environments of {self.name}", pids=pids)
 
     async def run(self) -> None:
-        alone = not self.actor_context.neighbors()  # so no other code of the process draws random numbers
+        # Then no other code of the process draws random numbers. Without a fork, actors of several share an interpreter.
+        alone = self.forked and not self.actor_context.neighbors()
         while True:
             slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
             self._reset_at_barrier(slot.sequence)
