@@ -141,7 +141,7 @@ class CollectorActor(Actor):
             self.note("helpers", f"{processes} environments of {self.name}", pids=pids)
 
     async def run(self) -> None:
-        # Then no other code of the process draws random numbers. Without a fork, actors of several share an interpreter.
+        # Then no other code of the interpreter draws random numbers.
         alone = self.forked and not self.actor_context.neighbors()
         while True:
             slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
