@@ -28,7 +28,7 @@ class Threads:
 
     torch: int
     native: int
-    spin_us: int = 150
+    spin_us: int = 20
 
 
 ONE_THREAD = Threads(1, 1)
