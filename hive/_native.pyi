@@ -545,6 +545,29 @@ class DenseNetwork:
         to_observations: _F | None = None,
     ) -> None: ...
 
+class Acting:
+    def __init__(
+        self,
+        layers: Sequence[Mapping[str, Any]],
+        parameters: int,
+        head: Mapping[str, Any],
+        sampler: Mapping[str, Any],
+    ) -> None: ...
+    def begin(
+        self,
+        weights: _F,
+        observations: _F,
+        noise: _F,
+        actions: NDArray[Any],
+        outputs: _F | None,
+        epsilons: Sequence[float],
+        normalization: tuple[_F, _F, float] | None,
+    ) -> None: ...
+    def act(self, step: int) -> None: ...
+
+def gaussian_variables(outputs: _F, noise: _F, variables: _F) -> None: ...
+def tangents(values: _F, to: _F) -> None: ...
+
 class PolicyLosses:
     def __init__(self, choices: Sequence[int], dimensions: int = 0) -> None: ...
     def log_probs(self, outputs: _F, actions: NDArray[Any], sizes: Sequence[int], log_probs: _F) -> None: ...
@@ -605,6 +628,7 @@ def q_loss(
 def philox_words(seed: int, stream: int, block: int) -> list[int]:
     """Return the four 32-bit words of a block of Philox 4x32-10."""
 
+def stream_words(seed: int, purpose: int, source: int, sequence: int, words: NDArray[np.uint64]) -> None: ...
 def philox_normals(seed: int, stream: int, to: _F, first: int = 0) -> None:
     """Write the normal numbers of a stream from number `first` on into `to`, float32 [N].
 
@@ -767,6 +791,14 @@ class CompiledVector:
         Returns the number of finals after the step; -1 if something went wrong (`fault`); and -2, with nothing done, if
         `actions` are not a contiguous array [B] or [B, k] of int64 or, for continuous actions, float32.
         """
+    def collect(
+        self, acting: Acting, rows: Sequence[Row], page: StatusPage | None, phases: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Make the steps of the rollout that `acting` has begun, and write a row for each.
+
+        page, phases: where a step enters the phases of its policy and its environments. Returns how many steps were
+        made, fewer than rows if the next one went wrong (`fault`), and the number of finals.
+        """
     def reset_one(self, index: int, seed: int | None, observation: NDArray[Any]) -> bool:
         """Start an episode in one environment and write `observation` [1, ...]. False: see `fault`."""
     def step_all(self, actions: NDArray[Any], row: Row) -> int:
@@ -811,6 +843,12 @@ class Program:
     """The description of a gradient: the steps of hive.learning.described, each a name and its keys."""
 
     def __init__(self, steps: Sequence[tuple[str, Mapping[str, Any]]]) -> None: ...
+    @property
+    def noise_words(self) -> int:
+        """The words of noise that its layers take, for each gradient."""
+
+class Exchange:
+    def __init__(self, memory: Mapping[str, Any]) -> None: ...
 
 class Round:
     """Consecutive updates in one call. memory: what hive.training.update.native_rounds describes."""

@@ -28,7 +28,7 @@ from hive.config import AgentConfig
 from hive.errors import TopologyError
 from hive.experience import Replay
 from hive.learning import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
-from hive.learning.described import TORCH_COMPUTES, Described, Step, kind
+from hive.learning.described import TORCH_COMPUTES, Described, Step, kind, nothing
 from hive.networks.act.bounded import BoundedColumns
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.agents import AgentNetwork, Critics
@@ -151,43 +151,49 @@ class ActorWithCritics:
     def described_kinds(
         self, memory: Replay, targets: Sequence[Step | None], actor: Sequence[Step | None], masks: Sequence[Mask] = ()
     ) -> Described | str:
-        """Return gradients of the critics alone, and with the actor; or why only `gradient` makes them.
+        """Return the kinds of gradients that `gradient` makes; or why only that makes them.
 
         targets: the steps to the register of this name. actor: those of the actor's loss, and of what learns with it,
         whose parameters have these `masks`.
         """
         config, actors, critics = self.config, self.actor.native, self.critic.native
-        if self.gradients_per_batch > 1:
-            return "algorithm.critic_first"
+        actions = "float32" if self._takes_actions else "int64"
         if actors.dense is None or critics.dense is None or not actors.reads_observations:
             return TORCH_COMPUTES
-        batch = memory.described(config.n_step, config.discount, config.importance_exponent, actions="float32")
-        alone = [batch, ("unknown", {}), *targets, *self._described_fit(), _backward("critics")]
-        of_critics, of_all = critics.dense.mask, critics.dense.mask | actors.dense.mask
-        for mask in masks:
-            of_all = of_all | mask
-        kinds = kind(alone, of_critics), kind([*alone, *actor], of_all)
-        if kinds[0] is None or kinds[1] is None:
-            return TORCH_COMPUTES
-        return Described((kinds[0], kinds[1]), None, lambda number: int(self.actor_is_due(number)))
+        batch = memory.described(config.n_step, config.discount, config.importance_exponent, actions=actions)
+        begin: list[Step | None] = [batch, ("unknown", {})]
+        learning = [*targets, *self._described_fit(), described_backward("critics")]
+        of_critics, of_actor = critics.dense.mask, np.bitwise_or.reduce([actors.dense.mask, *masks])
+        alone = kind([*begin, *learning], of_critics)
+        found = [alone, kind([*begin, *learning, *actor], of_critics | of_actor)]
+        if self.gradients_per_batch > 1:
+            found = [alone, kind([*begin, *actor], of_actor), nothing(len(of_critics))]
+        kinds = tuple(one for one in found if one is not None)
+        return Described(kinds, None, self._kind_of) if len(kinds) == len(found) else TORCH_COMPUTES
+
+    def _kind_of(self, number: int) -> int:
+        """Return which of its kinds gradient `number` is; the third one has no losses."""
+        batch, part = divmod(number, self.gradients_per_batch)
+        if self.gradients_per_batch == 1:
+            return 1 if self.actor_is_due(batch) else 0
+        if part == 0:
+            return 0
+        return 1 if self.actor_is_due(batch) else 2
 
     def _described_fit(self) -> Sequence[Step | None]:
         """Return the steps of the critics' loss, from `targets` and the actions of the batch."""
-        middle, reach = cast(BoundedColumns, self.distribution).middle_and_reach
         places = [self.statistics.index(name) for name in ("critic_loss", "q_mean", "td_error")]
+        names = {"values": self.described_names("q"), "slopes": self.described_names("to_q")}
+        loss = {**names, "factor": self.critic_factor, "places": places}
+        if not self._takes_actions:
+            values = self.described_critics("observations", "q", learns="critics")
+            return values, ("critic_loss", {**loss, "actions": "actions"})
+        middle, reach = cast(BoundedColumns, self.distribution).middle_and_reach
         return (
             ("scale", {"middle": middle.ravel().tolist(), "reach": reach.ravel().tolist(), "into": "scaled"}),
             self.described_join("observations", "scaled", "taken"),
             self.described_critics("taken", "q", learns="critics"),
-            (
-                "critic_loss",
-                {
-                    "values": self._names("q"),
-                    "slopes": self._names("to_q"),
-                    "factor": self.critic_factor,
-                    "places": places,
-                },
-            ),
+            ("critic_loss", {**loss, "actions": None}),
         )
 
     def described_targets(
@@ -195,11 +201,12 @@ class ActorWithCritics:
     ) -> Step:
         """Return the step from the critics' values of the next actions to the register `targets`."""
         entropy = {"log_probs": log_probs, "temperature": temperature, "log": log}
-        return "soft_targets", {"values": self._names(values), **entropy}
+        return "soft_targets", {"values": self.described_names(values), **entropy}
 
     def described_join(self, observations: str, actions: str, into: str) -> Step | None:
         """Return the step that lays observations and actions side by side, as the rows of the critics."""
-        dense = self.critic.native.dense
+        passes = self.critic.native
+        dense = passes.dense if passes.keeps_order else None
         places = [None if dense is None else dense.columns_of(name) for name in ("observation", ACTION_INPUT)]
         if places[0] is None or places[1] is None:
             return None
@@ -209,8 +216,13 @@ class ActorWithCritics:
     def described_critics(
         self, rows: str, values: str, *, learns: str = "", count: int | None = None, of_target: bool = False
     ) -> Step | None:
-        """Return the pass of the first `count` critics. learns: its name, if a backward pass follows."""
-        names = self._names(values)[:count]
+        """Return the pass of the first `count` critics. learns: its name, if a backward pass follows.
+
+        rows: those of `described_join`, or observations for critics that return the values of all actions.
+        """
+        if not (self._takes_actions or self.critic.native.reads_observations):
+            return None
+        names = self.described_names(values)[:count]
         slopes = [f"to_{name}" for name in names] if learns else None
         return self.critic.native.described(rows, names, slopes, of_target=of_target, name=learns)
 
@@ -224,7 +236,7 @@ class ActorWithCritics:
         """
         dense = self.critic.native.dense
         columns = None if dense is None else dense.columns_of(ACTION_INPUT)
-        values = self._names("judged")[:count]
+        values = self.described_names("judged")[:count]
         given = {"outputs": "policy", "actions": "chosen", "to_rows": "to_chosen", "slopes": "to_policy"}
         return (
             self.actor.native.described("observations", ("policy",), ("to_policy",), name="actor"),
@@ -232,16 +244,20 @@ class ActorWithCritics:
             self.described_join("observations", "chosen", "judged_rows"),
             self.described_critics("judged_rows", "judged", learns="judges", count=count),
             ("least_value", {"values": values, "slopes": [f"to_{name}" for name in values]}),
-            _backward("judges", "to_chosen"),
+            described_backward("judges", "to_chosen"),
             None if columns is None else ("actor_loss", {**given, "at": columns.start, **loss}),
-            _backward("actor"),
+            described_backward("actor"),
         )
 
-    def _names(self, values: str) -> list[str]:
+    @property
+    def _takes_actions(self) -> bool:
+        return cast(Critics, self.critic.model).takes_actions
+
+    def described_names(self, values: str) -> list[str]:
         """Return the registers of the values of each critic."""
         return [f"{values}{number}" for number in range(len(cast(Critics, self.critic.model).branches))]
 
 
-def _backward(of: str, to_rows: str | None = None) -> Step:
+def described_backward(of: str, to_rows: str | None = None) -> Step:
     """Return the backward pass of a forward pass, to the gradient, or to the register `to_rows`."""
     return "backward", {"of": of, "to_rows": to_rows}

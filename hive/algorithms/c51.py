@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from hive import _native
-from hive.algorithms.losses.q_learning import CategoricalQLoss
+from hive.algorithms.losses.q_learning import CategoricalQLoss, described_categorical_loss
 from hive.algorithms.q_learning import ReturnDistributions
 from hive.algorithms.replaying import Batch
 from hive.config import C51Config
 from hive.errors import NetworkError
+from hive.experience import Replay
+from hive.learning.described import Described
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.projection import LOOK_FOR, NOT_FINITE, categorical_support
 from hive.networks.build.parameters import CategoricalQHeadParameters, HeadParameters
@@ -60,3 +62,8 @@ class C51(ReturnDistributions):
             errors=batch.errors,
         )
         self.q.reinforce(loss, samples=len(batch))
+
+    def described(self, memory: Replay) -> Described | str:
+        """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""
+        targets = "categorical_targets", {"support": self.support.tolist()}
+        return self.described_values(memory, targets, described_categorical_loss(self.support))

@@ -16,7 +16,7 @@ from hive.algorithms.q_learning import ReplayedValues
 from hive.algorithms.replaying import Batch
 from hive.config import DQNConfig
 from hive.experience import Replay
-from hive.learning.described import BACKWARD, TORCH_COMPUTES, Described, described
+from hive.learning.described import Described
 from hive.networks.build.parameters import DuelingQHeadParameters, HeadParameters
 
 
@@ -47,17 +47,5 @@ class DQN(ReplayedValues):
 
     def described(self, memory: Replay) -> Described | str:
         """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""
-        passes, config = self.q.native, self.config
-        if passes.dense is None or not passes.reads_observations:
-            return TORCH_COMPUTES
-        chooses = "next_online" if config.double else "next_values"
-        steps = [
-            memory.described(config.n_step, config.discount, config.importance_exponent),
-            passes.described("next_observations", ("next_values",), of_target=True),
-            *([passes.described("next_observations", (chooses,))] if config.double else []),
-            ("bootstrap", {"chooses": chooses, "values": "next_values", "targets": "targets"}),
-            passes.described("observations", ("values",), ("to_values",)),
-            described_q_loss(huber=config.huber_loss, importance=True),
-            BACKWARD,
-        ]
-        return described(steps, passes.dense.mask)
+        loss = described_q_loss(huber=self.config.huber_loss, importance=True)
+        return self.described_values(memory, ("bootstrap", {}), loss)

@@ -56,14 +56,16 @@ from hive.algorithms.batches.rows import (
     progress_of,
     remembers,
     row_counts,
+    together,
 )
 from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, is_native, value_fit
 from hive.algorithms.parameters import scheduled
 from hive.config import PPOConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
-from hive.learning.described import BACKWARD, TORCH_COMPUTES, Described, described
+from hive.learning.described import BACKWARD, MEMORY, TORCH_COMPUTES, Described, described, without_samples
 from hive.learning.loss import Floats
+from hive.learning.passes import Forward, GraphPass
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.rows.inputs import Sequences
 
@@ -97,6 +99,7 @@ class PPO:
     expects_lag = False
     model: ActorCritic
     _round: tuple[_Share, Batches] | None = None  # the round in progress, of a policy without memory
+    _ended = False  # whether the policy has left the proximal one too far in it
     _described: tuple[tuple[_Share, Batches], PPOConfig, Described | str] | None = None  # with what it describes
 
     def __init__(self, config: PPOConfig, distribution: ActionDistribution, workers: int = 1) -> None:
@@ -137,35 +140,40 @@ class PPO:
         share = self._share(rollouts, inputs, values, *estimates, log_probs, log_ratios)
         observations = share.observations
         parts = batches(rollouts, observations, config.epochs, config.minibatches, noise)
-        self._round = None if remembers(rollouts) else (share, parts)
+        self._round, self._ended = None if remembers(rollouts) else (share, parts), False
         for rows, network_rows in parts:
-            loss = self._loss(network_rows, share, rows)
+            loss, forward = self._loss(network_rows, share, rows), None
             samples = len(observations) if rows is None else len(rows)
-            if samples and self._too_far(loss):
+            if samples and self.config.target_kl:
+                forward = self.model.begin(loss.inputs, native=loss.is_native)
+                self._ended = self._too_far(loss, forward)
+            if self._ended:
                 return  # the worker fills the rest of the round with gradients of zero samples
-            yield self.model.reinforce(loss, samples=samples)
+            yield self.model.reinforce(loss, samples=samples, forward=forward)
 
     def described(self) -> Described | str:
         """Return the gradients that are left of the round for hive._native, or why only `gradients` makes them."""
         if self._round is None:
-            return "network.memory or env.frame_stack"
+            return MEMORY
+        dense = self.model.native.dense
+        if self._ended and dense is not None:
+            return without_samples(len(dense.mask))
         if self._described is None or self._described[:2] != (self._round, self.config):
             self._described = self._round, self.config, self._describe(*self._round)
         return self._described[2]
 
     def _describe(self, share: _Share, parts: Batches) -> Described | str:
         passes = self.model.native
-        if self.config.target_kl:
-            return "algorithm.target_kl"
         if share.importance is not None:
             return "collection.max_lag: rollouts of older policies are corrected"
-        if isinstance(share.observations, StackedRows):
-            return "network.memory or env.frame_stack"
-        rows = passes.rows(share.observations) if is_native(self.distribution) else None
-        if rows is None or passes.dense is None:
+        if passes.dense is None or not is_native(self.distribution):
+            return TORCH_COMPUTES
+        observations = together(share.observations)
+        rows = passes.rows(observations)
+        if rows is None:
             return TORCH_COMPUTES
         forward = passes.described("rows", ("policy", "values"), ("to_policy", "to_values"))
-        loss = self._loss(share.observations, share, None).described()
+        loss = self._loss(observations, share, None).described(self._most_divergence)
         return described(
             [("pick", {"source": rows, "into": "rows"}), forward, loss, BACKWARD], passes.dense.mask, parts
         )
@@ -224,12 +232,15 @@ class PPO:
             normalizes=normalizes,
         )
 
-    def _too_far(self, loss: PPOLoss) -> bool:
+    @property
+    def _most_divergence(self) -> float:
+        """The KL divergence at which a round ends, as in OpenAI's Spinning Up and in Stable-Baselines3; 0: none."""
+        return KL_MARGIN * self.config.target_kl
+
+    def _too_far(self, loss: PPOLoss, forward: Forward) -> bool:
         """Whether the policy has left the acting one by more than `target_kl` allows, judged before the step.
 
-        The limit is 1.5 times `target_kl`, as in OpenAI's Spinning Up and in Stable-Baselines3.
+        forward: the pass that the step is made of.
         """
-        if not self.config.target_kl:
-            return False
-        statistics = loss(self.model.no_grad(loss.inputs)).statistics
-        return statistics[self.statistics.index("kl")] > KL_MARGIN * self.config.target_kl
+        of = loss(forward.tensors) if isinstance(forward, GraphPass) else loss.differentiate(forward.outputs)
+        return of.statistics[self.statistics.index("kl")] > self._most_divergence

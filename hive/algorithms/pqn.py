@@ -35,12 +35,13 @@ from hive.algorithms.batches.rows import (
     minibatches,
     picked,
     row_counts,
+    together,
 )
 from hive.algorithms.losses.q_learning import QLoss, described_q_loss
 from hive.algorithms.q_learning import QLearning
 from hive.config import PQNConfig
 from hive.experience import Rollout
-from hive.learning.described import BACKWARD, TORCH_COMPUTES, Described, Step, described
+from hive.learning.described import BACKWARD, MEMORY, TORCH_COMPUTES, Described, Step, described
 from hive.networks.act.distributions import ActionDistribution
 
 
@@ -79,11 +80,11 @@ class PQN(QLearning):
 
     def described(self) -> Described | str:
         """Return the gradients that are left of the round for hive._native, or why only `gradients` makes them."""
-        if self._round is None or isinstance(self._round[0][0], StackedRows):
-            return "network.memory or env.frame_stack"
+        if self._round is None:
+            return MEMORY
         (observations, actions, targets), parts = self._round
         passes = self.q.native
-        rows = passes.rows(observations)
+        rows = None if passes.dense is None else passes.rows(together(observations))
         if rows is None or passes.dense is None:
             return TORCH_COMPUTES
         columns = {"rows": rows, "actions": actions.numpy(), "targets": targets.numpy()}

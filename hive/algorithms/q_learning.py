@@ -20,7 +20,9 @@ from hive.algorithms.replaying import Batch, updates_in_round, warmup_rounds
 from hive.config import EpsilonGreedyConfig, ReplayedValuesConfig
 from hive.config.refusals import ONE_DISCRETE
 from hive.errors import TopologyError
+from hive.experience import Replay
 from hive.learning import Approximation, SingleOutput, TargetNetwork
+from hive.learning.described import BACKWARD, TORCH_COMPUTES, Described, Step, described
 from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.exploration import EpsilonGreedy, epsilon_greedy
 from hive.networks.build.parameters import HeadParameters
@@ -77,6 +79,27 @@ class ReplayedValues(QLearning):
         explores = cast(EpsilonGreedy, self.distribution)
         warmup = warmup_rounds(config, round_steps)
         self.distribution = dataclasses.replace(explores, warmup=warmup, spread=config.exploration_spread)
+
+    def described_values(self, memory: Replay, targets: Step, loss: Step) -> Described | str:
+        """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them.
+
+        targets: the step from what the network returns for the next observations to the register `targets`. loss: that
+        from `values` and `targets` to `to_values`.
+        """
+        passes, config = self.q.native, self.config
+        if passes.dense is None or not passes.reads_observations:
+            return TORCH_COMPUTES
+        chooses = "next_online" if config.double else "next_values"
+        steps = [
+            memory.described(config.n_step, config.discount, config.importance_exponent),
+            passes.described("next_observations", ("next_values",), of_target=True),
+            *([passes.described("next_observations", (chooses,))] if config.double else []),
+            (targets[0], {**targets[1], "chooses": chooses, "values": "next_values"}),
+            passes.described("observations", ("values",), ("to_values",)),
+            loss,
+            BACKWARD,
+        ]
+        return described(steps, passes.dense.mask)
 
 
 class ReturnDistributions(ReplayedValues):

@@ -14,10 +14,12 @@ import numpy as np
 import torch
 
 from hive import _native
-from hive.algorithms.losses.q_learning import QuantileQLoss
+from hive.algorithms.losses.q_learning import QuantileQLoss, described_quantile_loss
 from hive.algorithms.q_learning import ReturnDistributions
 from hive.algorithms.replaying import Batch
 from hive.config import QRDQNConfig
+from hive.experience import Replay
+from hive.learning.described import Described
 from hive.networks.build.parameters import HeadParameters, QuantileQHeadParameters
 
 
@@ -43,3 +45,8 @@ class QRDQN(ReturnDistributions):
             errors=batch.errors,
         )
         self.q.reinforce(loss, samples=len(batch))
+
+    def described(self, memory: Replay) -> Described | str:
+        """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""
+        atoms = self.config.quantiles
+        return self.described_values(memory, ("quantile_targets", {"atoms": atoms}), described_quantile_loss(atoms))

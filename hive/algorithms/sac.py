@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from hive import _native
-from hive.algorithms.agents import ACTIONS, TARGETS, ActorWithCritics, Losses, Statistics
+from hive.algorithms.agents import ACTIONS, TARGETS, ActorWithCritics, Losses, Statistics, described_backward
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.losses.agents import SoftActorLoss, SoftChoiceLoss
 from hive.algorithms.replaying import Batch, warmup_rounds
@@ -31,11 +31,13 @@ from hive.config.refusals import BOUNDED_OR_DISCRETE
 from hive.errors import TopologyError
 from hive.experience import Replay
 from hive.learning import Approximation, NativePart, TargetNetwork
-from hive.learning.described import TORCH_COMPUTES, UNDESCRIBED, Described, Step
+from hive.learning.described import TORCH_COMPUTES, Described, Step
 from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.exploration import SoftActions, SoftChoices
 from hive.networks.build.agents import LogSlope, Temperature
+
+Steps = list[Step | None]
 
 
 class SAC(ActorWithCritics):
@@ -137,28 +139,53 @@ class SAC(ActorWithCritics):
 
     def described(self, memory: Replay) -> Described | str:
         """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""
-        actors, learned = self.actor.native, self._learned
-        if not isinstance(self.distribution, SoftActions):
-            return UNDESCRIBED
-        if actors.dense is None or (learned is not None and not learned.log.requires_grad):
+        dense, learned = self.actor.native.dense, self._learned
+        if dense is None or (learned is not None and not learned.log.requires_grad):
             return TORCH_COMPUTES
-        slope = None if learned is None else LogSlope(actors.dense.flat, learned.log)
-        weight: dict[str, Any] = {"temperature": self.config.temperature, "log": -1 if slope is None else slope.place}
+        slope = None if learned is None else LogSlope(dense.flat, learned.log)
+        weight = {"temperature": self.config.temperature, "log": -1 if slope is None else slope.place}
+        samples = isinstance(self.distribution, SoftActions)
+        targets, actor = self._described_samples(weight) if samples else self._described_choices(weight)
+        if slope is not None:
+            actor.append(("temperature", {"log": slope.place, "target_entropy": self.target_entropy}))
+        return self.described_kinds(memory, targets, actor, [] if slope is None else [slope.mask])
+
+    def _described_samples(self, weight: dict[str, Any]) -> tuple[Steps, Steps]:
+        """Return the steps of targets and of the actor's loss. weight: the keys of the temperature."""
         width = math.prod(self.distribution.action_shape)
-        targets = (
-            actors.described("next_observations", ("next_policy",)),
+        targets = [
+            self.actor.native.described("next_observations", ("next_policy",)),
             *_described_sample("next_policy", TARGETS, width, "next_actions", "next_log_probs"),
             self.described_join("next_observations", "next_actions", "next_rows"),
             self.described_critics("next_rows", "next", of_target=True),
             self.described_targets("next", log_probs="next_log_probs", **weight),
-        )
-        places = [self.statistics.index(name) for name in ("actor_loss", "entropy", "temperature")]
-        loss = {"noise": "noise_chosen", "log_probs": "log_probs", **weight, "places": places}
+        ]
+        loss = {"noise": "noise_chosen", "log_probs": "log_probs", **weight, "places": self._actor_places}
         sample = _described_sample("policy", ACTIONS, width, "chosen", "log_probs")
-        actor = [*self.described_actor(sample, None, loss)]
-        if slope is not None:
-            actor.append(("temperature", {"log": slope.place, "target_entropy": self.target_entropy}))
-        return self.described_kinds(memory, targets, actor, [] if slope is None else [slope.mask])
+        return targets, [*self.described_actor(sample, None, loss)]
+
+    def _described_choices(self, weight: dict[str, Any]) -> tuple[Steps, Steps]:
+        """Return the same for discrete actions."""
+        actor, names = self.actor.native, self.described_names
+        following = {"logits": "next_policy", "values": names("next"), **weight}
+        loss = {"logits": "policy", "values": names("judged"), "slopes": "to_policy", "places": self._actor_places}
+        targets = [
+            actor.described("next_observations", ("next_policy",)),
+            self.described_critics("next_observations", "next", of_target=True),
+            ("soft_choice_targets", following),
+        ]
+        of_actor = [
+            self.described_critics("observations", "judged"),
+            actor.described("observations", ("policy",), ("to_policy",), name="actor"),
+            ("soft_choice_loss", {**loss, **weight}),
+            described_backward("actor"),
+        ]
+        return targets, of_actor
+
+    @property
+    def _actor_places(self) -> list[int]:
+        """The places of the actor's statistics."""
+        return [self.statistics.index(name) for name in ("actor_loss", "entropy", "temperature")]
 
 
 def _described_sample(outputs: str, use: int, width: int, actions: str, log_probs: str) -> Sequence[Step]:

@@ -19,6 +19,7 @@ until R - capacity more rows are written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,14 +74,19 @@ class Replay:
     """The memory in `arrays`: `observations` [S, R, B, ...] and so on, as in the message ReplayRows.
 
     stack: number k of observations that a network sees at once; 1: observations are gathered without that axis.
+    statistics: where a block of weights has what normalizes rows, for `described`; see StatisticPlaces in
+        native/include/hive/program.hpp.
     """
 
-    def __init__(self, arrays: Arrays, *, stack: int = 1) -> None:
+    def __init__(
+        self, arrays: Arrays, *, stack: int = 1, statistics: Mapping[str, Mapping[str, int]] | None = None
+    ) -> None:
         self.arrays = arrays
         self.stack = stack
+        self.statistics = statistics or {}
         self.sources, self.rows, self.envs = arrays["rewards"].shape
         named = {name: _as_bytes(arrays[name]) for name in ("observations", "finals", "actions")}
-        self._native = _native.ReplayRows(
+        self.native = _native.ReplayRows(
             **named,
             rewards=arrays["rewards"],
             terminated=arrays["terminated"],
@@ -130,7 +136,7 @@ class Replay:
         taken = np.empty((count, *actions.shape[3:]), actions.dtype)
         returns, discounts = np.empty(count, np.float32), np.empty(count, np.float32)
         if count:
-            self._native.gather(
+            self.native.gather(
                 positions,
                 n_step,
                 discount,
@@ -152,15 +158,15 @@ class Replay:
         """Return the gathering of a batch as a step of a `_native.Program`.
 
         It writes the registers that are named as the fields of a batch. actions: the dtype of actions that the steps
-        after it read, one number of int64, or of float32. None for other actions, for stacks, and unless observations
-        are float32.
+        after it read, one number of int64, or of float32. None for other actions, and unless observations are float32.
         """
         stored, observations = self.arrays["actions"], self.arrays["observations"]
         is_one = stored[0, 0, 0].size == 1 or actions != "int64"
-        if self.stack > 1 or observations.dtype != np.float32 or stored.dtype.name != actions or not is_one:
+        if observations.dtype != np.float32 or stored.dtype.name != actions or not is_one:
             return None
         keys = {"n_step": n_step, "discount": discount, "importance_exponent": importance_exponent}
-        return "gather", {"memory": self._native, **keys}
+        normalizers = {name: self.statistics.get(name) for name in ("observed", "rewarded")}
+        return "gather", {"memory": self.native, "stack": self.stack, "limit": LIMIT, **keys, **normalizers}
 
     def positions_of(self, source: int, first: int, end: int) -> NDArray[np.int64]:
         """Return the positions of rows `first` to `end` - 1 of a collector, int64 [(end - first) * B]."""

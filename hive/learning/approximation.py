@@ -126,7 +126,7 @@ class Approximation:
             return RemotePass(self._remote.outputs(inputs) if kept else self._remote.repeated(inputs))
         if native and self._remote is None and (dense := self.native.dense) is not None:
             passes = self.native
-            forward = dense.begin(inputs if passes.normalizer is None else passes.normalizer(inputs))
+            forward = dense.begin(passes.prepared(inputs))
             if forward is not None and not (passes.single and len(forward.outputs) != 1):
                 return forward
         return GraphPass(self._call(inputs))

@@ -61,7 +61,28 @@ def describes(algorithm: object) -> bool:
 
 
 UNDESCRIBED = "algorithm.name: it does not describe its gradients"
-TORCH_COMPUTES = "network: some of its layers or heads are computed by torch, noisy or dueling"
+MEMORY = "network.memory"
+TORCH_COMPUTES = "network: some of its layers or heads are computed by torch"
+
+
+class _NoBatches:
+    """The batches of gradients without samples, of which there is no end."""
+
+    def take(self, most: int) -> list[Tensor | None]:
+        return [None] * most
+
+    def put_back(self, numbers: Sequence[Tensor | None]) -> None:
+        """Do nothing: there are always more."""
+
+
+def without_samples(parameters: int) -> Described:
+    """Return gradients of zero samples, for the rest of a round. parameters: their number in the network."""
+    return Described((nothing(parameters),), _NoBatches())
+
+
+def nothing(parameters: int) -> Kind:
+    """Return a gradient of zero samples. parameters: their number in the network."""
+    return _native.Program([]), np.zeros(parameters, np.uint8)
 
 
 def kind(steps: Sequence[Step | None], mask: NDArray[np.uint8]) -> Kind | None:

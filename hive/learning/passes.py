@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from hive.learning.loss import Floats
 from hive.networks.build.agents import Critics
 from hive.networks.build.network import Network, NetworkPerHead
-from hive.networks.rows.inputs import ACTION_INPUT
+from hive.networks.rows.inputs import ACTION_INPUT, with_observation
 from hive.networks.rows.normalization import NormalizedNetwork, Normalizer
+from hive.networks.rows.packed import StackedNetwork
 from hive.networks.weights.dense import Dense, DensePass
 from hive.networks.weights.device import CapturedPasses, to_device, to_host
 
@@ -87,7 +88,8 @@ class Remote:
 class NativePasses:
     """The passes of `model` by its `network`, which has a `dense` attribute; None: torch makes them.
 
-    normalizer: maps the observations of the network first. remote: calls the model where it computes on a device.
+    normalizer: maps the observations of the network first. frames: then joins them, if the network sees several at
+    once. remote: calls the model where it computes on a device.
     """
 
     def __init__(
@@ -98,12 +100,14 @@ class NativePasses:
         *,
         single: bool,
         remote: Remote | None = None,
+        frames: StackedNetwork | None = None,
     ) -> None:
         """single: whether the loss takes the only output of the network, and not a tuple of several."""
         self._model = remote or model
         self._remote = remote
         self._network = network
         self.normalizer = normalizer
+        self._frames = frames
         self.single = single
 
     @property
@@ -117,9 +121,9 @@ class NativePasses:
         with torch.no_grad():
             if dense is not None and inputs and isinstance(inputs[0], Tensor):
                 if len(inputs) == 1:
-                    outputs = dense.outputs(inputs[0] if self.normalizer is None else self.normalizer(inputs[0]))
+                    outputs = dense.outputs(self.prepared(inputs[0]))
                 elif len(inputs) == 2 and isinstance(self._network, Critics):
-                    outputs = dense.outputs({"observation": inputs[0], ACTION_INPUT: inputs[1]})
+                    outputs = dense.outputs(self.prepared({"observation": inputs[0], ACTION_INPUT: inputs[1]}))
             if outputs is None or (self.single and len(outputs) != 1):
                 return self._model(*inputs)
         if isinstance(self._network, Critics):
@@ -127,13 +131,18 @@ class NativePasses:
         tensors = tuple(map(torch.from_numpy, outputs))
         return tensors[0] if self.single else tensors
 
+    def prepared(self, inputs: Any) -> Any:
+        """Return what the network is called with for these inputs of the model."""
+        normalized = inputs if self.normalizer is None else self.normalizer(inputs)
+        return normalized if self._frames is None else with_observation(normalized, self._frames.joined)
+
     def rows(self, inputs: Any) -> Floats | None:
         """Return what the network's first linear layer reads, float32 [N, inputs]; None if torch computes it."""
         dense = self.dense
         if dense is None or self._remote is not None:
             return None
         with torch.no_grad():
-            rows = dense.rows(inputs if self.normalizer is None else self.normalizer(inputs))
+            rows = dense.rows(self.prepared(inputs))
         return None if rows is None else np.ascontiguousarray(rows.numpy())
 
     def described(
@@ -145,8 +154,13 @@ class NativePasses:
 
     @property
     def reads_observations(self) -> bool:
-        """Whether the first linear layer reads float32 observations as they are."""
-        return self.normalizer is None and self.dense is not None and self.dense.reads_inputs
+        """Whether the first linear layer reads float32 observations, or the frames of them, as they are."""
+        return self.keeps_order and self.dense is not None and self.dense.reads_inputs
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the network is called with the observations, or the frames of them, as they are."""
+        return self.normalizer is None and (self._frames is None or self._frames.keeps_order)
 
     def climb(self, observations: Any, actions: Floats, count: int | None, slopes: Slopes) -> Floats | None:
         """Return the gradient of the actions of critics; see hive.algorithms.losses.agents.CriticOfActions."""
@@ -158,7 +172,8 @@ class NativePasses:
         columns = dense.columns_of(ACTION_INPUT)
         given = torch.from_numpy(actions)
         with torch.set_grad_enabled(columns is None):
-            rows = dense.rows({"observation": observations, ACTION_INPUT: given.requires_grad_(columns is None)})
+            action = given.requires_grad_(columns is None)
+            rows = dense.rows(self.prepared({"observation": observations, ACTION_INPUT: action}))
         if rows is None:
             return None
         made = DensePass(dense, rows.detach().numpy(), count or len(dense.heads))
@@ -172,15 +187,18 @@ class NativePasses:
 def native_passes(model: nn.Module, device: torch.device | None = None) -> NativePasses:
     """Return the passes of a model. device: that on which it computes in a run; None: the CPU."""
     remote = None if device is None else Remote(model, device)
-    network, normalizer, single = model, None, False
+    network, normalizer, frames, single = model, None, None, False
     while True:
         if isinstance(network, NormalizedNetwork) and type(network.normalizer) in (Normalizer, type(None)):
             normalizer, network = network.normalizer, network.network
         elif (inner := getattr(network, "computes_as", None)) is not None:
             network, single = inner, True
+        elif type(network) is StackedNetwork and frames is None:
+            frames, network = network, network.network
         else:
-            known = isinstance(network, Network | NetworkPerHead | Critics)
-            return NativePasses(model, network if known else None, normalizer, single=single, remote=remote)
+            known = network if isinstance(network, Network | NetworkPerHead | Critics) else None
+            frames = known.frames if isinstance(known, Critics) else frames
+            return NativePasses(model, known, normalizer, single=single, remote=remote, frames=frames)
 
 
 def on_host(tensor: Tensor) -> Floats:

@@ -60,12 +60,9 @@ ROUNDS = (
     "run.update_hook",
     "algorithm.name: it does not describe its gradients",
     "a round has at most two updates, whose counts the worker writes",
-    "algorithm.target_kl",
-    "algorithm.critic_first",
     "collection.max_lag: rollouts of older policies are corrected",
-    "network: some of its layers or heads are computed by torch, noisy or dueling",
-    "network.normalize_observations or normalize_rewards, with a replay memory",
-    "network.memory or env.frame_stack",
+    "network: some of its layers or heads are computed by torch",
+    "network.memory",
     "the topology: the learner has no gradient worker in its process",
 )
 """How the updates of a round are made: in native calls, or one by one, and because of what.

@@ -141,9 +141,13 @@ class CollectorActor(Actor):
             self.note("helpers", f"{processes} environments of {self.name}", pids=pids)
 
     async def run(self) -> None:
+        # Then no other code of the interpreter draws random numbers.
+        alone = self.forked and not self.actor_context.neighbors()
         while True:
             slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
             self._reset_at_barrier(slot.sequence)
+            if alone:
+                self.collector.draw(slot.arrays, slot.sequence)
             version, weights = await self.behaviour.pin(self.schedule.collection.behaviour_version(slot.sequence))
             schedule = self.schedule.collection
             self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))

@@ -152,4 +152,9 @@ class SaveSchedule:
 
     def overdue(self, turn: int) -> bool:
         """Return whether `turn` should be saved although no scheduled checkpoint is due."""
-        return 0 < self.most_ns <= self.clock.now_ns() - self.last_ns and self.barriers.ends_round(turn)
+        return self.late and self.barriers.ends_round(turn)
+
+    @property
+    def late(self) -> bool:
+        """Whether the next end of a round is overdue."""
+        return 0 < self.most_ns <= self.clock.now_ns() - self.last_ns

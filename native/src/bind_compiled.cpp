@@ -1,9 +1,13 @@
 // Python bindings of compiled.hpp and classic_control.hpp, and the loader of shared libraries.
 #include <dlfcn.h>
 
+#include <pybind11/stl.h>
+
 #include <limits>
 #include <memory>
 
+#include "bound_acting.hpp"
+#include "bound_memory.hpp"
 #include "checked_row.hpp"
 #include "hive/classic_control.hpp"
 #include "hive/compiled.hpp"
@@ -104,6 +108,35 @@ class Vector {
     return done ? static_cast<py::ssize_t>(kept.count) : kFaulty;
   }
 
+  // Makes all steps of the rollout that `acting` has begun; see bind_compiled.
+  py::tuple collect(PyActing& acting, const std::vector<const CheckedRow*>& rows, const PyPage* page,
+                    std::pair<int, int> phases) {
+    const ActingRollout& rollout = acting.rollout();
+    const Sampler& sampler = acting.sampler();
+    if (rows.empty() || rows.size() != rollout.steps || rollout.envs != vector_->count()) {
+      throw py::value_error("the rows are not those of the rollout that has begun");
+    }
+    if (sampler.is_box() != vector_->continuous() || sampler.elements() != vector_->action_elements() ||
+        !vector_->observes_floats() || acting.inputs() * sizeof(float) != vector_->observation_bytes()) {
+      throw py::value_error("the policy does not fit the environments");
+    }
+    for (const CheckedRow* row : rows) check(*row);
+    const std::size_t bytes = rollout.envs * sampler.elements() * (sampler.is_box() ? sizeof(float) : sizeof(std::int64_t));
+    Finals kept{rows.front()->finals.data, rows.front()->finals.count, 0};
+    std::size_t step = 0;
+    {
+      py::gil_scoped_release release;
+      for (; step < rows.size(); ++step) {
+        if (page) enter(*page->page, phases.first);
+        acting.act(step);
+        if (page) enter(*page->page, phases.second);
+        const CheckedRow& row = *rows[step];
+        if (!vector_->step(rollout.actions + step * bytes, row.row, {row.observations.data, row.observations.stride}, kept)) break;
+      }
+    }
+    return py::make_tuple(step, kept.count);
+  }
+
   bool reset_one(std::size_t index, const py::object& seed, const py::object& observation) {
     const ObservationArray to(observation);
     check(to, "observation", 1);
@@ -186,6 +219,10 @@ void bind_compiled(py::module_& m) {
       .def("reset", &Vector::reset, "seeds"_a, "observations"_a, "Start an episode in every environment.")
       .def("step", &Vector::step, "actions"_a, "row"_a, "finals"_a,
            "Step every environment and write the row; return the number of final observations, -1 or -2.")
+      .def("collect", &Vector::collect, "acting"_a, "rows"_a, "page"_a, "phases"_a,
+           "Make the steps of the rollout that `acting` has begun, and write a row for each.\n\n"
+           "page, phases: where each step enters the phases of its policy and its environments; page may be None. Return\n"
+           "(steps, finals): fewer steps than rows if the next one went wrong; the number of final observations.")
       .def("reset_one", &Vector::reset_one, "index"_a, "seed"_a, "observation"_a)
       .def("step_all", &Vector::step_all, "actions"_a, "row"_a)
       .def_property_readonly("fault", &Vector::fault, "What went wrong last: (kind, environment, text).");

@@ -29,6 +29,14 @@ void bind_philox(py::module_& m) {
       },
       "seed"_a, "stream"_a, "to"_a,
       "Write sign(e) sqrt|e| of the normal numbers e of a stream into `to`, float32 [N].");
+  m.def(
+      "stream_words",
+      [](std::uint64_t seed, std::uint64_t purpose, std::uint64_t source, std::uint64_t sequence, const py::object& words) {
+        Arrays arrays(1);
+        stream_words(seed, purpose, source, sequence, arrays.output<std::uint64_t>(words, "words"));
+      },
+      "seed"_a, "purpose"_a, "source"_a, "sequence"_a, "words"_a,
+      "Write the raw words at the beginning of a stream of hive.experience.streams, uint64 [N].");
 }
 
 }  // namespace hive

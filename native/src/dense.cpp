@@ -18,8 +18,9 @@ namespace {
 constexpr std::size_t kBlock = 96;
 // Rows of a product are divided at multiples of this, which is one of the rows of every tile, and divides kBlock.
 constexpr std::size_t kGrain = 12;
-// Products of weights and inputs that are worth a part of their own: some 40 us, as long as it takes to wake a thread.
-constexpr std::size_t kPartProducts = 2'000'000;
+// Products of weights and inputs that are worth a part of their own: some 40 us, as long as it takes to wake a thread; and
+// some 5 us for one that is awake, several times what it takes to hand it a part.
+constexpr std::size_t kPartProducts = 2'000'000, kAwakeProducts = 250'000;
 
 struct Range {
   std::size_t begin, end;
@@ -138,8 +139,10 @@ std::size_t DenseNetwork::parts_for(std::size_t rows, std::size_t branches) cons
   for (std::size_t branch = 0; branch < branches; ++branch) {
     for (const Layer& layer : branches_[branch]) products += layer.inputs * layer.outputs;
   }
-  const std::size_t worthwhile = rows * products / kPartProducts;
-  return std::max<std::size_t>(1, std::min({threads(), worthwhile, (rows + kGrain - 1) / kGrain}));
+  const std::size_t all = rows * products;
+  const std::size_t worthwhile = std::max(std::min(threads(), all / kPartProducts),
+                                          std::min(threads_awake(), all / kAwakeProducts));
+  return std::max<std::size_t>(1, std::min(worthwhile, (rows + kGrain - 1) / kGrain));
 }
 
 void DenseNetwork::pack(std::span<const float> block, std::size_t branches, std::size_t part, std::size_t parts) {
@@ -150,6 +153,11 @@ void DenseNetwork::pack(std::span<const float> block, std::size_t branches, std:
                 packed_.data() + layer.packed + own.begin, layer.stride);
     }
   }
+}
+
+void DenseNetwork::pack(std::span<const float> block, std::size_t branches) {
+  const std::lock_guard<std::mutex> held(*mutex_);
+  pack(block, branches, 0, 1);
 }
 
 void DenseNetwork::reserve(std::size_t rows) {
@@ -168,7 +176,7 @@ void DenseNetwork::reserve(std::size_t rows) {
 }
 
 void DenseNetwork::forward(std::span<const float> block, std::span<const float> observations, std::size_t rows,
-                           std::span<float* const> outputs, bool keep) {
+                           std::span<float* const> outputs, bool keep, bool packed) {
   const std::lock_guard<std::mutex> held(*mutex_);
   const std::size_t parts = parts_for(rows, outputs.size());
   if (keep) {
@@ -177,7 +185,7 @@ void DenseNetwork::forward(std::span<const float> block, std::span<const float> 
   }
   const std::size_t area = 2 * kBlock * padded(widest_);
   if (scratch_.size() < parts * area) scratch_.resize(parts * area);
-  share(parts, [&](std::size_t part) { pack(block, outputs.size(), part, parts); });
+  if (!packed) share(parts, [&](std::size_t part) { pack(block, outputs.size(), part, parts); });
   share(parts, [&](std::size_t part) {
     const Range own = share_of(rows, kGrain, part, parts);
     for (std::size_t first = own.begin; first < own.end; first += kBlock) {

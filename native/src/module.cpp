@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 namespace hive {
+void bind_acting(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_memory(pybind11::module_& m);
 void bind_accumulator(pybind11::module_& m);
@@ -14,6 +15,7 @@ void bind_gather(pybind11::module_& m);
 void bind_optimizers(pybind11::module_& m);
 void bind_philox(pybind11::module_& m);
 void bind_priority_tree(pybind11::module_& m);
+void bind_program(pybind11::module_& m);
 void bind_replay(pybind11::module_& m);
 void bind_return_distributions(pybind11::module_& m);
 void bind_returns(pybind11::module_& m);
@@ -26,6 +28,7 @@ PYBIND11_MODULE(_native, m) {
   m.doc() = "The native part of hive: slots, boards, status pages, reduction, codecs, optimizers, returns, rows,"
             " priorities, compiled environments.";
   m.attr("SOURCES") = HIVE_SOURCES;
+  hive::bind_acting(m);
   hive::bind_losses(m);
   hive::bind_memory(m);
   hive::bind_accumulator(m);
@@ -38,6 +41,7 @@ PYBIND11_MODULE(_native, m) {
   hive::bind_optimizers(m);
   hive::bind_philox(m);
   hive::bind_priority_tree(m);
+  hive::bind_program(m);
   hive::bind_replay(m);
   hive::bind_return_distributions(m);
   hive::bind_returns(m);

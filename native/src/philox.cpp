@@ -105,4 +105,23 @@ void philox_factors(std::uint64_t seed, std::uint64_t stream, std::span<float> t
   for (float& number : to) number = std::copysign(std::sqrt(std::fabs(number)), number);
 }
 
+void stream_words(std::uint64_t seed, std::uint64_t purpose, std::uint64_t source, std::uint64_t sequence,
+                  std::span<std::uint64_t> words) {
+  __extension__ using Wide = unsigned __int128;
+  constexpr std::uint64_t kWideFactor0 = 0xD2E7470EE14C6C93, kWideFactor1 = 0xCA5A826395121157;
+  constexpr std::uint64_t kWideStep0 = 0x9E3779B97F4A7C15, kWideStep1 = 0xBB67AE8584CAA73B;
+  for (std::size_t block = 0; 4 * block < words.size(); ++block) {
+    std::array<std::uint64_t, 4> at{block + 1, 0, source, sequence};  // NumPy counts before it makes a block
+    std::uint64_t key0 = seed, key1 = purpose;
+    for (int round = 0; round < kRounds; ++round) {
+      const Wide first = static_cast<Wide>(kWideFactor0) * at[0], second = static_cast<Wide>(kWideFactor1) * at[2];
+      at = {static_cast<std::uint64_t>(second >> 64) ^ at[1] ^ key0, static_cast<std::uint64_t>(second),
+            static_cast<std::uint64_t>(first >> 64) ^ at[3] ^ key1, static_cast<std::uint64_t>(first)};
+      key0 += kWideStep0;
+      key1 += kWideStep1;
+    }
+    for (std::size_t i = 4 * block; i < std::min(4 * block + 4, words.size()); ++i) words[i] = at[i % 4];
+  }
+}
+
 }  // namespace hive

@@ -7,6 +7,7 @@
 
 #include "hive/accumulator.hpp"
 #include "hive/clock.hpp"
+#include "hive/philox.hpp"
 #include "hive/priorities.hpp"
 
 namespace hive {
@@ -34,11 +35,10 @@ void copy(const float* from, float* to, Range range) { std::copy_n(from + range.
 }  // namespace
 
 std::size_t Round::run(const RoundCall& call, std::span<const std::span<const std::int64_t>> batches,
-                       std::span<const std::span<const std::uint64_t>> words, std::vector<UpdateReport>& reports,
-                       std::span<double> statistics, Ended& ended) {
-  const std::size_t updates = memory_.replay ? words.size() : batches.size();
+                       std::vector<UpdateReport>& reports, std::span<double> statistics, Ended& ended) {
+  std::size_t updates = call.kinds.size(), made = 0;
   began_ns_ = monotonic_ns();
-  std::size_t made = 0;
+  ledger_ = call.ledger;
   ended = Ended::all;
   for (; made < updates; ++made) {
     if (made > 0 && monotonic_ns() - began_ns_ >= call.limit_ns) {
@@ -46,25 +46,52 @@ std::size_t Round::run(const RoundCall& call, std::span<const std::span<const st
       break;
     }
     const std::int64_t turn = call.turn + static_cast<std::int64_t>(made);
+    if (made > 0 && !next_round(call, turn, updates, made)) {
+      ended = Ended::round;
+      break;
+    }
     const auto row = statistics.subspan(made * memory_.slot.statistics_count, memory_.slot.statistics_count);
-    const auto rows = memory_.replay ? std::span<const std::int64_t>{} : batches[made];
-    if (memory_.replay) draw(turn, words[made]);
-    const auto report = update(call, made, rows, row, ended);
+    if (memory_.replay) draw(turn / memory_.replay->per_batch);
+    const auto report = update(call, made, memory_.replay ? std::span<const std::int64_t>{} : batches[made], row, ended);
     if (!report) break;
     reports.push_back(*report);
   }
   return made;
 }
 
-void Round::draw(std::int64_t number, std::span<const std::uint64_t> words) const {
+// Gets the rollouts of the round that begins with `turn`, if one does; false: the call ends. After a round in which an
+// episode has ended the learner has other work, and `updates` become those up to its end.
+bool Round::next_round(const RoundCall& call, std::int64_t turn, std::size_t& updates, std::size_t made) {
+  const FollowingRounds& following = call.following;
+  if (!following.exchange || turn % following.updates != 0) return true;
+  Exchange& exchange = *following.exchange;
+  if (exchange.env_steps() >= following.last_env_steps) return false;
+  const std::int64_t per_version = following.updates * following.rounds;
+  const std::byte* const state = memory_.optimizer_blocks.at(memory_.optimizer->find(turn));
+  const auto leaf = static_cast<std::uint32_t>(at<std::int64_t>(state, memory_.state.counters)[memory_.counts.largest_leaf]);
+  const std::byte* const before = exchange.ledger();
+  const auto found = exchange.next(memory_.weight_blocks.at(memory_.weights->find(turn)), turn / per_version,
+                                   leaf ? leaf : memory_.replay->first_leaf, began_ns_ + call.limit_ns);
+  if (found != Exchange::Result::admitted) return false;
+  const std::byte* const now = exchange.ledger();
+  for (const std::byte*& part : ledger_) part = now + (part - before);
+  if (exchange.ended_episodes() || exchange.env_steps() >= following.last_env_steps) {
+    updates = std::min(updates, made + static_cast<std::size_t>(following.updates));
+  }
+  return true;
+}
+
+void Round::draw(std::int64_t number) {
   const ReplayFields& replay = *memory_.replay;
   if (replay.plans->latest() >= number) return;
+  words_.resize(replay.batch);
+  stream_words(memory_.seed, replay.draws_purpose, 0, static_cast<std::uint64_t>(number), words_);
   const int block = replay.plans->begin();
   std::byte* plan = replay.plan_blocks.at(block);
   const std::span<std::int64_t> positions{at<std::int64_t>(plan, replay.positions), replay.batch};
   const std::span<std::uint32_t> leaves{at<std::uint32_t>(plan, replay.leaves), replay.batch};
   std::int64_t* header = at<std::int64_t>(plan, replay.header);
-  const bool drawn = replay.tree->total() > 0 && replay.tree->draw(words, positions, leaves);
+  const bool drawn = replay.tree->total() > 0 && replay.tree->draw(words_, positions, leaves);
   header[0] = drawn ? static_cast<std::int64_t>(replay.batch) : 0;
   header[1] = drawn ? *std::min_element(leaves.begin(), leaves.end()) : 0;
   replay.plans->seal(block, number);
@@ -129,15 +156,19 @@ std::optional<UpdateReport> Round::update(const RoundCall& call, std::size_t num
   enter(*actors.worker_page, memory_.replay ? actors.gather_phase : actors.gradient_phase);
   clear(out, turn, sequence);
   gradient.weights = {at<float>(weights, 0), elements};
+  gradient.block = {weights, memory_.weight.weight_bytes};
   if (memory_.weight.target > 0) gradient.target = {at<float>(weights, memory_.weight.target), elements};
   gradient.rows = rows;
-  gradient.seed = call.seeds[number];
+  std::uint64_t word;
+  stream_words(memory_.seed, memory_.noise_purpose, 0, static_cast<std::uint64_t>(turn), {&word, 1});
+  gradient.seed = word >> 1;
+  gradient.words = call.words[number];
   gradient.number = static_cast<std::uint64_t>(turn);
   gradient.gradient = {at<float>(out, fields.gradient), elements};
   gradient.statistics = {at<double>(out, fields.statistics), fields.statistics_count};
   gradient.errors = {at<float>(out, fields.errors_at), fields.errors};
-  if (memory_.replay && !read_plan(turn, gradient)) return refuse(Ended::empty_plan);
-  for (std::size_t step = 0; step < program.size(); ++step) {
+  if (memory_.replay && !read_plan(turn / memory_.replay->per_batch, gradient)) return refuse(Ended::empty_plan);
+  for (std::size_t step = 0; step < program.size() && !gradient.ended; ++step) {
     if (step == 1 && memory_.replay) enter(*actors.worker_page, actors.gradient_phase);
     program[step]->run(gradient);
   }
@@ -171,7 +202,7 @@ bool Round::apply(const RoundCall& call, std::span<const std::uint8_t> mask, con
   const CounterPlaces& places = memory_.counts;
   std::memcpy(versions.next_optimizer, versions.optimizer, state.moments);
   for (std::size_t each = 0; each < call.collected.size(); ++each) {
-    std::memcpy(versions.next_optimizer + call.collected[each].first, call.ledger[each], call.collected[each].count);
+    std::memcpy(versions.next_optimizer + call.collected[each].first, ledger_[each], call.collected[each].count);
   }
   std::int64_t* const counters = at<std::int64_t>(versions.next_optimizer, state.counters);
   const bool grouped = memory_.groups.size() > 1;
@@ -179,27 +210,27 @@ bool Round::apply(const RoundCall& call, std::span<const std::uint8_t> mask, con
       grouped ? at<std::int64_t>(versions.optimizer, state.group_updates) : counters + places.updates;
   std::int64_t* const now =
       grouped ? at<std::int64_t>(versions.next_optimizer, state.group_updates) : counters + places.updates;
+  const bool learns = gradient.samples > 0;
   bool finite = true;
   const std::int64_t first_before = done[0];
   std::vector<std::int64_t> numbers;
   for (std::size_t each = 0; each < memory_.groups.size(); ++each) {
     const Group& group = memory_.groups[each];
     const auto part = mask.subspan(group.parameters.first, group.parameters.count);
-    const bool steps = !grouped || std::any_of(part.begin(), part.end(), [](std::uint8_t has) { return has != 0; });
+    const bool steps = learns && (!grouped || std::any_of(part.begin(), part.end(), [](std::uint8_t has) { return has != 0; }));
     const auto own = gradient.gradient.subspan(group.elements.first, group.elements.count);
     const double own_norm = grouped && steps && call.clip_gradients != 0.0 ? hive::norm(own) : norm;
     numbers.push_back(steps ? done[each] + 1 : 0);
     finite &= step(call, versions, own, group, own_norm, numbers.back(), call.learning_rates[each]);
   }
   if (!finite) return false;
-  copy_rest(versions);
+  copy_rest(call, versions);
   for (std::size_t each = 0; each < numbers.size(); ++each) {
     if (grouped) now[each] = done[each] + (numbers[each] > 0);
   }
-  counters[places.updates] += 1;
-  counters[places.adopted] += 1;
-  counters[places.reduced] += 1;
-  counters[places.applied] += 1;
+  for (const std::size_t place : {places.updates, places.adopted, places.reduced, places.applied}) {
+    counters[place] += learns;
+  }
   if (call.target_interval > 0) {
     const std::int64_t followed = grouped ? now[0] : counters[places.updates];
     const bool due = followed > first_before && followed % call.target_interval == 0;
@@ -251,7 +282,7 @@ bool Round::step(const RoundCall& call, const Versions& versions, std::span<cons
 }
 
 // Copies frozen parameters with their moments, buffers, and the advantage moments behind the weights.
-void Round::copy_rest(const Versions& versions) const {
+void Round::copy_rest(const RoundCall& call, const Versions& versions) const {
   const WeightFields& weight = memory_.weight;
   const std::size_t all = weight.parameter_elements, bytes = all * sizeof(float);
   for (const Range& range : weight.frozen) {
@@ -262,7 +293,9 @@ void Round::copy_rest(const Versions& versions) const {
     }
   }
   constexpr std::size_t kAdvantageMoments = 2 * sizeof(double);
-  std::memcpy(versions.next_weights + bytes, versions.weights + bytes, weight.weight_bytes - bytes + kAdvantageMoments);
+  const std::byte* const buffers = call.buffers.empty() ? versions.weights + bytes : call.buffers.data();
+  std::memcpy(versions.next_weights + bytes, buffers, weight.weight_bytes - bytes);
+  std::memcpy(versions.next_weights + weight.weight_bytes, versions.weights + weight.weight_bytes, kAdvantageMoments);
 }
 
 // See StateLayout.follow: a block that already holds the target of this version is not written again.

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <stdexcept>
@@ -45,6 +46,11 @@ struct Ticket {
 
 class Team {
  public:
+  std::size_t awake() const {
+    const std::size_t asleep = begun_.sleepers.load(std::memory_order_relaxed);
+    return helpers_ > asleep ? helpers_ - asleep : 0;
+  }
+
   void run(std::size_t parts, std::size_t wanted, team::Part part, void* work) {
     grow(wanted);
     part_ = part;
@@ -121,6 +127,13 @@ void set_threads(std::size_t count, std::size_t spin_us) {
 }
 
 std::size_t threads() { return wanted.load(std::memory_order_relaxed); }
+
+std::size_t threads_awake() {
+  if (threads() == 1 || busy.exchange(true, std::memory_order_acquire)) return 1;
+  const std::size_t helpers = team_of_process ? team_of_process->awake() : 0;
+  busy.store(false, std::memory_order_release);
+  return std::min(1 + helpers, threads());
+}
 
 void team::run(std::size_t parts, Part part, void* work) {
   if (parts > kMostThreads || threads() == 1 || busy.exchange(true, std::memory_order_acquire)) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "hive/program_values.hpp"
 
 namespace {
 
@@ -87,10 +88,10 @@ class World {
     pick(targets, sizeof(float), wanted);
     const DenseLayer layer{kInputs, kActions, 0, 16};
     steps.push_back(std::make_unique<Forward>(DenseNetwork({{layer}}, kParameters),
-                                              std::vector<BranchHeads>{{{kActions, -1, false, &values, &to_values}}}, rows,
+                                              std::vector<BranchHeads>{{{kActions, -1, false, 0, &values, &to_values}}}, rows,
                                               false, true));
     auto& forward = static_cast<Forward&>(*steps.back());
-    steps.push_back(std::make_unique<QStep>(true, values, taken, wanted, nullptr, to_values));
+    steps.push_back(std::make_unique<QStep>(true, ValueInputs{values, taken, wanted, nullptr}, to_values));
     steps.push_back(std::make_unique<Backward>(forward));
     return steps;
   }
@@ -106,13 +107,13 @@ class World {
     call.programs = {&program};
     call.masks = {mask};
     call.kinds.assign(updates, 0);
-    call.seeds.assign(updates, 0);
+    call.words.assign(updates, {});
     call.limit_ns = 1'000'000'000;
     const std::vector<std::int64_t> picked{4, 1, 2};
     const std::vector<std::span<const std::int64_t>> batches(updates, picked);
     std::vector<UpdateReport> reports;
     std::vector<double> statistics(updates * kStatistics);
-    const std::size_t made = Round(memory()).run(call, batches, {}, reports, statistics, ended);
+    const std::size_t made = Round(memory()).run(call, batches, reports, statistics, ended);
     CHECK(reports.size() == made);
     return made;
   }
@@ -163,6 +164,20 @@ void frozen_parameters_stay() {
   CHECK(std::memcmp(before.data(), after.data(), 64) != 0);
 }
 
+void a_gradient_without_samples_changes_nothing() {
+  World world;
+  const Program program = world.program(), none;
+  Ended ended;
+  CHECK(world.run(program, 3, ended) == 3);  // the target follows the second and the fourth update
+  const auto before = world.newest();
+  CHECK(world.run(none, 2, ended) == 2 && ended == Ended::all);
+  CHECK(world.newest() == before && world.state_board->latest() == 5);
+  for (const std::size_t place : {0u, 11u, 12u, 13u}) CHECK(world.count(place) == 3);
+  CHECK(world.count(Places::counts.target_updates) == 1);
+  CHECK(world.slab->counts().retired[0] == 5);
+  CHECK(world.run(program, 1, ended) == 1 && world.count(Places::counts.target_updates) == 2);
+}
+
 void what_is_not_finite_is_not_committed() {
   World world;
   const Program program = world.program();
@@ -196,6 +211,7 @@ void a_full_slab_ends_a_call() {
 int main() {
   one_call_equals_many();
   frozen_parameters_stay();
+  a_gradient_without_samples_changes_nothing();
   what_is_not_finite_is_not_committed();
   a_full_slab_ends_a_call();
 }

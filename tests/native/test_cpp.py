@@ -40,26 +40,30 @@ CASES: list[Any] = (
         *(pytest.param(unit, "thread", marks=BUILT) for unit in SANITIZED),
     ]
 )
+PROGRAM = (  # sources of the steps of programs
+    *("program_agents", "program_values", "agent_losses", "dense", "dense/choice", "dense/plain", "losses"),
+    *("derived_weights", "philox", "priorities", "replay", "return_distributions", "status", "team"),
+)
 NEEDS = {  # sources that a unit calls besides its own
+    "acting": ("agent_losses", "dense", "dense/choice", "dense/plain", "sampling", "status", "team"),
     "compiled": ("classic_control", "rows", "sines"),
     "dense": ("dense/choice", "dense/plain", "status", "team"),
+    "exchange": ("boards", "priorities", "priority_tree", "replay_writer", "slots", "status"),
     "gather": ("accumulator",),
     "optimizers": ("status", "team"),
     "priority_tree": ("priorities",),
+    "program": PROGRAM,
     "round": (
-        *("accumulator", "agent_losses", "boards", "codec", "dense", "dense/choice", "dense/plain"),
-        *(
-            "losses",
-            "optimizers",
-            "philox",
-            "priorities",
-            "priority_tree",
-            "program",
-            "replay",
-            "slots",
-            "status",
-            "team",
-        ),
+        *PROGRAM,
+        "accumulator",
+        "boards",
+        "codec",
+        "optimizers",
+        "exchange",
+        "priority_tree",
+        "program",
+        "replay_writer",
+        "slots",
     ),
     "team": ("status",),
 }

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive import _native
+from hive.experience import Purpose, stream, stream_seed
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -69,6 +70,15 @@ def test_factors_are_signed_roots() -> None:
     drawn, factors = normals(3, 4, 77), np.empty(77, np.float32)
     _native.philox_factors(3, 4, factors)
     np.testing.assert_array_equal(factors, np.sign(drawn) * np.sqrt(np.abs(drawn)))
+
+
+@pytest.mark.parametrize("count", [1, 4, 100])
+def test_words_of_a_stream_are_those_of_numpy(count: int) -> None:
+    seed, source, sequence = 2**63 + 5, 3, 2**40
+    words = np.empty(count, np.uint64)
+    _native.stream_words(seed, Purpose.replay, source, sequence, words)
+    np.testing.assert_array_equal(words, stream(seed, Purpose.replay, source, sequence).bit_generator.random_raw(count))
+    assert words[0] >> np.uint64(1) == stream_seed(seed, Purpose.replay, source, sequence)
 
 
 def test_other_arrays_are_refused() -> None:

@@ -108,6 +108,9 @@ class LocalHost:
     def notify_one(self, actors: Sequence[int], channel: int, first: int) -> None:
         self.notify(actors)
 
+    def pages_of(self, actors: Sequence[int]) -> None:
+        """None: only a message wakes them."""
+
     def send(self, actor: int, message: Message, frames: Frames = (), *, stable: bool = False) -> None:
         self.sent.append((actor, message, [bytes(frame) for frame in frames]))
 

@@ -41,12 +41,18 @@ DQN = {
     "algorithm__target_interval": 3,
 }
 
+C51 = {"run__scheme": '"c51"', "algorithm__atoms": 5, "algorithm__v_min": -10, "algorithm__v_max": 10}
+QR_DQN = {"run__scheme": '"qr-dqn"', "algorithm__quantiles": 4}
 
 AGENT = {
     **{name: value for name, value in DQN.items() if name != "algorithm__target_interval"},
     "network__middleware": [8, 8],
     "algorithm__updates_per_step": 1,
 }
+
+NORMALIZED = {"network__normalize_observations": "true", "network__normalize_rewards": "true"}
+CRITIC_FIRST = {"algorithm__critic_first": "true"}
+SAC_OF_CHOICES = {"run__scheme": '"sac"', "algorithm__priority_exponent": 0.6, "algorithm__clip_gradients": 0.5}
 
 
 class Run:
@@ -69,9 +75,15 @@ class Run:
         self.outcome = run_inline(topology, watch=watch, seconds=LIMIT_S)
         assert all(holds(account) and account["in_flight"] == 0 for account in self.outcome.channels.values())
         self.supervisor = seen[0]
+        self.memory = self._replay()
         self.weights, self.optimizer_state = (self._newest(name).copy() for name in ("weights", "optimizer_state"))
         number = next(n for n, a in enumerate(self.supervisor.state.plan.actors) if a.name == "learner-0")
         self.counters = dict(read_status(self.supervisor.memory.pages, number).counters)
+
+    def _replay(self) -> NDArray[np.uint8] | None:
+        """The replay memory, without the leaves that a checkpoint copies."""
+        segments = [segment.name for segment in self.supervisor.state.plan.segments]
+        return self.supervisor.memory.views.buffer("memory").copy() if "memory" in segments else None
 
     def _newest(self, name: str) -> NDArray[np.uint8]:
         board = self.supervisor.memory.views.board(name)
@@ -113,6 +125,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Pendulum-v1",
         {**PPO, "network__normalize_observations": "true", "network__normalize_rewards": "true"},
     ),
+    "target_kl": ("CartPole-v1", {**PPO, "algorithm__target_kl": 1e-3, "algorithm__learning_rate": 0.01}),
     "weight decay": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"adamw"', "algorithm__weight_decay": 0.1}),
     "rmsprop": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"rmsprop"', "algorithm__momentum": 0.5}),
     "sgd": ("CartPole-v1", {**PPO, "algorithm__optimizer": '"sgd"', "algorithm__clip_gradients": 0}),
@@ -122,12 +135,73 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "double": ("CartPole-v1", {**DQN, "algorithm__double": "true", "algorithm__huber_loss": "false"}),
     "prioritized": ("CartPole-v1", {**DQN, "algorithm__priority_exponent": 0.6, "algorithm__n_step": 3}),
     "soft target": ("CartPole-v1", {**DQN, "algorithm__target_rate": 0.05, "algorithm__target_interval": 1}),
+    "c51": ("CartPole-v1", {**DQN, **C51}),
+    "double c51": ("CartPole-v1", {**DQN, **C51, "algorithm__double": "true", "algorithm__n_step": 3}),
+    "prioritized c51": ("CartPole-v1", {**DQN, **C51, "algorithm__priority_exponent": 0.5}),
+    "qr-dqn": ("CartPole-v1", {**DQN, **QR_DQN, "algorithm__n_step": 2}),
+    "double qr-dqn": (
+        "CartPole-v1",
+        {**DQN, **QR_DQN, "algorithm__double": "true", "algorithm__priority_exponent": 0.6},
+    ),
+    "dueling": ("CartPole-v1", {**DQN, "algorithm__dueling": 6}),
+    "joined streams": ("CartPole-v1", {**DQN, **QR_DQN, "algorithm__dueling": 6, "algorithm__double": "true"}),
+    "noisy": ("CartPole-v1", {**DQN, "network__noisy_deviation": 0.5, "algorithm__double": "true"}),
+    "noisy pqn": (
+        "CartPole-v1",
+        {**PPO, "algorithm__name": '"pqn"', "run__scheme": '"pqn"', "network__noisy_deviation": 0.5},
+    ),
+    "rainbow": ("CartPole-v1", {**DQN, **C51, "run__scheme": '"rainbow"', "algorithm__dueling": 6}),
     "sac": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"'}),
     "sac of one step": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "collection__rollout": 1, "run__steps": 96}),
     "fixed temperature": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__learn_temperature": "false"}),
     "clipped groups": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__clip_gradients": 0.1}),
+    "discrete sac": ("CartPole-v1", {**AGENT, "run__scheme": '"sac"', "algorithm__n_step": 2}),
+    "prioritized discrete sac": (
+        "CartPole-v1",
+        {**AGENT, **SAC_OF_CHOICES, "algorithm__learn_temperature": "false"},
+    ),
     "td3": ("Pendulum-v1", {**AGENT, "run__scheme": '"td3"'}),
     "ddpg": ("Pendulum-v1", {**AGENT, "run__scheme": '"ddpg"', "algorithm__priority_exponent": 0.6}),
+    "sac, critic first": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', **CRITIC_FIRST}),
+    "discrete sac, critic first": (
+        "CartPole-v1",
+        {**AGENT, **SAC_OF_CHOICES, **CRITIC_FIRST, "algorithm__target_rate": 0.1},
+    ),
+    "td3, critic first": (
+        "Pendulum-v1",
+        {**AGENT, "run__scheme": '"td3"', **CRITIC_FIRST, "algorithm__policy_delay": 3, "algorithm__n_step": 2},
+    ),
+    "ddpg, critic first": (
+        "Pendulum-v1",
+        {**AGENT, "run__scheme": '"ddpg"', **CRITIC_FIRST, "algorithm__priority_exponent": 0.6},
+    ),
+    "normalized dqn": ("CartPole-v1", {**DQN, **NORMALIZED, "algorithm__n_step": 3}),
+    "normalized observations": ("CartPole-v1", {**DQN, "network__normalize_observations": "true"}),
+    "normalized sac of one step": (
+        "Pendulum-v1",
+        {**AGENT, **NORMALIZED, "run__scheme": '"sac"', "collection__rollout": 1, "run__steps": 96},
+    ),
+    "normalized from the first row": ("CartPole-v1", {**DQN, **NORMALIZED, "algorithm__learning_starts": 0}),
+    "normalized, critic first": (
+        "Pendulum-v1",
+        {**AGENT, **NORMALIZED, **CRITIC_FIRST, "run__scheme": '"td3"', "algorithm__learning_starts": 0},
+    ),
+    "frame stack": ("CartPole-v1", {**DQN, "env__frame_stack": 3, "algorithm__double": "true"}),
+    "normalized frame stack": (
+        "CartPole-v1",
+        {**DQN, **C51, **NORMALIZED, "env__frame_stack": 2, "algorithm__n_step": 2},
+    ),
+    "ppo, frame stack": ("CartPole-v1", {**PPO, "env__frame_stack": 3, "network__normalize_observations": "true"}),
+    "pqn, frame stack": (
+        "CartPole-v1",
+        {**PPO, "algorithm__name": '"pqn"', "run__scheme": '"pqn"', "env__frame_stack": 2},
+    ),
+    "sac, frame stack": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "env__frame_stack": 2}),
+    "discrete sac, frame stack": ("CartPole-v1", {**AGENT, **SAC_OF_CHOICES, "env__frame_stack": 2}),
+    "normalized td3, frame stack": (
+        "Pendulum-v1",
+        {**AGENT, **NORMALIZED, **CRITIC_FIRST, "run__scheme": '"td3"', "env__frame_stack": 2},
+    ),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
 }
 
@@ -140,6 +214,8 @@ def test_a_round_in_one_call_has_the_bytes_of_updates_one_by_one(tmp_path: Path,
     assert native.counters["updates"] == one.counters["updates"]
     for name in ("adopted", "reduced", "applied"):
         assert native.counters[name] == native.counters["updates"]
+    if "algorithm__learning_starts" in values:  # with a replay memory the worker makes none
+        assert native.counters["native_updates"] == native.outcome.channels["gradients"]["consumed"]
 
 
 OBSTACLES: dict[str, dict[str, Any]] = {
@@ -148,7 +224,6 @@ OBSTACLES: dict[str, dict[str, Any]] = {
     "gradients.max_lag": {"gradients__communication": '"pipelined"'},
     "gradients.bootstrap_rounds": {"gradients__bootstrap_rounds": 2},
     "gradients.compression": {"gradients__compression": '"bf16"'},
-    "algorithm.target_kl": {"algorithm__target_kl": 0.5},
     "collection.max_lag": {"collection__communication": '"pipelined"'},
     "network: some of its layers": {"network__backend": '"torch"'},
     "network.memory": {"network__memory": '"lstm"', "network__memory_size": 4},
@@ -193,6 +268,16 @@ def test_an_update_that_is_not_finite_is_made_and_named_by_the_worker(tmp_path: 
     assert [text for kind, text in native.events if kind == "skipped"] == [
         text for kind, text in one.events if kind == "skipped"
     ]
+
+
+def test_the_rest_of_a_round_that_target_kl_ends_has_no_samples(tmp_path: Path) -> None:
+    """The worker makes the first and the last gradient of a round, and the one that finds the policy too far."""
+    env, values = CASES["target_kl"]
+    one, native = both(tmp_path, env, **values)
+    gradients, rounds = native.outcome.channels["gradients"]["consumed"], 8
+    assert native.counters["updates"] == one.counters["updates"] <= gradients - rounds
+    assert native.counters["skipped"] == 0
+    assert gradients - 3 * rounds <= native.counters["native_updates"] < gradients - 2 * rounds
 
 
 def test_turns_that_other_actors_wait_for_end_a_call(tmp_path: Path) -> None:

@@ -198,10 +198,11 @@ class PPOLoss(_PolicyLoss):
         )
         return LossSlopes(total, (*means, *self.fit), slopes)
 
-    def described(self) -> Step:
+    def described(self, most_divergence: float = 0.0) -> Step:
         """Return this loss of all rows of the batch as a step of a `_native.Program`, which picks the rows.
 
-        It reads the registers `policy` and `values`, and writes `to_policy` and `to_values`.
+        It reads the registers `policy` and `values`, and writes `to_policy` and `to_values`. most_divergence: the KL
+        divergence above which Python makes the gradient; 0: none.
         """
         return "ppo", {
             "policy": policy_losses(self.distribution),
@@ -215,6 +216,7 @@ class PPOLoss(_PolicyLoss):
             "entropy_weight": self.entropy_weight,
             "value_clip_range": self.value_clip_range,
             "normalizes": self.normalizes,
+            "most_divergence": most_divergence,
             "fit": list(self.fit),
         }
 

@@ -8,6 +8,7 @@ QuantileQLoss      distributions [N, A, atoms] by quantiles: QR-DQN
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,7 +94,21 @@ class QLoss:
 
 def described_q_loss(*, huber: bool, importance: bool) -> Step:
     """Return QLoss as a step of a `_native.Program`: of the registers `values`, `actions`, `targets` to `to_values`."""
-    return "q", {"huber": huber, "importance": importance, "values": "values", "slopes": "to_values"}
+    return "q", {"huber": huber, **_described(importance=importance)}
+
+
+def described_categorical_loss(support: Tensor) -> Step:
+    """Return CategoricalQLoss as a step of the same registers, with the importance of the rows."""
+    return "categorical_loss", {"support": support.tolist(), **_described(importance=True)}
+
+
+def described_quantile_loss(quantiles: int) -> Step:
+    """Return QuantileQLoss as a step of the same registers, with the importance of the rows."""
+    return "quantile_loss", {"atoms": quantiles, **_described(importance=True)}
+
+
+def _described(*, importance: bool) -> dict[str, Any]:
+    return {"importance": importance, "values": "values", "slopes": "to_values"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -62,6 +62,19 @@ class CompiledVector:
             self._raise(row.observations, row)
         finals.count = count
 
+    def collect(
+        self, acting: _native.Acting, rows: Sequence[StepRow], page: _native.StatusPage | None, phases: tuple[int, int]
+    ) -> None:
+        """Make all steps of the rollout that `acting` has begun, and write `rows`, which share their finals.
+
+        page, phases: where a step enters the phases of its policy and its environments; page may be None.
+        """
+        steps, finals = self._vector.collect(acting, [row.native for row in rows], page, phases)
+        self._checks.steps += min(steps + 1, len(rows))
+        if steps < len(rows):
+            self._raise(rows[steps].observations, rows[steps])
+        rows[0].finals.count = finals
+
     def close(self) -> None:
         """Free nothing: the native vector ends with this one."""
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from hive.declared import is_bound
 from hive.errors import NetworkError
-from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, GaussianColumns
+from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, GaussianColumns, tangents
 from hive.networks.build.spaces import ActionSpec, BoundedAction
 from hive.networks.weights.flat import Floats
 
@@ -173,7 +173,7 @@ class SquashedGaussian(BoundedColumns):
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         middle, reach = self.middle_and_reach
-        actions: npt.NDArray[Any] = middle + reach * np.tanh(self._variables_numpy(outputs, noise))
+        actions: npt.NDArray[Any] = middle + reach * tangents(self._variables_numpy(outputs, noise))
         return actions
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hive import _native
 from hive.networks.weights.flat import Floats
 
 # Uniform noise may be exactly 0, whose logarithm is infinite, so it is raised to the smallest normal number.
@@ -229,9 +230,14 @@ class GaussianColumns(ActionDistribution):
         return mean + log_std.exp() * noise
 
     def _variables_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        half = self.width // 2
-        std = np.exp(outputs[..., half:]).reshape(noise.shape)
-        return outputs[..., :half].reshape(noise.shape) + std * noise
+        size = math.prod(self.shape)
+        variables = np.empty(noise.shape, np.float32)
+        rows = np.ascontiguousarray(noise).reshape(-1, size)
+        # The function of native rollouts, so that both have the same bytes.
+        _native.gaussian_variables(
+            np.ascontiguousarray(outputs).reshape(-1, 2 * size), rows, variables.reshape(-1, size)
+        )
+        return variables
 
     def _log_densities(self, outputs: Tensor, variables: Tensor) -> Tensor:
         """Return the log density of each element of variables [..., *shape]."""
@@ -263,6 +269,13 @@ class DiagonalGaussian(GaussianColumns):
 
     def mode(self, outputs: Tensor) -> Tensor:
         return self._split(outputs)[0]
+
+
+def tangents(values: Floats) -> Floats:
+    """Return tanh of each number, as native rollouts compute it."""
+    found = np.empty(values.shape, np.float32)
+    _native.tangents(np.ascontiguousarray(values).reshape(-1), found.reshape(-1))
+    return found
 
 
 def _gumbel(noise: Floats) -> Floats:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hive.errors import NetworkError
 from hive.networks.act.bounded import BoundedColumns, SquashedGaussian
-from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, Categorical
+from hive.networks.act.distributions import HALF_LOG_TWO_PI, ActionDistribution, Categorical, tangents
 from hive.networks.act.projection import categorical_support
 from hive.networks.build.parameters import CategoricalQHeadParameters, HeadParameters, QuantileQHeadParameters
 from hive.networks.build.value_heads import expected_return
@@ -69,7 +69,8 @@ class EpsilonGreedy(ActionDistribution):
             )
 
     def for_rollout(self, number: int) -> EpsilonGreedy:
-        return dataclasses.replace(self, rollout=number)
+        later = self.rollout is None and number >= max(self.rollouts, self.warmup)
+        return self if later else dataclasses.replace(self, rollout=number)
 
     def for_collector(self, first: int, count: int, of: int) -> EpsilonGreedy:
         if not self.spread:
@@ -204,7 +205,8 @@ class UniformStart:
     rollout: int | None = None
 
     def for_rollout(self, number: int) -> Self:
-        return dataclasses.replace(self, rollout=number)
+        later = self.rollout is None and number >= self.warmup
+        return self if later else dataclasses.replace(self, rollout=number)
 
     @property
     def uniform(self) -> bool:
@@ -285,7 +287,7 @@ class NoisyActions(UniformBox):
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         if self.uniform:
             return self.uniform_actions(torch.from_numpy(noise)).numpy()
-        scaled = np.tanh(outputs).reshape(noise.shape) + np.float32(self.deviation) * noise
+        scaled = tangents(outputs).reshape(noise.shape) + np.float32(self.deviation) * noise
         middle, reach = self.middle_and_reach
         actions: npt.NDArray[Any] = middle + reach * np.clip(scaled, np.float32(-1.0), np.float32(1.0))
         return actions

@@ -19,7 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hive.networks.rows.inputs import ACTION_INPUT
+from hive.networks.rows.inputs import ACTION_INPUT, with_observation
+from hive.networks.rows.packed import StackedNetwork
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.flat import FlatParameters, Floats
 
@@ -47,11 +48,24 @@ class Critics(nn.Module):
         inputs = observations
         if self.takes_actions and actions is not None:
             inputs = {"observation": observations, ACTION_INPUT: actions}
-        if self.dense is not None and (found := self.dense(inputs, count)) is not None:
-            branches: Any = self.branches
-            pairs = zip(branches, found, strict=False)
-            return torch.stack([branch.from_columns(columns)[0] for branch, columns in pairs])
+        if self.dense is not None:
+            joined = inputs if self.frames is None else with_observation(inputs, self.frames.joined)
+            if (found := self.dense(joined, count)) is not None:
+                networks: Any = self.networks
+                pairs = zip(networks, found, strict=False)
+                return torch.stack([network.from_columns(columns)[0] for network, columns in pairs])
         return torch.stack([branch(inputs)[0] for branch in self.branches[:count]])
+
+    @property
+    def frames(self) -> StackedNetwork | None:
+        """The first critic, which joins the frames that all critics see; None if they see one frame."""
+        first = self.branches[0]
+        return first if isinstance(first, StackedNetwork) else None
+
+    @property
+    def networks(self) -> list[nn.Module]:
+        """The networks of the critics, which are called with joined frames."""
+        return [branch.network if isinstance(branch, StackedNetwork) else branch for branch in self.branches]
 
 
 class LogSlope:

@@ -84,13 +84,22 @@ class Head(nn.Module, ABC):
 
     @property
     def as_columns(self) -> bool:
-        """Whether the output is the columns, clamped if `clamps`, and the parameter `appended` in every row."""
+        """Whether a native pass makes the output of the columns.
+
+        The output is the columns, clamped if `clamps`, or their logarithms of softmax, and the parameter `appended` in
+        every row.
+        """
         return False
 
     @property
     def clamps(self) -> bool:
         """Whether the second half of the columns, logarithms of deviations, is clamped to LOG_STD_BOUNDS."""
         return False
+
+    @property
+    def softmax(self) -> int:
+        """The number of adjacent columns whose logarithms of softmax are the output; 0: the output is the columns."""
+        return 0
 
     @property
     def appended(self) -> nn.Parameter | None:

@@ -236,7 +236,9 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
 def describes_natively(module: nn.Module, flat: FlatLayout, backend: str = "auto") -> bool:
     """Return whether all networks in `module`, which may be on "meta", are described to hive._native for its rounds."""
     found = _nets_in(module)
-    return bool(backend != "torch" and found) and all(
+    networks = {network for network, _ in found}
+    critics = all(one in networks for one in module.modules() if isinstance(one, Critics))
+    return bool(backend != "torch" and found and critics) and all(
         Dense.describes(flat, [(list(one.trunk), heads_of(one) or []) for one in branches]) for _, branches in found
     )
 
@@ -255,7 +257,8 @@ def _nets_in(module: nn.Module) -> list[tuple[Any, list[Network]]]:
     within: set[nn.Module] = set()
     for network in module.modules():
         if isinstance(network, NetworkPerHead | Critics) and getattr(network, "alike", True):
-            branches = [one for one in network.branches if isinstance(one, Network)]
+            every = network.networks if isinstance(network, Critics) else network.branches
+            branches = [one for one in every if isinstance(one, Network)]
             if len(branches) == len(network.branches):
                 found.append((network, branches))
                 within |= set(branches)

@@ -145,6 +145,14 @@ class CategoricalQHead(Head, direct=True):
     def forward(self, columns: Tensor) -> Tensor:
         return columns.view(-1, *self.output_shape).log_softmax(-1)
 
+    @property
+    def as_columns(self) -> bool:
+        return self.is_direct
+
+    @property
+    def softmax(self) -> int:
+        return self.atoms
+
     def numpy_output(self, columns: Floats) -> Floats:
         output = np.empty((len(columns), *self.output_shape), np.float32)
         _native.log_softmax(np.ascontiguousarray(columns).reshape(output.shape), output)
@@ -179,6 +187,10 @@ class QuantileQHead(Head, direct=True):
 
     def forward(self, columns: Tensor) -> Tensor:
         return columns.view(-1, *self.output_shape)
+
+    @property
+    def as_columns(self) -> bool:
+        return self.is_direct
 
     def numpy_output(self, columns: Floats) -> Floats:
         return columns.reshape(-1, *self.output_shape)

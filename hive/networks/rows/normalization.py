@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from hive.networks.build.spaces import InputSpec
 from hive.networks.rows.inputs import state_width_of, with_observation
 from hive.networks.rows.packed import PackedSpec, views_of
+from hive.networks.weights.flat import FlatLayout
 
 OBSERVATIONS = "normalizer."
 MOMENTS_OF = {
@@ -144,6 +145,24 @@ class NormalizedNetwork(nn.Module):
                 return None
             found = found._replace(reward=self.reward_normalizer.scale.item())
         return found
+
+
+def statistic_places(flat: FlatLayout) -> dict[str, dict[str, int]]:
+    """Return where the statistics of a NormalizedNetwork lie in a block of this layout, in bytes.
+
+    "observed" and "rewarded", if there are, have the places of the buffers `seen`, `shift` and `scale`, and `numbers`,
+    the elements of the last two.
+    """
+    fields = {field.name: field for field in flat.buffers}
+    prefixes = {name: MOMENTS_OF[name][0] for name in ("observed", "rewarded")}
+    return {
+        name: {
+            **{buffer: fields[f"{prefix}{buffer}"].offset for buffer in ("seen", "shift", "scale")},
+            "numbers": fields[f"{prefix}scale"].nbytes // 4,
+        }
+        for name, prefix in prefixes.items()
+        if f"{prefix}seen" in fields
+    }
 
 
 def observed_elements(shape: Sequence[int]) -> int:

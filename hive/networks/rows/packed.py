@@ -89,11 +89,17 @@ class StackedNetwork(nn.Module):
         self._stack = int(getattr(spec, "stack", 1))
 
     def forward(self, inputs: Any) -> tuple[Tensor, ...]:
-        outputs: Any = self.network(with_observation(inputs, self._joined))
+        outputs: Any = self.network(with_observation(inputs, self.joined))
         return tuple(outputs)
 
-    def _joined(self, frames: Tensor) -> Tensor:
+    def joined(self, frames: Tensor) -> Tensor:
+        """Return frames as the input of `network`."""
         return join_frames(frames, self._spec, self._stack)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the numbers of that input are those of the frames, in the same order."""
+        return channels_at(self._spec) != LAST
 
 
 FORBIDDEN = -1e8

@@ -127,10 +127,11 @@ class Dense:
     def describes(cls, flat: FlatLayout, networks: Networks) -> bool:
         """Return whether `described` returns passes of these networks, whose modules may be on "meta"."""
         heads = [head for _, own in networks for head in own]
-        return (
-            all(head.as_columns and not head.takes_features for head in heads)
-            and not _derives(networks)
-            and all(_program(Places(flat), layers, own) is not None for layers, own in networks)
+        places = DerivedPlaces(flat) if _derives(networks) else Places(flat)
+        programs = [_program(places, layers, own) for layers, own in networks]
+        return all(head.as_columns and not head.takes_features for head in heads) and all(
+            program is not None and (program.joins or not any(isinstance(head, TwoStreams) for head in own))
+            for program, (_, own) in zip(programs, networks, strict=True)
         )
 
     def over(self, flat: FlatParameters) -> Dense | None:
@@ -156,6 +157,22 @@ class Dense:
         head = self.heads[0][0]
         (columns,) = self.columns(rows, 1)
         return head.numpy_output(columns if len(self.heads[0]) == 1 else columns[:, : head.width])
+
+    def acting(self, sampler: Mapping[str, Any], inputs: int) -> _native.Acting | None:
+        """Return native actions of the first output, for rows of `inputs` numbers; None if torch has a part in it.
+
+        sampler: see `_native.Acting`.
+        """
+        head = self.heads[0][0]
+        plain = self._direct and self.reads_inputs and head.as_columns and not head.softmax
+        if not plain or self._derivation is not None or inputs != self._inputs:
+            return None
+        return _native.Acting(self._layers[0], self.flat.parameter_elements, self._place_of(head), sampler)
+
+    def _place_of(self, head: Head) -> dict[str, Any]:
+        """Return which columns and parameters make the output of a head that is `as_columns`."""
+        place = -1 if head.appended is None else self.flat.field_of(head.appended).offset // 4
+        return {"width": head.width, "deviations": place, "clamps": head.clamps}
 
     def outputs(self, inputs: Any, count: int | None = None) -> tuple[Floats, ...] | None:
         """Return the outputs of all heads of the first `count` networks, float32 [N, ...] each.
@@ -195,34 +212,32 @@ class Dense:
 
         rows, outputs, slopes: names of registers. slopes: those of the outputs that a backward pass follows for; None:
         none follows. name: that by which a backward pass names this one. of_target: compute with the target's weights.
-        None if torch has a part in the pass, and for noisy and dueling layers, whose weights are derived.
+        None if torch has a part in the pass.
         """
-        if self._derivation is not None:
-            return None
         heads: list[list[dict[str, Any]]] = []
         registers = iter(zip(outputs, [None] * len(outputs) if slopes is None else slopes, strict=True))
-        for own in self.heads:
+        for own, columns in zip(self.heads, self._widths, strict=True):
             if sum(map(len, heads)) == len(outputs):
                 break
             heads.append([])
             for head, (output, to_output) in zip(own, registers, strict=False):
                 if not (self._direct and head.as_columns):
                     return None
-                place = -1 if head.appended is None else self.flat.field_of(head.appended).offset // 4
-                heads[-1].append(
-                    {
-                        "width": head.width,
-                        "deviations": place,
-                        "clamps": head.clamps,
-                        "output": output,
-                        "slopes": to_output,
-                    }
-                )
+                place = self._place_of(head)
+                if len(own) == 1:
+                    place["width"] = columns  # not that of a head with two streams
+                heads[-1].append({**place, "softmax": head.softmax, "output": output, "slopes": to_output})
             if len(heads[-1]) != len(own):
                 return None
         if slopes is not None and not all(parameter.requires_grad for parameter in self._everything):
             return None
-        network = {"layers": self._layers, "parameters": self.flat.parameter_elements, "heads": heads}
+        derivation, noisy = self._derivation, self._noisy[len(heads) - 1]
+        network = {
+            "layers": self._layers,
+            "parameters": self.flat.parameter_elements,
+            "derived": None if derivation is None else derivation.described(noisy, all_draw=of_target),
+            "heads": heads,
+        }
         return "forward", {**network, "name": name, "input": rows, "target": of_target, "keep": slopes is not None}
 
     @property

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive import _native
@@ -109,6 +110,15 @@ class DerivedPlaces(Places):
         return place
 
 
+def noise_words(count: int, generator: torch.Generator | None = None) -> NDArray[np.int64]:
+    """Draw one word for each of `count` noisy layers (hive.networks.build.layers.NoisyLinear).
+
+    generator: None: torch's own.
+    """
+    words: NDArray[np.int64] = torch.empty(count, dtype=torch.int64, device="cpu").random_(generator=generator).numpy()
+    return words
+
+
 class Derivation:
     """Writes derived blocks and the gradients of parameters. layers: those with noise, in the order of their passes."""
 
@@ -130,10 +140,18 @@ class Derivation:
         pairs = zip(self._layers[:count], self._parts, strict=False)
         drawing = [part for layer, part in pairs if layer.training]
         if drawing:
-            words = torch.empty(len(drawing), dtype=torch.int64, device="cpu").random_().tolist()
-            for word, part in zip(words, drawing, strict=True):
+            for word, part in zip(noise_words(len(drawing)).tolist(), drawing, strict=True):
                 _native.philox_factors(word, 0, factors[part])
         return factors
+
+    def described(self, count: int, *, all_draw: bool) -> dict[str, Any]:
+        """Return the keys of a pass of a `_native.Program` through the first `count` noisy layers.
+
+        all_draw: whether also those draw noise that evaluate now.
+        """
+        pairs = zip(self._layers[:count], self._parts, strict=False)
+        drawing = [(part.start, part.stop - part.start) for layer, part in pairs if layer.training or all_draw]
+        return {"weights": self._native, "drawing": drawing}
 
     def derive(self, weights: Floats, factors: Floats, block: Floats) -> None:
         """Write the derived block of these weights and this noise."""

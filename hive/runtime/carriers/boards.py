@@ -54,7 +54,7 @@ class Board(Carrier):
 
     def source(self, end: End) -> Line:
         notify = functools.partial(end.host.notify, end.channel.consumers)
-        return BoardWriter(end.host.views.board(end.channel.segments[0]), notify)
+        return BoardWriter(end.host.views.board(end.channel.segments[0]), notify, end.channel.consumers)
 
     def target(self, end: End) -> Line:
         view, position = end.host.views.board(end.channel.segments[0]), end.channel.consumers.index(end.actor)
@@ -73,10 +73,11 @@ class Board(Carrier):
 
 
 class BoardWriter(Line):
-    """Writes versions. `notify` wakes the readers."""
+    """Writes versions. `notify` wakes the readers, the actors `readers`."""
 
-    def __init__(self, view: BoardView, notify: Callable[[], None]) -> None:
+    def __init__(self, view: BoardView, notify: Callable[[], None], readers: Sequence[int] = ()) -> None:
         self.view = view
+        self.readers = readers
         self.notify = notify
         self._block = -1
 

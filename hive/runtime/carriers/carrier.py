@@ -124,6 +124,12 @@ class Host(Protocol):
     def notify_one(self, actors: Sequence[int], channel: int, first: int) -> None:
         """Wake one of these actors for a message of `channel`: the first from position `first` that requested it."""
 
+    def pages_of(self, actors: Sequence[int]) -> list[_native.StatusPage] | None:
+        """Return the pages of these actors, through which native code wakes them.
+
+        None if one has not joined, or shares its process: only a message wakes that one.
+        """
+
     def send(self, actor: int, message: Message, frames: Frames = (), *, stable: bool = False) -> None:
         """Send a message, and frames after it, to the process of an actor; dropped while the actor has not joined.
 

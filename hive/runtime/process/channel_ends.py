@@ -154,6 +154,12 @@ class ChannelEnds:
         # native channel numbers start at 1
         self._wake_waiting(self.context.pages.notify_one(actors, channel + 1, first))
 
+    def pages_of(self, actors: Sequence[int]) -> list[_native.StatusPage] | None:
+        members = [self.members.get(actor) for actor in actors]
+        if not all(member is not None and member.dedicated for member in members):
+            return None
+        return [self.context.pages.page(actor) for actor in actors]
+
     def _wake_waiting(self, actors: Sequence[int]) -> None:
         for actor in actors:
             local = self.waiters.get(actor)

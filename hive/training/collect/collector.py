@@ -15,6 +15,7 @@ begins. The rollout stores the state before its row 0.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hive import _native
 from hive.algorithms.batches.initial_errors import n_step_errors
 from hive.envs import (
     FinalObservations,
@@ -37,6 +39,7 @@ from hive.envs import (
 from hive.experience import Purpose, Rollout, stream, stream_seed, stream_seeds
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.exploration import EpsilonGreedy
+from hive.networks.act.native_acting import FlatRollout, NativeActing
 from hive.networks.build.agents import AgentNetwork
 from hive.networks.build.layers import acting
 from hive.networks.build.network import acting_alone
@@ -63,6 +66,16 @@ class _Prepared:
     finals: FinalObservations
     rows: list[StepRow]
     observations: list[torch.Tensor]
+    flat: FlatRollout | None
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What a rollout is made with besides the weights."""
+
+    sequence: int
+    distribution: ActionDistribution
+    noise: NDArray[np.float32]
 
 
 class FrameStack:
@@ -151,6 +164,7 @@ class Collector:
         self.network = network
         self.policy = acting_alone(acting(network.online_network.module))
         self.distribution = distribution
+        self.acting = NativeActing.of(self.policy, distribution, observation)
         self.seed = seed
         self.source = source
         self.incarnation = incarnation
@@ -165,10 +179,27 @@ class Collector:
         self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
         self.begins = True  # whether the next rollout is the first after a reset
         self._prepared: dict[int, _Prepared] = {}
+        self._drawn: _Drawn | None = None
+        self._generator: np.random.Generator | None = None  # of the last rollout's noise
+        self._weights: NDArray[np.uint8] | None = None  # set by `bind`
+        self._is_bound = False  # whether torch's network has them
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Act with these weights from now on: uint8 [block_bytes], read in place."""
-        self.network.bind(weights)
+        self._weights, self._is_bound = weights, False
+        if self.acting is None or self.acting.reads_buffers:
+            self._bind_network()
+
+    def _bind_network(self) -> None:
+        """Bind torch's network, too: native actions of a rollout of one step take less time than that."""
+        if self._weights is not None and not self._is_bound:
+            self.network.bind(self._weights)
+            self._is_bound = True
+
+    @property
+    def collects(self) -> Callable[..., None] | None:
+        """What makes all steps of a rollout in one call: that of compiled environments (CompiledVector.collect)."""
+        return getattr(self.vector, "collect", None)
 
     def reset(self, start: int = 0) -> None:
         """Start an episode in every environment, before the first rollout and at a resume barrier.
@@ -197,6 +228,20 @@ class Collector:
             self.vector.close()
         self.vector, self.runs_python = vector, runs_python(vector)
         self.reset(start)
+
+    def draw(self, rollout: Arrays, sequence: int) -> None:
+        """Draw what rollout `sequence` needs besides the weights, and seed the global generators for it.
+
+        `collect` does it, too. A caller that waits for the weights may do it before, if no other code of the process
+        draws from these generators meanwhile.
+        """
+        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
+        if self.runs_python:
+            seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
+        steps, envs = rollout["rewards"].shape
+        self._generator = stream(self.seed, Purpose.action, self.source, sequence, self._generator)
+        noise = self.distribution.draw_noise(self._generator, steps, envs)
+        self._drawn = _Drawn(sequence, self.distribution.for_rollout(sequence), noise)
 
     def collect(
         self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
@@ -229,41 +274,31 @@ class Collector:
         self.reset(self._start)
 
     def _collect(self, rollout: Arrays, sequence: int, version: int, enough: Callable[[int], bool] | None) -> None:
-        prepared = self._prepare(rollout)
-        finals = prepared.finals
-        observations, actions = rollout["observations"], rollout["actions"]
-        steps, envs = rollout["rewards"].shape
-        enter, (policy_phase, env_phase) = self._begin(sequence), self.phases
-        distribution = self.distribution.for_rollout(sequence)
-        noise = self._noise(sequence, (steps, envs))
-        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
-        if self.runs_python:
-            seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
+        prepared, observations = self._prepare(rollout), rollout["observations"]
+        finals, steps = prepared.finals, len(rollout["rewards"])
+        enter = self._begin(sequence)
+        if self._drawn is None or self._drawn.sequence != sequence:
+            self.draw(rollout, sequence)
+        assert self._drawn is not None
+        distribution, noise = self._drawn.distribution, self._drawn.noise
+        self._drawn = None  # a repeated rollout draws again
         observations[0] = self.current
-        memory, stack = self.memory, self.stack
         self._store_remembered(rollout)
-        finals.count, length = 0, steps
+        finals.count = 0
         kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None  # outputs of each step
-        sample, step = distribution.sample_numpy, self.vector.step
         with torch.inference_mode():
-            for t in range(steps):
-                enter(policy_phase)
-                outputs = self._outputs(prepared, t)
-                actions[t] = sample(outputs, noise[t])
-                if kept is not None:
-                    kept.append(outputs)
-                enter(env_phase)
-                step(actions[t], prepared.rows[t])
-                if memory is not None:
-                    memory.forget(prepared.rows[t].ended)
-                if stack is not None:
-                    stack.push(prepared.rows[t])
-                if enough is not None and enough(t + 1):
-                    length = t + 1
-                    break
+            native = self._begin_natively(prepared, distribution, noise, kept)
+            if native is None:
+                self._bind_network()
+            if native is not None and enough is None and self.collects is not None:
+                self.collects(native, prepared.rows, self.status.page if self.status else None, self.phases)
+                length = steps
+            else:
+                act = native.act if native else functools.partial(self._act, prepared, distribution, noise, kept)
+                length = self._step(prepared, act, enough)
             if kept:
-                enter(policy_phase)
-                self._store_outputs(rollout, distribution, np.stack(kept))
+                enter(self.phases[0])
+                self._store_outputs(rollout, distribution, kept[0][:length] if native else np.stack(kept))
         if "discounted" in rollout:
             self._discount(rollout, length)
         self.current[...] = observations[length]
@@ -283,8 +318,56 @@ class Collector:
         self.status.begin_rollout(sequence)
         return self.status.enter
 
+    def _begin_natively(
+        self,
+        prepared: _Prepared,
+        distribution: ActionDistribution,
+        noise: NDArray[np.float32],
+        kept: list[NDArray[Any]] | None,
+    ) -> _native.Acting | None:
+        """Begin the native actions of a rollout, and give `kept` the memory for its outputs; None if there are none."""
+        acting, flat = self.acting, prepared.flat
+        if acting is None or flat is None or self._weights is None or self.memory is not None or self.stack is not None:
+            return None
+        outputs = None if kept is None else np.empty((*noise.shape[:2], distribution.width), np.float32)
+        if not acting.begin(self._weights, distribution, flat, noise, outputs):
+            return None
+        if kept is not None and outputs is not None:
+            kept.append(outputs)
+        return acting.native
+
+    def _step(self, prepared: _Prepared, act: Callable[[int], None], enough: Callable[[int], bool] | None) -> int:
+        """Make the steps of a rollout one by one, and return how many. act: writes the actions of one."""
+        enter, (policy_phase, env_phase) = self.status.enter if self.status else _no_status, self.phases
+        actions, memory, stack, step = prepared.arrays["actions"], self.memory, self.stack, self.vector.step
+        for t, row in enumerate(prepared.rows):
+            enter(policy_phase)
+            act(t)
+            enter(env_phase)
+            step(actions[t], row)
+            if memory is not None:
+                memory.forget(row.ended)
+            if stack is not None:
+                stack.push(row)
+            if enough is not None and enough(t + 1):
+                return t + 1
+        return len(prepared.rows)
+
+    def _act(
+        self,
+        prepared: _Prepared,
+        distribution: ActionDistribution,
+        noise: NDArray[np.float32],
+        kept: list[NDArray[Any]] | None,
+        t: int,
+    ) -> None:
+        """Write the actions of row t, [B, ...], and keep the policy's outputs for it, float32 [B, ...]."""
+        outputs = self._outputs(prepared, t)
+        prepared.arrays["actions"][t] = distribution.sample_numpy(outputs, noise[t])
+        if kept is not None:
+            kept.append(outputs)
+
     def _outputs(self, prepared: _Prepared, t: int) -> NDArray[np.float32]:
-        """Return the policy's outputs for row t, float32 [B, ...], of this step alone."""
         if self.memory is None and self.stack is None:
             policy = self.policy.actor if isinstance(self.policy, AgentNetwork) else self.policy
             dense: Dense | None = getattr(policy, "dense", None)
@@ -325,10 +408,6 @@ class Collector:
             rollout["discounted"][t] = sums
             sums[ended[t]] = 0.0
 
-    def _noise(self, sequence: int, shape: tuple[int, int]) -> NDArray[np.float32]:
-        generator = stream(self.seed, Purpose.action, self.source, sequence)
-        return self.distribution.draw_noise(generator, *shape)
-
     def _prepare(self, rollout: Arrays) -> _Prepared:
         prepared = self._prepared.get(id(rollout))
         if prepared is None or prepared.arrays is not rollout:
@@ -351,7 +430,9 @@ class Collector:
                 )
                 for t in range(len(rollout["rewards"]))
             ]
-            prepared = _Prepared(rollout, finals, rows, [torch.from_numpy(row) for row in rollout["observations"]])
+            seen = [torch.from_numpy(row) for row in rollout["observations"]]
+            flat = FlatRollout.of(rollout["observations"], rollout["actions"]) if self.acting else None
+            prepared = _Prepared(rollout, finals, rows, seen, flat)
             if len(self._prepared) >= PREPARED_SLOTS:
                 self._prepared.clear()
             self._prepared[id(rollout)] = prepared

@@ -23,7 +23,7 @@ from hive.experience import Replay
 from hive.gradients import clear
 from hive.learning import SharedTarget
 from hive.learning.described import UNDESCRIBED, Described, describes
-from hive.networks.rows.normalization import NormalizedNetwork, Scales
+from hive.networks.rows.normalization import NormalizedNetwork, Scales, statistic_places
 from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subscription, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.training.actors import NanDumps, gradient_worker_bytes
@@ -53,7 +53,11 @@ class ReplayWorker:
         online = learning(network.module)
         shared = SharedTarget(online, learning(target.module), self.slot.device) if target else None
         self.algo.connect(online, self.slot, shared)
-        self.rows = Replay(blueprint.memory_layout.views(memory), stack=blueprint.replay.size.stack)
+        self.rows = Replay(
+            blueprint.memory_layout.views(memory),
+            stack=blueprint.replay.size.stack,
+            statistics=statistic_places(network.flat),
+        )
         self._described: tuple[Any, Described | str] | None = None  # with the keys that it has
         self.status = status
         self.phases = (status.phase("gather"), status.phase("gradient")) if status else (0, 0)
@@ -99,8 +103,6 @@ class ReplayWorker:
         algorithm: Any = self.algo
         if not describes(algorithm):
             return UNDESCRIBED
-        if self.normalized is not None:
-            return "network.normalize_observations or normalize_rewards, with a replay memory"
         if self._described is None or self._described[0] is not self.algo.config:
             self._described = self.algo.config, algorithm.described(self.rows)
         return self._described[1]

@@ -33,9 +33,9 @@ from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.training.update.native_rounds import (
+    CollectedParts,
     NativeRounds,
     NativeUpdates,
-    ReplayPlans,
     Worker,
     native_obstacle,
     round_memory,
@@ -124,8 +124,12 @@ class LearnerActor(Actor):
         if self.obstacle == NATIVE and len(workers) == 1:
             worker = cast(Worker, workers[0])
             boards = self.weights.board, self.optimizer_state.board
-            memory = round_memory(self.learner, self.status, *boards, self.gradients, worker, self._replay_memory())
-            self.rounds = worker.rounds = NativeRounds(memory, worker, self.learner, replay=self._replay_plans())
+            seed = self.config.run.seed
+            memory = round_memory(
+                self.learner, self.status, *boards, self.gradients, worker, seed, self._replay_memory()
+            )
+            collected = self._collected_parts()
+            self.rounds = worker.rounds = NativeRounds(memory, worker, self.learner, seed, collected=collected)
         elif self.obstacle == NATIVE:
             self._show_rounds(ROUNDS[-1])
 
@@ -138,7 +142,7 @@ class LearnerActor(Actor):
         """Return the memory of plans and priorities for native rounds; None without a replay memory."""
         return None
 
-    def _replay_plans(self) -> ReplayPlans | None:
+    def _collected_parts(self) -> CollectedParts | None:
         return None
 
     async def run(self) -> None:
@@ -223,12 +227,23 @@ class LearnerActor(Actor):
         assert self.rounds is not None
         before, collected = self._optimizer_state()["counters"], self._collected()
         env_steps = (before if collected is None else collected["counters"]).item(Count.env_steps)
-        return self.rounds.make(self.turn, self._most_native(), env_steps, self._times(before), collected)
+        times, following = self._times(before), self._following()
+        return self.rounds.make(self.turn, self._most_native(following), env_steps, times, collected, following)
 
-    def _most_native(self) -> int:
-        """Return how many turns may be made before the learner has other work: at the end of a round at the latest."""
+    def _following(self) -> dict[str, Any] | None:
+        """Return what a native call needs to go on with the rounds after this one; None: it may not."""
+        return None
+
+    def _most_native(self, following: dict[str, Any] | None) -> int:
+        """Return how many turns may be made before the learner has other work: at the end of a round, at the latest.
+
+        With `following` at the end of the first round that it cannot go on after.
+        """
         per_round = self.blueprint.gradients_per_round
         most = per_round - self.turn % per_round
+        if following is not None and self.rounds is not None:
+            while most < self.rounds.pace and not self.schedule.barriers.is_checkpoint(self.turn + most):
+                most += per_round
         if self.evaluation_interval:
             most = min(most, self.evaluation_interval - self.turn % self.evaluation_interval)
         return most

@@ -17,11 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.experience import Purpose, replay_words, stream_seed
+from hive.experience import Purpose, stream_seed
 from hive.learning.described import UNDESCRIBED, Described, describes
+from hive.networks.rows.normalization import MOMENTS_OF
+from hive.networks.weights.derived import noise_words
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
 from hive.runtime.carriers.boards import BoardWriter
@@ -38,6 +41,8 @@ COUNTED = (
     *(Count.adopted, Count.reduced, Count.applied, Count.target_updates),
 )
 """The counters that an update changes."""
+
+NO_WORDS = np.zeros(0, np.int64)
 
 FEW_UPDATES = "a round has at most two updates, whose counts the worker writes"
 
@@ -88,42 +93,56 @@ class NativeUpdates(NamedTuple):
     statistics: NDArray[np.float64]
 
 
-class ReplayPlans:
-    """The random words of plans, and what of a ledger every update copies."""
+class CollectedParts:
+    """What of a ledger every update copies to an optimizer state, and to the weights."""
 
-    def __init__(self, replay: ReplayMemory, layout: Layout) -> None:
-        self.replay = replay
+    def __init__(self, learner: Learner, weights: BoardWriter) -> None:
+        layout = learner.layout
+        self.learner = learner
+        self.weights = weights
         self.fields = [(layout.offsets[name], name) for name in ("returns", "infos") if name in layout.offsets]
         self.counters = layout.offsets["counters"]
+        self._block = np.zeros(learner.network.state.weight_bytes, np.uint8)  # only its buffers are written
 
-    def words(self, number: int) -> NDArray[np.uint64]:
-        """Return the random words of plan `number`."""
-        return replay_words(self.replay.seed, 0, number, self.replay.size.batch)
-
-    def seeds(self, first: int, count: int) -> list[int]:
-        """Return the seeds of the noise of gradients, as hive.training.gradient.devices.seed_forward draws them."""
-        return [stream_seed(self.replay.seed, Purpose.training_forward, 0, first + n) for n in range(count)]
-
-    def collected(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
-        """Return parts of a ledger with their places in an optimizer state: what collectors have made."""
+    def counts(self, ledger: Arrays) -> list[tuple[int, NDArray[Any]]]:
+        """Return the parts with their places in an optimizer state: what collectors have made."""
         counters = ledger["counters"]
         counts = [(self.counters + 8 * which, counters[which : which + 1]) for which in COLLECTED]
         return [*counts, *((place, ledger[name]) for place, name in self.fields)]
+
+    def buffers(self, turn: int, ledger: Arrays) -> NDArray[np.uint8] | None:
+        """Return the buffers of the versions after `turn`, whose statistics are those of the ledger; None without."""
+        if not any(name in ledger for name in MOMENTS_OF):
+            return None
+        buffers = slice(self.learner.flat.parameter_bytes, len(self._block))
+        self._block[buffers] = self.weights.read(turn)[buffers]
+        self.learner.replace_statistics(ledger, self._block)
+        return self._block[buffers]
 
 
 class NativeRounds:
     """The meeting of a gradient worker and the learner."""
 
     def __init__(
-        self, memory: dict[str, Any], worker: Worker, learner: Learner, *, replay: ReplayPlans | None = None
+        self,
+        memory: dict[str, Any],
+        worker: Worker,
+        learner: Learner,
+        seed: int,
+        *,
+        collected: CollectedParts | None = None,
     ) -> None:
+        """seed: that of the run."""
         self._round = _native.Round(memory)
         self._worker = worker
         self._learner = learner
-        self._replay = replay
+        self._seed = seed
+        self._collected = collected
         self._offer: Offer | None = None
+        self._generator = torch.Generator()
         self._made = 0  # of the offer
-        self._pace = LEAST_PACE  # the updates that a call may make: their random numbers are drawn before it
+        self.pace = LEAST_PACE
+        """The most updates that the next call makes. It has room for what they report."""
         self._offered = asyncio.Event()
         self._answer: asyncio.Future[int] | None = None
         self.obstacle = NATIVE
@@ -151,25 +170,46 @@ class NativeRounds:
         await self._offered.wait()
 
     def make(
-        self, turn: int, most: int, env_steps: int, times: tuple[int, int], collected: Arrays | None = None
+        self,
+        turn: int,
+        most: int,
+        env_steps: int,
+        times: tuple[int, int],
+        collected: Arrays | None = None,
+        following: dict[str, Any] | None = None,
     ) -> NativeUpdates | None:
         """Make up to `most` updates of the offer, from version `turn` on; None if the next one cannot be made here.
 
         env_steps: those of the learning rate. times: the counter first_ns, and the time now. collected: with a replay
-        memory the ledger. An offer of which nothing is left is answered.
+        memory the ledger. following: what the call needs to go on with further rounds. An offer of which nothing is
+        left is answered.
         """
         assert self._offer is not None
         describe, offered = self._offer
-        wanted = min(most, offered - self._made, self._pace)
+        wanted = min(most, offered - self._made, self.pace)
         described = describe(turn) if wanted > 0 else None
         updates = None
         if isinstance(described, Described):
-            updates = self._call(described, turn, wanted, env_steps, times, collected)
+            which, rate = [described.kind_of(turn + n) for n in range(wanted)], self._learner.learning_rate(env_steps)
+            parts = self._collected if collected else None
+            keys = {
+                "turn": turn,
+                "which": which,
+                "noise_words": self._noise_words(turn, [described.kinds[kind][0].noise_words for kind in which]),
+                "first_ns": times[0],
+                "now_ns": times[1],
+                "limit_s": CALL_S,
+                "collected": parts.counts(collected) if parts and collected else [],
+                "buffers": parts.buffers(turn, collected) if parts and collected else None,
+                "following": following,
+                **self._learner.described(rate),
+            }
+            updates = self._call(described, keys, rate)
         elif described is not None:
             self.obstacle = described if described in ROUNDS else UNDESCRIBED  # a user's algorithm may say its own
         if updates is not None:
             self._made += len(updates.steps)
-            self._pace = max(LEAST_PACE, 2 * len(updates.steps))
+            self.pace = max(LEAST_PACE, 2 * len(updates.steps))
             if self._made == offered:
                 self.answer()
         return updates
@@ -182,46 +222,35 @@ class NativeRounds:
             self._answer.set_result(self._made)
         return self._made
 
-    def _call(
-        self,
-        described: Described,
-        turn: int,
-        most: int,
-        env_steps: int,
-        times: tuple[int, int],
-        collected: Arrays | None,
-    ) -> NativeUpdates | None:
-        learner, parts = self._learner, described.batches
-        rate = learner.learning_rate(env_steps)
-        taken = parts.take(most) if parts is not None else []
+    def _call(self, described: Described, keys: dict[str, Any], rate: float) -> NativeUpdates | None:
+        parts = described.batches
+        taken = parts.take(len(keys["which"])) if parts is not None else []
         batches: list[Any] = [None if rows is None else rows.numpy() for rows in taken]
-        if self._replay is not None:
-            batches = [self._replay.words(turn + number) for number in range(most)]
-        else:
+        if parts is not None:
             empty = next((n for n, rows in enumerate(batches) if rows is not None and not len(rows)), len(batches))
             batches = batches[:empty]  # a gradient of zero samples is the worker's
-        if not batches and parts is not None:
-            parts.put_back(taken)
-        if not batches:
-            return None
-        made, _, norms, statistics = self._round.run(
-            {
-                "turn": turn,
-                "batches": batches,
-                "kinds": described.kinds,
-                "which": [described.kind_of(turn + number) for number in range(len(batches))],
-                "seeds": self._replay.seeds(turn, len(batches)) if self._replay else [0] * len(batches),
-                "first_ns": times[0],
-                "now_ns": times[1],
-                "limit_s": CALL_S,
-                "collected": self._replay.collected(collected) if self._replay and collected else [],
-                **learner.described(rate),
-            },
-        )
+            if not batches:
+                parts.put_back(taken)
+                return None
+            keys |= {name: keys[name][: len(batches)] for name in ("which", "noise_words")}
+        made, _, norms, statistics = self._round.run({**keys, "batches": batches, "kinds": described.kinds})
         if parts is not None:
             parts.put_back(taken[made:])
-        steps = [LearnerStep(True, samples, norm, rate, "", -1) for norm, samples in norms]
+        steps = [LearnerStep(samples > 0, samples, norm, rate, "", -1) for norm, samples in norms]
         return NativeUpdates(steps, statistics[:made]) if made else None
+
+    def _noise_words(self, turn: int, counts: Sequence[int]) -> list[NDArray[np.int64]]:
+        """Return the words that key the noise of noisy layers, from gradient `turn` on. counts: of each gradient.
+
+        Torch's generator draws them, seeded as by hive.training.gradient.devices.seed_forward.
+        """
+        if not any(counts):
+            return [NO_WORDS] * len(counts)
+        seeds = [stream_seed(self._seed, Purpose.training_forward, 0, turn + n) for n in range(len(counts))]
+        return [
+            noise_words(n, self._generator.manual_seed(s)) if n else NO_WORDS
+            for n, s in zip(counts, seeds, strict=True)
+        ]
 
 
 def round_memory(
@@ -231,6 +260,7 @@ def round_memory(
     optimizer_state: BoardWriter,
     inlet: SlotInlet[Any],
     worker: Worker,
+    seed: int,
     replay: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Return what `_native.Round` needs to know of the memory of a learner and of the worker of its process."""
@@ -243,11 +273,11 @@ def round_memory(
     groups = flat.groups
     return {
         "weights": weights.view.words,
-        "weight_blocks": _blocks(weights.view.blocks),
+        "weight_blocks": blocks_of(weights.view.blocks),
         "optimizer_state": optimizer_state.view.words,
-        "optimizer_blocks": _blocks(optimizer_state.view.blocks),
+        "optimizer_blocks": blocks_of(optimizer_state.view.blocks),
         "gradients": outlet.slots.view.words,
-        "slots": _blocks([slots.block(number) for number in range(len(slots))]),
+        "slots": blocks_of([slots.block(number) for number in range(len(slots))]),
         "slot": {**{name: places[name] for name in names}, "errors_at": places.get("errors", 0), **sizes},
         "weight": {
             "parameter_elements": flat.parameter_elements,
@@ -276,25 +306,32 @@ def round_memory(
             "update_phase": learner.phase,
             "learner_runtime": learner_status.runtime,
         },
+        "seed": seed,
+        "noise_purpose": int(Purpose.training_forward),
         "replay": replay,
     }
 
 
-def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout) -> dict[str, Any]:
-    """Return what `_native.Round` needs to know of a replay memory and its plans, of this layout."""
+def replay_memory(replay: ReplayMemory, plans: BoardWriter, layout: Layout, per_batch: int) -> dict[str, Any]:
+    """Return what `_native.Round` needs to know of a replay memory and its plans, of this layout.
+
+    per_batch: gradients of each plan.
+    """
     return {
         "plans": plans.view.words,
-        "plan_blocks": _blocks(plans.view.blocks),
+        "plan_blocks": blocks_of(plans.view.blocks),
         **{name: layout.offsets[name] for name in ("header", "positions", "leaves")},
         "batch": replay.size.batch,
+        "per_batch": per_batch,
         "tree": replay.tree.native,
         "alpha": replay.alpha,
         "epsilon": EPSILON,
         "first_leaf": replay.first_leaf,
+        "draws_purpose": int(Purpose.replay),
     }
 
 
-def _blocks(blocks: Sequence[Bytes]) -> NDArray[np.uint8]:
+def blocks_of(blocks: Sequence[Bytes]) -> NDArray[np.uint8]:
     """Return at least two blocks that lie at equal distances as one array, uint8 [blocks, bytes]."""
     first, second = (block.__array_interface__["data"][0] for block in blocks[:2])
     return np.lib.stride_tricks.as_strided(blocks[0], (len(blocks), len(blocks[0])), (second - first, 1))

@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from hive import _native
 from hive.experience import Rollout
+from hive.networks.rows.normalization import MOMENTS_OF
 from hive.runtime import WAIT_OUT, CachedViews, Publication, SharedIn, SharedOut, Slot, SlotInlet
 from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
@@ -27,7 +29,8 @@ from hive.training.messages import ReplayFloor, ReplayLedger, ReplayPlan, Replay
 from hive.training.run_start import write_first_ledger
 from hive.training.update.learner import Count
 from hive.training.update.learner_actor import SAVE_AGAIN_S, LearnerActor
-from hive.training.update.native_rounds import ReplayPlans, replay_memory
+from hive.training.update.native_exchange import exchange_of
+from hive.training.update.native_rounds import CollectedParts, replay_memory
 from hive.training.update.replay_memory import REPLAY_VALUES, ReplayMemory
 
 
@@ -54,6 +57,9 @@ class ReplayLearnerActor(LearnerActor):
         self.held: tuple[int, list[int]] | None = None  # ledger last held for the recorder, and the first rows it needs
         self.replay_counters = {name: self.status.counter(name) for name in REPLAY_VALUES}
         self.per_batch = blueprint.gradients_per_batch
+        self.normalizes = any(name in blueprint.ledger_layout.fields for name in MOMENTS_OF)
+        self.exchange: _native.Exchange | None = None  # with collectors, once all of them have joined
+        self.handed_episodes = -1  # those of the last round whose end was handed over
 
     async def setup(self) -> None:
         """Publish the first ledger, or continue from the last one."""
@@ -88,10 +94,43 @@ class ReplayLearnerActor(LearnerActor):
         return await super()._turns_natively(claimed)
 
     def _replay_memory(self) -> dict[str, Any]:
-        return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout)
+        return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout, self.per_batch)
 
-    def _replay_plans(self) -> ReplayPlans:
-        return ReplayPlans(self.replay, self.learner.layout)
+    def _collected_parts(self) -> CollectedParts:
+        return CollectedParts(self.learner, self.weights.board)
+
+    def _following(self) -> dict[str, Any] | None:
+        """Go on with further rounds, unless the end of this one has work for the learner.
+
+        Then each round has another learning rate or other statistics of rows, a save is overdue, or an episode has
+        ended, so that the policy may be the best so far. No call that begins within a round may pass over its end.
+        """
+        steady = (
+            self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready and not self.normalizes
+        )
+        ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
+        if not steady or ended or self.saves.late:
+            return None
+        if self.exchange is None:
+            ports = (
+                self.rollouts,
+                self.behaviour,
+                self.blueprint.flat.block_bytes,
+                self.ledger,
+                self.blueprint.ledger_layout,
+            )
+            phases = self.rollouts.lines.phase, self.phase
+            self.exchange = exchange_of(*ports, self.replay.writer_keys(), self.status, phases)
+        if self.exchange is None:
+            return None
+        barriers = self.schedule.barriers
+        steps = {"updates": barriers.per_round, "rounds": barriers.interval, "last_env_steps": self.config.run.steps}
+        return {"exchange": self.exchange, **steps}
+
+    async def _hand_over(self, *, force: bool) -> None:
+        await super()._hand_over(force=force)
+        if self.schedule.gradients.may_end(self.turn):
+            self.handed_episodes = int(self.totals["episodes"])
 
     async def _admit(self) -> None:
         """Append the rollouts that the next turn requires: as many as all rounds up to its own have."""

@@ -198,6 +198,11 @@ class ReplayMemory:
             count_episodes(rollout.episodes()[0], infos, after)
             self._observe(rollout, after)
 
+    def writer_keys(self) -> dict[str, Any]:
+        """Return what native code appends rollouts with, as `admit` does."""
+        kept = {"kept": self.size.kept, "n_step": self.size.n_step, "alpha": self.alpha, "epsilon": EPSILON}
+        return {"rows": self.rows.native, "tree": self.tree.native, **kept}
+
     def forget_unfinished(self, ledger: Arrays) -> None:
         """Let no row be drawn that is not in the ledger, after a call of `admit` that may have been cut short.
 

@@ -74,9 +74,13 @@ class DenseNetwork {
   std::size_t outputs(std::size_t branch) const { return branches_[branch].back().outputs; }
 
   // Computes the outputs [rows, width] of the first `outputs.size()` branches for `observations` [rows, inputs]. With
-  // `keep`, what `backward` needs is kept until the next such pass.
+  // `keep`, what `backward` needs is kept until the next such pass. packed: the weights are those of the last `pack`.
   void forward(std::span<const float> block, std::span<const float> observations, std::size_t rows,
-               std::span<float* const> outputs, bool keep);
+               std::span<float* const> outputs, bool keep, bool packed = false);
+
+  // Transposes the weights of the first `branches` branches for the passes that follow with `packed`. A pass of few rows
+  // takes less time than that.
+  void pack(std::span<const float> block, std::size_t branches);
 
   // Writes the gradients of all layers of the branches with a gradient of their outputs [rows, width] (others: null)
   // into `gradient`, a block of the layout of the parameters, for the last pass with `keep`; other floats of it stay.

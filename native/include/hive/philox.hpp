@@ -24,4 +24,8 @@ void philox_normals(std::uint64_t seed, std::uint64_t stream, std::uint64_t firs
 // sign(e) sqrt|e| of the normal numbers e of a stream: the factors of the noise in one noisy layer (Fortunato et al. 2018).
 void philox_factors(std::uint64_t seed, std::uint64_t stream, std::span<float> to);
 
+// Raw words of NumPy's Philox (4x64-10) at the beginning of a stream: those of hive.experience.streams.
+void stream_words(std::uint64_t seed, std::uint64_t purpose, std::uint64_t source, std::uint64_t sequence,
+                  std::span<std::uint64_t> words);
+
 }  // namespace hive

@@ -1,12 +1,18 @@
 // A gradient as a description: a sequence of steps over registers, which one call runs without Python.
 //
 //     pick, gather        rows of a batch                      -> registers
-//     forward             a register                           -> the outputs of a network's heads, one register each
-//     bootstrap           values of the next observations      -> targets
-//     ppo, q              outputs and what belongs to the rows -> slopes of the outputs, statistics
+//     forward             a register                           -> the outputs of a network's heads, one register each;
+//                         layers may be noisy, and heads have two streams
 //     backward            slopes                               -> the gradient, or the slopes of the input
 //
-// Those of an actor with critics, of SAC, TD3 and DDPG:
+// Those of policies and of the values of all actions (program_values.hpp):
+//
+//     bootstrap           values of the next observations      -> targets
+//     categorical_targets, quantile_targets                    the same of distributions of returns
+//     ppo, q              outputs and what belongs to the rows -> slopes of the outputs, statistics
+//     categorical_loss, quantile_loss                          the same of distributions of returns
+//
+// Those of an actor with critics, of SAC, TD3 and DDPG (program_agents.hpp):
 //
 //     unknown             statistics that this kind of gradient does not have
 //     noise               normal numbers
@@ -17,21 +23,25 @@
 //     critic_loss         values and targets                   -> slopes of the values
 //     least_value         values of the actor's actions        -> slopes of these values
 //     actor_loss          slopes of the critics' rows          -> slopes of the actor's outputs
+//     soft_choice_targets, soft_choice_loss                    targets and loss of a policy of discrete actions
 //     temperature         the mean log density                 -> the gradient of the temperature
 //
 // A register holds the rows of one array. Each step calls the function that the path through Python calls for the same
 // work, on the same numbers, so both make the same bytes. Registers belong to whoever makes the steps, and outlive them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "hive/dense.hpp"
-#include "hive/losses.hpp"
+#include "hive/derived_weights.hpp"
 #include "hive/replay.hpp"
 
 namespace hive {
@@ -68,9 +78,14 @@ class Register {
   std::size_t rows_ = 0, width_ = 0;
 };
 
+struct Range {
+  std::size_t first, count;
+};
+
 // What one gradient is made of, and what it becomes.
 struct GradientCall {
   std::span<const float> weights, target;  // the parameters of the learner and of the target network
+  std::span<const std::byte> block;        // the parameters of the learner, and buffers
   std::span<const std::int64_t> rows;      // the batch's rows; empty: `pick` takes all rows in order
   std::span<const std::uint32_t> leaves;   // the priorities that the rows were drawn by, if they were
   std::uint32_t least = 0;                 // the least leaf of all that were drawn for this update
@@ -78,11 +93,33 @@ struct GradientCall {
   std::span<double> statistics;
   std::span<float> errors;                 // of the rows, may be empty
   std::uint64_t seed = 0;    // of the gradient's noise
+  std::span<const std::int64_t> words;  // of the noise of layers, of which so many are taken:
+  std::size_t words_taken = 0;
   std::uint64_t number = 0;  // of the gradient
   double loss = 0.0;         // the sum of all losses
   double value = 0.0, log_density = 0.0;  // means over the rows of an actor's actions
   std::size_t samples = 0;
+  bool ended = false;  // whether the steps that are left are not run
+
+  // Leaves this gradient to the path through Python, which names the cause.
+  void give_up() {
+    loss = std::numeric_limits<double>::quiet_NaN();
+    ended = true;
+  }
+
+  // Makes this a gradient without samples.
+  void give_none() {
+    samples = 0;
+    ended = true;
+  }
 };
+
+// Whether all of these are numbers of `count` actions.
+inline bool all_exist(std::span<const std::int64_t> actions, std::size_t count) {
+  return std::all_of(actions.begin(), actions.end(), [count](std::int64_t action) {
+    return action >= 0 && static_cast<std::size_t>(action) < count;
+  });
+}
 
 class Step {
  public:
@@ -105,47 +142,93 @@ class Pick final : public Step {
   Register& into_;
 };
 
-// Transitions of a replay memory, without a stack and as they are. importance_exponent: Schaul et al. 2016, beta.
+// The statistics of observations or rewards, as bytes from the start of a block of weights: their count, float64, and
+// what normalizes `numbers` numbers, float32 (hive.networks.rows.normalization).
+struct StatisticPlaces {
+  std::size_t seen, shift, scale, numbers;
+};
+
+// How transitions are made of rows. importance_exponent: Schaul et al. 2016, beta. observed, rewarded: what normalizes
+// them; none: they stay as they are. limit: of normalized numbers.
+struct GatherSettings {
+  std::size_t stack, n_step;
+  double discount, importance_exponent;
+  std::optional<StatisticPlaces> observed, rewarded;
+  float limit;
+};
+
 struct Transitions {
   Register *observations, *next_observations, *actions, *returns, *discounts, *importance;
 };
+
+// Transitions of a replay memory. While statistics count no row, the gradient has no samples.
 class Gather final : public Step {
  public:
-  Gather(const ReplayRows& memory, std::size_t n_step, double discount, double importance_exponent, Transitions into)
-      : memory_(memory), n_step_(n_step), discount_(discount), exponent_(importance_exponent), into_(into) {}
+  Gather(const ReplayRows& memory, GatherSettings settings, Transitions into)
+      : memory_(memory), settings_(settings), into_(into) {}
   void run(GradientCall& call) override;
 
  private:
+  std::optional<ReplayScales> scales(std::span<const std::byte> block) const;
+
   ReplayRows memory_;
-  std::size_t n_step_;
-  double discount_, exponent_;
+  GatherSettings settings_;
   Transitions into_;
 };
 
 // An output of a network: `width` columns of a branch, and with `deviations` (an offset of the parameters; -1: none) as
 // many that are the same in every row, the logarithm of a Gaussian's deviation. clamps: the second half of the columns are
-// such logarithms, which are clamped (agent_losses.hpp).
+// such logarithms, which are clamped (agent_losses.hpp). softmax: the output is the logarithm of softmax of each so many
+// columns (return_distributions.hpp); 0: it is the columns.
 struct HeadColumns {
   std::size_t width;
   std::ptrdiff_t deviations;
   bool clamps;
+  std::size_t softmax;
   Register* output;
   Register* slopes;  // null: this output is not learned from
 };
 using BranchHeads = std::vector<HeadColumns>;
 
+// The weights of one pass through noisy layers and dueling streams, and their gradient (derived_weights.hpp). drawing: the
+// factors of each layer that draws noise, in the order of the words that it takes; other factors are zero.
+class DerivedPass {
+ public:
+  DerivedPass(DerivedWeights weights, std::vector<Range> drawing)
+      : weights_(std::move(weights)), drawing_(std::move(drawing)), factors_(weights_.factors()),
+        block_(weights_.size()), slopes_(weights_.size()) {}
+
+  std::size_t words() const { return drawing_.size(); }
+  std::span<const float> block() const { return block_; }
+
+  // Draws the noise of a pass, from the next words of the call, and writes the block.
+  void derive(GradientCall& call, std::span<const float> parameters);
+  // The memory for the gradient of the block, with zeros.
+  std::span<float> slopes();
+  // Writes the gradient of the parameters, from that of the block.
+  void spread(std::span<float> gradient) { weights_.backward(factors_, slopes_, gradient); }
+
+ private:
+  DerivedWeights weights_;
+  std::vector<Range> drawing_;
+  std::vector<float> factors_;
+  Floats block_, slopes_;
+};
+
+// derived: null: the layers' weights are parameters.
 class Forward final : public Step {
  public:
-  Forward(DenseNetwork network, std::vector<BranchHeads> heads, const Register& input, bool of_target, bool keep)
+  Forward(DenseNetwork network, std::vector<BranchHeads> heads, const Register& input, bool of_target, bool keep,
+          std::unique_ptr<DerivedPass> derived = nullptr)
       : network_(std::move(network)), heads_(std::move(heads)), input_(input), of_target_(of_target), keep_(keep),
-        columns_(heads_.size()) {}
+        derived_(std::move(derived)), columns_(heads_.size()) {}
   void run(GradientCall& call) override;
   // Writes the gradient of the last pass with `keep`, from the registers `slopes`; or that of its input, if not null.
   void differentiate(GradientCall& call, Register* to_rows = nullptr);
 
  private:
   static bool direct(const BranchHeads& heads) {
-    return heads.size() == 1 && heads.front().deviations < 0 && !heads.front().clamps;
+    return heads.size() == 1 && heads.front().deviations < 0 && !heads.front().clamps && heads.front().softmax == 0;
   }
   void split(const GradientCall& call, std::size_t branch, const float* columns) const;
   const float* joined(GradientCall& call, std::size_t branch);
@@ -154,6 +237,7 @@ class Forward final : public Step {
   std::vector<BranchHeads> heads_;
   const Register& input_;
   bool of_target_, keep_;
+  std::unique_ptr<DerivedPass> derived_;
   std::vector<Floats> columns_;
 };
 
@@ -166,208 +250,6 @@ class Backward final : public Step {
  private:
   Forward& forward_;
   Register* to_rows_;
-};
-
-// targets = returns + discounts * value of the best next action, by `chooses`, a register of values [rows, actions].
-class Bootstrap final : public Step {
- public:
-  Bootstrap(const Register& chooses, const Register& values, const Register& returns, const Register& discounts,
-            Register& targets)
-      : chooses_(chooses), values_(values), returns_(returns), discounts_(discounts), targets_(targets) {}
-  void run(GradientCall& call) override;
-
- private:
-  const Register &chooses_, &values_, &returns_, &discounts_;
-  Register& targets_;
-};
-
-// The loss of PPO. fit: statistics that follow its own.
-class PPOStep final : public Step {
- public:
-  PPOStep(Policy policy, PPOSettings settings, PPOBatch batch, std::vector<double> fit, const Register& outputs,
-          const Register& values, Register& to_outputs, Register& to_values)
-      : policy_(std::move(policy)), settings_(settings), batch_(batch), fit_(std::move(fit)), outputs_(outputs),
-        values_(values), to_outputs_(to_outputs), to_values_(to_values) {}
-  void run(GradientCall& call) override;
-
- private:
-  Policy policy_;
-  PPOSettings settings_;
-  PPOBatch batch_;
-  std::vector<double> fit_;
-  const Register &outputs_, &values_;
-  Register &to_outputs_, &to_values_;
-};
-
-// The loss of action values. importance: null: all rows count equally.
-class QStep final : public Step {
- public:
-  QStep(bool huber, const Register& values, const Register& actions, const Register& targets,
-        const Register* importance, Register& to_values)
-      : huber_(huber), values_(values), actions_(actions), targets_(targets), importance_(importance),
-        to_values_(to_values) {}
-  void run(GradientCall& call) override;
-
- private:
-  bool huber_;
-  const Register &values_, &actions_, &targets_;
-  const Register* importance_;
-  Register& to_values_;
-};
-
-// Statistics that no step of this gradient writes are NaN.
-class Unknown final : public Step {
- public:
-  void run(GradientCall& call) override;
-};
-
-// Normal noise [rows, width]. use: which of a gradient's streams (hive.algorithms.agents).
-class Noise final : public Step {
- public:
-  Noise(std::uint64_t use, std::size_t width, Register& into) : use_(use), width_(width), into_(into) {}
-  void run(GradientCall& call) override;
-
- private:
-  std::uint64_t use_;
-  std::size_t width_;
-  Register& into_;
-};
-
-// Actions of a squashed Gaussian and their log densities.
-class SquashedSample final : public Step {
- public:
-  SquashedSample(const Register& outputs, const Register& noise, Register& actions, Register& log_probs)
-      : outputs_(outputs), noise_(noise), actions_(actions), log_probs_(log_probs) {}
-  void run(GradientCall& call) override;
-
- private:
-  const Register &outputs_, &noise_;
-  Register &actions_, &log_probs_;
-};
-
-// Actions of a deterministic policy. noise: null: none.
-class TanhSample final : public Step {
- public:
-  TanhSample(const Register& outputs, const Register* noise, float deviation, float limit, Register& actions)
-      : outputs_(outputs), noise_(noise), deviation_(deviation), limit_(limit), actions_(actions) {}
-  void run(GradientCall& call) override;
-
- private:
-  const Register& outputs_;
-  const Register* noise_;
-  float deviation_, limit_;
-  Register& actions_;
-};
-
-// Stored actions in the scale of the policy, (action - middle) / reach.
-class Scale final : public Step {
- public:
-  Scale(const Register& actions, std::vector<float> middle, std::vector<float> reach, Register& into)
-      : actions_(actions), middle_(std::move(middle)), reach_(std::move(reach)), into_(into) {}
-  void run(GradientCall& call) override;
-
- private:
-  const Register& actions_;
-  std::vector<float> middle_, reach_;
-  Register& into_;
-};
-
-// Observations and actions side by side; `at`: their first columns.
-class Join final : public Step {
- public:
-  Join(const Register& observations, std::size_t observations_at, const Register& actions, std::size_t actions_at,
-       Register& into)
-      : observations_(observations), actions_(actions), observations_at_(observations_at), actions_at_(actions_at),
-        into_(into) {}
-  void run(GradientCall& call) override;
-
- private:
-  const Register &observations_, &actions_;
-  std::size_t observations_at_, actions_at_;
-  Register& into_;
-};
-
-// The weight of the entropy: a number, times e^log of a parameter, if it is learned.
-struct TemperatureValue {
-  double scale = 0.0;
-  std::ptrdiff_t log = -1;  // offset of the parameter; -1: none
-  double of(std::span<const float> weights) const;
-};
-
-// The targets of critics. log_probs: null: without an entropy.
-class SoftTargets final : public Step {
- public:
-  SoftTargets(std::vector<const Register*> values, const Register* log_probs, TemperatureValue temperature,
-              const Register& returns, const Register& discounts, Register& targets)
-      : values_(std::move(values)), log_probs_(log_probs), temperature_(temperature), returns_(returns),
-        discounts_(discounts), targets_(targets) {}
-  void run(GradientCall& call) override;
-
- private:
-  std::vector<const Register*> values_;
-  const Register* log_probs_;
-  TemperatureValue temperature_;
-  const Register &returns_, &discounts_;
-  Register& targets_;
-};
-
-// The loss of critics. places: of the statistics loss, mean value and mean absolute error.
-class CriticStep final : public Step {
- public:
-  CriticStep(std::vector<const Register*> values, std::vector<Register*> slopes, float factor, const Register& targets,
-             const Register& importance, std::vector<std::size_t> places)
-      : values_(std::move(values)), slopes_(std::move(slopes)), factor_(factor), targets_(targets),
-        importance_(importance), places_(std::move(places)) {}
-  void run(GradientCall& call) override;
-
- private:
-  std::vector<const Register*> values_;
-  std::vector<Register*> slopes_;
-  float factor_;
-  const Register &targets_, &importance_;
-  std::vector<std::size_t> places_;
-};
-
-// The least value of each row, and the slopes of minus their mean.
-class LeastValue final : public Step {
- public:
-  LeastValue(std::vector<const Register*> values, std::vector<Register*> slopes)
-      : values_(std::move(values)), slopes_(std::move(slopes)) {}
-  void run(GradientCall& call) override;
-
- private:
-  std::vector<const Register*> values_;
-  std::vector<Register*> slopes_;
-};
-
-// An actor's loss, from the slopes of the critics' rows, of which the actions begin at column `at`. log_probs: null: a
-// deterministic policy. places: of the statistics loss, entropy and temperature.
-class ActorStep final : public Step {
- public:
-  struct Inputs {
-    const Register *outputs, *noise, *actions, *log_probs, *to_rows;
-    std::size_t at;
-  };
-  ActorStep(Inputs inputs, TemperatureValue temperature, Register& slopes, std::vector<std::size_t> places)
-      : inputs_(inputs), temperature_(temperature), slopes_(slopes), places_(std::move(places)) {}
-  void run(GradientCall& call) override;
-
- private:
-  Inputs inputs_;
-  TemperatureValue temperature_;
-  Register& slopes_;
-  Register to_actions_;
-  std::vector<std::size_t> places_;
-};
-
-class TemperatureStep final : public Step {
- public:
-  TemperatureStep(std::size_t log, double target_entropy) : log_(log), target_entropy_(target_entropy) {}
-  void run(GradientCall& call) override;
-
- private:
-  std::size_t log_;
-  double target_entropy_;
 };
 
 }  // namespace hive

@@ -9,8 +9,12 @@
 // update, and its successor continues from the last committed one. The call ends before an update whose gradient or new
 // weights are not finite: nothing of it is committed, and the path through Python makes it again and names the cause.
 //
-// With a replay memory the plan of each update after the first is drawn here too, from random words that the caller has
-// drawn, and the errors of a gradient become priorities before the commit.
+// A gradient without samples, such as that of a program without steps, changes no parameter and counts as no update: the
+// next version has the weights, moments and target of this one.
+//
+// With a replay memory the plan of each update after the first is drawn here too, and the errors of a gradient become
+// priorities before the commit. Where an exchange (exchange.hpp) can get the rollouts of the next round, the call goes on
+// with its updates.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +24,9 @@
 #include <utility>
 #include <vector>
 
+#include "hive/blocks.hpp"
 #include "hive/boards.hpp"
+#include "hive/exchange.hpp"
 #include "hive/optimizers.hpp"
 #include "hive/priority_tree.hpp"
 #include "hive/program.hpp"
@@ -29,21 +35,10 @@
 
 namespace hive {
 
-// Blocks or slots of the same size, one after another.
-struct Blocks {
-  std::byte* first = nullptr;
-  std::size_t stride = 0;
-  std::byte* at(int index) const { return first + static_cast<std::size_t>(index) * stride; }
-};
-
 // Bytes from the start of a slot to its fields (hive.gradients.blocks). `errors`, `parameters`: their elements.
 struct SlotFields {
   std::size_t header, moments, norm, gradient, mask, statistics, errors_at;
   std::size_t parameters, statistics_count, errors;
-};
-
-struct Range {
-  std::size_t first, count;
 };
 
 // A parameter group: its elements, and the parameters that belong to it, as the mask of a gradient numbers them.
@@ -79,10 +74,12 @@ struct ReplayFields {
   Board* plans = nullptr;
   Blocks plan_blocks;
   std::size_t header, positions, leaves, batch;  // of a plan: bytes, and rows
+  std::int64_t per_batch = 1;                    // gradients of each plan, one after the other
   PriorityTree* tree = nullptr;
   double alpha = 0.0;
   float epsilon = 0.0F;
   std::uint32_t first_leaf = 0;
+  std::uint64_t draws_purpose = 0;  // the stream of draws (hive.experience.streams)
 };
 
 struct Actors {
@@ -102,10 +99,19 @@ struct RoundMemory {
   CounterPlaces counts;
   std::vector<Group> groups;
   Actors actors;
+  std::uint64_t seed = 0, noise_purpose = 0;  // of the run; the stream of the noise of gradients
   std::optional<ReplayFields> replay;
 };
 
-// What a call is given. kinds, seeds: one of each update; the rest holds for all of them.
+// The rounds after that of the first update, if the call may go on with them.
+struct FollowingRounds {
+  Exchange* exchange = nullptr;    // null: it may not
+  std::int64_t updates = 0;        // of a round, which ends at multiples of this
+  std::int64_t rounds = 0;         // that a version of the behaviour policy serves
+  std::int64_t last_env_steps = 0;  // no round begins after so many
+};
+
+// What a call is given. kinds, words: one of each update; the rest holds for all of them.
 struct RoundCall {
   std::int64_t turn;  // the version of the state that the first update reads
   std::vector<double> learning_rates;  // of each group
@@ -118,10 +124,12 @@ struct RoundCall {
   std::vector<const Program*> programs;      // the kinds of gradients
   std::vector<std::span<const std::uint8_t>> masks;  // of the parameters that each kind writes
   std::vector<std::size_t> kinds;            // of each update
-  std::vector<std::uint64_t> seeds;          // of the noise of each update
+  std::vector<std::span<const std::int64_t>> words;  // of the noise of each update's layers
   std::vector<Range> collected;              // bytes of the optimizer state that every update copies from `ledger`
   std::vector<const std::byte*> ledger;
+  std::span<const std::byte> buffers;        // of the network, in every next version; empty: they stay as they are
   std::uint64_t limit_ns;                    // no update begins later than this after the first
+  FollowingRounds following;
 };
 
 // What one update reports.
@@ -130,20 +138,19 @@ struct UpdateReport {
   std::size_t samples;
 };
 
-// no_slot: no slot is free, or the version is not on the boards any more.
-enum class Ended : std::uint8_t { all, time, not_finite, no_slot, empty_plan };
+// round: the next round has no rollouts yet, or the learner has other work before it. no_slot: no slot is free, or the
+// version is not on the boards any more.
+enum class Ended : std::uint8_t { all, time, not_finite, no_slot, empty_plan, round };
 
 class Round {
  public:
   explicit Round(RoundMemory memory) : memory_(std::move(memory)) {}
 
-  // Makes one update for each of `batches`, the rows of their batches, or with a replay memory for each of `words`, the
-  // random words of their plans, of which an update uses none if its plan is drawn already. Returns how many it has made;
-  // `ended` says why not all.
+  // Makes one update for each of call.kinds. batches: without a replay memory the rows of each. Returns how many it has
+  // made; `ended` says why not all.
   // statistics: [updates][statistics].
   std::size_t run(const RoundCall& call, std::span<const std::span<const std::int64_t>> batches,
-                  std::span<const std::span<const std::uint64_t>> words, std::vector<UpdateReport>& reports,
-                  std::span<double> statistics, Ended& ended);
+                  std::vector<UpdateReport>& reports, std::span<double> statistics, Ended& ended);
 
   const RoundMemory& memory() const { return memory_; }
 
@@ -156,19 +163,22 @@ class Round {
   std::optional<UpdateReport> update(const RoundCall& call, std::size_t number, std::span<const std::int64_t> rows,
                                      std::span<double> statistics, Ended& ended);
   void clear(std::byte* slot, std::int64_t version, std::uint64_t sequence) const;
-  void draw(std::int64_t number, std::span<const std::uint64_t> words) const;
+  bool next_round(const RoundCall& call, std::int64_t turn, std::size_t& updates, std::size_t made);
+  void draw(std::int64_t number);
   bool read_plan(std::int64_t number, GradientCall& gradient) const;  // false: no rows were drawn
   bool apply(const RoundCall& call, std::span<const std::uint8_t> mask, const Versions& versions,
              const GradientCall& gradient, double norm) const;
   std::int64_t time_of(const RoundCall& call) const;
   bool step(const RoundCall& call, const Versions& versions, std::span<const float> gradient, const Group& group,
             double norm, std::int64_t number, double rate) const;
-  void copy_rest(const Versions& versions) const;
+  void copy_rest(const RoundCall& call, const Versions& versions) const;
   void follow(const Versions& versions, double rate, std::int64_t version) const;
   void learn(const GradientCall& gradient, std::int64_t* counters) const;
 
   RoundMemory memory_;
   std::uint64_t began_ns_ = 0;  // of the call, by the machine's clock
+  std::vector<const std::byte*> ledger_;  // what of the newest ledger every update copies
+  std::vector<std::uint64_t> words_;
 };
 
 }  // namespace hive

@@ -22,6 +22,9 @@ inline constexpr std::size_t kMostThreads = 256;  // the number of parts fits th
 void set_threads(std::size_t count, std::size_t spin_us = 20);
 std::size_t threads();
 
+// How many threads would begin with the parts of a pass at once: the caller, and helpers that look for parts now.
+std::size_t threads_awake();
+
 namespace team {
 
 using Part = void (*)(void* work, std::size_t part);

@@ -1,0 +1,58 @@
+#include "hive/acting.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "hive/agent_losses.hpp"
+
+namespace hive {
+
+Acting::Acting(DenseNetwork network, PolicyHead head, Sampler sampler)
+    : network_(std::move(network)), head_(head), sampler_(std::move(sampler)) {
+  const std::size_t outputs = head.deviations < 0 ? head.width : 2 * head.width;
+  const std::size_t end = static_cast<std::size_t>(std::max<std::ptrdiff_t>(head.deviations, 0)) + head.width;
+  if (head.width > network_.outputs(0) || outputs != sampler_.width() || end > network_.parameters()) {
+    throw std::invalid_argument("the outputs of the policy do not fit its actions");
+  }
+}
+
+void Acting::begin(const ActingRollout& rollout) {
+  rollout_ = rollout;
+  network_.pack(rollout.weights, 1);
+  columns_.resize(rollout.envs * network_.outputs(0));
+  if (!rollout.outputs) outputs_.resize(rollout.envs * sampler_.width());
+  if (!rollout.shift.empty()) normalized_.resize(rollout.envs * network_.inputs());
+}
+
+const float* Acting::seen(const float* observations) {
+  if (rollout_.shift.empty()) return observations;
+  const std::size_t inputs = network_.inputs();
+  for (std::size_t row = 0; row < rollout_.envs; ++row) {
+    for (std::size_t i = 0; i < inputs; ++i) {
+      const float value = (observations[row * inputs + i] - rollout_.shift[i]) * rollout_.scale[i];
+      normalized_[row * inputs + i] = value < -rollout_.limit ? -rollout_.limit : value > rollout_.limit ? rollout_.limit : value;
+    }
+  }
+  return normalized_.data();
+}
+
+void Acting::act(std::size_t step) {
+  const std::size_t envs = rollout_.envs, width = sampler_.width(), all = network_.outputs(0);
+  const float* const rows = seen(rollout_.observations + step * envs * network_.inputs());
+  float* const outputs = rollout_.outputs ? rollout_.outputs + step * envs * width : outputs_.data();
+  const bool direct = all == width && head_.deviations < 0;
+  float* const columns = direct ? outputs : columns_.data();
+  network_.forward(rollout_.weights, {rows, envs * network_.inputs()}, envs, std::span<float* const>{&columns, 1}, false, true);
+  for (std::size_t row = 0; row < envs && !direct; ++row) {
+    std::copy_n(columns + row * all, head_.width, outputs + row * width);
+    if (head_.deviations < 0) continue;
+    std::copy_n(rollout_.weights.data() + head_.deviations, head_.width, outputs + row * width + head_.width);
+  }
+  if (head_.clamps) clamp_deviations(width / 2, {outputs, envs * width}, {outputs, envs * width});
+  const std::size_t element = sampler_.is_box() ? sizeof(float) : sizeof(std::int64_t);
+  sample(sampler_, envs, outputs, rollout_.noise + step * envs * sampler_.noise_width(),
+         rollout_.actions + step * envs * sampler_.elements() * element);
+}
+
+}  // namespace hive
