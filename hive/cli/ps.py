@@ -22,6 +22,7 @@ from hive.records import (
 )
 from hive.records.documents import json_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
+from hive.records.summary import ROUNDS, rounds_text
 from hive.runtime.run.control import OtherProtocol
 from hive.table import table_text
 
@@ -88,11 +89,19 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     print(f"{first['run']}  {first['state']}")
     for warning in active(RunWarning.of(data) for data in first["warnings"] or ()):
         print(f"warning: {warning.line}")
+    if (rounds := _rounds(rows)) is not None:
+        print(f"rounds: {rounds_text(rounds)}")
     hosts = any(row["host"] for row in rows)
     columns = {name: cell for name, cell in COLUMNS.items() if hosts or name != "HOST"}
     print(table_text([*columns], [[cell(row) for cell in columns.values()] for row in rows]))
     for number, gpu in enumerate(first["gpus"] or ()):
         print(f"gpu {number}: {Gpu(**gpu)}")
+
+
+def _rounds(rows: list[dict[str, Any]]) -> str | None:
+    """Return how the learner makes updates, one of ROUNDS; None for a run that does not say."""
+    numbers = [row["counters"]["rounds"] for row in rows if "rounds" in (row["counters"] or {})]
+    return ROUNDS[int(numbers[0])] if numbers and 0 <= numbers[0] < len(ROUNDS) else None
 
 
 def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:

@@ -69,6 +69,12 @@ ROUNDS = (
 
 A status page has the position in this list, so only append."""
 
+
+def rounds_text(obstacle: str) -> str:
+    """Return how the updates of a round are made as text. obstacle: one of ROUNDS."""
+    return "updates in native calls" if obstacle == NATIVE else f"updates one by one ({obstacle})"
+
+
 ENDINGS = ("finished", "stopped", "failed")
 NOT_STARTED = "it could not start"  # `stop_reason` of a run that failed before its first stage
 

@@ -280,6 +280,12 @@ def test_ps_shows_the_warnings_of_a_run(place: Place) -> None:
     assert {actor["warnings"] for actor in actors} == {None}
 
 
+@pytest.mark.parametrize(("number", "text"), [(0, "updates in native calls"), (1, "updates one by one (gradients.")])
+def test_ps_says_how_the_updates_of_a_round_are_made(place: Place, number: int, text: str) -> None:
+    place.live(status(actor("learner-0", counters={**results(), "rounds": float(number)})))
+    assert place.hive("ps", "cartpole-1").out.splitlines()[1].startswith(f"rounds: {text}")
+
+
 @pytest.mark.parametrize("begun", [True, False])
 def test_ps_of_a_lost_run(place: Place, begun: bool) -> None:
     place.lost() if begun else place.never_begun()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hive.config import Config
 from hive.envs import can_be_helped
 from hive.errors import TopologyError
-from hive.records.summary import NATIVE
+from hive.records.summary import NATIVE, rounds_text
 from hive.runtime import Topology
 
 if TYPE_CHECKING:  # imports torch
@@ -155,7 +155,7 @@ def rounds_line(topology: Topology) -> str:
     flat, backend = blueprint.flat, blueprint.config.network.backend
     if obstacle == NATIVE and not describes_natively(blueprint.sketch, flat, backend):
         obstacle = TORCH_COMPUTES
-    return "rounds: updates in native calls" if obstacle == NATIVE else f"rounds: updates one by one ({obstacle})"
+    return f"rounds: {rounds_text(obstacle)}"
 
 
 def lag_data(lags: list[Lag]) -> dict[str, Any]:
