@@ -180,7 +180,7 @@ class Collector:
         self.begins = True  # whether the next rollout is the first after a reset
         self._prepared: dict[int, _Prepared] = {}
         self._drawn: _Drawn | None = None
-        self._generator: np.random.Generator | None = None  # of the last rollout's noise
+        self._generator: np.random.Generator | None = None  # the one that drew the last noise; used again
         self._weights: NDArray[np.uint8] | None = None  # set by `bind`
         self._is_bound = False  # whether torch's network has them
 
