@@ -28,7 +28,8 @@ from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
 from hive.config.other_names import RENAMED, note_on, note_on_table, other_names
-from hive.config.problems import FileSource, Override, Problem, Renamed, ValueSource, config_error
+from hive.config.policies import POLICIES, PolicyConfig, fault_of_policy, table_of
+from hive.config.problems import FileSource, OfPolicy, Override, Problem, Renamed, ValueSource, config_error
 from hive.config.references import beside
 from hive.config.rules import RULES, Rule
 from hive.config.run_names import trained_name
@@ -88,7 +89,20 @@ class ConfigText:
         config = loader.build()
         if loader.problems:
             raise config_error(self.name, loader.problems)
-        return config
+        return self._with_learners(config, loader)
+
+    def _with_learners(self, config: Config, run: _Loader) -> Config:
+        """Return the config with those of the policies that have tables of their own. Raises ConfigError."""
+        learners: dict[str, Config] = {}
+        problems: list[Problem] = []
+        for name, policy in config.policies.items():
+            if policy.given:
+                loader = run.of_policy(name, policy)
+                learners[name] = loader.build()
+                problems += loader.problems
+        if problems:
+            raise config_error(self.name, problems)
+        return replace(config, learners=learners)
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,7 @@ class _Loader:
         self.faulty: set[str] = set()  # full names of keys, and names of tables, that have a problem
         self.given: dict[tuple[str, str], _Given] = {}  # (table, key) -> its last value
         self.mentions: list[tuple[str, str, ValueSource]] = []  # (table, key) wherever a value is given, known or not
+        self.first_defaults: dict[str, Any] = {}  # those before the scheme's and the algorithm's
         self.defaults: dict[str, Any] = {}  # full name -> the default, where it differs from the declared one
         self.formula_inputs: dict[str, Any] = {}  # full name -> the default that its formula receives
         self.origins: dict[str, str] = {}  # these three become fields of the Config
@@ -119,6 +134,8 @@ class _Loader:
         for section, table in document.items():
             if section == CUSTOM and isinstance(table, dict):
                 self._take_custom(table, source)
+            elif section == POLICIES and isinstance(table, dict):
+                self._take_policies(table, source)
             elif section not in SECTIONS:
                 self._unknown_section(section, table, source)
             elif not isinstance(table, dict):
@@ -148,6 +165,29 @@ class _Loader:
             else:
                 self.given[CUSTOM, group] = _Given(table, source)
 
+    def _take_policies(self, policies: Mapping[str, Any], source: ValueSource) -> None:
+        """Collect the rows of [policies]."""
+        for name, value in policies.items():
+            table = table_of(value)
+            if (fault := fault_of_policy(name, table)) is not None:
+                path, message = fault
+                self._add(f"{POLICIES}.{name}", source.problem((POLICIES, name, *path), message))
+            else:
+                self.given[POLICIES, name] = _Given(table, source)
+
+    def of_policy(self, name: str, policy: PolicyConfig) -> _Loader:
+        """Return a loader of the run's values, and in their place of those that a policy overrides."""
+        loader = _Loader(self.file)
+        loader.defaults |= self.first_defaults
+        has_other = policy.given.get("algorithm", {}).get("name", self._table_algorithm()) != self._table_algorithm()
+        for (section, key), given in self.given.items():
+            if section in SECTIONS and not (has_other and section == "algorithm"):
+                loader.given[section, key] = given
+        source = OfPolicy(self.given[POLICIES, name].source, name)
+        for section, table in policy.given.items():
+            loader.take({section: table}, source)
+        return loader
+
     def take_override(self, text: str, index: int) -> None:
         """Collect one `KEY=VALUE`."""
         source = Override(index, text)
@@ -171,6 +211,7 @@ class _Loader:
 
     def build(self) -> Config:
         """Return the config; it is only valid if `problems` is empty afterwards."""
+        self.first_defaults = dict(self.defaults)
         if scheme := SCHEMES.get(self._choice("run.scheme")):
             self.defaults.update(scheme.defaults)
         self.defaults = {**ALGORITHM_DEFAULTS.get(self._table_algorithm(), {}), **self.defaults}
@@ -203,10 +244,17 @@ class _Loader:
         custom = {group: given.value for (section, group), given in self.given.items() if section == CUSTOM}
         for group in custom:
             self.origins[f"{CUSTOM}.{group}"] = self.given[CUSTOM, group].source.origin((CUSTOM, group))
+        policies = {
+            name: PolicyConfig.of(name, given.value) for (section, name), given in self.given.items() if section == POLICIES
+        }
+        for name in policies:
+            self.origins[f"{POLICIES}.{name}"] = self.given[POLICIES, name].source.origin((POLICIES, name))
         self.unset["algorithm.name"] = self._default_algorithm()  # each algorithm's table declares its own name instead
         self.unset["env.rules"] = keys_of(SECTIONS["env"])["rules"].default  # an old resolved.toml has another default
         automatic = tuple(self.automatic)
-        return Config(**tables, custom=custom, origins=self.origins, automatic=automatic, unset=self.unset)
+        return Config(
+            **tables, custom=custom, policies=policies, origins=self.origins, automatic=automatic, unset=self.unset
+        )
 
     def _table(self, section: str, table: type, before: dict[str, Any]) -> dict[str, Any]:
         """Return the values of all keys of a table. before: the tables whose values its defaults may follow."""

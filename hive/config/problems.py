@@ -111,6 +111,23 @@ class Override:
         return Problem((1, self.index), f"--set {printable(self.text, SHOWN_LENGTH)}", message, (), note)
 
 
+class OfPolicy:
+    """A row of [policies], whose tables stand for those of the run; problems are marked in the row."""
+
+    def __init__(self, source: ValueSource, policy: str) -> None:
+        self.source = source
+        self.policy = policy
+
+    def origin(self, path: KeyPath) -> str:
+        return self.source.origin(("policies", self.policy))
+
+    def spell(self, section: str, name: str) -> str:
+        return name
+
+    def problem(self, path: KeyPath, message: str, *, note: str = "", at_key: bool = False) -> Problem:
+        return self.source.problem(("policies", self.policy, *path), message, note=note, at_key=at_key)
+
+
 class Renamed:
     """A source in which a key has its earlier name `old`; problems note that it is called `new`."""
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from hive.config.algorithms import LARGEST_INTEGER, AlgorithmConfig, ReplayConfig
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
+from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig
 from hive.config.run_names import NAME_LENGTH
 from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
 from hive.config.values import toml_text
@@ -159,6 +160,12 @@ class EnvConfig:
         'where the allowed actions are: "info": in info["action_mask"]; or a key of the observations',
         accepts=lambda name: name.isprintable() and name != "",
         words={"none": lambda: None},
+    )
+    agent_index: bool = key(
+        False, "several agents: each sees its position among them, as a further part `agent` of its observation"
+    )
+    state: bool = key(
+        False, "several agents: each sees state() of the environment, as a part `state` (for network.critic_parts)"
     )
     info: tuple[str, ...] = key(
         (),
@@ -631,7 +638,11 @@ class Config:
     hosts: HostsConfig
     custom: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, hash=False)
     """[custom.<group>]: parameters of custom actors. The annotations of their constructors determine the types."""
+    policies: Mapping[str, PolicyConfig] = dataclasses.field(default_factory=dict, hash=False)
+    """[policies]: name -> which agents it acts for."""
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
+    learners: Mapping[str, Config] = dataclasses.field(default_factory=dict, hash=False, repr=False)
+    """Policy -> the config that it learns with, for those with tables of their own."""
     automatic: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """Full names of the keys that are "auto" and still have their defaults."""
     unset: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
@@ -723,6 +734,9 @@ class Config:
         if section == CUSTOM:
             group, _, key_name = key_name.partition(".")
             return self.custom[group][key_name]
+        if section == POLICIES:
+            policy, _, key_name = key_name.partition(".")
+            return self._policy_values(policy)[key_name]
         return getattr(getattr(self, section), key_name)
 
     def entries(self) -> Iterator[ConfigEntry]:
@@ -734,12 +748,33 @@ class Config:
                 value = self.value(full)
                 changed = full in self.automatic or value != self.unset[full]
                 yield ConfigEntry(full, value, self.origins[full], declared.limits.doc, changed)
+        for policy in self.policies:
+            for name, value in self._policy_values(policy).items():
+                doc = f"of the policy `{policy}`"
+                full = f"{POLICIES}.{policy}"
+                yield ConfigEntry(f"{full}.{name}", value, self.origins[full], doc, changed=True)
         for group, parameters in self.custom.items():
             for name, value in parameters.items():
                 doc = f"parameter of the actors of `{group}`"
                 yield ConfigEntry(
                     f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc, changed=True
                 )
+
+    def _policy_values(self, policy: str) -> dict[str, Any]:
+        """Return the keys of a row of [policies], with all values of the tables that it overrides."""
+        values = self.policies[policy].values()
+        for section in OVERRIDDEN if policy in self.learners else ():
+            table = getattr(self.learners[policy], section)
+            found = {name: getattr(table, name) for name in keys_of(type(table))}
+            values[section] = {name: value for name, value in found.items() if value is not None}
+        return values
+
+    def learner(self, policy: str) -> Config:
+        """Return the config that a policy of the run learns with: this one, with its own tables."""
+        own = self.learners.get(policy)
+        if own is None:
+            return dataclasses.replace(self, policies={}, learners={})
+        return dataclasses.replace(self, algorithm=own.algorithm, network=own.network, policies={}, learners={})
 
     def differences(self, other: Config) -> list[str]:
         """Return the full names of keys whose values differ, or that only one of the two algorithms has."""
@@ -751,6 +786,6 @@ class Config:
 SECTIONS: Mapping[str, type] = {
     name: table
     for name, table in typing.get_type_hints(Config).items()
-    if name not in ("custom", "origins", "automatic", "unset")
+    if name not in ("custom", "policies", "learners", "origins", "automatic", "unset")
 }
 """Table -> its dataclass; for [algorithm] the base class of all algorithms' tables."""

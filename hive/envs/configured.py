@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
-from hive.envs.make import Recipe, describe, steps_one_by_one
+from hive.envs.make import MASKED, Recipe, describe, steps_one_by_one
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.fitted import fitted_spec
 from hive.envs.spaces.meaning import configured_meaning
@@ -40,9 +40,20 @@ def can_be_helped(env: EnvConfig) -> bool:
 
 def recipe_of(env: EnvConfig) -> Recipe:
     """Return how an environment of the config is made; around its env.wrappers is that of env.action_mask."""
-    mask = {"name": "hive.envs.spaces.masks:Masked", "source": env.action_mask, "id": env.id}
+    mask = {"name": MASKED, "source": env.action_mask, "id": env.id}
     wrappers = (*env.wrappers, mask) if env.action_mask else env.wrappers
-    return Recipe(env.id, env.options, env.vector, wrappers, env.preset, env.info, env.rules)
+    return Recipe(
+        env.id,
+        env.options,
+        env.vector,
+        wrappers,
+        env.preset,
+        env.info,
+        env.rules,
+        env.action_mask,
+        env.agent_index,
+        env.state,
+    )
 
 
 def check_evaluation(config: Config, training: EnvironmentSpec) -> None:

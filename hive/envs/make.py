@@ -4,6 +4,7 @@ An id is one of
     CartPole-v1             registered with Gymnasium; for a namespace in PACKAGES its package is imported first
     package.module:Class    a callable that returns a gymnasium.Env; called with the config's options
     path/file.py:Class      the same in a file
+    package:name_v3         a module of PettingZoo's form: its `parallel_env` if it has one, else its `env`
     package.module:Name-v0  a registered id after the colon; the module or file is imported first to register it
     envpool:Pong-v5         an environment of EnvPool (hive.envs.vectors.pool)
     ./library.so:Name       a constant of a shared library that was compiled with hive/env.h
@@ -56,8 +57,11 @@ POOLS = "envpool"  # the package whose environments hive.envs.vectors.pool makes
 SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
 SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
 LISTED = 5  # ids of a package that are listed where none is similar
+MASKED = "hive.envs.spaces.masks:Masked"  # the wrapper of env.action_mask around a single environment
 WRITE = 'write a custom class as "package.module:Class", and an id that a package registers as "package:Name-v0"'
 VERSION = re.compile(r"-v\d+$")
+VERSION_OF_MODULE = re.compile(r"_v\d+$")  # PettingZoo has a module for each version of an environment
+FORMS = ("parallel_env", "env")  # functions of such a module: all agents act at once, or in turn
 LIBRARY = re.compile(r"\.(?:so|dylib)(?::\w+)?$")
 LIMIT = 1000  # steps of an episode in advice: that of most of Gymnasium's tasks
 
@@ -78,14 +82,30 @@ class Recipe:
     preset: str = "none"
     info: Sequence[str] = ()
     rules: int = RULES
+    mask: str | None = None  # env.action_mask; around a single environment it is also the last of the wrappers
+    agent_index: bool = False
+    state: bool = False
 
 
 def make_environment(recipe: Recipe, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-    """Build one environment in its single form.
+    """Build one environment of one agent, as `make_any`, which documents the errors. Raises them for several agents."""
+    import gymnasium
+
+    environment = make_any(recipe, render_mode)
+    if not isinstance(environment, gymnasium.Env):
+        close(environment)
+        raise EnvironmentFailed(
+            f"`{recipe.id}` is an environment of several agents, expected a gymnasium.Env", permanent=True
+        )
+    return environment
+
+
+def make_any(recipe: Recipe, render_mode: str | None = None) -> Any:
+    """Build one environment in its single form: a gymnasium.Env, or one of several agents (hive.envs.agents).
 
     render_mode: "rgb_array" or "human" for pictures, as in gymnasium.make; None: without pictures. Raises ConfigError
     for wrong options of a preset, EnvironmentMissing if the environment, a wrapper or a module that they need is not
-    installed, and EnvironmentFailed if a constructor raises or returns something other than a gymnasium.Env.
+    installed, and EnvironmentFailed if a constructor raises or returns something else.
     """
     import gymnasium
 
@@ -109,6 +129,10 @@ def make_environment(recipe: Recipe, render_mode: str | None = None) -> gymnasiu
     else:
         environment = construct("environment", id, f"`{id}`", lambda: target(**options))
     if not isinstance(environment, gymnasium.Env):
+        from hive.envs.agents.interface import has_agents, wrapped_agents
+
+        if has_agents(environment):
+            return wrapped_agents(id, environment, wrappers)
         raise _no_environment(id, environment)
     try:
         return wrapped(id, environment, wrappers)
@@ -208,6 +232,8 @@ def describe(recipe: Recipe) -> EnvironmentSpec:
     Its kind matters, because a vectorized class may have other spaces than the single environment (Atari's has stacked
     frames of 84 x 84). Raises the errors of `make_vector`, and EnvironmentFailed for spaces that hive does not support.
     """
+    from hive.envs.agents.interface import describe_agents, has_agents  # they import gymnasium
+
     id = recipe.id
     if takes_native(recipe) and recipe.preset == "none":
         environment: Any = make_native(recipe, 1)
@@ -215,7 +241,12 @@ def describe(recipe: Recipe) -> EnvironmentSpec:
     else:
         if not recipe.wrappers and recipe.preset == "none":
             _compiled_form(recipe)  # compares bits now: processes that are forked inherit the result
-        environment = make_environment(recipe)
+        environment = make_any(recipe)
+        if has_agents(environment):
+            try:
+                return describe_agents(id, environment, recipe)
+            finally:
+                close(environment)
         prefix, limit, skip = "", step_limit_of(environment), skip_of(environment)
     try:
         observations, actions = spaces_of(id, environment, prefix)
@@ -288,6 +319,20 @@ def limit_of_class(spec: EnvSpec | None) -> int | None:
     return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
 
 
+def _environment_of_module(name: str) -> Callable[..., Any] | None:
+    """Return the function that makes the environment of a module of PettingZoo: `mpe2:simple_spread_v3`; or None.
+
+    It is the parallel one, if there is one: agents that act at once are collected faster than one by one.
+    """
+    if not VERSION_OF_MODULE.search(name):
+        return None
+    with contextlib.suppress(EnvironmentMissing):  # the error for the id says more
+        module = import_module("environment", name, name)
+        found = [getattr(module, form) for form in FORMS if callable(getattr(module, form, None))]
+        return found[0] if found else None
+    return None
+
+
 def _find(id: str) -> EnvSpec | Callable[..., Any]:
     """Return the registered spec, or the class or function that the id refers to."""
     import gymnasium
@@ -307,6 +352,8 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
     target = getattr(imported, name, None)
     if callable(target):
         return target  # type: ignore[no-any-return]
+    if imported is not None and (of_module := _environment_of_module(f"{module}.{name}")) is not None:
+        return of_module
     if target is not None:
         kind = type(target).__name__
         raise EnvironmentMissing(

@@ -50,9 +50,9 @@ def wrapped(
     """
     import gymnasium
 
-    for name, arguments in map(_parts, wrappers):
+    for name, arguments in map(parts_of, wrappers):
         what = f"`{id}` with the wrapper `{name}`"
-        constructor = functools.partial(_find(name), environment, **arguments)
+        constructor = functools.partial(find_wrapper(name), environment, **arguments)
         result = construct("wrapper", name, what, constructor, ARGUMENTS)
         if not isinstance(result, gymnasium.Env):
             kind = type(result).__name__
@@ -66,13 +66,13 @@ def wrapped(
 
 def import_wrappers(wrappers: Sequence[WrapperConfig]) -> None:
     """Import the modules of wrappers. Raises EnvironmentMissing, and EnvironmentFailed if a module raises."""
-    for name, _ in map(_parts, wrappers):
-        _find(name)
+    for name, _ in map(parts_of, wrappers):
+        find_wrapper(name)
 
 
 def with_names(id: str, wrappers: Sequence[WrapperConfig]) -> str:
     """Return `id` with the names of the wrappers in the config, for errors: any of them may be the cause."""
-    names = [name for name, _ in map(_parts, wrappers) if not name.startswith("hive.envs.")]  # that of env.action_mask
+    names = [name for name, _ in map(parts_of, wrappers) if not name.startswith("hive.envs.")]  # that of env.action_mask
     listed = ", ".join(f"`{name}`" for name in names)
     return f"{id} with {listed}" if listed else id
 
@@ -107,14 +107,14 @@ def steps_inside(environment: gymnasium.Env[Any, Any], end: type | None = None) 
     return steps
 
 
-def _parts(wrapper: WrapperConfig) -> tuple[str, dict[str, Any]]:
+def parts_of(wrapper: WrapperConfig) -> tuple[str, dict[str, Any]]:
     """Return the name of a wrapper in the config, and its arguments."""
     if isinstance(wrapper, str):
         return wrapper, {}
     return str(wrapper["name"]), {name: value for name, value in wrapper.items() if name != "name"}
 
 
-def _find(name: str) -> Callable[..., Any]:
+def find_wrapper(name: str) -> Callable[..., Any]:
     """Return the callable that `name` refers to. Raises EnvironmentMissing."""
     import gymnasium
 

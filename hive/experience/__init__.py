@@ -15,6 +15,7 @@ from hive.experience.rollouts import (
     expected_finals,
     rollout_layout,
     samples_in,
+    steps_in,
 )
 from hive.experience.streams import Purpose, stream, stream_seed, stream_seeds
 
@@ -40,6 +41,7 @@ __all__ = [
     "replay_words",
     "rollout_layout",
     "samples_in",
+    "steps_in",
     "stream",
     "stream_seed",
     "stream_seeds",

@@ -22,6 +22,8 @@
 
 The header holds the version of the behaviour policy, the collector (`source`), the rollout's number (`sequence`) and
 whether the environments were reset just before it (`begins`), so that row 0 does not continue the rollout before.
+`env_steps` is the number of environment steps of a rollout whose rows belong to several agents of each environment; 0:
+that of valid rows.
 
 A rollout is shorter than T (`length`) only when its round was cut short (`collection.fraction_workers` below 1). Every
 step may truncate every episode. Few do, so final observations are packed from the front and lie last: pages behind the
@@ -39,8 +41,8 @@ from numpy.typing import NDArray
 
 from hive.runtime import Layout, Packed
 
-HEADER = ("version", "length", "finals", "source", "sequence", "begins")
-VERSION, LENGTH, FINALS, SOURCE, SEQUENCE, BEGINS = range(len(HEADER))
+HEADER = ("version", "length", "finals", "source", "sequence", "begins", "env_steps")
+VERSION, LENGTH, FINALS, SOURCE, SEQUENCE, BEGINS, ENV_STEPS = range(len(HEADER))
 HEADER_WORDS = 8
 
 
@@ -109,6 +111,11 @@ def check_finals(arrays: Mapping[str, NDArray[Any]]) -> bool:
     return finals == len(stored) == len(arrays["final_observations"]) and bool((stored < finals).all())
 
 
+def steps_in(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Return `Rollout(arrays).env_steps` without building a Rollout."""
+    return arrays["header"].item(ENV_STEPS) or samples_in(arrays)
+
+
 def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:
     """Return `Rollout(arrays).samples` without building a Rollout."""
     return int(np.count_nonzero(arrays["valid"][: arrays["header"].item(LENGTH)]))
@@ -133,6 +140,7 @@ class Rollout:
         self.version = int(header[VERSION])
         self.source, self.sequence = int(header[SOURCE]), int(header[SEQUENCE])
         self.begins = bool(header[BEGINS])
+        self._env_steps = int(header[ENV_STEPS])
         # The share of the run that is done with this rollout. It follows from the rollout's number, not from a clock or
         # a counter of steps, so that a resumed run repeats it exactly.
         self.progress = min(1.0, (self.sequence + 1 - start) / rounds)
@@ -167,16 +175,22 @@ class Rollout:
         source: int,
         sequence: int,
         begins: bool = False,
+        env_steps: int = 0,
     ) -> None:
         """Write the header of a rollout, once its other arrays are written; for the words see the module."""
         header = arrays["header"]
         header[VERSION], header[LENGTH], header[FINALS] = version, length, finals
-        header[SOURCE], header[SEQUENCE], header[BEGINS] = source, sequence, begins
+        header[SOURCE], header[SEQUENCE], header[BEGINS], header[ENV_STEPS] = source, sequence, begins, env_steps
 
     @property
     def samples(self) -> int:
         """The number of valid steps of all environments."""
         return int(np.count_nonzero(self.valid))
+
+    @property
+    def env_steps(self) -> int:
+        """The number of environment steps: of several agents one for all that act at once, of others each valid step."""
+        return self._env_steps or self.samples
 
     def starts(self) -> NDArray[np.bool_]:
         """Return which rows are the first of an episode, bool [T+1, B]. Row 0 never is: `state` is zeros there.

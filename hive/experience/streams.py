@@ -36,6 +36,7 @@ class Purpose(enum.IntEnum):
     stepping = 13  # while a rollout is made; source: collector, sequence: rollout
     evaluation_building = 14  # while environments of an evaluator are built; source 0, sequence 0
     evaluation_stepping = 15  # while they are reset and stepped; source: first environment, sequence: turn
+    policy = 16  # the seed of a policy of several, with which it makes all its own draws; source: its number
 
 
 class _Unseeded(ISeedSequence):

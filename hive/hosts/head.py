@@ -22,7 +22,7 @@ from hive import __version__
 from hive.clock import Clock, RealClock
 from hive.config import Config, resolved
 from hive.errors import HostLost, UsageError, VersionGone, WireError
-from hive.experience import check_finals, samples_in
+from hive.experience import check_finals, steps_in
 from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
 from hive.hosts.messages import (
     PROTOCOL,
@@ -606,7 +606,7 @@ class RemoteCollector(Actor):
             frame = await self.link.rollout(self.index)
             slot = await self.rollouts.reserve()
             slot.block[: len(frame)] = np.frombuffer(frame, np.uint8)
-            self.status.add(self.steps, samples_in(slot.arrays))
+            self.status.add(self.steps, steps_in(slot.arrays))
             self.rollouts.commit(slot)
             self.link.taken(self.index)
 

@@ -8,13 +8,15 @@ training process.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
 from hive.hosts import connect_hosts, host_facts, resumed_elsewhere
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
-from hive.runtime import Board, Group, Shared, Slots, Topology, Zmq, size_text
+from hive.runtime import Board, Group, Shared, SharedIn, Slots, Topology, Zmq, size_text
+from hive.runtime.topology.groups import PortRef
 from hive.training import (
     REPLAY_VALUES,
     RESULTS,
@@ -27,11 +29,16 @@ from hive.training import (
     ReplayLearnerActor,
     ReplayWorkerActor,
     best_by,
+    environment_of,
     first_gradient,
     first_round,
     info_counters,
     replica_slots,
 )
+from hive.training.crew import Crew, check_crew, crew_needed, folders_of
+from hive.training.policies import Policies, check_has_agents
+from hive.training.several_actors import of_policy, policies_collector, port
+from hive.training.update.goal import GOAL_BYTES, Goal, with_goal
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:
@@ -39,7 +46,7 @@ def resumed_from(directory: Path) -> Checkpoint | None:
 
     Raises RecordError if the checkpoint is gone.
     """
-    facts = host_facts(directory)
+    facts = host_facts(directory) if directory.is_dir() else None
     if facts is not None:
         return resumed_elsewhere(directory, facts)
     chosen = read_resume_point(RunDirectory(directory))
@@ -60,51 +67,109 @@ def trainer(config: Config, directory: Path) -> Topology:
 
     Raises TopologyError for workers that would wait for each other forever, RecordError, and what a Blueprint raises.
     """
-    return assemble(Blueprint(config, resumed_from(directory)), directory)
+    environment = environment_of(config)
+    policies = crew_needed(environment, config)
+    if policies is None:
+        if not environment.agents:
+            check_has_agents(config)
+            return assemble(Blueprint(config, resumed_from(directory), environment), directory)
+        first = Policies.of(config, environment).learning[0]
+        return assemble(Blueprint(first.config, resumed_from(directory), first.seat.spec), directory)
+    check_crew(config)
+    folders = folders_of(directory, policies)
+    crew = Crew.of(config, policies, directory, [resumed_from(folder) for folder in folders])
+    return assemble(crew.first, directory, crew)
 
 
-def assemble(blueprint: Blueprint, directory: Path) -> Topology:
-    """Build the topology of a blueprint. Raises TopologyError for workers that would wait for each other forever."""
-    _check_progress(blueprint)
-    if blueprint.replays and blueprint.resume is None:
-        _check_disk(blueprint, directory)
-    collection, gradients = blueprint.config.collection, blueprint.config.gradients
-    processes = ["learner-0"] if not gradients.workers else [f"gradient-worker-{w}" for w in range(gradients.workers)]
+def assemble(blueprint: Blueprint, directory: Path, crew: Crew | None = None) -> Topology:
+    """Build the topology of a blueprint, or of the policies of a crew.
+
+    Raises TopologyError for workers that would wait for each other forever.
+    """
+    blueprints = (blueprint,) if crew is None else crew.blueprints
+    for one in blueprints:
+        _check_progress(one)
+        if one.replays and one.resume is None:
+            _check_disk(one, directory)
+    collection = blueprint.config.collection
     # Collectors without a dedicated process share those of the gradient workers.
-    collector_processes = None if collection.workers else processes
-
+    processes = None if collection.workers else _gradient_processes(blueprint, 0)
     t = Topology()
-    collector = t.add(CollectorActor, count=blueprint.collectors, process=collector_processes, blueprint=blueprint)
+    if crew is None:
+        collector = t.add(CollectorActor, count=blueprint.collectors, process=processes, blueprint=blueprint)
+    else:
+        several = policies_collector(len(blueprints))
+        collector = t.add(several, group="collectors", count=blueprint.collectors, process=processes, crew=crew)
+    learners = [
+        _add_policy(t, one, directory if crew is None else crew.folders[number], collector, number, crew)
+        for number, one in enumerate(blueprints)
+    ]
+    _connect_goals(t, learners)
+    connect_hosts(t, blueprint, directory)
+    counters = REPLAY_VALUES if blueprint.replays else ()
+    t.results(learners[0], *RESULTS, *info_counters(blueprint.config.env.info), *counters)
+    t.digest(learners[0].weights, blueprint.flat.block_bytes)
+    return t
+
+
+def _gradient_processes(blueprint: Blueprint, number: int) -> list[str]:
+    """Return the processes of the gradient workers of policy `number`: by default that of its learner."""
+    workers = blueprint.config.gradients.workers
+    return [f"gradient-worker-{number * workers + w}" for w in range(workers)] or [f"learner-{number}"]
+
+
+def _add_policy(
+    t: Topology, blueprint: Blueprint, directory: Path, collector: Group, number: int, crew: Crew | None
+) -> Group:
+    """Add the actors of a policy, and return the group of its learner. directory: where it is recorded."""
     worker = t.add(
         ReplayWorkerActor if blueprint.replays else GradientWorkerActor,
+        group=of_policy("gradient-workers", number),
         count=blueprint.gradient_workers,
-        process=processes,
+        process=_gradient_processes(blueprint, number),
         blueprint=blueprint,
         directory=directory,
     )
-    learner = t.add(ReplayLearnerActor if blueprint.replays else LearnerActor, blueprint=blueprint)
-    recorder = t.add(Recorder, last=True, blueprint=blueprint, directory=directory)
-
-    _connect_data(t, blueprint, collector, worker, learner)
-    _connect_state(t, blueprint, collector, worker, learner, recorder)
+    kind: type[LearnerActor] = ReplayLearnerActor if blueprint.replays else LearnerActor
+    learner = t.add(
+        kind if crew is None else with_goal(kind, len(crew.blueprints)),
+        group=of_policy("learner", number),
+        blueprint=blueprint,
+    )
+    recorder = t.add(
+        Recorder,
+        group=of_policy("recorder", number),
+        role=of_policy("recorder", number),
+        last=True,
+        blueprint=blueprint,
+        directory=directory,
+    )
+    _connect_data(t, blueprint, collector, worker, learner, number)
+    _connect_state(t, blueprint, collector, worker, learner, recorder, number)
     if blueprint.replays:
-        _connect_replay(t, blueprint, worker, learner, recorder)
-    t.connect(learner.metrics, recorder.metrics)
-    t.connect(learner.checkpoints, recorder.checkpoints)
+        _connect_replay(t, blueprint, worker, learner, recorder, number)
+    t.connect(learner.metrics, recorder.metrics, name=of_policy("metrics", number))
+    t.connect(learner.checkpoints, recorder.checkpoints, name=of_policy("checkpoints", number))
     best = best_by(blueprint)
     if best == "evaluation":
         _evaluate(t, blueprint, learner, recorder, directory)
     elif best == "training":
-        t.connect(learner.improved, recorder.improved)
-    connect_hosts(t, blueprint, directory)
-
-    counters = REPLAY_VALUES if blueprint.replays else ()
-    t.results(learner, *RESULTS, *info_counters(blueprint.config.env.info), *counters)
-    t.digest(learner.weights, blueprint.flat.block_bytes)
-    return t
+        t.connect(learner.improved, recorder.improved, name=of_policy("improved", number))
+    return learner
 
 
-def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group) -> None:
+def _connect_goals(t: Topology, learners: Sequence[Group]) -> None:
+    """Let the learners of several policies end together."""
+    for number, learner in enumerate(learners):
+        for other in learners if len(learners) > 1 else ():
+            if other is not learner:
+                target: PortRef[SharedIn[Goal]] = getattr(other, f"goal_of_{number}")
+                t.connect(learner.own_goal, target, Shared(GOAL_BYTES), name=f"goal-{number}")
+
+
+def _connect_data(
+    t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group, number: int
+) -> None:
     """Connect rollouts and gradients."""
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     asynchronous = collection.communication == "asynchronous"
@@ -119,7 +184,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
     carrier = Zmq if blueprint.config.run.carrier == "zmq" else Slots
     # The learner of a replay memory takes the rollouts. What it had claimed when it was killed, its successor appends.
     t.connect(
-        collector.rollouts,
+        getattr(collector, port(of_policy("rollouts", number))),
         learner.rollouts if blueprint.replays else worker.rollouts,
         carrier(
             rollouts,
@@ -129,6 +194,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
             in_step=not asynchronous,
             on_death="reoffer" if blueprint.replays else "drop",
         ),
+        name=of_policy("rollouts", number),
     )
     t.connect(
         worker.gradients,
@@ -136,25 +202,30 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
         carrier(
             gradient, slots=slots, on_death="reoffer", first=first_gradient(blueprint), shared=gradients.decentralized
         ),
+        name=of_policy("gradients", number),
     )
 
 
 def _connect_state(
-    t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group, recorder: Group
+    t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group, recorder: Group, number: int
 ) -> None:
     """Connect the optimizer state, the weights and the behaviour policy."""
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     # The version of the optimizer state commits both boards: weights and moments change together or not at all.
-    t.connect(learner.optimizer_state, recorder.optimizer_state, Board(blueprint.optimizer_state_bytes))
+    commit = of_policy("optimizer" if number else "optimizer_state", number)
+    t.connect(learner.optimizer_state, recorder.optimizer_state, Board(blueprint.optimizer_state_bytes), name=commit)
     if gradients.decentralized:
         t.connect(learner.optimizer_state, worker.optimizer_state)
     t.connect(
         learner.weights,
         worker.state,
-        Board(blueprint.state.bytes, keep=gradients.max_lag + 1, commit_with="optimizer_state"),
+        Board(blueprint.state.bytes, keep=gradients.max_lag + 1, commit_with=commit),
+        name=of_policy("weights", number),
     )
     t.connect(learner.weights, recorder.weights)
-    t.connect(learner.behaviour, collector.behaviour, Board(blueprint.flat.block_bytes, keep=collection.max_lag + 1))
+    behaviour = getattr(collector, port(of_policy("behaviour", number)))
+    board = Board(blueprint.flat.block_bytes, keep=collection.max_lag + 1)
+    t.connect(learner.behaviour, behaviour, board, name=of_policy("behaviour", number))
     if collection.communication == "asynchronous" and not blueprint.replays:
         t.connect(learner.behaviour, worker.behaviour)
 
@@ -173,16 +244,20 @@ def _check_disk(blueprint: Blueprint, directory: Path) -> None:
         )
 
 
-def _connect_replay(t: Topology, blueprint: Blueprint, worker: Group, learner: Group, recorder: Group) -> None:
+def _connect_replay(
+    t: Topology, blueprint: Blueprint, worker: Group, learner: Group, recorder: Group, number: int
+) -> None:
     """Connect the replay memory, its ledger and the plans."""
     layout, config = blueprint.memory_layout, blueprint.config
     sparse = blueprint.replay.sparse_finals_bytes
-    t.connect(learner.memory, worker.memory, Shared(layout.bytes, sparse, config.run.replay_folder or ""))
+    memory = Shared(layout.bytes, sparse, config.run.replay_folder or "")
+    t.connect(learner.memory, worker.memory, memory, name=of_policy("memory", number))
     t.connect(learner.memory, recorder.memory)
-    t.connect(learner.ledger, recorder.ledger, Board(blueprint.ledger_layout.bytes))
-    t.connect(recorder.floor, learner.floor, Shared(8 * (1 + blueprint.collectors)))
+    t.connect(learner.ledger, recorder.ledger, Board(blueprint.ledger_layout.bytes), name=of_policy("ledger", number))
+    t.connect(recorder.floor, learner.floor, Shared(8 * (1 + blueprint.collectors)), name=of_policy("floor", number))
     ahead = config.gradients.max_lag // blueprint.gradients_per_batch + 1  # plans that may be in use at once
-    t.connect(learner.plans, worker.plans, Board(blueprint.plan_layout.bytes, keep=ahead + 1))
+    plans = Board(blueprint.plan_layout.bytes, keep=ahead + 1)
+    t.connect(learner.plans, worker.plans, plans, name=of_policy("plans", number))
 
 
 def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group, directory: Path) -> None:

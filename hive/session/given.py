@@ -25,6 +25,7 @@ from hive.config import SCHEMES, Config, is_reference, render
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.other_names import homes_of, is_key, note_on
+from hive.config.policies import POLICIES
 from hive.config.schema import CUSTOM, SECTIONS
 from hive.config.values import closest, toml_key, toml_setting
 from hive.errors import ConfigError, UsageError
@@ -111,7 +112,7 @@ def _keys(keywords: Mapping[str, Any]) -> dict[str, Any]:
     for keyword, value in keywords.items():
         if keyword == "env" and not isinstance(value, Mapping):
             found["env.id"] = value
-        elif keyword in (*SECTIONS, CUSTOM) and isinstance(value, Mapping):
+        elif keyword in (*SECTIONS, POLICIES, CUSTOM) and isinstance(value, Mapping):
             found |= {f"{keyword}.{toml_key(str(name))}": one for name, one in value.items()}
         elif "." in keyword:
             found[keyword] = value

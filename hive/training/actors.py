@@ -47,7 +47,7 @@ from hive.envs import (
 )
 from hive.envs.vectors.helped_vector import helped_vector
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
-from hive.experience import Purpose, Rollout, samples_in
+from hive.experience import Purpose, Rollout, steps_in
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.records.run_warnings import GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
@@ -117,6 +117,7 @@ class CollectorActor(Actor):
             observation=environment.observation,
             action=environment.action,
             infos=len(config.env.info),
+            rows=environment.rows,
         )
         vector = helped_vector(helping, config.collection.envs)
         self.helped = vector if isinstance(vector, HelpedVector) else None
@@ -155,7 +156,7 @@ class CollectorActor(Actor):
             self._collect(slot, version)
             self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.behaviour.unpin()
-            self.status.add(self.steps, samples_in(slot.arrays))
+            self.status.add(self.steps, steps_in(slot.arrays))
             self._name_draws()  # before the rollout counts, so that the run's summary has it
             self.rollouts.commit(slot)
             self._name_statistics()

@@ -49,6 +49,8 @@ from hive.training.given_weights import copy_weights_of
 from hive.training.gradient.devices import chosen_device
 from hive.training.gradient.threads import threads_of
 from hive.training.initial_network import InitialNetwork
+from hive.training.resume_barriers import CommonBarriers
+from hive.training.policies import Policies, check_has_agents
 from hive.training.update.learner import Learner, check_codec, optimizer_settings, optimizer_state_layout
 from hive.training.update.replay_blueprint import ReplayBlueprint
 
@@ -62,6 +64,7 @@ class Blueprint:
     parameters in a block. state: the layout of a version of the board `weights`. rollout_layout, memory_layout,
     ledger_layout, plan_layout and `gradient_layout(collectors)`: the layouts of the messages of these names.
 
+    columns: rows of a step of one collector: its environments, or all agents of the policy in them.
     round_steps: environment steps of one round, a full rollout of every collector. rounds: those until the run has
     made its environment steps. per_version: rollouts per behavior version. replays: whether the algorithm learns from
     a replay memory. warmup: with a replay memory, the number of rounds before the first gradient. has_lag: whether a
@@ -70,7 +73,8 @@ class Blueprint:
     weight_files: the SHA-256 of each file of `network.weights`, by module.
 
     Arguments. resume: the checkpoint that the run continues from, if any. environment: the spec, if the caller has it;
-    otherwise an environment is built, read and closed. Raises what environments and networks raise, and RecordError if
+    otherwise an environment is built, read and closed. agents_in_all: those of one environment that any policy of the
+    run acts for, if some are not this policy's. Raises what environments and networks raise, and RecordError if
     `run.init_from` or a file of `network.weights` does not fit.
 
     All sizes follow from a network without memory (hive.training.initial_network), so that a run that does not fit this
@@ -80,17 +84,31 @@ class Blueprint:
 
     @hive_torch()
     def __init__(
-        self, config: Config, resume: Checkpoint | None = None, environment: EnvironmentSpec | None = None
+        self,
+        config: Config,
+        resume: Checkpoint | None = None,
+        environment: EnvironmentSpec | None = None,
+        agents_in_all: int | None = None,
     ) -> None:
         # One thread per actor: the processes are parallel already, and the bits of a sum depend on how it is divided.
         torch.set_num_threads(1)
         self.threads = threads_of(config)
+        self.barriers: CommonBarriers | None = None
+        """Those that all policies of the run have in common; None with one policy."""
         self.device = chosen_device(config.gradients.device)
         """Where gradients are computed, on copies of the weights; None: on the CPU, in place."""
+        if environment is None:
+            environment = environment_of(config)
+            if environment.agents:  # this is then the blueprint of the first policy
+                first = Policies.of(config, environment).learning[0]
+                agents_in_all, config, environment = len(environment.agents), first.config, first.seat.spec
+            else:
+                check_has_agents(config)
         self.config = config
         self.resume = resume
-        self.environment = self._as_trained(environment_of(config) if environment is None else environment)
+        self.environment = self._as_trained(environment)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
+        self.agents_in_all = agents_in_all or self.environment.rows
         self._count_rounds()
         algorithm = self.algorithm()
         self._count_gradients(algorithm)
@@ -124,7 +142,9 @@ class Blueprint:
         config, collection = self.config, self.config.collection
         self.collectors = config.collectors
         self.gradient_workers = max(config.gradients.workers, 1)
-        self.round_steps = self.collectors * collection.envs * collection.rollout
+        self.columns = collection.envs * self.environment.rows
+        turns = self.agents_in_all if self.environment.takes_turns else 1
+        self.round_steps = self.collectors * collection.envs * collection.rollout * turns
         self.rounds = config.run.steps / self.round_steps
         self.per_version = self.collectors * collection.broadcast_interval
         self.has_lag = collection.max_lag > 0
@@ -146,10 +166,10 @@ class Blueprint:
         observation, action = self.environment.observation, self.environment.action
         return rollout_layout(
             collection.rollout,
-            collection.envs,
+            self.columns,
             (observation.shape, observation.dtype),
             (action.shape, action.dtype),
-            expected_finals(collection.rollout, collection.envs, self.environment.max_episode_steps),
+            expected_finals(collection.rollout, self.columns, self.environment.max_episode_steps),
             discounted=config.network.normalize_rewards,
             infos=len(config.env.info),
             state=self.state_width,
@@ -194,7 +214,9 @@ class Blueprint:
     @functools.cached_property
     def replay(self) -> ReplayBlueprint:
         """The sizes and layouts of the replay memory of an algorithm that learns from one (`replays`)."""
-        return ReplayBlueprint(self.config, self.environment, self.gradients_per_round, self.normalized)
+        return ReplayBlueprint(
+            self.config, self.environment, self.gradients_per_round, self.normalized, self.round_steps
+        )
 
     @property
     def memory_layout(self) -> Layout:
@@ -216,7 +238,7 @@ class Blueprint:
         parts = getattr(self.config.algorithm, "minibatches", 1)
         asynchronous = self.config.collection.communication == "asynchronous"
         collectors = 1 if asynchronous else max(1, self.collectors // self.gradient_workers)
-        columns = collectors * self.config.collection.envs
+        columns = collectors * self.columns
         if self.state_width and parts > columns:
             raise TopologyError(
                 f"algorithm.minibatches is {parts}, but a gradient worker has sequences of only {columns} environments",
@@ -254,15 +276,25 @@ class Blueprint:
         vector: VectorEnvironment | None = None,
     ) -> Collector:
         """Make collector number `source` of the run, with its own network, and with `vector` or new environments."""
-        envs = self.config.collection.envs
         if vector is None:
             seed_all_globals(self.config.run.seed, Purpose.building, source, incarnation)
             vector = self.vector()
+        return self.member(source, incarnation, status, vector)
+
+    def member(
+        self,
+        source: int,
+        incarnation: int = 0,
+        status: Status | None = None,
+        vector: VectorEnvironment | None = None,
+    ) -> Collector:
+        """Make the part of collector number `source` that acts; as a member of several it has no `vector`."""
+        columns = self.columns
         return Collector(
             vector,
             self.environment.observation,
             self.wrapper(),
-            self.distribution.for_collector(source * envs, envs, self.collectors * envs),
+            self.distribution.for_collector(source * columns, columns, self.collectors * columns),
             seed=self.config.run.seed,
             source=source,
             incarnation=incarnation,
@@ -309,7 +341,7 @@ class Blueprint:
 
     def gradient_layout(self, collectors: int) -> Layout:
         """Return the layout of a gradient slot for a share of `collectors` collectors."""
-        most = collectors * self.config.collection.rollout * self.config.collection.envs
+        most = collectors * self.config.collection.rollout * self.columns
         return gradient_layout(
             self.flat.parameter_elements,
             len(self.flat.parameters),

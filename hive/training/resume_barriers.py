@@ -35,13 +35,27 @@ from hive.config import Config
 
 
 @dataclass(frozen=True)
+class CommonBarriers:
+    """What policies of one run share, so that their barriers are the same rounds.
+
+    period: rounds from one checkpoint to the next, 0 for none; a multiple of the grain of each. begins: the round from
+    which they are counted, after the longest warm-up. resumed_at: the first round of all, and env_steps those before it.
+    """
+
+    period: int
+    begins: int
+    resumed_at: int
+    env_steps: int
+
+
+@dataclass(frozen=True)
 class ResumeBarriers:
     """Computes the resume barriers of a run.
 
     every: turns between checkpoints, 0 for none. per_round: gradients that a worker makes of a round. per_turn:
     gradients of each worker in a turn. interval: rounds collected with each behaviour version. lag: versions by which
     the behaviour policy may be behind. resumed_at: the round that this run began with. warmup: number of first rounds
-    that no gradients follow.
+    that no gradients follow. common: of the policies of a run with several.
     """
 
     every: int
@@ -51,6 +65,7 @@ class ResumeBarriers:
     lag: int
     resumed_at: int = 0
     warmup: int = 0
+    common: CommonBarriers | None = None
 
     @functools.cached_property
     def grain(self) -> int:
@@ -60,6 +75,8 @@ class ResumeBarriers:
     @functools.cached_property
     def period(self) -> int:
         """P: the number of rounds from one checkpoint to the next."""
+        if self.common is not None:
+            return max(self.common.period, 1)
         return self._up(-(-self.every * self.per_turn // self.per_round))
 
     @functools.cached_property
@@ -67,20 +84,29 @@ class ResumeBarriers:
         """L: the number of rounds from a checkpoint that falls due to its barrier."""
         return self._up(self.lag)
 
+    @functools.cached_property
+    def _offset(self) -> int:
+        """The round from which barriers are counted."""
+        return self.delay + (self.warmup if self.common is None else self.common.begins)
+
+    @functools.cached_property
+    def _has_any(self) -> bool:
+        return self.every > 0 if self.common is None else self.common.period > 0
+
     def _up(self, rounds: int) -> int:
         return -(-rounds // self.grain) * self.grain
 
     def last(self, number: int) -> int:
         """Return the round of the last barrier at or before round `number`, or `resumed_at` if there was none."""
-        since = number - self.warmup - self.delay
-        if not self.every or since < self.period:
+        since = number - self._offset
+        if not self._has_any or since < self.period:
             return self.resumed_at
-        return max(since // self.period * self.period + self.delay + self.warmup, self.resumed_at)
+        return max(since // self.period * self.period + self._offset, self.resumed_at)
 
     def is_barrier(self, number: int) -> bool:
         """Return whether a barrier lies immediately before round `number`."""
-        since = number - self.warmup - self.delay
-        return self.every > 0 and since >= self.period and since % self.period == 0
+        since = number - self._offset
+        return self._has_any and since >= self.period and since % self.period == 0
 
     def round_of(self, gradient: int) -> int:
         """Return the round that a worker makes gradient number `gradient` of, or after."""

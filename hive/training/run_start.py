@@ -22,7 +22,12 @@ from hive.training.update.replay_memory import ReplayMemory, ledger_layout
 
 
 def first_round(blueprint: Blueprint) -> int:
-    """Return the first round of this run: the first that the checkpoint has not finished."""
+    """Return the first round of this run: the first that the checkpoint, or that of any policy, has not finished."""
+    return blueprint.barriers.resumed_at if blueprint.barriers is not None else own_first_round(blueprint)
+
+
+def own_first_round(blueprint: Blueprint) -> int:
+    """Return the first round that the checkpoint of this policy has not finished."""
     resume = blueprint.resume
     if resume is None:
         return 0
@@ -64,6 +69,7 @@ def schedule_of(blueprint: Blueprint) -> Schedule:
         blueprint.gradient_workers,
         first_round(blueprint),
         blueprint.warmup,
+        blueprint.barriers,
     )
 
 
@@ -122,6 +128,8 @@ def write_first_ledger(blueprint: Blueprint, replay: ReplayMemory, ledger: Array
         saved = stored.views(_bytes_of(blueprint.resume, "replay_ledger", stored.bytes))
         for name in ("counters", "written", "returns", *blueprint.normalized):
             ledger[name][:] = saved[name]
+        if blueprint.barriers is not None:
+            ledger["counters"][Count.env_steps] = blueprint.barriers.env_steps
         blueprint.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
         replay.tree.rebuild()
         replay.forget_unfinished(ledger)  # also rows that a smaller memory does not keep
@@ -145,6 +153,8 @@ def _resume_optimizer_state(blueprint: Blueprint, resume: Checkpoint, optimizer_
         for column, name in enumerate(blueprint.config.env.info):
             if name in stored:
                 after["infos"][:, column] = before["infos"][:, stored.index(name)]
+    if blueprint.barriers is not None:  # a policy whose checkpoint is older has lost some rounds, as the others have not
+        after["counters"][Count.env_steps] = blueprint.barriers.env_steps
     after["applied"][:] = first_gradient(blueprint)  # every worker of the new run begins with this number
     # The behavior version is rollouts // per_version. With another per_version, rescale the count of rollouts so
     # that the version does not go back.

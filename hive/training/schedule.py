@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hive.config import Config
-from hive.training.resume_barriers import NoBarriers, ResumeBarriers
+from hive.training.resume_barriers import CommonBarriers, NoBarriers, ResumeBarriers
 
 LATEST = -1  # requests the newest version of a board
 
@@ -277,12 +277,19 @@ class Schedule:
 
     @classmethod
     def of(
-        cls, config: Config, per_round: int, collectors: int, workers: int, resumed_at: int, warmup: int | None = None
+        cls,
+        config: Config,
+        per_round: int,
+        collectors: int,
+        workers: int,
+        resumed_at: int,
+        warmup: int | None = None,
+        common: CommonBarriers | None = None,
     ) -> Schedule:
         """Choose the schedule of a run.
 
         per_round: gradients that a worker makes of a round. collectors, workers: of the run, at least 1 each.
-        resumed_at: the first round of the run. warmup: with a replay memory, the rounds before the first gradient.
+        resumed_at: the first round of the run. common: as of ResumeBarriers. warmup: with a replay memory, the rounds before the first gradient.
         """
         collection, gradients = config.collection, config.gradients
         barriers = (NoBarriers if config.asynchronous else ResumeBarriers)(
@@ -293,6 +300,7 @@ class Schedule:
             lag=collection.max_lag,
             resumed_at=resumed_at,
             warmup=warmup or 0,
+            common=common,
         )
         return cls(
             barriers,

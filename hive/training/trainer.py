@@ -18,7 +18,7 @@ import numpy as np
 from hive.algorithms.parameters import update_parameter
 from hive.config import Config
 from hive.errors import ConfigError, MemoryShort
-from hive.experience import samples_in
+from hive.experience import steps_in
 from hive.networks.weights.flat import aligned_block
 from hive.runtime import Status, free_memory, size_text
 from hive.runtime.process.user_code.guest import Guest
@@ -81,7 +81,7 @@ class Trainer:
             if self._made % len(self._gradients) == 0:
                 replica.apply(self._gradients)
         self._rounds += 1
-        return samples_in(self._rollout)
+        return steps_in(self._rollout)
 
     @property
     def env_steps(self) -> int:

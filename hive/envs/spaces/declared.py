@@ -53,24 +53,29 @@ def _space(id: str, environment: Any, prefix: str, name: str) -> Space[Any]:
         raise _refused(f"{place} raised {named(error)} when its {prefix}{name} was read", set_it) from error
     if space is missing or space is None:
         raise _refused(f"{place} has no {prefix}{name} after its constructor", set_it)
+    return checked_space(f"`{id}`", space, prefix + name, set_it)
+
+
+def checked_space(place: str, space: Any, name: str, hint: str = "return an object of gymnasium.spaces") -> Space[Any]:
+    """Return `space`, the `name` of `place`, if it is a space with elements. Raises EnvironmentFailed, with `hint`."""
+    import gymnasium
+
     kind = space if isinstance(space, type) else type(space)
     if is_old(kind) and not issubclass(kind, gymnasium.Space):
         raise _refused(
-            f"the {prefix}{name} of {place} is a {kind.__name__} of the old package `{OLD_PACKAGE}`, expected one of "
+            f"the {name} of {place} is a {kind.__name__} of the old package `{OLD_PACKAGE}`, expected one of "
             "gymnasium.spaces",
             "replace `import gym` by `import gymnasium as gym` in its code, or wrap it with the package shimmy",
         )
     if isinstance(space, type):
-        raise _refused(f"the {prefix}{name} of {place} is the class {kind.__name__}, expected an object of it", set_it)
+        raise _refused(f"the {name} of {place} is the class {kind.__name__}, expected an object of it", hint)
     if not isinstance(space, gymnasium.Space):
-        raise _refused(
-            f"the {prefix}{name} of {place} is of type {kind.__name__}, expected one of gymnasium.spaces", set_it
-        )
-    _check_elements(id, space, name.partition("_")[0] + "s")
+        raise _refused(f"the {name} of {place} is of type {kind.__name__}, expected one of gymnasium.spaces", hint)
+    _check_elements(place, space, "observations" if "observation" in name else "actions")
     return space
 
 
-def _check_elements(id: str, space: Space[Any], what: str) -> None:
+def _check_elements(place: str, space: Space[Any], what: str) -> None:
     """Raise EnvironmentFailed for an array of a space that has no elements. what: "observations" or "actions"."""
     from gymnasium import spaces
 
@@ -80,7 +85,7 @@ def _check_elements(id: str, space: Space[Any], what: str) -> None:
             continue
         if not path:
             raise _refused(
-                f"the {what} of `{id}` have no elements: {_line(leaf)}", "give the space at least one element"
+                f"the {what} of {place} have no elements: {_line(leaf)}", "give the space at least one element"
             )
         hint = "leave this part out in a wrapper"
         if what == "observations" and isinstance(space, spaces.Dict) and all(isinstance(key, str) for key in space):
@@ -88,7 +93,7 @@ def _check_elements(id: str, space: Space[Any], what: str) -> None:
             entry = f'{{ name = "FilterObservation", filter_keys = {json.dumps(kept)} }}'
             hint = f"leave it out with env.wrappers = [{entry}]" if kept else hint
         name = ".".join(map(str, path))
-        raise _refused(f"the part `{name}` of the {what} of `{id}` has no elements: {_line(leaf)}", hint)
+        raise _refused(f"the part `{name}` of the {what} of {place} has no elements: {_line(leaf)}", hint)
 
 
 def _refused(text: str, hint: str) -> EnvironmentFailed:

@@ -13,10 +13,21 @@ from hive.envs.spaces.observation import ObservationSpec
 
 
 @dataclass(frozen=True)
+class AgentSpec:
+    """One of the agents of an environment."""
+
+    name: str
+    observation: ObservationSpec
+    action: ActionSpec
+
+
+@dataclass(frozen=True)
 class EnvironmentSpec:
     """The description of an environment for the rest of hive. `max_episode_steps` is None if not declared.
 
     frame_skip: frames of the game per step, for environments that declare it; 1 for all others.
+    agents: those of an environment of several agents, of which `observation` and `action` are the first one's; () for
+    all other environments. takes_turns: whether they act one after the other instead of all at once.
     """
 
     id: str
@@ -24,3 +35,10 @@ class EnvironmentSpec:
     action: ActionSpec
     max_episode_steps: int | None = None
     frame_skip: int = 1
+    agents: tuple[AgentSpec, ...] = ()
+    takes_turns: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of one environment in a rollout: one for each agent."""
+        return len(self.agents) or 1

@@ -79,7 +79,7 @@ class Helping:
     """How many helpers a collector has, and what they need to know.
 
     make: builds environments `first` to `first + count` of the collector. seed: seeds the global generators as before
-    the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
+    the first call of it. number: of helpers. rows: of one environment, one for each of several agents. chosen: whether hive chose it, so that there are none where environments
     are cheap or draw from global generators.
     """
 
@@ -90,6 +90,7 @@ class Helping:
     observation: ObservationSpec
     action: ActionSpec
     infos: int = 0
+    rows: int = 1
 
 
 def helped_vector(helping: Helping, count: int) -> VectorEnvironment:
@@ -159,16 +160,19 @@ class HelpedVector:
     alone = False
 
     def __init__(self, helping: Helping, count: int) -> None:
-        self.count = count
+        rows = helping.rows
+        self.count = count * rows
+        self.agents = rows if rows > 1 else 0
         self.helping = helping
         helpers = min(helping.number, count - 1)
         shares = [count * part // (helpers + 1) for part in range(helpers + 2)]  # the first one is this process's own
-        block = RowBlock(helping.observation, helping.action, count, helping.infos, helpers)
+        block = RowBlock(helping.observation, helping.action, self.count, helping.infos, helpers)
         self.drew = False
         self.own: VectorEnvironment | None = None
         self._block = block
-        self._own_end = shares[1]
-        self._starts = np.repeat(shares[:-1], np.diff(shares))  # of each environment: the first one of its process
+        self._envs, self._own_envs, self._own_end = count, shares[1], shares[1] * rows
+        starts = rows * np.array(shares)
+        self._starts = np.repeat(starts[:-1], np.diff(starts))  # of each row: the first one of its process
         self.helpers: list[_Helper] = []
         try:
             for number, (first, end) in enumerate(pairwise(shares[1:])):
@@ -202,7 +206,7 @@ class HelpedVector:
         self._order(Order.make)
         if self.own is not None:
             self.own.close()
-        self.own = self.helping.make(0, self._own_end)
+        self.own = self.helping.make(0, self._own_envs)
         self._own_row = self._block.row(0, self._own_end)
         self._finish()
 
@@ -254,7 +258,7 @@ class HelpedVector:
         """Make all environments anew in this process, which must be reset then."""
         self.close()
         self.alone = True
-        self.own = self.helping.make(0, self.count)
+        self.own = self.helping.make(0, self._envs)
 
     def close(self) -> None:
         """Close the environments in all processes."""
@@ -329,8 +333,10 @@ class _Share:
 
     def __init__(self, helping: Helping, block: RowBlock, first: int, end: int) -> None:
         self._helping = helping
+        rows = helping.rows
         self._first, self._count = first, end - first
-        self._others = len(block.arrays["rewards"]) - self._count
+        self._others = len(block.arrays["rewards"]) // rows - self._count
+        first, end = first * rows, end * rows
         self._row = block.row(first, end)
         self._actions, self._seeds = block.arrays["actions"][first:end], block.arrays["seeds"][first:end]
         self._vector: VectorEnvironment | None = None
@@ -400,8 +406,8 @@ def _cost_of_step(helping: Helping) -> float:
 def _time_of_step(helping: Helping, count: int) -> float:
     """Return the median time of a step of new environments, in seconds."""
     vector = helping.make(0, count)
-    row = StepRow.allocate(helping.observation, count, helping.infos)
-    vector.reset(range(count), row.observations)
+    row = StepRow.allocate(helping.observation, vector.count, helping.infos)
+    vector.reset(range(vector.count), row.observations)
     act, times = RandomActions(helping.action, helping.observation.mask, 0), list[float]()
     limit = time.perf_counter() + MEASURED_S
     with as_collector():

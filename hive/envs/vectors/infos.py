@@ -31,11 +31,16 @@ class Infos:
         """
         out.fill(np.nan)
         for index, info in ended.items():
-            if not isinstance(info, Mapping):
-                raise self._checks.violation(f"an info of type {type(info).__name__}, expected a dictionary", index)
+            values = self.of_one(index, info)
             for column, name in enumerate(self.names):
-                if name in info:
-                    out[index, column] = self._number(index, name, info[name])
+                if name in values:
+                    out[index, column] = values[name]
+
+    def of_one(self, index: int, info: Any) -> dict[str, float]:
+        """Return the values that the `info` of environment `index` has. Raises as `write`."""
+        if not isinstance(info, Mapping):
+            raise self._checks.violation(f"an info of type {type(info).__name__}, expected a dictionary", index)
+        return {name: self._number(index, name, info[name]) for name in self.names if name in info}
 
     def of_vector(self, infos: Mapping[str, Any], index: int) -> dict[str, Any]:
         """Return the values of environment `index` in the `info` of a vectorized class: an array [B] for each key.

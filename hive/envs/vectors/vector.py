@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from hive.declared import RULES
-from hive.envs.make import Recipe, make_compiled, make_environment, make_games, make_native, takes_native
+from hive.envs.make import Recipe, make_compiled, make_any, make_games, make_native, takes_native
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
@@ -72,6 +72,8 @@ def make_vector(
 
 def vector_of(recipe: Recipe, count: int, first: int = 0) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`, which documents `first`."""
+    from hive.envs.agents.interface import has_agents  # it imports gymnasium
+
     id, info, rules = recipe.id, recipe.info, recipe.rules
     native = takes_native(recipe)
     if recipe.preset == "atari":
@@ -85,9 +87,28 @@ def vector_of(recipe: Recipe, count: int, first: int = 0) -> VectorEnvironment:
         return _with_environment_torch(NativeVector(id, make_native(recipe, count), info, rules))
     elif not recipe.wrappers and (compiled := make_compiled(recipe, count)):
         return compiled
-    environments = [make_environment(recipe) for _ in range(count)]
+    environments = [make_any(recipe) for _ in range(count)]
+    if has_agents(environments[0]):
+        return _with_one_policy(recipe, environments, first)
     vector = PythonVector(with_names(id, recipe.wrappers), environments, info, rules, first)
     return AtariVector(vector, environments, settings) if recipe.preset == "atari" else _with_environment_torch(vector)
+
+
+def _with_one_policy(recipe: Recipe, environments: Sequence[Any], first: int) -> VectorEnvironment:
+    """Return environments of several agents that all have the same policy, as a vector with a row of each agent.
+
+    Raises ConfigError for agents that act in turn, which `hive.envs.agents.turns` plays.
+    """
+    from hive.envs.agents.alone import Alone
+    from hive.envs.agents.interface import describe_agents
+    from hive.envs.agents.parallel import ParallelVector
+    from hive.envs.agents.table import seat_of_all, table_of
+
+    spec = describe_agents(recipe.id, environments[0], recipe)
+    table = table_of(recipe, environments, [seat_of_all("", spec)], first=first)
+    if not isinstance(table, ParallelVector):
+        raise ConfigError(f"the agents of `{recipe.id}` act in turn", hint="`hive up` plays it turn by turn")
+    return Alone(table)
 
 
 def _with_environment_torch(vector: NativeVector | PythonVector) -> VectorEnvironment:

@@ -66,6 +66,7 @@ class Topology:
         cls: type[Actor],
         *,
         group: str | None = None,
+        role: str | None = None,
         count: int | None = None,
         process: str | Sequence[str] | None = None,
         restart: bool = True,
@@ -77,6 +78,7 @@ class Topology:
     ) -> Group:
         """Add `count` actors of `cls`, each built with `parameters`, and return their group.
 
+        `role` names the actors in place of the class's role.
         `group` is the key under which `topology[...]` finds them: by default the role, in the plural if `count` is
         given. `process` names one process for all of them, or is a list with the process of each; by default each actor
         has a process with its own name. With `restart`, a failed actor is restarted; with `last`, it drains after all
@@ -90,7 +92,7 @@ class Topology:
             raise TopologyError(f"two groups are called `{key}`", hint="pass group=... to one of them")
         if count is not None and count < 0:
             raise TopologyError(f"`{key}` cannot have {count} actors")
-        names = self._new_names(cls, 1 if count is None else count)
+        names = self._new_names(cls, role or cls.role_name(), 1 if count is None else count)
         per_actor = names if process is None else process
         processes = [per_actor] * len(names) if isinstance(per_actor, str) else list(per_actor)
         if len(processes) != len(names):
@@ -100,9 +102,8 @@ class Topology:
         self.groups[key] = added
         return added
 
-    def _new_names(self, cls: type[Actor], count: int) -> list[str]:
-        """Return the names of `count` further actors of a class. Raises TopologyError for taken or too long ones."""
-        role = cls.role_name()
+    def _new_names(self, cls: type[Actor], role: str, count: int) -> list[str]:
+        """Return the names of `count` further actors of a role. Raises TopologyError for taken or too long ones."""
         taken = {name for group in self.groups.values() for name in group.names}
         start = sum(name.rpartition("-")[0] == role for name in taken)
         names = [f"{role}-{start + i}" if cls.numbered else role for i in range(count)]

@@ -15,7 +15,6 @@ begins. The rollout stores the state before its row 0.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -78,6 +77,37 @@ class _Drawn:
     noise: NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class RolloutPart:
+    """A rollout that a collector fills. kept: the policy's outputs of each step; [] before native code has been asked."""
+
+    member: Collector
+    rollout: Arrays
+    prepared: _Prepared
+    distribution: ActionDistribution
+    noise: NDArray[np.float32]
+    kept: list[NDArray[Any]] | None
+    native: _native.Acting | None
+
+    def act(self, t: int) -> None:
+        """Write the actions of row t, [B, ...], and keep the policy's outputs for it, float32 [B, ...]."""
+        if self.native is not None:
+            self.native.act(t)
+            return
+        outputs = self.member.outputs(self.rollout["observations"][t], self.prepared.observations[t])
+        self.rollout["actions"][t] = self.distribution.sample_numpy(outputs, self.noise[t])
+        if self.kept is not None:
+            self.kept.append(outputs)
+
+    def after(self, t: int) -> None:
+        """Follow step t of the environments with what the policy remembers."""
+        member, row = self.member, self.prepared.rows[t]
+        if member.memory is not None:
+            member.memory.forget(row.ended)
+        if member.stack is not None:
+            member.stack.push(row)
+
+
 class FrameStack:
     """`frames` [B, k, *shape], oldest first; zeros for observations before the beginning of an episode.
 
@@ -137,7 +167,8 @@ def occasion_of(start: int, incarnation: int) -> int:
 class Collector:
     """Collects rollouts.
 
-    observation: shape and dtype of an observation. network: its online network acts, with the weights of `bind`.
+    vector: its environments; None for a member of several (hive.training.collect.several), whose `collect`, `reset`
+    and `rebuild` are theirs. observation: shape and dtype of an observation. network: its online network acts, with the weights of `bind`.
     distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
     its process. log_probs: whether to store the log probabilities of the acting policy. discount: discount factor
     of the sums that normalized rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
@@ -146,7 +177,7 @@ class Collector:
 
     def __init__(
         self,
-        vector: VectorEnvironment,
+        vector: VectorEnvironment | None,
         observation: ObservationSpec,
         network: NetworkWrapper,
         distribution: ActionDistribution,
@@ -159,7 +190,7 @@ class Collector:
         n_step: int = 0,
         status: Status | None = None,
     ) -> None:
-        self.vector = vector
+        self.vector: Any = vector  # a VectorEnvironment wherever it is used
         self.runs_python = runs_python(vector)
         self.network = network
         self.policy = acting_alone(acting(network.online_network.module))
@@ -208,10 +239,7 @@ class Collector:
         together with the run's seed, the number of the environment and the incarnation. Raises EnvironmentFailed.
         """
         envs = self.vector.count
-        self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
-        self.begins = True
-        self.memory = Memory.of(self.policy, envs)
-        self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
+        self.begin_episodes(envs)
         occasion = occasion_of(start, self.incarnation)
         seeds = stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion)
         if self.runs_python:
@@ -221,6 +249,13 @@ class Collector:
         self._start = start
         if isinstance(self.vector, HelpedVector) and self.vector.drew and self._may_leave_helpers():
             self._leave_helpers()
+
+    def begin_episodes(self, envs: int) -> None:
+        """Forget all episodes of `envs` rows."""
+        self.current = np.zeros((envs, *self.observation.shape), self.observation.dtype)
+        self.begins = True
+        self.memory = Memory.of(self.policy, envs)
+        self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
 
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
         """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
@@ -274,35 +309,51 @@ class Collector:
         self.reset(self._start)
 
     def _collect(self, rollout: Arrays, sequence: int, version: int, enough: Callable[[int], bool] | None) -> None:
-        prepared, observations = self._prepare(rollout), rollout["observations"]
-        finals, steps = prepared.finals, len(rollout["rewards"])
-        enter = self._begin(sequence)
+        with torch.inference_mode():
+            part = self.begin_rollout(rollout, sequence)
+            if part.native is not None and enough is None and self.collects is not None:
+                rows = part.prepared.rows
+                self.collects(part.native, rows, self.status.page if self.status else None, self.phases)
+                length = len(rows)
+            else:
+                length = self._step(part, enough)
+            agents = getattr(self.vector, "agents", 0)
+            self.current[...] = rollout["observations"][length]
+            env_steps = length * self.vector.count // agents if agents else 0
+            self.end_rollout(part, length, version, sequence, env_steps)
+
+    def begin_rollout(self, rollout: Arrays, sequence: int, *, natively: bool = True) -> RolloutPart:
+        """Begin to fill a rollout: draw, store what the policy remembers, bind its weights.
+
+        natively: whether its actions may be chosen by native code, row by row.
+        """
+        prepared = self._prepare(rollout)
+        self._begin(sequence)
         if self._drawn is None or self._drawn.sequence != sequence:
             self.draw(rollout, sequence)
         assert self._drawn is not None
         distribution, noise = self._drawn.distribution, self._drawn.noise
         self._drawn = None  # a repeated rollout draws again
-        observations[0] = self.current
+        rollout["observations"][0] = self.current
         self._store_remembered(rollout)
-        finals.count = 0
-        kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None  # outputs of each step
-        with torch.inference_mode():
-            native = self._begin_natively(prepared, distribution, noise, kept)
-            if native is None:
-                self._bind_network()
-            if native is not None and enough is None and self.collects is not None:
-                self.collects(native, prepared.rows, self.status.page if self.status else None, self.phases)
-                length = steps
-            else:
-                act = native.act if native else functools.partial(self._act, prepared, distribution, noise, kept)
-                length = self._step(prepared, act, enough)
-            if kept:
-                enter(self.phases[0])
-                self._store_outputs(rollout, distribution, kept[0][:length] if native else np.stack(kept))
+        prepared.finals.count = 0
+        kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None
+        native = self._begin_natively(prepared, distribution, noise, kept) if natively else None
+        if native is None:
+            self._bind_network()
+        return RolloutPart(self, rollout, prepared, distribution, noise, kept, native)
+
+    def end_rollout(self, part: RolloutPart, length: int, version: int, sequence: int, env_steps: int = 0) -> None:
+        """Write what follows from the rows, and the header. env_steps: as of `Rollout.write_header`."""
+        rollout, kept = part.rollout, part.kept
+        if kept:
+            if self.status:
+                self.status.enter(self.phases[0])
+            self._store_outputs(rollout, part.distribution, kept[0][:length] if part.native else np.stack(kept))
         if "discounted" in rollout:
             self._discount(rollout, length)
-        self.current[...] = observations[length]
-        Rollout.write_header(rollout, version, length, finals.count, self.source, sequence, self.begins)
+        finals = part.prepared.finals.count
+        Rollout.write_header(rollout, version, length, finals, self.source, sequence, self.begins, env_steps)
         self.begins = False
         if self.status:
             self.status.enter(self.status.runtime)
@@ -336,11 +387,12 @@ class Collector:
             kept.append(outputs)
         return acting.native
 
-    def _step(self, prepared: _Prepared, act: Callable[[int], None], enough: Callable[[int], bool] | None) -> int:
-        """Make the steps of a rollout one by one, and return how many. act: writes the actions of one."""
+    def _step(self, part: RolloutPart, enough: Callable[[int], bool] | None) -> int:
+        """Make the steps of a rollout one by one, and return how many."""
         enter, (policy_phase, env_phase) = self.status.enter if self.status else _no_status, self.phases
-        actions, memory, stack, step = prepared.arrays["actions"], self.memory, self.stack, self.vector.step
-        for t, row in enumerate(prepared.rows):
+        act = part.native.act if part.native else part.act
+        actions, memory, stack, step = part.rollout["actions"], self.memory, self.stack, self.vector.step
+        for t, row in enumerate(part.prepared.rows):
             enter(policy_phase)
             act(t)
             enter(env_phase)
@@ -351,30 +403,16 @@ class Collector:
                 stack.push(row)
             if enough is not None and enough(t + 1):
                 return t + 1
-        return len(prepared.rows)
+        return len(part.prepared.rows)
 
-    def _act(
-        self,
-        prepared: _Prepared,
-        distribution: ActionDistribution,
-        noise: NDArray[np.float32],
-        kept: list[NDArray[Any]] | None,
-        t: int,
-    ) -> None:
-        """Write the actions of row t, [B, ...], and keep the policy's outputs for it, float32 [B, ...]."""
-        outputs = self._outputs(prepared, t)
-        prepared.arrays["actions"][t] = distribution.sample_numpy(outputs, noise[t])
-        if kept is not None:
-            kept.append(outputs)
-
-    def _outputs(self, prepared: _Prepared, t: int) -> NDArray[np.float32]:
+    def outputs(self, observations: NDArray[Any], seen: Tensor) -> NDArray[np.float32]:
+        """Return the policy's outputs [B, ...] for stored observations [B, ...]. seen: a tensor of the same memory."""
         if self.memory is None and self.stack is None:
             policy = self.policy.actor if isinstance(self.policy, AgentNetwork) else self.policy
             dense: Dense | None = getattr(policy, "dense", None)
-            if dense is not None and (outputs := dense.act(prepared.arrays["observations"][t])) is not None:
+            if dense is not None and (outputs := dense.act(observations)) is not None:
                 return outputs
-        seen = prepared.observations[t] if self.stack is None else self.stack.seen
-        found: Tensor = (self.memory or self.policy)(seen)[0]
+        found: Tensor = (self.memory or self.policy)(seen if self.stack is None else self.stack.seen)[0]
         return found.numpy()
 
     def _store_outputs(self, rollout: Arrays, distribution: ActionDistribution, outputs: NDArray[np.float32]) -> None:
@@ -402,9 +440,11 @@ class Collector:
     def _discount(self, rollout: Arrays, length: int) -> None:
         """Write the discounted sum of rewards since each episode began. It continues in the next rollout."""
         sums, ended = self.discounted, (rollout["terminated"] | rollout["truncated"]) > 0
+        valid = rollout["valid"] != 0
         for t in range(length):
-            sums *= self.discount
-            sums += rollout["rewards"][t]
+            acted: Any = ... if valid[t].all() else valid[t]
+            sums[acted] *= self.discount
+            sums[acted] += rollout["rewards"][t][acted]
             rollout["discounted"][t] = sums
             sums[ended[t]] = 0.0
 

@@ -144,7 +144,7 @@ class GWorker:
         views = [Rollout(arrays, self.blueprint.rounds, self.schedule_start) for arrays in rollouts]
         put_episodes(out, [view.episodes() for view in views], [view.episode_infos() for view in views])
         samples = sum(view.samples for view in views)
-        out["header"][ENV_STEPS] = samples
+        out["header"][ENV_STEPS] = sum(view.env_steps for view in views)
         out["header"][POLICY] = min((view.version for view in views), default=-1)
         self._round = None
         if samples:

@@ -31,6 +31,7 @@ from hive.training.messages import CheckpointDue, EvaluationDue, Gradient, Impro
 from hive.training.record.best_policy import BestSchedule
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
+from hive.training.update.goal import SharedGoal, shared_goal
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.training.update.native_rounds import (
     CollectedParts,
@@ -84,6 +85,7 @@ class LearnerActor(Actor):
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
+        self.goal: SharedGoal | None = None  # the end of a run with several policies
         self.judged = False  # whether there are enough episodes for a mean return
         self.rounds: NativeRounds | None = None  # with a gradient worker of this process
         self.native_updates, self.obstacle = 0, NATIVE  # how many, and why the others are made one by one
@@ -110,6 +112,7 @@ class LearnerActor(Actor):
             optimizer_state.publish(version)  # after the seal, as in `_turn`
             weights.notify()
         self.turn = optimizer_state.latest
+        self.goal = shared_goal(self)
         self._meet_worker()
         self._publish_behaviour([])
         self._update_totals()
@@ -120,7 +123,7 @@ class LearnerActor(Actor):
     def _meet_worker(self) -> None:
         """Make rounds natively with the gradient worker of this process, if the config allows it."""
         self._show_rounds(native_obstacle(self.blueprint))
-        workers = [actor for actor in self.actor_context.neighbors() if hasattr(actor, "rounds")]
+        workers = [actor for actor in self.actor_context.neighbors() if is_worker_of(actor, self.blueprint)]
         if self.obstacle == NATIVE and len(workers) == 1:
             worker = cast(Worker, workers[0])
             boards = self.weights.board, self.optimizer_state.board
@@ -169,6 +172,8 @@ class LearnerActor(Actor):
             self._publish_behaviour(claimed)
         self._check_updates()
         await self._evaluations_done()
+        if self.goal is not None:
+            await self.goal.all_ended()
         self.end_run(stop_reason)
 
     async def _retire_applied(self) -> None:
@@ -523,9 +528,15 @@ class LearnerActor(Actor):
         if not self.schedule.gradients.may_end(self.turn):
             return None
         run, totals = self.config.run, self.totals
+        number = self.schedule.barriers.round_of(self.turn * self.schedule.barriers.per_turn)
+        if self.goal is not None and 0 < (last := self.goal.last_round()) <= number:
+            return f"all policies have ended round {last:,}"
         mean_return_100 = totals["mean_return_100"]
         judged = totals["episodes"] >= 100 and math.isfinite(mean_return_100)
         if judged and run.stop_at_return is not None and mean_return_100 >= run.stop_at_return:
+            if self.goal is not None:  # a round that no policy can have ended without seeing this
+                self.goal.end_after(number + self.schedule.barriers.lag + 1)
+                return None
             return f"mean return {return_text(mean_return_100)} >= {run.stop_at_return:g}"
         return f"{run.steps:,} steps" if totals["env_steps"] >= run.steps else None
 
@@ -557,6 +568,11 @@ RESULTS = (
 
 INFO = "info/"  # begins the names of counters and metrics of env.info
 COUNTER_BYTES = 23  # maximum size of the name of a counter (hive.runtime.memory.status)
+
+
+def is_worker_of(actor: Actor, blueprint: Blueprint) -> bool:
+    """Whether an actor of this process makes the gradients of this policy."""
+    return hasattr(actor, "rounds") and getattr(actor, "blueprint", None) is blueprint
 
 
 def info_counters(names: Sequence[str]) -> list[str]:

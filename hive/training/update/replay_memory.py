@@ -193,7 +193,7 @@ class ReplayMemory:
                 self._prioritize(source, end - rollout.length, rollout.errors, drawable)
             after["written"][source], after["rollouts"][source] = end, rollout.sequence + 1
             counters[Count.rollouts] += 1
-            counters[Count.env_steps] += rollout.samples
+            counters[Count.env_steps] += rollout.env_steps
             infos = rollout.episode_infos() if "infos" in after else None
             count_episodes(rollout.episodes()[0], infos, after)
             self._observe(rollout, after)

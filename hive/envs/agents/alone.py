@@ -1,0 +1,35 @@
+"""Environments whose agents all have the same policy, as one vector: a row of each agent is one of its B rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hive.envs.agents.parallel import ParallelVector
+from hive.envs.vectors.rows import StepRow
+
+
+class Alone:
+    """A `VectorEnvironment`, which documents the methods, of a table with one seat. agents: rows of one environment."""
+
+    def __init__(self, table: ParallelVector) -> None:
+        (seat,) = table.seats
+        self.table = table
+        self.count = seat.count
+        self.agents = len(seat.agents)
+        self.environments = table.environments
+        self.observation, self.action = seat.seat.spec.observation, seat.seat.spec.action
+
+    def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
+        """Start an episode in every environment, with the seed of its first row; write `observations` [B, ...]."""
+        self.table.reset(seeds[:: self.agents], [observations])
+
+    def step(self, actions: NDArray[Any], row: StepRow) -> None:
+        """Step every environment once with stored `actions` [B, ...]; write `row`."""
+        self.table.step([actions], [row])
+
+    def close(self) -> None:
+        """Close every environment."""
+        self.table.close()

@@ -1,0 +1,279 @@
+"""What an environment of several agents declares: its agents, their spaces, and whether they act in turn.
+
+    parallel     step(actions of all live agents) -> five dictionaries by agent      PettingZoo's ParallelEnv
+    turn-based   step(action of agent_selection), then last()                        PettingZoo's AECEnv
+
+A class of a user needs the methods, not PettingZoo: `possible_agents`, `agents`, `observation_space(agent)`,
+`action_space(agent)`, `reset` and `step`. An `AgentView` puts together what an agent sees: its own observation, and
+on request its position among the agents (env.agent_index) and the `state()` of the environment (env.state).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hive.envs.loading import construct
+from hive.envs.make import MASKED, Recipe
+from hive.envs.spaces.actions import ActionSpec, action_spec, choices_of
+from hive.envs.spaces.declared import checked_space
+from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, ObservationSpec, observation_spec
+from hive.envs.spaces.spec import AgentSpec, EnvironmentSpec
+from hive.envs.wrappers import ARGUMENTS, WrapperConfig, find_wrapper, parts_of
+from hive.errors import EnvironmentFailed
+from hive.runtime.actor.error_location import is_interrupt, named
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Space
+
+INDEX_KEY = "agent"
+"""The part of an observation that says which agent sees it, one-hot (env.agent_index)."""
+
+STATE_KEY = "state"
+"""The part with the state of the whole environment (env.state)."""
+
+
+def has_agents(environment: Any) -> bool:
+    """Whether an environment is one of several agents: it lists them in `possible_agents`."""
+    try:
+        agents = environment.possible_agents
+    except Exception:  # of a property; it is then no environment of several agents
+        return False
+    return isinstance(agents, Sequence) and not isinstance(agents, str)
+
+
+def acts_in_turn(environment: Any) -> bool:
+    """Whether the agents of an environment act one after the other, each told its turn by `agent_selection`."""
+    return callable(getattr(environment, "last", None)) and callable(getattr(environment, "agent_iter", None))
+
+
+def agent_names(id: str, environment: Any) -> tuple[str, ...]:
+    """Return the names of all agents, in the order of `possible_agents`. Raises EnvironmentFailed."""
+    names = tuple(environment.possible_agents)
+    if not names:
+        raise _refused(f"`{id}` has no agents: its `possible_agents` is empty", "list all agents that may ever act")
+    if odd := next((name for name in names if not isinstance(name, str | int)), None):
+        raise _refused(f"`{id}` has the agent {odd!r} of type {type(odd).__name__}, expected a name", "name it by text")
+    if len({*names}) != len(names):
+        raise _refused(f"`{id}` lists an agent twice in `possible_agents`: {list(names)}", "give each its own name")
+    return names
+
+
+def wrapped_agents(id: str, environment: Any, wrappers: Sequence[WrapperConfig]) -> Any:
+    """Return an environment of several agents inside `wrappers`, which take and return one.
+
+    That of env.action_mask is left out: each agent has its own mask (`AgentView`). Raises EnvironmentMissing and
+    EnvironmentFailed.
+    """
+    for name, arguments in map(parts_of, wrappers):
+        if name == MASKED:
+            continue
+        constructor = functools.partial(find_wrapper(name), environment, **arguments)
+        result = construct("wrapper", name, f"`{id}` with the wrapper `{name}`", constructor, ARGUMENTS)
+        if not has_agents(result):
+            raise _refused(
+                f"the wrapper `{name}` of `{id}` returned an object of type {type(result).__name__}, expected an "
+                "environment with `possible_agents`",
+                "name a wrapper for several agents, for example one of the package supersuit",
+            )
+        environment = result
+    return environment
+
+
+def describe_agents(id: str, environment: Any, recipe: Recipe) -> EnvironmentSpec:
+    """Return the spec of an environment: each agent's spaces. Those of the whole are the first agent's.
+
+    Raises EnvironmentFailed for spaces that hive cannot use.
+    """
+    views = views_of(id, environment, recipe)
+    agents = tuple(AgentSpec(name, view.observation, view.action) for name, view in views.items())
+    first = agents[0]
+    return EnvironmentSpec(id, first.observation, first.action, agents=agents, takes_turns=acts_in_turn(environment))
+
+
+def views_of(id: str, environment: Any, recipe: Recipe) -> dict[str, AgentView]:
+    """Return the view of each agent, by its name as text. Raises as `describe_agents`."""
+    names = agent_names(id, environment)
+    whole = _state_space(id, environment) if recipe.state else None
+    return {
+        str(name): AgentView(id, environment, name, position, len(names), whole, recipe)
+        for position, name in enumerate(names)
+    }
+
+
+class AgentView:
+    """What one agent of an environment sees and does.
+
+    agent: its name in the environment. space: of what `seen` returns. blank: an observation in that form for an agent
+    that is not there, which allows every action.
+    """
+
+    observation: ObservationSpec
+    action: ActionSpec
+
+    def __init__(
+        self,
+        id: str,
+        environment: Any,
+        agent: Any,
+        position: int,
+        agents: int,
+        state: Space[Any] | None,
+        recipe: Recipe,
+    ) -> None:
+        """position: of the agent among `agents`. state: the space of `state()`, None without env.state."""
+        from gymnasium import spaces
+
+        self.agent = agent
+        self._id, self._what = id, f"agent `{agent}` of `{id}`"
+        own = _space(id, environment, agent, "observation_space")
+        acted = _space(id, environment, agent, "action_space")
+        self.action = action_spec(self._what, acted)
+        self._mask_in = self._mask_place(own, recipe.mask)
+        parts: dict[str, Space[Any]] = dict(own.spaces) if isinstance(own, spaces.Dict) else {}
+        self._is_dict = bool(parts)
+        self._position, self.has_state = position if recipe.agent_index else None, state is not None
+        self._from_info = self._mask_in == "info"
+        self.is_plain = self._position is None and state is None and not self._from_info
+        if self.is_plain and self._mask_in is None:
+            self.space = own
+        else:
+            parts = parts or {BESIDE_MASK: own}
+            if self._position is not None:
+                parts[INDEX_KEY] = spaces.Discrete(agents)
+            if state is not None:
+                parts[STATE_KEY] = state
+            self.space = self._with_mask(parts)
+        self.observation = observation_spec(self._what, self.space, recipe.rules)
+        self._all_allowed = np.ones(sum(choices_of(self.action) or ()), np.int8)
+        self.blank = self._allowed(_blank(self.space))
+
+    def seen(self, observation: Any, info: Any, state: Any, *, ended: bool = False) -> Any:
+        """Return what the agent sees, in the form of `space`. ended: after it, no action follows.
+
+        Raises EnvironmentFailed for a mask that is missing.
+        """
+        if self.is_plain:
+            return self._allowed(observation) if ended and self._mask_in is not None else observation
+        parts = dict(observation) if self._is_dict else {BESIDE_MASK: observation}
+        if self._position is not None:
+            parts[INDEX_KEY] = self._position
+        if self.has_state:
+            parts[STATE_KEY] = state
+        if self._from_info:
+            mask = info.get(MASK_KEY) if isinstance(info, Mapping) else None
+            if mask is None and not ended:
+                raise EnvironmentFailed(
+                    f'{self._what} has an info without "{MASK_KEY}", and env.action_mask is "info"',
+                    hint="put the mask into the infos of reset and step, 1 for every action that is allowed",
+                    permanent=True,
+                )
+            parts[MASK_KEY] = mask
+        return self._allowed(parts) if ended else parts
+
+    def _allowed(self, observation: Any) -> Any:
+        """Return an observation that allows every action: none is chosen after it."""
+        if self.observation.mask is None:
+            return observation
+        return {**observation, self.observation.mask.path[0]: self._all_allowed}
+
+    def _mask_place(self, own: Space[Any], mask: str | None) -> str | None:
+        """Return where the action mask is: "info", a key of the observation, or None.
+
+        A dictionary of observations with the key `action_mask` has it there, by PettingZoo's convention.
+        """
+        from gymnasium import spaces
+
+        choices = choices_of(self.action)
+        parts = own.spaces if isinstance(own, spaces.Dict) else {}
+        if mask is None:
+            sizes = int(np.prod(parts[MASK_KEY].shape or ())) if MASK_KEY in parts else 0
+            return MASK_KEY if choices is not None and sizes == sum(choices) and len(parts) > 1 else None
+        if choices is None:
+            raise _refused(
+                f"env.action_mask: {self._what} has actions that are not discrete, and only discrete ones can be masked",
+                "leave env.action_mask out",
+            )
+        if mask != "info" and mask not in parts:
+            keys = ", ".join(f"`{key}`" for key in parts) or "no dictionary"
+            raise _refused(
+                f"env.action_mask: the observations of {self._what} have no `{mask}` (they have {keys})",
+                'set env.action_mask to the key of the mask, or to "info" for the action_mask of each agent\'s info',
+            )
+        return mask
+
+    def _with_mask(self, parts: dict[str, Space[Any]]) -> Space[Any]:
+        from gymnasium import spaces
+
+        choices = choices_of(self.action) or ()
+        if self._mask_in is None:
+            return spaces.Dict(parts)
+        key = MASK_KEY if self._from_info else self._mask_in
+        parts[key] = spaces.MultiBinary(sum(choices))
+        return MaskedSpace(parts, (key,), choices)
+
+
+def _space(id: str, environment: Any, agent: Any, name: str) -> Space[Any]:
+    """Return a space of one agent: from the method of this name, or from the dictionary of its plural."""
+    what = f"{name} of agent `{agent}` of `{id}`"
+    method = getattr(environment, name, None)
+    try:
+        if callable(method) and not hasattr(method, "contains"):
+            space = method(agent)
+        elif isinstance(table := getattr(environment, f"{name}s", None), Mapping):
+            space = table[agent]
+        else:
+            raise _refused(f"the {what} is missing", f"define `def {name}(self, agent)` that returns it")
+    except EnvironmentFailed:
+        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise _refused(f"the {what} cannot be read: {named(error)}", f"let `{name}(agent)` return it") from error
+    return checked_space(f"agent `{agent}` of `{id}`", space, name)
+
+
+def _state_space(id: str, environment: Any) -> Space[Any]:
+    """Return the space of `state()`; without a declared one it follows from the state after a reset."""
+    from gymnasium import spaces
+
+    try:
+        space = getattr(environment, "state_space", None)
+        if isinstance(space, spaces.Space):
+            return space
+        environment.reset(seed=0)
+        state = np.asarray(environment.state())
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise _refused(
+            f"`{id}` has no state that env.state could give: {named(error)}",
+            "define `def state(self)` that returns an array, or leave env.state out",
+        ) from error
+    if state.dtype == np.uint8:
+        return spaces.Box(0, 255, state.shape, np.uint8)
+    return spaces.Box(-np.inf, np.inf, state.shape, np.float32)
+
+
+def _blank(space: Space[Any]) -> Any:
+    """Return an observation of a space, of zeros or the smallest values."""
+    from gymnasium import spaces
+
+    match space:
+        case spaces.Dict():
+            return {key: _blank(one) for key, one in space.spaces.items()}
+        case spaces.Tuple():
+            return tuple(_blank(one) for one in space.spaces)
+        case spaces.Discrete() | spaces.MultiDiscrete():
+            return space.start if isinstance(space, spaces.Discrete) else space.start.copy()
+    return np.zeros(space.shape or (), space.dtype)
+
+
+
+
+def _refused(text: str, hint: str) -> EnvironmentFailed:
+    return EnvironmentFailed(text, hint=hint, permanent=True)

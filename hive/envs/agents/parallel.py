@@ -1,0 +1,200 @@
+"""Steps environments whose agents all act at once, and writes a row of each agent.
+
+A seat is a policy at the table: some of the agents, each of which has a column of the seat's rows in every environment:
+column e * n + i is agent i of n in environment e. An agent that is not there, because it is dead or not yet born, has a
+row that is not valid, with its blank observation. When no agent is left, the environment is reset in the same step, and
+the row has the first observations of the next episode, as in `hive.envs.vectors.python_vector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.envs.agents.bots import Bot
+from hive.envs.agents.interface import AgentView
+from hive.envs.agents.seats import MISSING, SeatRows
+from hive.envs.loading import close
+from hive.envs.vectors.rows import StepRow
+
+RESULTS = "(observations, rewards, terminations, truncations, infos)"
+"""What `step` of a parallel environment returns, each a dictionary by agent."""
+
+
+class ParallelVector:
+    """`count` environments of several agents, with the agents of each of `seats`, and bots that act for others.
+
+    A seat alone makes a `VectorEnvironment` of it: `hive.envs.agents.alone.Alone`.
+    """
+
+    def __init__(self, id: str, environments: Sequence[Any], seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]]) -> None:
+        """bots: of each environment, agent -> the bot that acts for it."""
+        self.id = id
+        self.count = len(environments)
+        self.environments = environments
+        self.seats = seats
+        self._tables = [_Table(number, one, self, bots[number]) for number, one in enumerate(environments)]
+        self.env_steps = 0
+
+    def reset(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]]) -> None:
+        """Start an episode in every environment; write the first observations of each seat, [B, ...]."""
+        for seat in self.seats:
+            seat.begin()
+        for table, seed in zip(self._tables, seeds, strict=True):
+            table.reset(int(seed))
+        for seat, out in zip(self.seats, observations, strict=True):
+            seat.store(out)
+
+    def step(self, actions: Sequence[NDArray[Any]], rows: Sequence[StepRow]) -> None:
+        """Step every environment once with the stored actions of each seat, [B, ...]; write a row of each."""
+        for seat, chosen in zip(self.seats, actions, strict=True):
+            seat.take(chosen)
+        for table in self._tables:
+            table.step()
+        self.env_steps += self.count
+        for seat, row in zip(self.seats, rows, strict=True):
+            seat.write(row)
+
+    def close(self) -> None:
+        """Close every environment."""
+        for environment in self.environments:
+            close(environment)
+
+
+class _Table:
+    """One environment, and who of its agents is there."""
+
+    def __init__(self, number: int, environment: Any, vector: ParallelVector, bots: Mapping[str, Bot]) -> None:
+        self._number = number
+        self._environment = environment
+        self._bots = bots
+        self._players: dict[Any, tuple[SeatRows, int, AgentView]] = {}  # agent -> its seat and column
+        for seat in vector.seats:
+            for column, view in seat.columns_of(number):
+                self._players[view.agent] = seat, column, view
+        self._checks = vector.seats[0].checks
+        self._needs_state = any(seat.needs_state for seat in vector.seats)
+        self._team = 0.0  # sum of all rewards of the running episode
+        self._live: list[Any] = []
+        self._seen: dict[Any, Any] = {}  # raw observations of agents with a bot
+
+    def reset(self, seed: int | None) -> None:
+        """Start an episode."""
+        try:
+            result = self._environment.reset(seed=seed)
+        except BaseException as error:
+            raise self._checks.raised_by(error, "reset", self._number) from error
+        if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Mapping):
+            raise self._checks.wrong("reset", result, "(observations, infos), dictionaries by agent", self._number)
+        observations, infos = result
+        self._team = 0.0
+        self._live = self._agents(observations)
+        if not self._live:
+            raise self._checks.wrong_agents("no agent after reset", self._number)
+        for bot in self._bots.values():
+            bot.begin(seed)
+        self._show(self._live, observations, infos)
+
+    def _agents(self, observations: Mapping[Any, Any]) -> list[Any]:
+        """Return who acts next: `agents` of the environment, or without it those that have an observation."""
+        agents = getattr(self._environment, "agents", None)
+        return list(observations if agents is None else agents)
+
+    def _show(self, agents: Sequence[Any], observations: Mapping[Any, Any], infos: Any) -> None:
+        """Give observations to agents that act next."""
+        state = self._environment.state() if self._needs_state else None
+        for agent in agents:
+            observation = observations.get(agent, MISSING)
+            if observation is MISSING:
+                raise self._checks.wrong_agents(f"no observation of the live agent `{agent}`", self._number)
+            player = self._players.get(agent)
+            if player is None:
+                self._seen[agent] = observation
+                if str(agent) not in self._bots:
+                    raise self._checks.wrong_agents(
+                        f"the agent `{agent}`, which is not in its `possible_agents`", self._number
+                    )
+                continue
+            seat, column, view = player
+            info = infos.get(agent, {}) if isinstance(infos, Mapping) else {}
+            seat.observations[column] = view.seen(observation, info, state)
+            seat.present[column] = True
+
+    def step(self) -> None:
+        """Let all live agents act, and reset the environment when none is left."""
+        live = self._live
+        actions = {
+            agent: player[0].actions[player[1]] if (player := self._players.get(agent)) is not None
+            else self._bots[str(agent)].act(self._seen[agent])
+            for agent in live
+        }
+        try:
+            result = self._environment.step(actions)
+        except BaseException as error:
+            raise self._checks.raised_by(error, "step", self._number) from error
+        if not isinstance(result, tuple) or len(result) != 5 or not all(isinstance(one, Mapping) for one in result):
+            raise self._checks.wrong("step", result, RESULTS + ", dictionaries by agent", self._number)
+        observations, rewards, terminations, truncations, infos = result
+        ended = self._credit(live, rewards, terminations, truncations, observations, infos)
+        there = self._agents(observations)
+        following = [agent for agent in there if agent not in ended]
+        if lost := next((agent for agent in live if agent not in ended and agent not in following), None):
+            raise self._checks.wrong_agents(
+                f"`agents` without `{lost}`, which was neither terminated nor truncated", self._number
+            )
+        following = [agent for agent in following if agent in live or not _is_over(agent, terminations, truncations)]
+        self._live = following
+        if following:
+            self._show(following, observations, infos)
+            return
+        last = [self._players[agent] for agent in live if agent in self._players and agent in ended]
+        if last:
+            last[0][0].end_team(last[0][1], self._team)
+        self.reset(None)
+
+    def _credit(
+        self,
+        live: Sequence[Any],
+        rewards: Mapping[Any, Any],
+        terminations: Mapping[Any, Any],
+        truncations: Mapping[Any, Any],
+        observations: Mapping[Any, Any],
+        infos: Mapping[Any, Any],
+    ) -> set[Any]:
+        """Write the results of the agents that acted; return those whose episode ended."""
+        ended, state = set(), None
+        for agent in live:
+            reward = rewards.get(agent, MISSING)
+            terminated, truncated = terminations.get(agent, MISSING), truncations.get(agent, MISSING)
+            if reward is MISSING or terminated is MISSING or truncated is MISSING:
+                what = "reward" if reward is MISSING else "entry in `terminations` or `truncations`"
+                raise self._checks.wrong_agents(f"no {what} of the agent `{agent}`, which acted", self._number)
+            if terminated or truncated:
+                ended.add(agent)
+            player = self._players.get(agent)
+            if player is None:
+                self._team += float(reward)
+                continue
+            seat, column, view = player
+            self._team += seat.credit(column, reward, bool(terminated), bool(truncated))
+            if terminated or truncated:
+                seat.end_infos(column, infos.get(agent, {}))
+                if not terminated:
+                    if (last := observations.get(agent, MISSING)) is MISSING:
+                        raise self._checks.wrong_agents(
+                            f"no last observation of the truncated agent `{agent}`", self._number
+                        )
+                    if self._needs_state and state is None:
+                        state = self._environment.state()
+                    seat.finals[column] = view.seen(last, infos.get(agent, {}), state, ended=True)
+        return ended
+
+
+def _is_over(agent: Any, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> bool:
+    """Whether an agent that has not acted is dead: some environments keep the dead in `agents`."""
+    return bool(terminations.get(agent, False) or truncations.get(agent, False))
+
+

@@ -1,0 +1,232 @@
+"""A seat: a policy at the table of an environment, with the agents that it acts for, and the memory of their rows.
+
+    agents of n in each of E environments   ->   B = E * n columns, column e * n + i for agent i in environment e
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.envs.agents.interface import AgentView
+from hive.envs.spaces.actions import action_converter, each_action
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors.checks import Checks, as_array, short, store
+from hive.envs.vectors.infos import Infos
+from hive.envs.vectors.rows import StepRow
+from hive.errors import EnvironmentFailed
+
+MISSING: Any = object()
+"""Stands for an entry that a dictionary of the environment lacks."""
+
+RETURN_OF = "return/"
+"""Begins the names of values of `info` that hive adds: the return of each agent, and of the team."""
+
+TEAM = "return/team"
+"""The sum of the returns of all agents in an episode of the environment."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A policy and its agents, which have equal spaces. spec: what an environment is for it, with these agents alone."""
+
+    policy: str
+    spec: EnvironmentSpec
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The names of its agents."""
+        return tuple(agent.name for agent in self.spec.agents)
+
+
+class AgentChecks(Checks):
+    """Checks whose errors name the agent of a column.
+
+    agents: those of the seat. What concerns a whole environment is told by the environment's number.
+    """
+
+    __slots__ = ("_agents",)
+
+    def __init__(self, id: str, spec: ObservationSpec, agents: Sequence[str], first: int = 0) -> None:
+        super().__init__(id, spec, first)
+        self._agents = agents
+
+    def _place(self, index: int | None) -> str:
+        """Return the place of a column."""
+        if index is None:
+            return super()._place(None)
+        number, agent = divmod(index, len(self._agents))
+        return f"for agent `{self._agents[agent]}` {super()._place(number)}"
+
+    def one(self, index: int, observation: Any, out: NDArray[Any]) -> None:
+        """Write the observation of column `index` into its row of `out` [B, ...]. Raises EnvironmentFailed."""
+        if not store(self._spec, [observation], out[index : index + 1]):
+            self._observation(index, observation)
+            out[index] = self._one[0]
+
+    def wrong_agents(self, what: str, number: int) -> EnvironmentFailed:
+        """Return the error for environment `number`, which returned `what`."""
+        return EnvironmentFailed(f"{self._id} returned {what} {super()._place(number)}", permanent=True)
+
+    def wrong(self, method: str, result: Any, expected: str, number: int) -> EnvironmentFailed:
+        """Return the error for a `method` of environment `number` that did not return what was `expected`."""
+        got = f"{len(result)} values" if isinstance(result, tuple) else f"an object of type {type(result).__name__}"
+        return EnvironmentFailed(
+            f"{self._id} returned {got} from {method}, expected {expected} {super()._place(number)}", permanent=True
+        )
+
+    def raised_by(self, error: BaseException, method: str, number: int) -> EnvironmentFailed:
+        """Return the error for environment `number`, which raised `error`; the caller raises it from `error`."""
+        return self.raised(error, method, number * len(self._agents))
+
+
+class SeatRows:
+    """The rows of one seat in `count` environments, collected agent by agent and written column by column.
+
+    views: of each environment, agent -> its view. info: the names of the values of `info` that its rows have.
+
+    observations: [B] what the agents see next. present: bool [B], whether they act next. acted: whether they act in
+    this step. actions: [B] as the environment takes them. finals: column -> the last observation of a truncated agent.
+    """
+
+    def __init__(
+        self, seat: Seat, id: str, views: Sequence[Mapping[str, AgentView]], info: Sequence[str], first: int = 0
+    ) -> None:
+        self.seat = seat
+        self.agents = seat.agents
+        self.count = len(views) * len(self.agents)
+        self._views = [[each[agent] for agent in self.agents] for each in views]
+        self._blank = [view.blank for each in self._views for view in each]
+        self._convert = action_converter(seat.spec.action)
+        self.needs_state = any(view.has_state for each in self._views for view in each)
+        self.checks = AgentChecks(id, seat.spec.observation, self.agents, first)
+        self._infos = Infos(self.checks, [name for name in info if not name.startswith(RETURN_OF)])
+        self.info = info
+        self._own_return = [RETURN_OF + agent for agent in self.agents]
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all episodes."""
+        count = self.count
+        self.observations: list[Any] = list(self._blank)
+        self.present, self.acted = np.zeros(count, bool), np.zeros(count, bool)
+        self.actions: Sequence[Any] = []
+        self._rewards = np.zeros(count)
+        self._terminated, self._truncated = np.zeros(count, np.uint8), np.zeros(count, np.uint8)
+        self.returns, self.lengths = np.zeros(count), np.zeros(count, np.int32)
+        self.finals: dict[int, Any] = {}
+        self._values: dict[int, dict[str, float]] = {}
+
+    def columns_of(self, number: int) -> Iterator[tuple[int, AgentView]]:
+        """Yield the columns of environment `number`, with the views of their agents."""
+        yield from enumerate(self._views[number], start=number * len(self.agents))
+
+    def take(self, actions: NDArray[Any]) -> None:
+        """Take the stored actions [B, ...] of a step, which only agents that are present take."""
+        self.checks.steps += 1
+        self.actions = self.environment_actions(actions)
+        self.acted[:] = self.present
+        self.present[:] = False
+        self._rewards[:] = 0.0
+        self._terminated[:] = self._truncated[:] = 0
+        self.observations = list(self._blank)
+        self.finals.clear()
+        self._values.clear()
+
+    def environment_actions(self, actions: NDArray[Any]) -> Sequence[Any]:
+        """Return stored actions [B, ...] as the environment takes them, one of each column."""
+        return list(each_action(self._convert(actions)))
+
+    def credit(self, column: int, reward: Any, terminated: bool, truncated: bool) -> float:
+        """Write the result of a step of an agent; return its reward. Raises EnvironmentFailed for a wrong one."""
+        number = self.number(column, reward)
+        self._rewards[column] = number
+        self._terminated[column], self._truncated[column] = terminated, truncated and not terminated
+        return number
+
+    def number(self, column: int, reward: Any) -> float:
+        """Return a reward as a number. Raises EnvironmentFailed for what is none, or not finite."""
+        try:
+            number = float(reward)
+        except (TypeError, ValueError):
+            array = as_array(reward)
+            if array.size != 1 or array.dtype.kind not in "biuf":
+                raise self.checks.violation(f"the reward {short(reward)}, expected a finite number", column) from None
+            number = float(array.reshape(())[()])
+        if not np.isfinite(number) or abs(number) > np.finfo(np.float32).max:
+            raise self.checks.violation(
+                f"the reward {short(reward)}, expected a finite number",
+                column,
+                not_finite=True,
+                hint="look for a division by zero",
+            )
+        return number
+
+    def end_infos(self, column: int, info: Any) -> None:
+        """Keep the chosen values of `info` of an agent whose episode ends."""
+        if self._infos.names:
+            self._values.setdefault(column, {}).update(self._infos.of_one(column, info))
+
+    def end_turns(self, column: int, total: float, info: Any) -> None:
+        """Keep the return of an agent that acts in turn, with rewards before its first turn, and values of `info`."""
+        self.returns[column] = total
+        self.end_infos(column, info)
+
+    def end_team(self, column: int, team: float) -> None:
+        """Keep the return of the team, in the row of one of the agents that were there at the end."""
+        self._values.setdefault(column, {})[TEAM] = team
+
+    def ended(self, column: int) -> tuple[float, int, NDArray[np.float32]]:
+        """Return the return, the length and the values of `info` [K] of an agent's episode, and forget them."""
+        returned, length = float(self.returns[column]), int(self.lengths[column])
+        values = self._values_of(column)
+        self._values.pop(column, None)
+        self.returns[column], self.lengths[column] = 0.0, 0
+        return returned, length, values
+
+    def _values_of(self, column: int) -> NDArray[np.float32]:
+        own = {self._own_return[column % len(self.agents)]: float(self.returns[column])}
+        values = {**self._values.get(column, {}), **own}
+        return np.array([values.get(name, np.nan) for name in self.info], np.float32)
+
+    def store(self, out: NDArray[Any]) -> None:
+        """Write what the agents see next into `out` [B, ...]."""
+        self.checks.observations(self.observations, out)
+
+    def write(self, row: StepRow) -> None:
+        """Write the row of a step."""
+        acted = self.acted
+        self.returns[acted] += self._rewards.astype(np.float32)[acted]
+        self.lengths += acted
+        row.rewards[:] = self._rewards
+        row.terminated[:], row.truncated[:], row.valid[:] = self._terminated, self._truncated, acted
+        ended = (self._terminated | self._truncated) != 0
+        row.episode_returns[:] = np.where(ended, self.returns, 0.0)
+        row.episode_lengths[:] = np.where(ended, self.lengths, 0)
+        row.final_index[:] = -1
+        for column in sorted(self.finals):
+            row.final_index[column] = self.checks.final(column, self.finals[column], row.finals)
+        if self.info:
+            row.infos.fill(np.nan)
+            for column in np.flatnonzero(ended):
+                row.infos[column] = self._values_of(int(column))
+        self.returns[ended], self.lengths[ended] = 0.0, 0
+        self.store(row.observations)
+
+
+def with_returns(info: Sequence[str], spec: EnvironmentSpec) -> tuple[str, ...]:
+    """Return `info` and the names of the returns that rows of these agents have: of each agent, and of the team.
+
+    Of many agents, only the team's: the values of each would fill tables and pages.
+    """
+    agents = [RETURN_OF + agent.name for agent in spec.agents]
+    own = agents if 1 < len(agents) <= MOST_RETURNS else []
+    return tuple(dict.fromkeys((*info, *own, *((TEAM,) if spec.agents else ()))))
+
+
+MOST_RETURNS = 16  # agents of one policy whose returns are shown one by one

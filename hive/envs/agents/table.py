@@ -1,0 +1,65 @@
+"""Makes the environments of a table: its seats, and the bots of the other agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hive.envs.agents.bots import Bot
+from hive.envs.agents.interface import acts_in_turn, views_of
+from hive.envs.agents.parallel import ParallelVector
+from hive.envs.agents.seats import Seat, SeatRows
+from hive.envs.agents.turns import TurnsVector
+from hive.envs.make import Recipe, make_any
+from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.wrappers import with_names
+
+Bots = Mapping[str, Callable[[], Bot]]
+"""Agent -> what makes the bot that acts for it, for each environment anew."""
+
+
+def make_table(
+    recipe: Recipe,
+    count: int,
+    seats: Sequence[Seat],
+    bots: Bots | None = None,
+    infos: Sequence[Sequence[str]] | None = None,
+    first: int = 0,
+) -> ParallelVector | TurnsVector:
+    """Build `count` environments of several agents, with the agents of each seat.
+
+    infos: of each seat, the names of the values of `info` in its rows; None: those of the recipe. first: as of
+    `hive.envs.vectors.vector.make_vector`. Raises the errors of `make_any`, and EnvironmentFailed for spaces.
+    """
+    environments = [make_any(recipe) for _ in range(count)]
+    return table_of(recipe, environments, seats, bots, infos, first)
+
+
+def table_of(
+    recipe: Recipe,
+    environments: Sequence[Any],
+    seats: Sequence[Seat],
+    bots: Bots | None = None,
+    infos: Sequence[Sequence[str]] | None = None,
+    first: int = 0,
+) -> ParallelVector | TurnsVector:
+    """Seat the agents of environments that exist; as `make_table`."""
+    id = with_names(recipe.id, recipe.wrappers)
+    views = [views_of(id, environment, recipe) for environment in environments]
+    names = infos if infos is not None else [recipe.info] * len(seats)
+    rows = [SeatRows(seat, id, views, info, first) for seat, info in zip(seats, names, strict=True)]
+    acting = [{agent: make() for agent, make in (bots or {}).items()} for _ in environments]
+    kind = TurnsVector if acts_in_turn(environments[0]) else ParallelVector
+    return kind(id, environments, rows, acting)
+
+
+def seat_of_all(policy: str, spec: EnvironmentSpec) -> Seat:
+    """Return the seat of a policy that acts for all agents of an environment. Their spaces must be equal."""
+    return seat_of(policy, spec, [agent.name for agent in spec.agents])
+
+
+def seat_of(policy: str, spec: EnvironmentSpec, agents: Sequence[str]) -> Seat:
+    """Return the seat of a policy that acts for these agents, whose spaces must be equal."""
+    own = tuple(agent for agent in spec.agents if agent.name in agents)
+    return Seat(policy, replace(spec, observation=own[0].observation, action=own[0].action, agents=own))

@@ -1,0 +1,228 @@
+"""Plays environments whose agents act one after the other, turn by turn.
+
+    agent_selection has its turn, and `last()` is what came since its last one:
+        reward, ends     complete its last row: the rewards of other agents' turns are summed into it
+        observation      begins its next row
+
+An agent that has ended has one more turn, in which it learns its last reward and does nothing; so the loser of a game
+gets its -1 after the opponent's last move. A waiting agent has no row. When no agent is left, the environment is reset
+and goes on to the next turn of an agent that learns; bots act in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hive.envs.agents.bots import Bot
+from hive.envs.agents.interface import AgentView
+from hive.envs.agents.seats import MISSING, SeatRows
+from hive.envs.loading import close
+from hive.errors import EnvironmentFailed
+
+MOST_EPISODES = 1000
+"""Episodes in a row in which no agent that learns has a turn; the environment then never gives it one."""
+
+
+class Completed(NamedTuple):
+    """The row of an agent's last turn, which its next turn or its end completes.
+
+    column: of the agent in its seat. final: the last observation, of a truncated agent only.
+    """
+
+    seat: int
+    column: int
+    reward: float
+    terminated: bool
+    truncated: bool
+    final: Any
+
+
+class Turn(NamedTuple):
+    """The turn of an agent: what it sees."""
+
+    seat: int
+    column: int
+    observation: Any
+
+
+class TurnsVector:
+    """`count` environments of agents that act in turn. Arguments: as of `hive.envs.agents.parallel.ParallelVector`."""
+
+    def __init__(
+        self, id: str, environments: Sequence[Any], seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]]
+    ) -> None:
+        self.id = id
+        self.count = len(environments)
+        self.environments = environments
+        self.seats = seats
+        self.games = [Game(number, one, seats, bots[number]) for number, one in enumerate(environments)]
+
+    @property
+    def env_steps(self) -> int:
+        """Turns in which an agent has acted, in all environments since they were made."""
+        return sum(game.turns for game in self.games)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Start an episode in every environment."""
+        for seat in self.seats:
+            seat.begin()
+        for game, seed in zip(self.games, seeds, strict=True):
+            game.begin(int(seed))
+
+    def close(self) -> None:
+        """Close every environment."""
+        for environment in self.environments:
+            close(environment)
+
+
+class Game:
+    """One environment. turn: whose turn it is. completed: the rows that are complete since the last call of `act`."""
+
+    turn: Turn
+
+    def __init__(self, number: int, environment: Any, seats: Sequence[SeatRows], bots: Mapping[str, Bot]) -> None:
+        self._number = number
+        self._environment = environment
+        self._bots = bots
+        self._seats = seats
+        self._players: dict[Any, tuple[int, int, AgentView]] = {}
+        for position, seat in enumerate(seats):
+            for column, view in seat.columns_of(number):
+                self._players[view.agent] = position, column, view
+        self._checks = seats[0].checks
+        self.turns = 0
+        self.completed: list[Completed] = []
+
+    def begin(self, seed: int | None) -> None:
+        """Start an episode, and go to the first turn of an agent that learns."""
+        self.completed = []
+        self._reset(seed)
+        self._advance()
+
+    def act(self, action: Any) -> None:
+        """Take an action of the agent whose turn it is, as the environment takes it; go to the next turn."""
+        self.completed, self._last = [], None
+        self._acted.add(self._agent)
+        self._step(action)
+        self._advance()
+
+    def _reset(self, seed: int | None) -> None:
+        try:
+            self._environment.reset(seed=seed)
+        except BaseException as error:
+            raise self._checks.raised_by(error, "reset", self._number) from error
+        for bot in self._bots.values():
+            bot.begin(seed)
+        self._acted: set[Any] = set()  # agents that have acted in this episode
+        self._over: set[Any] = set()  # agents that have ended
+        self._returns: dict[Any, float] = {}
+        self._last: tuple[int, int] | None = None  # seat and column of the agent that ended last, since `act`
+
+    def _step(self, action: Any) -> None:
+        self.turns += action is not None
+        try:
+            self._environment.step(action)
+        except BaseException as error:
+            raise self._checks.raised_by(error, "step", self._number) from error
+
+    def _advance(self) -> None:
+        episodes = 0
+        while True:
+            if not self._environment.agents:
+                self._end_episode()
+                episodes += 1
+                if episodes > MOST_EPISODES:
+                    raise self._checks.wrong_agents(
+                        f"{MOST_EPISODES:,} episodes in which no agent that learns had a turn", self._number
+                    )
+                self._reset(None)
+                continue
+            agent = self._agent = self._environment.agent_selection
+            observation, reward, terminated, truncated, info = self._last_of(agent)
+            ends = bool(terminated or truncated)
+            player = self._players.get(agent)
+            if agent not in self._over:
+                self._credit(agent, player, reward, bool(terminated), bool(truncated), observation, info)
+            if ends:
+                self._step(None)
+            elif player is None:
+                self._step(self._bot(agent).act(observation))
+            else:
+                seat, column, view = player
+                self.turn = Turn(seat, column, view.seen(observation, info, self._state(view)))
+                return
+
+    def _last_of(self, agent: Any) -> tuple[Any, Any, Any, Any, Any]:
+        try:
+            result = self._environment.last()
+        except BaseException as error:
+            raise self._checks.raised_by(error, "last", self._number) from error
+        if not isinstance(result, tuple) or len(result) != 5:
+            raise self._checks.wrong(
+                "last", result, "(observation, reward, termination, truncation, info)", self._number
+            )
+        return result
+
+    def _bot(self, agent: Any) -> Bot:
+        bot = self._bots.get(str(agent))
+        if bot is None:
+            raise self._checks.wrong_agents(
+                f"the turn of the agent `{agent}`, which is not in its `possible_agents`", self._number
+            )
+        return bot
+
+    def _state(self, view: AgentView) -> Any:
+        return self._environment.state() if view.has_state else None
+
+    def _credit(
+        self,
+        agent: Any,
+        player: tuple[int, int, AgentView] | None,
+        reward: Any,
+        terminated: bool,
+        truncated: bool,
+        observation: Any,
+        info: Any,
+    ) -> None:
+        """Complete the row of an agent's last turn. What came before its first turn belongs to its return alone."""
+        ends = terminated or truncated
+        if ends:
+            self._over.add(agent)
+        if player is None:
+            self._returns[agent] = self._returns.get(agent, 0.0) + float(reward)
+            return
+        position, column, view = player
+        seat = self._seats[position]
+        number = seat.number(column, reward)
+        self._returns[agent] = self._returns.get(agent, 0.0) + number
+        if agent in self._acted:
+            final = None
+            if truncated and not terminated:
+                final = view.seen(observation, info, self._state(view), ended=True)
+            self.completed.append(Completed(position, column, number, terminated, truncated and not terminated, final))
+            if ends:
+                self._last = position, column
+        if ends:
+            seat.end_turns(column, self._returns[agent], info)
+
+    def _end_episode(self) -> None:
+        """Complete what is open when no agent is left: an agent that ended may not have had its last turn."""
+        environment = self._environment
+        for agent, (_, column, _) in self._players.items():
+            if agent in self._over or agent not in self._acted:
+                continue
+            flags = [getattr(environment, name, {}).get(agent, MISSING) for name in ("terminations", "truncations")]
+            rewards = getattr(environment, "_cumulative_rewards", None) or getattr(environment, "rewards", {})
+            if MISSING in flags or not any(flags) or agent not in rewards:
+                raise EnvironmentFailed(
+                    f"{self._checks.wrong_agents(f'no end of the agent `{agent}`, which has acted', self._number)}",
+                    hint="let each agent that ends have one more turn, with its last reward, as PettingZoo's AECEnv does",
+                    permanent=True,
+                )
+            observation = environment.observe(agent) if flags[1] else None
+            info = getattr(environment, "infos", {}).get(agent, {})
+            self._credit(agent, self._players[agent], rewards[agent], bool(flags[0]), bool(flags[1]), observation, info)
+        if self._last is not None:
+            position, column = self._last
+            self._seats[position].end_team(column, sum(self._returns.values()))

@@ -1,0 +1,102 @@
+"""What the actors of a run with several policies share: a blueprint of each policy, and the environments of all.
+
+Every policy that learns has rollouts, gradients, weights, a learner and a recorder of its own. T, B, the lag and the
+number of a round are the run's. So are the resume barriers: rounds in which all policies can be saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lcm
+from pathlib import Path
+
+from hive.config import Config
+from hive.envs import EnvironmentSpec, recipe_of
+from hive.envs.agents.parallel import ParallelVector
+from hive.envs.agents.table import make_table
+from hive.envs.agents.turns import TurnsVector
+from hive.errors import ConfigError
+from hive.records import Checkpoint
+from hive.training.blueprint import Blueprint
+from hive.training.policies import Policies
+from hive.training.resume_barriers import CommonBarriers
+from hive.training.run_start import own_first_round, schedule_of
+
+FOLDER = "policies"  # in a run's directory: the folders of the policies after the first, whose files are the run's
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The policies of a run. blueprints: of those that learn, in their order. folders: where each is recorded."""
+
+    config: Config
+    policies: Policies
+    blueprints: tuple[Blueprint, ...]
+    folders: tuple[Path, ...]
+
+    @classmethod
+    def of(
+        cls, config: Config, policies: Policies, directory: Path, checkpoints: Sequence[Checkpoint | None]
+    ) -> Crew:
+        """Make the blueprints. checkpoints: those that the policies continue from. Raises what a Blueprint raises."""
+        blueprints = tuple(
+            Blueprint(policy.config, resume, policy.seat.spec, len(policies.environment.agents))
+            for policy, resume in zip(policies.learning, checkpoints, strict=True)
+        )
+        common = _common_barriers(config, blueprints)
+        for blueprint in blueprints:
+            blueprint.barriers = common
+        return cls(config, policies, blueprints, folders_of(directory, policies))
+
+    @property
+    def first(self) -> Blueprint:
+        """The blueprint of the first policy, whose folder is the run's."""
+        return self.blueprints[0]
+
+    def table(self) -> ParallelVector | TurnsVector:
+        """Make the environments of a collector, with the agents of all policies."""
+        infos = [blueprint.config.env.info for blueprint in self.blueprints]
+        recipe, envs = recipe_of(self.config.env), self.config.collection.envs
+        return make_table(recipe, envs, self.policies.seats, self.policies.bots, infos)
+
+
+def folders_of(directory: Path, policies: Policies) -> tuple[Path, ...]:
+    """Return where each policy is recorded: the first one in the run's directory."""
+    return (directory, *(directory / FOLDER / policy.name for policy in policies.learning[1:]))
+
+
+def crew_needed(environment: EnvironmentSpec, config: Config) -> Policies | None:
+    """Return the policies of an environment of several agents if they need a crew; None: a blueprint is enough."""
+    if not environment.agents:
+        return None
+    policies = Policies.of(config, environment)
+    return policies if policies.needs_table else None
+
+
+def _common_barriers(config: Config, blueprints: Sequence[Blueprint]) -> CommonBarriers:
+    """Return the resume barriers of all: of `checkpoint.every`, in rounds or updates of the first policy."""
+    each = [schedule_of(blueprint).barriers for blueprint in blueprints]
+    grain = lcm(*(barriers.grain for barriers in each))
+    has_any = each[0].every > 0 and not config.asynchronous
+    resumed = [blueprint.resume for blueprint in blueprints if blueprint.resume is not None]
+    return CommonBarriers(
+        period=-(-each[0].period // grain) * grain if has_any else 0,
+        begins=max(barriers.warmup for barriers in each),
+        resumed_at=max(map(own_first_round, blueprints)),
+        env_steps=max((int(checkpoint.state.get("env_steps", 0)) for checkpoint in resumed), default=0),
+    )
+
+
+def check_crew(config: Config) -> None:
+    """Raise ConfigError for what several policies, bots and agents that act in turn cannot be combined with."""
+    refused = {
+        "evaluation.every": (config.evaluation.every, "leave it out; `hive eval` plays all policies together"),
+        "collection.fraction_workers": (config.collection.fraction_workers < 1, "leave it out"),
+        "collection.hosts": (config.collection.hosts, "leave it out: all agents play on this machine"),
+    }
+    for name, (is_set, way_out) in refused.items():
+        if is_set:
+            raise ConfigError(
+                f"{name} is refused with several policies, scripted ones, or agents that act in turn", hint=way_out
+            )

@@ -1,0 +1,201 @@
+"""Divides the agents of an environment among the policies of a run: who learns to act for whom.
+
+Without [policies], agents with equal spaces share one policy. A policy learns with the run's config, its own tables of
+[policies.NAME] in place of the run's, and a seed of its own; its agents and the team have their returns among the
+values of `info`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hive.config import Config, load_reference
+from hive.config.policies import NAME_LENGTH, PolicyConfig
+from hive.envs import EnvironmentSpec, spec_difference
+from hive.envs.agents.bots import Bot, bot_of
+from hive.envs.agents.seats import Seat, with_returns
+from hive.errors import ConfigError
+from hive.experience import Purpose, stream_seed
+
+if TYPE_CHECKING:
+    from hive.policy.loaded import Policy
+
+ALL = "agents"  # the name of the policy of all agents, in a run without [policies]
+
+
+@dataclass(frozen=True)
+class LearningPolicy:
+    """A policy that a run trains. number: from 0, in the order of the config. config: what it learns with."""
+
+    number: int
+    name: str
+    config: Config
+    seat: Seat
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The policies of a run whose environment has several agents. bots: agent -> what makes the bot that acts for it.
+
+    environment: the spec of all agents.
+    """
+
+    environment: EnvironmentSpec
+    learning: tuple[LearningPolicy, ...]
+    bots: Mapping[str, Callable[[], Bot]]
+
+    @classmethod
+    def of(cls, config: Config, environment: EnvironmentSpec) -> Policies:
+        """Divide the agents. Raises ConfigError for one without a policy or with several, and for spaces that differ."""
+        if not config.policies:
+            groups = _by_spaces(environment)
+        else:
+            groups = _by_patterns(config, environment)
+        fixed = {name: row for name, row in config.policies.items() if not row.learns}
+        learning = [
+            _learning(number, name, config, environment, agents)
+            for number, (name, agents) in enumerate((item for item in groups.items() if item[0] not in fixed))
+        ]
+        if not learning:
+            raise ConfigError(
+                "[policies]: every policy is scripted or has weights, so there is nothing to train",
+                hint="`hive eval` plays policies that are trained already",
+            )
+        bots = {agent: partial(_bot, row) for name, row in fixed.items() for agent in groups[name]}
+        return cls(environment, tuple(learning), bots)
+
+    @property
+    def needs_table(self) -> bool:
+        """Whether the agents need more than one policy's rows of agents that act at once."""
+        return len(self.learning) > 1 or bool(self.bots) or self.environment.takes_turns
+
+    @property
+    def seats(self) -> list[Seat]:
+        """The seats of the policies that learn."""
+        return [policy.seat for policy in self.learning]
+
+
+def _learning(
+    number: int, name: str, config: Config, environment: EnvironmentSpec, agents: Sequence[str]
+) -> LearningPolicy:
+    own = tuple(agent for agent in environment.agents if agent.name in agents)
+    for agent in own[1:]:
+        for what, mine, its in (
+            ("observations", own[0].observation, agent.observation),
+            ("actions", own[0].action, agent.action),
+        ):
+            if differs := spec_difference(mine, its):
+                raise ConfigError(
+                    f"the {what} of the agents `{own[0].name}` and `{agent.name}`, which share the policy `{name}`, "
+                    f"differ in {differs}",
+                    hint="give each kind of agent a policy of its own in [policies], or make their spaces equal with "
+                    "a wrapper (env.wrappers), such as those of supersuit",
+                )
+    spec = replace(environment, observation=own[0].observation, action=own[0].action, agents=own)
+    learner = config.learner(name) if name in config.policies else replace(config, policies={}, learners={})
+    seed = config.run.seed if number == 0 else stream_seed(config.run.seed, Purpose.policy, number, 0)
+    env = replace(config.env, info=with_returns(config.env.info, spec))
+    run = replace(learner.run, seed=seed)
+    if number:  # the goal of a mean return is that of the first policy
+        run = replace(run, stop_at_return=None)
+    learner = replace(learner, env=env, run=run)
+    return LearningPolicy(number, name, learner, Seat(name, spec))
+
+
+def _by_spaces(environment: EnvironmentSpec) -> dict[str, list[str]]:
+    """Return a policy for each kind of spaces, named after its agents: `speaker_0` and `speaker_1` are `speaker`."""
+    kinds: list[list[str]] = []
+    first: list[tuple[object, object]] = []
+    for agent in environment.agents:
+        spaces = agent.observation, agent.action
+        if spaces not in first:
+            first.append(spaces)
+            kinds.append([])
+        kinds[first.index(spaces)].append(agent.name)
+    if len(kinds) == 1:
+        return {ALL: kinds[0]}
+    named: dict[str, list[str]] = {}
+    for number, agents in enumerate(kinds):
+        stems = {_stem(agent) for agent in agents}
+        name = stems.pop() if len(stems) == 1 else ""
+        named[name if name and name not in named else f"policy{number}"] = agents
+    return named
+
+
+def _stem(agent: str) -> str:
+    """Return an agent's name without its number, as the name of a policy; "" if nothing is left."""
+    stem = re.sub(r"[^a-z0-9_-]", "", re.sub(r"[_-]?\d+$", "", agent.lower())).strip("_-")
+    return stem[:NAME_LENGTH]
+
+
+def _by_patterns(config: Config, environment: EnvironmentSpec) -> dict[str, list[str]]:
+    """Return the agents of each policy of [policies]. Raises ConfigError for an agent that has not exactly one."""
+    names = [agent.name for agent in environment.agents]
+    listed = ", ".join(f"`{name}`" for name in names)
+    groups: dict[str, list[str]] = {name: [] for name in config.policies}
+    for agent in names:
+        fitting = [
+            name for name, row in config.policies.items() if any(fnmatchcase(agent, one) for one in row.agents)
+        ]
+        if len(fitting) != 1:
+            both = " and ".join(f"`{name}`" for name in fitting)
+            what = f"has the policies {both}" if fitting else "has no policy"
+            raise ConfigError(
+                f"[policies]: the agent `{agent}` of `{environment.id}` {what}",
+                hint="let the patterns of one policy fit it" + ("" if fitting else f"; the agents are {listed}"),
+            )
+        groups[fitting[0]].append(agent)
+    if empty := next((name for name, agents in groups.items() if not agents), None):
+        patterns = ", ".join(f'"{one}"' for one in config.policies[empty].agents)
+        raise ConfigError(
+            f"[policies]: the policy `{empty}` has no agents: none of `{environment.id}` fits {patterns}",
+            hint=f"the agents are {listed}",
+        )
+    return groups
+
+
+def _bot(row: PolicyConfig) -> Bot:
+    """Make the bot of a policy that does not learn."""
+    if row.scripted is not None:
+        return bot_of(row.name, load_reference(row.scripted))
+    from hive.policy.loaded import load  # here: it imports the networks
+
+    return bot_of(row.name, FrozenPolicy(load(str(row.weights), own_code=True)))
+
+
+class FrozenPolicy:
+    """A trained policy that acts as it did while it was trained, and does not change."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.begin(0)
+
+    def begin(self, seed: int | None) -> None:
+        """Begin an episode. seed: of its actions; None: go on with those before."""
+        self._state = self._policy.initial_state()
+        if seed is not None:
+            self._noise = np.random.default_rng(seed)
+
+    def __call__(self, observation: Any) -> Any:
+        """Return an action for an observation of the environment."""
+        found = self._policy(observation, self._state, noise=self._noise)
+        if self._state is None:
+            return found
+        action, self._state = found
+        return action
+
+
+def check_has_agents(config: Config) -> None:
+    """Raise ConfigError for [policies] of an environment with one agent."""
+    if config.policies:
+        raise ConfigError(
+            f"[policies]: `{config.env.id}` has one agent, which needs no table of policies",
+            hint="leave [policies] out; for several agents an environment lists them in `possible_agents`",
+        )

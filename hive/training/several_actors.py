@@ -1,0 +1,157 @@
+"""The actors of runs with several policies, beside those of each policy's own (hive.training.actors).
+
+               rollouts of policy 0 ═══> gradient worker ═══> learner 0 ──> recorder 0
+    collector  rollouts of policy 1 ═══> gradient worker ═══> learner 1 ──> recorder 1
+        ^ ^          behaviour of policy 0, of policy 1           ▓ goal ▓
+
+A collector takes a slot of every policy before the first step, and commits all of them together. One that is killed
+between two commits has a successor that makes the rollout again, and commits it only where it is missing.
+
+A run ends when all policies have ended the same round. Each learner writes the round that it has ended into memory that
+the others read, and the last round of all, if its own mean return has reached the goal.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hive.envs import Watched
+from hive.errors import EnvironmentFailed
+from hive.experience import Purpose, steps_in
+from hive.networks.weights.flat import aligned_block
+from hive.runtime import START, Actor, Slot, SlotOutlet, Subscription
+from hive.runtime.memory.segments import Arrays
+from hive.training.collect.collector import occasion_of, seed_all_globals
+from hive.training.collect.several import SeveralCollector
+from hive.training.crew import Crew
+from hive.training.messages import RolloutReady, Weights
+from hive.training.run_start import schedule_of
+
+class PoliciesCollectorActor(Actor):
+    """Collects rollouts of every policy, each with the behaviour version that its schedule names.
+
+    `policies_collector` makes the subclass with the ports of all policies: `rollouts` and `behaviour` of the first,
+    `rollouts_1` and `behaviour_1` of the second, and so on.
+    """
+
+    role = "collector"
+    source = True
+
+    def __init__(self, crew: Crew, first_source: int = 0) -> None:
+        """`first_source`: the number, within the run, of the first collector of this group."""
+        config = crew.config
+        self.crew = crew
+        self.outlets: list[SlotOutlet[RolloutReady]] = [getattr(self, port(name)) for name in _numbers("rollouts", crew)]
+        self.behaviours: list[Subscription[Weights]] = [
+            getattr(self, port(name)) for name in _numbers("behaviour", crew)
+        ]
+        self.schedules = [schedule_of(blueprint) for blueprint in crew.blueprints]
+        self.number = first_source + self.index
+        self.seed = config.run.seed
+        self.next = min(outlet.produced for outlet in self.outlets)
+        self.reset_round = self.schedules[0].barriers.last(self.next)
+        self.steps = self.status.counter("env_steps")
+        self.skips_not_finite = config.supervision.non_finite == "skip"
+        with self.status(START):
+            members = [
+                blueprint.member(self.number, self.incarnation, self.status if blueprint is crew.first else None)
+                for blueprint in crew.blueprints
+            ]
+            self.collector = SeveralCollector(
+                self._new_table(), members, seed=self.seed, source=self.number, incarnation=self.incarnation
+            )
+        self.watched = Watched(self.collector.vector)
+
+    @classmethod
+    def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
+        """Return the bytes of its networks."""
+        return sum(blueprint.network_bytes for blueprint in parameters["crew"].blueprints)
+
+    def _new_table(self) -> Any:
+        seed_all_globals(self.seed, Purpose.building, self.number, occasion_of(self.reset_round, self.incarnation))
+        return self.crew.table()
+
+    async def setup(self) -> None:
+        """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
+        with self.status(START):
+            self.collector.reset(self.reset_round)
+
+    async def run(self) -> None:
+        first = self.schedules[0].collection
+        while True:
+            slots = [await self._slot(outlet) for outlet in self.outlets]
+            self._reset_at_barrier(self.next)
+            versions = []
+            for member, behaviour, schedule in zip(
+                self.collector.members, self.behaviours, self.schedules, strict=True
+            ):
+                version, weights = await behaviour.pin(schedule.collection.behaviour_version(self.next))
+                versions.append(version)
+                member.bind(weights)
+            lag = first.lag(self.next, versions[0], self.behaviours[0].latest)
+            self.status.show_version(versions[0], lag)
+            self._collect(self._memory(slots), versions)
+            for behaviour in self.behaviours:
+                behaviour.unpin()
+            made = next(slot for slot in slots if slot is not None)
+            self.status.add(self.steps, steps_in(made.arrays))
+            for outlet, slot in zip(self.outlets, slots, strict=True):
+                if slot is not None:
+                    outlet.commit(slot)
+            self.next += 1
+
+    async def _slot(self, outlet: SlotOutlet[RolloutReady]) -> Slot | None:
+        """Reserve the slot of the next rollout; None where a predecessor has committed that already."""
+        return None if outlet.produced > self.next else await outlet.reserve()
+
+    def _memory(self, slots: Sequence[Slot | None]) -> list[Arrays]:
+        """Return the memory of each policy's rollout: its slot, or memory that nobody reads."""
+        pairs = zip(slots, self.crew.blueprints, strict=True)
+        return [
+            blueprint.rollout_layout.views(aligned_block(blueprint.rollout_layout.bytes)) if slot is None else slot.arrays
+            for slot, blueprint in pairs
+        ]
+
+    def _reset_at_barrier(self, sequence: int) -> None:
+        """Rebuild the environments if a resume barrier lies between the previous rollout and this one."""
+        barrier = self.schedules[0].barriers.last(sequence)
+        if barrier != self.reset_round:
+            self.reset_round = barrier
+            with self.status(START):
+                self.collector.rebuild(self._new_table(), barrier)
+
+    def _collect(self, rollouts: Sequence[Arrays], versions: Sequence[int]) -> None:
+        try:
+            self.collector.collect(rollouts, sequence=self.next, versions=versions)
+        except EnvironmentFailed as error:
+            error.permanent &= not (error.not_finite and self.skips_not_finite)
+            raise
+
+    async def teardown(self) -> None:
+        self.collector.close()
+
+
+def port(name: str) -> str:
+    """Return the name of a port, which is that of a Python attribute."""
+    return name.replace("-", "_")
+
+
+def of_policy(name: str, number: int) -> str:
+    """Return the name of a channel, group or port of policy `number`: that of the first has no number."""
+    return f"{name}-{number}" if number else name
+
+
+def _numbers(name: str, crew: Crew) -> list[str]:
+    return [of_policy(name, number) for number in range(len(crew.blueprints))]
+
+
+@functools.cache
+def policies_collector(policies: int) -> type[PoliciesCollectorActor]:
+    """Return the class of collectors of this many policies."""
+    ports: dict[str, Any] = {}
+    for number in range(policies):
+        ports[port(of_policy("rollouts", number))] = SlotOutlet(RolloutReady)
+        ports[port(of_policy("behaviour", number))] = Subscription(Weights)
+    return type("PoliciesCollectorActor", (PoliciesCollectorActor,), ports)
