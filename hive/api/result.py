@@ -94,14 +94,14 @@ class Result(Summary):
 
         return draw_run(RunDirectory.open(self.directory), metric, None if path is None else Path(path))
 
-    def policy(self, which: str = "latest") -> Policy:
-        """Load the policy of the run, as `hive.load` does. `which`: "latest" or "best".
+    def policy(self, which: str = "latest", name: str | None = None) -> Policy:
+        """Load the policy of the run, as `hive.load` does. `which`: "latest" or "best". name: of one of several.
 
         Raises RecordError if the run saved no such policy.
         """
         from hive.policy.loaded import load
 
-        return load(str(self.directory), which, own_code=True)  # the run imported that code already
+        return load(str(self.directory), which, own_code=True, policy=name)  # the run imported that code already
 
     def resume(self, *, exact: bool = False, quiet: bool = False, **keys: Any) -> Result:
         """Continue the run, with other values of keys, and return its new result: `result.resume(steps=200_000)`.

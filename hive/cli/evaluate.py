@@ -29,7 +29,7 @@ from hive.cli.parts.playing import (
     described,
     held_checkpoints,
     played_as,
-    policy_and_config,
+    policies_and_config,
     progress_line,
     recorded,
 )
@@ -56,10 +56,16 @@ class PlayedCheckpoint:
     checkpoint: Checkpoint
     whole: Evaluation
     each: dict[int, Evaluation]
+    policy: str = ""  # its name, in a run with several
+
+    @property
+    def name(self) -> str:
+        """The run's name, and the policy's."""
+        return f"{self.run.name} {self.policy}".rstrip()
 
 
 COLUMNS: Mapping[str, Callable[[PlayedCheckpoint], str]] = {
-    "RUN": lambda row: row.run.name,
+    "RUN": lambda row: row.name,
     "CHECKPOINT": lambda row: checkpoint_name(row.run, row.checkpoint),
     "STEPS": lambda row: f"{row.whole.env_steps:,}",
     "EPISODES": lambda row: str(row.whole.episodes),
@@ -110,7 +116,7 @@ def run_eval(options: argparse.Namespace) -> int:
     _check_video(options, len(chosen))
     video = None
     with environments_to_stderr(options.json):
-        rows = [_measured(run, checkpoint, options, seeds) for run, checkpoint in chosen]
+        rows = [row for run, checkpoint in chosen for row in _measured(run, checkpoint, options, seeds)]
         if options.video is not None:
             ((run, checkpoint),) = chosen
             episodes = options.video_episodes or VIDEO_EPISODES
@@ -154,23 +160,33 @@ def _check_video(options: argparse.Namespace, checkpoints: int) -> None:
 
 def _measured(
     run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace, seeds: list[int]
-) -> PlayedCheckpoint:
-    """Play the episodes of all seeds."""
-    from hive.training import evaluate, joined
+) -> list[PlayedCheckpoint]:
+    """Play the episodes of all seeds; return a row of each policy."""
+    from hive.training import evaluate, evaluate_together, joined
 
-    policy, config = policy_and_config(run, checkpoint, options.set)
-    name, each = f"{run.name} {checkpoint_name(run, checkpoint)}", {}
+    policies, config = policies_and_config(run, checkpoint, options.set)
+    label = f"{run.name} {checkpoint_name(run, checkpoint)}"
+    each: dict[str, dict[int, Evaluation]] = {name: {} for name in policies}
     for number, seed in enumerate(seeds):
         before, total = number * options.episodes, len(seeds) * options.episodes
-        with progress_line(name, f"of {total} episodes", before) as progress:
-            how = {"episodes": options.episodes, "seed": seed, **played_as(options)}
-            each[seed] = evaluate(policy, config, **how, progress=progress)
-    whole = joined([*each.values()])
+        with progress_line(label, f"of {total} episodes", before) as progress:
+            how = {"episodes": options.episodes, "seed": seed, **played_as(options), "progress": progress}
+            if len(policies) > 1:
+                played = evaluate_together({name: policy for name, (policy, _) in policies.items()}, config, **how)
+            else:
+                played = {name: evaluate(policy, config, **how) for name, (policy, _) in policies.items()}
+        for name, one in played.items():
+            each[name][seed] = one
+    rows = [
+        PlayedCheckpoint(run, at, joined([*each[name].values()]), each[name], name)
+        for name, (_, at) in policies.items()
+    ]
+    whole = rows[0].whole
     if whole.cut:
         limit = config.evaluation.max_steps if options.max_steps is None else options.max_steps
         what = f"{whole.cut} of {whole.episodes} episodes did not end within {limit:,} steps and count up to there"
-        print_to_stderr(f"note: {name}: {what}; --max-steps changes this limit")
-    return PlayedCheckpoint(run, checkpoint, whole, each)
+        print_to_stderr(f"note: {label}: {what}; --max-steps changes this limit")
+    return rows
 
 
 def _table(rows: Sequence[PlayedCheckpoint]) -> str:
@@ -195,6 +211,7 @@ def _as_data(row: PlayedCheckpoint) -> dict[str, Any]:
     del numbers["turn"], numbers["seconds"]  # only meaningful for evaluations during a run
     return {
         "run": row.run.name,
+        **({"policy": row.policy} if row.policy else {}),
         "checkpoint": str(row.checkpoint.path),
         **numbers,
         "interval_95": _interval(row.whole),

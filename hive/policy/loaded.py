@@ -153,19 +153,22 @@ class Policy:
 
 
 @hive_torch()
-def load(place: str | Path, which: str = "latest", *, own_code: bool = False) -> Policy:
+def load(
+    place: str | Path, which: str = "latest", *, own_code: bool = False, policy: str | None = None
+) -> Policy:
     """Load the policy of a checkpoint or of a run.
 
     place: the folder of either, or the name of a run below $HIVE_HOME.
     which: of a run, "latest": the policy of its newest checkpoint; "best": the policy with the highest mean return in
         an evaluation or, without [evaluation], over 100 training episodes.
     own_code: whether to import and call the classes that [network] of the run names.
+    policy: the name of one of the policies of a run with several; None: the first.
 
     Raises RecordError for a checkpoint that is damaged, has no description of a policy or does not fit it, for a run
     without such a policy, and for user-defined code without `own_code`; UsageError if the run does not exist, for
     another `which`, and for "best" with the folder of a checkpoint.
     """
-    (checkpoint,) = held(lambda: [checkpoint_at(str(place), which)])
+    (checkpoint,) = held(lambda: [checkpoint_at(str(place), which, policy)])
     return policy_of(checkpoint, own_code=own_code)
 
 

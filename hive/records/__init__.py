@@ -58,6 +58,7 @@ from hive.records.runs import (
     process_start_time,
     read_run_facts,
     resolve_run,
+    policies_of,
     run_state,
     write_run_facts,
 )
@@ -107,6 +108,7 @@ __all__ = [
     "replace_best",
     "resolve_run",
     "retain",
+    "policies_of",
     "run_state",
     "wall_s_so_far",
     "write_bytes",

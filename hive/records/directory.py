@@ -13,6 +13,8 @@
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
         best/<update>/         the best policy
         videos/                                                       not-finite/<name>/
+        policies.json          which policies it trains, if its environment has several agents
+        policies/<policy>/     metrics, checkpoints, best policy of each but the first, whose files are the run's
         .reserve               disk space for the summary of a run whose disk is full
       .failed/cartpole-ppo-3/  the last failed start of that name (hive.records.failed_starts)
 
@@ -85,6 +87,8 @@ class RunDirectory:
     best = _Below("best")  # the folder of the best policy; like the next two, created by its first writer
     nan_dumps = _Below("not-finite")
     videos = _Below("videos")
+    policies_file = _Below("policies.json")
+    policies = _Below("policies")
 
     @classmethod
     def create(cls, home: Path, name: str) -> RunDirectory:
@@ -122,6 +126,19 @@ class RunDirectory:
         except (OSError, RuntimeError, ValueError):
             pass  # no permission, circular links, or an invalid file name
         raise RecordError(f"`{path}` is not a run directory")
+
+    @classmethod
+    def of_policy(cls, path: Path) -> RunDirectory:
+        """Open the folder of one policy of a run, whose files have the names of a run's; make it if it is missing.
+
+        Raises RecordError.
+        """
+        try:
+            for folder in (cls(path).logs, cls(path).checkpoints):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise failure("make the folder of a policy in", path, error) from error
+        return cls.open(path)
 
     @property
     def name(self) -> str:

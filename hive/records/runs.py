@@ -21,7 +21,7 @@ from hive.errors import RecordError, UsageError
 from hive.paths import user_path
 from hive.records.atomic import write_json
 from hive.records.directory import LATEST, RunDirectory
-from hive.records.documents import failure, read_document
+from hive.records.documents import failure, read_document, read_object
 from hive.records.jsonl import tail_jsonl
 from hive.records.summary import Summary
 
@@ -183,3 +183,28 @@ def _list(runs: Sequence[RunDirectory], last: str = ", ") -> str:
     if len(names) > NAMES_SHOWN:
         return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more"
     return last.join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def policies_of(run: RunDirectory) -> dict[str, RunDirectory]:
+    """Return the folder of each policy that a run trains, by name; {} for a run whose environment has one agent.
+
+    Raises RecordError for a damaged file.
+    """
+    if not run.policies_file.exists():
+        return {}
+    rows = read_object(run.policies_file).get("policies")
+    if not isinstance(rows, list):
+        raise RecordError(f"`{run.policies_file}` is damaged: it has no list of policies")
+    return {str(row["name"]): RunDirectory(run.path / str(row["folder"])) for row in rows}
+
+
+def policy_directory(run: RunDirectory, policy: str) -> RunDirectory:
+    """Return the folder of a policy of a run. Raises UsageError for an unknown one."""
+    known = policies_of(run)
+    if policy in known:
+        return known[policy]
+    names = ", ".join(f"`{name}`" for name in known)
+    raise UsageError(
+        f"{run.name} has no policy `{policy}`",
+        hint=f"its policies are {names}" if names else "its environment has one agent: leave the policy out",
+    )

@@ -35,7 +35,7 @@ from hive.training import (
     info_counters,
     replica_slots,
 )
-from hive.training.crew import Crew, check_crew, crew_needed, folders_of
+from hive.training.crew import Crew, check_crew, crew_needed, folders_of, write_policies
 from hive.training.policies import Policies, check_has_agents
 from hive.training.several_actors import of_policy, policies_collector, port
 from hive.training.update.goal import GOAL_BYTES, Goal, with_goal
@@ -73,9 +73,12 @@ def trainer(config: Config, directory: Path) -> Topology:
         if not environment.agents:
             check_has_agents(config)
             return assemble(Blueprint(config, resumed_from(directory), environment), directory)
-        first = Policies.of(config, environment).learning[0]
+        alone = Policies.of(config, environment)
+        write_policies(alone, directory)
+        first = alone.learning[0]
         return assemble(Blueprint(first.config, resumed_from(directory), first.seat.spec), directory)
     check_crew(config)
+    write_policies(policies, directory)
     folders = folders_of(directory, policies)
     crew = Crew.of(config, policies, directory, [resumed_from(folder) for folder in folders])
     return assemble(crew.first, directory, crew)

@@ -5,7 +5,7 @@ from hive.training.blueprint import Blueprint, environment_of
 from hive.training.collect.collector import Collector
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.evaluate.evaluator_actor import EvaluatorActor
-from hive.training.evaluate.playing import evaluate, joined
+from hive.training.evaluate.playing import evaluate, evaluate_together, joined
 from hive.training.evaluate.recording import Episode, Recording, record, show
 from hive.training.gradient.g_worker import GWorker
 from hive.training.gradient.gradient_slot import GradientSlot
@@ -75,6 +75,7 @@ __all__ = [
     "best_by",
     "environment_of",
     "evaluate",
+    "evaluate_together",
     "first_gradient",
     "first_round",
     "info_counters",

@@ -17,13 +17,12 @@ from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.table import make_table
 from hive.envs.agents.turns import TurnsVector
 from hive.errors import ConfigError
-from hive.records import Checkpoint
+from hive.records import Checkpoint, RunDirectory
+from hive.records.atomic import write_json
 from hive.training.blueprint import Blueprint
-from hive.training.policies import Policies
+from hive.training.policies import Policies, folder_of
 from hive.training.resume_barriers import CommonBarriers
 from hive.training.run_start import own_first_round, schedule_of
-
-FOLDER = "policies"  # in a run's directory: the folders of the policies after the first, whose files are the run's
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Crew:
 
 def folders_of(directory: Path, policies: Policies) -> tuple[Path, ...]:
     """Return where each policy is recorded: the first one in the run's directory."""
-    return (directory, *(directory / FOLDER / policy.name for policy in policies.learning[1:]))
+    return tuple(directory / folder_of(policy) for policy in policies.learning)
 
 
 def crew_needed(environment: EnvironmentSpec, config: Config) -> Policies | None:
@@ -86,6 +85,12 @@ def _common_barriers(config: Config, blueprints: Sequence[Blueprint]) -> CommonB
         resumed_at=max(map(own_first_round, blueprints)),
         env_steps=max((int(checkpoint.state.get("env_steps", 0)) for checkpoint in resumed), default=0),
     )
+
+
+def write_policies(policies: Policies, directory: Path) -> None:
+    """Write policies.json into the directory of a run; nothing for one that is only checked. Raises RecordError."""
+    if directory.is_dir():
+        write_json(RunDirectory(directory).policies_file, policies.document())
 
 
 def check_crew(config: Config) -> None:

@@ -27,6 +27,8 @@ from hive.experience import Purpose, stream_seed
 if TYPE_CHECKING:
     from hive.policy.loaded import Policy
 
+FOLDER = "policies"  # in a run's directory: the folders of the policies after the first
+
 ALL = "agents"  # the name of the policy of all agents, in a run without [policies]
 
 
@@ -76,10 +78,23 @@ class Policies:
         """Whether the agents need more than one policy's rows of agents that act at once."""
         return len(self.learning) > 1 or bool(self.bots) or self.environment.takes_turns
 
+    def document(self) -> dict[str, Any]:
+        """Return which policies learn, for policies.json of the run."""
+        return {
+            "policies": [
+                {"name": one.name, "agents": list(one.seat.agents), "folder": folder_of(one)} for one in self.learning
+            ]
+        }
+
     @property
     def seats(self) -> list[Seat]:
         """The seats of the policies that learn."""
         return [policy.seat for policy in self.learning]
+
+
+def folder_of(policy: LearningPolicy) -> str:
+    """Return the folder of a policy's files within that of the run, "" for the first, whose files are the run's."""
+    return f"{FOLDER}/{policy.name}" if policy.number else ""
 
 
 def _learning(

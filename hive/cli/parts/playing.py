@@ -15,7 +15,7 @@ from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.suggest import listed
 from hive.errors import UsageError
 from hive.printable import obeyed, printable
-from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, run_state
+from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, policies_of, run_state
 from hive.records.return_text import return_text
 
 if TYPE_CHECKING:
@@ -79,6 +79,34 @@ def policy_and_config(run: RunDirectory, checkpoint: Checkpoint, overrides: list
     from hive.policy.loaded import policy_of
 
     return policy_of(checkpoint, own_code=True), load_config(run.resolved_file, overrides)
+
+
+def policies_and_config(
+    run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]
+) -> tuple[dict[str, tuple[Policy, Checkpoint]], Config]:
+    """Return the policies of a run by name, each with its checkpoint, and the config; as `policy_and_config`.
+
+    checkpoint: that of the first policy; of each other one, the newest that is not newer. The name is "" in a run whose
+    environment has one agent.
+    """
+    from hive.policy.loaded import policy_of
+
+    first, config = policy_and_config(run, checkpoint, overrides)
+    found = {}
+    for name, folder in policies_of(run).items() or {"": run}.items():
+        at = checkpoint if folder.path == run.path else _beside(folder, checkpoint)
+        found[name] = first if at is checkpoint else policy_of(at, own_code=True), at
+    return found, config
+
+
+def _beside(folder: RunDirectory, checkpoint: Checkpoint) -> Checkpoint:
+    """Return the newest checkpoint of a policy that has no more steps than `checkpoint`. Raises UsageError."""
+    steps = int(checkpoint.state.get("env_steps", 0))
+    there = list_checkpoints(folder.checkpoints, verify=True)
+    older = [one for one in there if int(one.state.get("env_steps", 0)) <= steps]
+    if not older:
+        raise UsageError(f"the policy `{folder.name}` has no checkpoint of {steps:,} steps or less")
+    return older[-1]
 
 
 def played_as(options: argparse.Namespace) -> dict[str, Any]:

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
-from hive.envs.agents.seats import MISSING, SeatRows
+from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
 from hive.envs.loading import close
 from hive.envs.vectors.rows import StepRow
 
@@ -30,20 +29,23 @@ class ParallelVector:
     A seat alone makes a `VectorEnvironment` of it: `hive.envs.agents.alone.Alone`.
     """
 
-    def __init__(self, id: str, environments: Sequence[Any], seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]]) -> None:
+    def __init__(
+        self, id: str, environments: Sequence[Any], seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]]
+    ) -> None:
         """bots: of each environment, agent -> the bot that acts for it."""
         self.id = id
         self.count = len(environments)
         self.environments = environments
         self.seats = seats
-        self._tables = [_Table(number, one, self, bots[number]) for number, one in enumerate(environments)]
+        self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
+        self.tables = [_Table(number, one, self, bots[number]) for number, one in enumerate(environments)]
         self.env_steps = 0
 
     def reset(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]]) -> None:
         """Start an episode in every environment; write the first observations of each seat, [B, ...]."""
         for seat in self.seats:
             seat.begin()
-        for table, seed in zip(self._tables, seeds, strict=True):
+        for table, seed in zip(self.tables, seeds, strict=True):
             table.reset(int(seed))
         for seat, out in zip(self.seats, observations, strict=True):
             seat.store(out)
@@ -52,7 +54,7 @@ class ParallelVector:
         """Step every environment once with the stored actions of each seat, [B, ...]; write a row of each."""
         for seat, chosen in zip(self.seats, actions, strict=True):
             seat.take(chosen)
-        for table in self._tables:
+        for table in self.tables:
             table.step()
         self.env_steps += self.count
         for seat, row in zip(self.seats, rows, strict=True):
@@ -68,7 +70,7 @@ class _Table:
     """One environment, and who of its agents is there."""
 
     def __init__(self, number: int, environment: Any, vector: ParallelVector, bots: Mapping[str, Bot]) -> None:
-        self._number = number
+        self.number = number
         self._environment = environment
         self._bots = bots
         self._players: dict[Any, tuple[SeatRows, int, AgentView]] = {}  # agent -> its seat and column
@@ -77,7 +79,9 @@ class _Table:
                 self._players[view.agent] = seat, column, view
         self._checks = vector.seats[0].checks
         self._needs_state = any(seat.needs_state for seat in vector.seats)
-        self._team = 0.0  # sum of all rewards of the running episode
+        self._ended = vector.ended
+        self._returns: dict[Any, float] = {}  # of the agents, in the running episode
+        self.steps = 0  # of the running episode
         self._live: list[Any] = []
         self._seen: dict[Any, Any] = {}  # raw observations of agents with a bot
 
@@ -86,14 +90,14 @@ class _Table:
         try:
             result = self._environment.reset(seed=seed)
         except BaseException as error:
-            raise self._checks.raised_by(error, "reset", self._number) from error
+            raise self._checks.raised_by(error, "reset", self.number) from error
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Mapping):
-            raise self._checks.wrong("reset", result, "(observations, infos), dictionaries by agent", self._number)
+            raise self._checks.wrong("reset", result, "(observations, infos), dictionaries by agent", self.number)
         observations, infos = result
-        self._team = 0.0
+        self._returns, self.steps = {}, 0
         self._live = self._agents(observations)
         if not self._live:
-            raise self._checks.wrong_agents("no agent after reset", self._number)
+            raise self._checks.wrong_agents("no agent after reset", self.number)
         for bot in self._bots.values():
             bot.begin(seed)
         self._show(self._live, observations, infos)
@@ -109,13 +113,13 @@ class _Table:
         for agent in agents:
             observation = observations.get(agent, MISSING)
             if observation is MISSING:
-                raise self._checks.wrong_agents(f"no observation of the live agent `{agent}`", self._number)
+                raise self._checks.wrong_agents(f"no observation of the live agent `{agent}`", self.number)
             player = self._players.get(agent)
             if player is None:
                 self._seen[agent] = observation
                 if str(agent) not in self._bots:
                     raise self._checks.wrong_agents(
-                        f"the agent `{agent}`, which is not in its `possible_agents`", self._number
+                        f"the agent `{agent}`, which is not in its `possible_agents`", self.number
                     )
                 continue
             seat, column, view = player
@@ -126,6 +130,7 @@ class _Table:
     def step(self) -> None:
         """Let all live agents act, and reset the environment when none is left."""
         live = self._live
+        self.steps += 1
         actions = {
             agent: player[0].actions[player[1]] if (player := self._players.get(agent)) is not None
             else self._bots[str(agent)].act(self._seen[agent])
@@ -134,16 +139,16 @@ class _Table:
         try:
             result = self._environment.step(actions)
         except BaseException as error:
-            raise self._checks.raised_by(error, "step", self._number) from error
+            raise self._checks.raised_by(error, "step", self.number) from error
         if not isinstance(result, tuple) or len(result) != 5 or not all(isinstance(one, Mapping) for one in result):
-            raise self._checks.wrong("step", result, RESULTS + ", dictionaries by agent", self._number)
+            raise self._checks.wrong("step", result, RESULTS + ", dictionaries by agent", self.number)
         observations, rewards, terminations, truncations, infos = result
         ended = self._credit(live, rewards, terminations, truncations, observations, infos)
         there = self._agents(observations)
         following = [agent for agent in there if agent not in ended]
         if lost := next((agent for agent in live if agent not in ended and agent not in following), None):
             raise self._checks.wrong_agents(
-                f"`agents` without `{lost}`, which was neither terminated nor truncated", self._number
+                f"`agents` without `{lost}`, which was neither terminated nor truncated", self.number
             )
         following = [agent for agent in following if agent in live or not _is_over(agent, terminations, truncations)]
         self._live = following
@@ -152,8 +157,14 @@ class _Table:
             return
         last = [self._players[agent] for agent in live if agent in self._players and agent in ended]
         if last:
-            last[0][0].end_team(last[0][1], self._team)
+            last[0][0].end_team(last[0][1], sum(self._returns.values()))
+        self.finish(cut=False)
         self.reset(None)
+
+    def finish(self, *, cut: bool) -> None:
+        """Tell of the running episode, which ends. cut: from outside."""
+        returns = {str(agent): returned for agent, returned in self._returns.items()}
+        self._ended.append(EndedEpisode(self.number, returns, self.steps, cut))
 
     def _credit(
         self,
@@ -171,21 +182,22 @@ class _Table:
             terminated, truncated = terminations.get(agent, MISSING), truncations.get(agent, MISSING)
             if reward is MISSING or terminated is MISSING or truncated is MISSING:
                 what = "reward" if reward is MISSING else "entry in `terminations` or `truncations`"
-                raise self._checks.wrong_agents(f"no {what} of the agent `{agent}`, which acted", self._number)
+                raise self._checks.wrong_agents(f"no {what} of the agent `{agent}`, which acted", self.number)
             if terminated or truncated:
                 ended.add(agent)
             player = self._players.get(agent)
             if player is None:
-                self._team += float(reward)
+                self._returns[agent] = self._returns.get(agent, 0.0) + float(reward)
                 continue
             seat, column, view = player
-            self._team += seat.credit(column, reward, bool(terminated), bool(truncated))
+            number = seat.credit(column, reward, bool(terminated), bool(truncated))
+            self._returns[agent] = self._returns.get(agent, 0.0) + number
             if terminated or truncated:
                 seat.end_infos(column, infos.get(agent, {}))
                 if not terminated:
                     if (last := observations.get(agent, MISSING)) is MISSING:
                         raise self._checks.wrong_agents(
-                            f"no last observation of the truncated agent `{agent}`", self._number
+                            f"no last observation of the truncated agent `{agent}`", self.number
                         )
                     if self._needs_state and state is None:
                         state = self._environment.state()

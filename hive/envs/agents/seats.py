@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,18 @@ RETURN_OF = "return/"
 
 TEAM = "return/team"
 """The sum of the returns of all agents in an episode of the environment."""
+
+
+class EndedEpisode(NamedTuple):
+    """An episode of environment `number` that has ended after `steps` steps or turns. returns: of all agents.
+
+    cut: whether the environment would have gone on.
+    """
+
+    number: int
+    returns: dict[str, float]
+    steps: int
+    cut: bool
 
 
 @dataclass(frozen=True)

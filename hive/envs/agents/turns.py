@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
-from hive.envs.agents.seats import MISSING, SeatRows
+from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
 from hive.envs.loading import close
 from hive.errors import EnvironmentFailed
 
@@ -56,7 +56,8 @@ class TurnsVector:
         self.count = len(environments)
         self.environments = environments
         self.seats = seats
-        self.games = [Game(number, one, seats, bots[number]) for number, one in enumerate(environments)]
+        self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
+        self.games = [Game(number, one, seats, bots[number], self.ended) for number, one in enumerate(environments)]
 
     @property
     def env_steps(self) -> int:
@@ -81,8 +82,16 @@ class Game:
 
     turn: Turn
 
-    def __init__(self, number: int, environment: Any, seats: Sequence[SeatRows], bots: Mapping[str, Bot]) -> None:
-        self._number = number
+    def __init__(
+        self,
+        number: int,
+        environment: Any,
+        seats: Sequence[SeatRows],
+        bots: Mapping[str, Bot],
+        ended: list[EndedEpisode],
+    ) -> None:
+        """ended: gets every episode that ends."""
+        self.number = number
         self._environment = environment
         self._bots = bots
         self._seats = seats
@@ -91,6 +100,7 @@ class Game:
             for column, view in seat.columns_of(number):
                 self._players[view.agent] = position, column, view
         self._checks = seats[0].checks
+        self._ended = ended
         self.turns = 0
         self.completed: list[Completed] = []
 
@@ -111,12 +121,13 @@ class Game:
         try:
             self._environment.reset(seed=seed)
         except BaseException as error:
-            raise self._checks.raised_by(error, "reset", self._number) from error
+            raise self._checks.raised_by(error, "reset", self.number) from error
         for bot in self._bots.values():
             bot.begin(seed)
         self._acted: set[Any] = set()  # agents that have acted in this episode
         self._over: set[Any] = set()  # agents that have ended
         self._returns: dict[Any, float] = {}
+        self._begun = self.turns
         self._last: tuple[int, int] | None = None  # seat and column of the agent that ended last, since `act`
 
     def _step(self, action: Any) -> None:
@@ -124,7 +135,7 @@ class Game:
         try:
             self._environment.step(action)
         except BaseException as error:
-            raise self._checks.raised_by(error, "step", self._number) from error
+            raise self._checks.raised_by(error, "step", self.number) from error
 
     def _advance(self) -> None:
         episodes = 0
@@ -134,7 +145,7 @@ class Game:
                 episodes += 1
                 if episodes > MOST_EPISODES:
                     raise self._checks.wrong_agents(
-                        f"{MOST_EPISODES:,} episodes in which no agent that learns had a turn", self._number
+                        f"{MOST_EPISODES:,} episodes in which no agent that learns had a turn", self.number
                     )
                 self._reset(None)
                 continue
@@ -157,10 +168,10 @@ class Game:
         try:
             result = self._environment.last()
         except BaseException as error:
-            raise self._checks.raised_by(error, "last", self._number) from error
+            raise self._checks.raised_by(error, "last", self.number) from error
         if not isinstance(result, tuple) or len(result) != 5:
             raise self._checks.wrong(
-                "last", result, "(observation, reward, termination, truncation, info)", self._number
+                "last", result, "(observation, reward, termination, truncation, info)", self.number
             )
         return result
 
@@ -168,7 +179,7 @@ class Game:
         bot = self._bots.get(str(agent))
         if bot is None:
             raise self._checks.wrong_agents(
-                f"the turn of the agent `{agent}`, which is not in its `possible_agents`", self._number
+                f"the turn of the agent `{agent}`, which is not in its `possible_agents`", self.number
             )
         return bot
 
@@ -206,6 +217,16 @@ class Game:
         if ends:
             seat.end_turns(column, self._returns[agent], info)
 
+    @property
+    def steps(self) -> int:
+        """Turns of the running episode in which an agent has acted."""
+        return self.turns - self._begun
+
+    def finish(self, *, cut: bool) -> None:
+        """Tell of the running episode, which ends. cut: from outside."""
+        returns = {str(agent): returned for agent, returned in self._returns.items()}
+        self._ended.append(EndedEpisode(self.number, returns, self.steps, cut))
+
     def _end_episode(self) -> None:
         """Complete what is open when no agent is left: an agent that ended may not have had its last turn."""
         environment = self._environment
@@ -216,13 +237,14 @@ class Game:
             rewards = getattr(environment, "_cumulative_rewards", None) or getattr(environment, "rewards", {})
             if MISSING in flags or not any(flags) or agent not in rewards:
                 raise EnvironmentFailed(
-                    f"{self._checks.wrong_agents(f'no end of the agent `{agent}`, which has acted', self._number)}",
+                    f"{self._checks.wrong_agents(f'no end of the agent `{agent}`, which has acted', self.number)}",
                     hint="let each agent that ends have one more turn, with its last reward, as PettingZoo's AECEnv does",
                     permanent=True,
                 )
             observation = environment.observe(agent) if flags[1] else None
             info = getattr(environment, "infos", {}).get(agent, {})
             self._credit(agent, self._players[agent], rewards[agent], bool(flags[0]), bool(flags[1]), observation, info)
+        self.finish(cut=False)
         if self._last is not None:
             position, column = self._last
             self._seats[position].end_team(column, sum(self._returns.values()))

@@ -41,7 +41,7 @@ from hive.records.atomic import DONE, FILES, FileFacts, Files, atomic_folder, ch
 from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX, STATE_FILE, RunDirectory, home_folder
 from hive.records.documents import JSON, failure, is_json_number, read_object
 from hive.records.regular import read_regular
-from hive.records.runs import resolve_run
+from hive.records.runs import policy_directory, resolve_run
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -187,10 +187,11 @@ def writing_checkpoint(
             known.update((yield from write_replay(temporary, replay, earlier, files)))
 
 
-def checkpoint_at(place: str, which: str = "latest") -> Checkpoint:
+def checkpoint_at(place: str, which: str = "latest", policy: str | None = None) -> Checkpoint:
     """Return the checkpoint in the folder `place`, or one of the run `place` (folder, or name in $HIVE_HOME).
 
-    which: of a run, "latest" for its newest checkpoint, "best" for its best policy.
+    which: of a run, "latest" for its newest checkpoint, "best" for its best policy. policy: the name of one of a run's
+    policies; None: the only one, or the first.
 
     Checksums are compared. Raises RecordError if there is no intact one, and UsageError for an unknown run, another
     `which`, and "best" with the folder of a checkpoint.
@@ -200,10 +201,12 @@ def checkpoint_at(place: str, which: str = "latest") -> Checkpoint:
     folder = user_path(place)
     of_run = (folder / "checkpoints").is_dir()  # also for what `hive resume --exact` has set aside
     if not of_run and (folder / DONE).exists():
-        if which == "best":
-            raise UsageError(f"`{place}` is a checkpoint", hint='which="best" needs the folder or the name of a run')
+        if which == "best" or policy is not None:
+            raise UsageError(f"`{place}` is a checkpoint", hint='which="best" and policy="..." need the folder or the name of a run')
         return _open(folder, verify=True)
     run = folder if of_run else resolve_run(home_folder(), place).path
+    if policy is not None:
+        run = policy_directory(RunDirectory(run), policy).path
     if which == "best":
         return best_of(RunDirectory(run))
     root = run / "checkpoints"

@@ -11,8 +11,9 @@ policies evaluated with the same numbers start from the same states and can be c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, spec_difference
@@ -24,6 +25,7 @@ from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import Evaluation, EvaluationDue
+from hive.training.policies import Policies
 
 ENVS = 16  # default maximum of environments, equal to the default of collection.envs
 
@@ -50,7 +52,12 @@ def evaluate(
     """
     env = config.evaluation_env
     with Guest():
-        check_spaces(policy, env.id, configured_spec(env))
+        spec = configured_spec(env)
+        if spec.agents:
+            how = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
+            (played,) = _played_together({"": policy}, config, spec, **how, progress=progress).values()
+            return played
+        check_spaces(policy, env.id, spec)
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
         vector = configured_vector(env, min(envs, episodes))
         try:
@@ -64,6 +71,45 @@ def evaluate(
             return evaluation
         finally:
             vector.close()
+
+
+def evaluate_together(
+    policies: Mapping[str, Policy],
+    config: Config,
+    *,
+    episodes: int = 100,
+    envs: int = ENVS,
+    seed: int = 0,
+    sample: bool = False,
+    max_steps: int | None = None,
+    progress: Callable[[int], object] = lambda done: None,
+) -> dict[str, Evaluation]:
+    """Play episodes of an environment of several agents with all policies of a run; return the evaluation of each.
+
+    policies: by their names in [policies]. Arguments and errors are those of `evaluate`.
+    """
+    how = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
+    with Guest():
+        spec = configured_spec(config.evaluation_env)
+        return _played_together(policies, config, spec, **how, progress=progress)
+
+
+def _played_together(
+    policies: Mapping[str, Policy], config: Config, spec: EnvironmentSpec, max_steps: int | None, **how: Any
+) -> dict[str, Evaluation]:
+    from hive.training.evaluate.table import play_table  # here: it imports gymnasium
+
+    seated = Policies.of(config, spec)
+    if len(policies) != len(seated.learning):
+        names = ", ".join(f"`{one.name}`" for one in seated.learning)
+        raise UsageError(
+            f"`{spec.id}` is played by {len(seated.learning)} policies of this config ({names}), and {len(policies)} "
+            f"{'is' if len(policies) == 1 else 'are'} given",
+            hint="give all of them: evaluate_together({name: policy, ...}, config)",
+        )
+    for policy, one in zip(policies.values(), seated.learning, strict=True):
+        check_spaces(policy, spec.id, one.seat.spec)
+    return play_table(policies, seated, config, max_steps=limit_of(config, max_steps), **how)
 
 
 def joined(played: Sequence[Evaluation]) -> Evaluation:

@@ -97,7 +97,7 @@ class Recorder(Actor):
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
-        self.directory = RunDirectory.open(directory)
+        self.directory = RunDirectory.of_policy(directory)
         remove_unfinished(self.directory.checkpoints)  # left by an incarnation that was killed
         self.sink_faults: list[str] = []
         # What failed, with its exception if there was one; also from the threads of the sinks.
