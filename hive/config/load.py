@@ -245,7 +245,9 @@ class _Loader:
         for group in custom:
             self.origins[f"{CUSTOM}.{group}"] = self.given[CUSTOM, group].source.origin((CUSTOM, group))
         policies = {
-            name: PolicyConfig.of(name, given.value) for (section, name), given in self.given.items() if section == POLICIES
+            name: PolicyConfig.of(name, given.value)
+            for (section, name), given in self.given.items()
+            if section == POLICIES
         }
         for name in policies:
             self.origins[f"{POLICIES}.{name}"] = self.given[POLICIES, name].source.origin((POLICIES, name))

@@ -764,8 +764,9 @@ class Config:
         """Return the keys of a row of [policies], with all values of the tables that it overrides."""
         values = self.policies[policy].values()
         for section in OVERRIDDEN if policy in self.learners else ():
-            table = getattr(self.learners[policy], section)
-            found = {name: getattr(table, name) for name in keys_of(type(table))}
+            table: Any = getattr(self.learners[policy], section)
+            kind: type = type(table)
+            found = {name: getattr(table, name) for name in keys_of(kind)}
             values[section] = {name: value for name, value in found.items() if value is not None}
         return values
 

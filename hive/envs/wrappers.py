@@ -72,7 +72,9 @@ def import_wrappers(wrappers: Sequence[WrapperConfig]) -> None:
 
 def with_names(id: str, wrappers: Sequence[WrapperConfig]) -> str:
     """Return `id` with the names of the wrappers in the config, for errors: any of them may be the cause."""
-    names = [name for name, _ in map(parts_of, wrappers) if not name.startswith("hive.envs.")]  # that of env.action_mask
+    names = [
+        name for name, _ in map(parts_of, wrappers) if not name.startswith("hive.envs.")
+    ]  # that of env.action_mask
     listed = ", ".join(f"`{name}`" for name in names)
     return f"{id} with {listed}" if listed else id
 

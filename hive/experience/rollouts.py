@@ -189,7 +189,7 @@ class Rollout:
 
     @property
     def env_steps(self) -> int:
-        """The number of environment steps: of several agents one for all that act at once, of others each valid step."""
+        """The number of environment steps: valid steps, but one for all agents of an environment that act at once."""
         return self._env_steps or self.samples
 
     def starts(self) -> NDArray[np.bool_]:

@@ -153,9 +153,7 @@ class Policy:
 
 
 @hive_torch()
-def load(
-    place: str | Path, which: str = "latest", *, own_code: bool = False, policy: str | None = None
-) -> Policy:
+def load(place: str | Path, which: str = "latest", *, own_code: bool = False, policy: str | None = None) -> Policy:
     """Load the policy of a checkpoint or of a run.
 
     place: the folder of either, or the name of a run below $HIVE_HOME.

@@ -133,7 +133,7 @@ def _add_policy(
         blueprint=blueprint,
         directory=directory,
     )
-    kind: type[LearnerActor] = ReplayLearnerActor if blueprint.replays else LearnerActor
+    kind: type = ReplayLearnerActor if blueprint.replays else LearnerActor
     learner = t.add(
         kind if crew is None else with_goal(kind, len(crew.blueprints)),
         group=of_policy("learner", number),

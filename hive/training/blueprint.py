@@ -49,8 +49,8 @@ from hive.training.given_weights import copy_weights_of
 from hive.training.gradient.devices import chosen_device
 from hive.training.gradient.threads import threads_of
 from hive.training.initial_network import InitialNetwork
-from hive.training.resume_barriers import CommonBarriers
 from hive.training.policies import Policies, check_has_agents
+from hive.training.resume_barriers import CommonBarriers
 from hive.training.update.learner import Learner, check_codec, optimizer_settings, optimizer_state_layout
 from hive.training.update.replay_blueprint import ReplayBlueprint
 

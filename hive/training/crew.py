@@ -35,9 +35,7 @@ class Crew:
     folders: tuple[Path, ...]
 
     @classmethod
-    def of(
-        cls, config: Config, policies: Policies, directory: Path, checkpoints: Sequence[Checkpoint | None]
-    ) -> Crew:
+    def of(cls, config: Config, policies: Policies, directory: Path, checkpoints: Sequence[Checkpoint | None]) -> Crew:
         """Make the blueprints. checkpoints: those that the policies continue from. Raises what a Blueprint raises."""
         blueprints = tuple(
             Blueprint(policy.config, resume, policy.seat.spec, len(policies.environment.agents))

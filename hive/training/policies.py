@@ -55,15 +55,12 @@ class Policies:
 
     @classmethod
     def of(cls, config: Config, environment: EnvironmentSpec) -> Policies:
-        """Divide the agents. Raises ConfigError for one without a policy or with several, and for spaces that differ."""
-        if not config.policies:
-            groups = _by_spaces(environment)
-        else:
-            groups = _by_patterns(config, environment)
+        """Divide the agents. Raises ConfigError for one without a policy or with two, and for spaces that differ."""
+        groups = _by_patterns(config, environment) if config.policies else _by_spaces(environment)
         fixed = {name: row for name, row in config.policies.items() if not row.learns}
         learning = [
             _learning(number, name, config, environment, agents)
-            for number, (name, agents) in enumerate((item for item in groups.items() if item[0] not in fixed))
+            for number, (name, agents) in enumerate(item for item in groups.items() if item[0] not in fixed)
         ]
         if not learning:
             raise ConfigError(
@@ -156,9 +153,7 @@ def _by_patterns(config: Config, environment: EnvironmentSpec) -> dict[str, list
     listed = ", ".join(f"`{name}`" for name in names)
     groups: dict[str, list[str]] = {name: [] for name in config.policies}
     for agent in names:
-        fitting = [
-            name for name, row in config.policies.items() if any(fnmatchcase(agent, one) for one in row.agents)
-        ]
+        fitting = [name for name, row in config.policies.items() if any(fnmatchcase(agent, one) for one in row.agents)]
         if len(fitting) != 1:
             both = " and ".join(f"`{name}`" for name in fitting)
             what = f"has the policies {both}" if fitting else "has no policy"

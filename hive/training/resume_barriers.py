@@ -39,7 +39,7 @@ class CommonBarriers:
     """What policies of one run share, so that their barriers are the same rounds.
 
     period: rounds from one checkpoint to the next, 0 for none; a multiple of the grain of each. begins: the round from
-    which they are counted, after the longest warm-up. resumed_at: the first round of all, and env_steps those before it.
+    which they are counted, after the longest warm-up. resumed_at: the first round of all; env_steps: those before it.
     """
 
     period: int

@@ -153,7 +153,9 @@ def _resume_optimizer_state(blueprint: Blueprint, resume: Checkpoint, optimizer_
         for column, name in enumerate(blueprint.config.env.info):
             if name in stored:
                 after["infos"][:, column] = before["infos"][:, stored.index(name)]
-    if blueprint.barriers is not None:  # a policy whose checkpoint is older has lost some rounds, as the others have not
+    if (
+        blueprint.barriers is not None
+    ):  # a policy with an older checkpoint has lost rounds
         after["counters"][Count.env_steps] = blueprint.barriers.env_steps
     after["applied"][:] = first_gradient(blueprint)  # every worker of the new run begins with this number
     # The behavior version is rollouts // per_version. With another per_version, rescale the count of rollouts so

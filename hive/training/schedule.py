@@ -289,7 +289,8 @@ class Schedule:
         """Choose the schedule of a run.
 
         per_round: gradients that a worker makes of a round. collectors, workers: of the run, at least 1 each.
-        resumed_at: the first round of the run. common: as of ResumeBarriers. warmup: with a replay memory, the rounds before the first gradient.
+        resumed_at: the first round of the run. warmup: with a replay memory, the rounds before the first gradient.
+        common: as of ResumeBarriers.
         """
         collection, gradients = config.collection, config.gradients
         barriers = (NoBarriers if config.asynchronous else ResumeBarriers)(

@@ -29,6 +29,7 @@ from hive.training.crew import Crew
 from hive.training.messages import RolloutReady, Weights
 from hive.training.run_start import schedule_of
 
+
 class PoliciesCollectorActor(Actor):
     """Collects rollouts of every policy, each with the behaviour version that its schedule names.
 
@@ -43,7 +44,9 @@ class PoliciesCollectorActor(Actor):
         """`first_source`: the number, within the run, of the first collector of this group."""
         config = crew.config
         self.crew = crew
-        self.outlets: list[SlotOutlet[RolloutReady]] = [getattr(self, port(name)) for name in _numbers("rollouts", crew)]
+        self.outlets: list[SlotOutlet[RolloutReady]] = [
+            getattr(self, port(name)) for name in _numbers("rollouts", crew)
+        ]
         self.behaviours: list[Subscription[Weights]] = [
             getattr(self, port(name)) for name in _numbers("behaviour", crew)
         ]
@@ -108,10 +111,9 @@ class PoliciesCollectorActor(Actor):
 
     def _memory(self, slots: Sequence[Slot | None]) -> list[Arrays]:
         """Return the memory of each policy's rollout: its slot, or memory that nobody reads."""
-        pairs = zip(slots, self.crew.blueprints, strict=True)
+        pairs = zip(slots, [blueprint.rollout_layout for blueprint in self.crew.blueprints], strict=True)
         return [
-            blueprint.rollout_layout.views(aligned_block(blueprint.rollout_layout.bytes)) if slot is None else slot.arrays
-            for slot, blueprint in pairs
+            slot.arrays if slot is not None else layout.views(aligned_block(layout.bytes)) for slot, layout in pairs
         ]
 
     def _reset_at_barrier(self, sequence: int) -> None:

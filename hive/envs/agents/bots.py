@@ -4,8 +4,8 @@
         def __call__(self, observation):  # what the environment returned for the agent
             return 0                      # an action as the environment takes it
 
-A class is called without arguments, once for each environment and agent; one with a method `begin(seed)` is told of each
-new episode, with the seed of the environment or None. A function of the observation serves as well.
+A class is called without arguments, once for each environment and agent; one with a method `begin(seed)` is told of
+each new episode, with the seed of the environment or None. A function of the observation serves as well.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class AgentView:
             return MASK_KEY if choices is not None and sizes == sum(choices) and len(parts) > 1 else None
         if choices is None:
             raise _refused(
-                f"env.action_mask: {self._what} has actions that are not discrete, and only discrete ones can be masked",
+                f"env.action_mask: {self._what} takes actions that are not discrete, which cannot be masked",
                 "leave env.action_mask out",
             )
         if mask != "info" and mask not in parts:
@@ -271,8 +271,6 @@ def _blank(space: Space[Any]) -> Any:
         case spaces.Discrete() | spaces.MultiDiscrete():
             return space.start if isinstance(space, spaces.Discrete) else space.start.copy()
     return np.zeros(space.shape or (), space.dtype)
-
-
 
 
 def _refused(text: str, hint: str) -> EnvironmentFailed:

@@ -132,7 +132,8 @@ class _Table:
         live = self._live
         self.steps += 1
         actions = {
-            agent: player[0].actions[player[1]] if (player := self._players.get(agent)) is not None
+            agent: player[0].actions[player[1]]
+            if (player := self._players.get(agent)) is not None
             else self._bots[str(agent)].act(self._seen[agent])
             for agent in live
         }
@@ -208,5 +209,3 @@ class _Table:
 def _is_over(agent: Any, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> bool:
     """Whether an agent that has not acted is dead: some environments keep the dead in `agents`."""
     return bool(terminations.get(agent, False) or truncations.get(agent, False))
-
-

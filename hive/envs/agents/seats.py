@@ -1,6 +1,6 @@
 """A seat: a policy at the table of an environment, with the agents that it acts for, and the memory of their rows.
 
-    agents of n in each of E environments   ->   B = E * n columns, column e * n + i for agent i in environment e
+agents of n in each of E environments   ->   B = E * n columns, column e * n + i for agent i in environment e
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class EndedEpisode(NamedTuple):
 
 @dataclass(frozen=True)
 class Seat:
-    """A policy and its agents, which have equal spaces. spec: what an environment is for it, with these agents alone."""
+    """A policy and its agents, which have equal spaces. spec: the environment as it is for it, with these agents."""
 
     policy: str
     spec: EnvironmentSpec
@@ -225,8 +225,8 @@ class SeatRows:
             row.final_index[column] = self.checks.final(column, self.finals[column], row.finals)
         if self.info:
             row.infos.fill(np.nan)
-            for column in np.flatnonzero(ended):
-                row.infos[column] = self._values_of(int(column))
+            for column in np.flatnonzero(ended).tolist():
+                row.infos[column] = self._values_of(column)
         self.returns[ended], self.lengths[ended] = 0.0, 0
         self.store(row.observations)
 

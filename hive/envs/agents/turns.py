@@ -101,6 +101,7 @@ class Game:
                 self._players[view.agent] = position, column, view
         self._checks = seats[0].checks
         self._ended = ended
+        self._last: tuple[int, int] | None = None  # seat and column of the agent that ended last, since `act`
         self.turns = 0
         self.completed: list[Completed] = []
 
@@ -128,7 +129,7 @@ class Game:
         self._over: set[Any] = set()  # agents that have ended
         self._returns: dict[Any, float] = {}
         self._begun = self.turns
-        self._last: tuple[int, int] | None = None  # seat and column of the agent that ended last, since `act`
+        self._last = None
 
     def _step(self, action: Any) -> None:
         self.turns += action is not None
@@ -230,7 +231,7 @@ class Game:
     def _end_episode(self) -> None:
         """Complete what is open when no agent is left: an agent that ended may not have had its last turn."""
         environment = self._environment
-        for agent, (_, column, _) in self._players.items():
+        for agent, player in self._players.items():
             if agent in self._over or agent not in self._acted:
                 continue
             flags = [getattr(environment, name, {}).get(agent, MISSING) for name in ("terminations", "truncations")]
@@ -238,13 +239,13 @@ class Game:
             if MISSING in flags or not any(flags) or agent not in rewards:
                 raise EnvironmentFailed(
                     f"{self._checks.wrong_agents(f'no end of the agent `{agent}`, which has acted', self.number)}",
-                    hint="let each agent that ends have one more turn, with its last reward, as PettingZoo's AECEnv does",
+                    hint="let each agent that ends have one more turn, with its last reward, as PettingZoo's AECEnv",
                     permanent=True,
                 )
             observation = environment.observe(agent) if flags[1] else None
             info = getattr(environment, "infos", {}).get(agent, {})
-            self._credit(agent, self._players[agent], rewards[agent], bool(flags[0]), bool(flags[1]), observation, info)
+            self._credit(agent, player, rewards[agent], bool(flags[0]), bool(flags[1]), observation, info)
         self.finish(cut=False)
-        if self._last is not None:
-            position, column = self._last
-            self._seats[position].end_team(column, sum(self._returns.values()))
+        last: tuple[int, int] | None = self._last
+        if last is not None:
+            self._seats[last[0]].end_team(last[1], sum(self._returns.values()))

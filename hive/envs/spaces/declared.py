@@ -37,7 +37,6 @@ def is_old(kind: type) -> bool:
 
 def _space(id: str, environment: Any, prefix: str, name: str) -> Space[Any]:
     """Return one space."""
-    import gymnasium
 
     place, missing = f"`{id}`", object()
     set_it = f"set self.{prefix}{name} in its constructor, for example to {EXAMPLES[name]}"

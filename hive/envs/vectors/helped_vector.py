@@ -79,8 +79,8 @@ class Helping:
     """How many helpers a collector has, and what they need to know.
 
     make: builds environments `first` to `first + count` of the collector. seed: seeds the global generators as before
-    the first call of it. number: of helpers. rows: of one environment, one for each of several agents. chosen: whether hive chose it, so that there are none where environments
-    are cheap or draw from global generators.
+    the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
+    are cheap or draw from global generators. rows: of one environment, one for each of several agents.
     """
 
     make: Callable[[int, int], VectorEnvironment]

@@ -16,12 +16,13 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from hive.declared import RULES
-from hive.envs.make import Recipe, make_compiled, make_any, make_games, make_native, takes_native
+from hive.envs.make import Recipe, make_any, make_compiled, make_games, make_native, takes_native
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import runs_python
 from hive.envs.wrappers import WrapperConfig, with_names
+from hive.errors import ConfigError
 from hive.runtime.process.user_code.torch_state import environment_torch, environments_differ
 
 

@@ -202,7 +202,9 @@ def checkpoint_at(place: str, which: str = "latest", policy: str | None = None) 
     of_run = (folder / "checkpoints").is_dir()  # also for what `hive resume --exact` has set aside
     if not of_run and (folder / DONE).exists():
         if which == "best" or policy is not None:
-            raise UsageError(f"`{place}` is a checkpoint", hint='which="best" and policy="..." need the folder or the name of a run')
+            raise UsageError(
+                f"`{place}` is a checkpoint", hint='which="best" and policy="..." need the folder or the name of a run'
+            )
         return _open(folder, verify=True)
     run = folder if of_run else resolve_run(home_folder(), place).path
     if policy is not None:

@@ -79,7 +79,7 @@ class _Drawn:
 
 @dataclass(frozen=True)
 class RolloutPart:
-    """A rollout that a collector fills. kept: the policy's outputs of each step; [] before native code has been asked."""
+    """A rollout that a collector fills. kept: the policy's outputs of each step, if the rollout needs them."""
 
     member: Collector
     rollout: Arrays
@@ -167,9 +167,9 @@ def occasion_of(start: int, incarnation: int) -> int:
 class Collector:
     """Collects rollouts.
 
-    vector: its environments; None for a member of several (hive.training.collect.several), whose `collect`, `reset`
-    and `rebuild` are theirs. observation: shape and dtype of an observation. network: its online network acts, with the weights of `bind`.
-    distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
+    vector: its environments; None for a member of several, whose `reset`, `rebuild` and `collect` are those of
+    hive.training.collect.several. observation: shape and dtype of an observation. network: its online network acts,
+    with the weights of `bind`. distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
     its process. log_probs: whether to store the log probabilities of the acting policy. discount: discount factor
     of the sums that normalized rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
     have room for them. status: the status page that shows its phases; None in library use.

@@ -28,7 +28,16 @@ from hive.experience import Purpose, stream_seed, stream_seeds
 from hive.runtime.memory.segments import Arrays
 from hive.training.collect.collector import Collector, FrameStack, RolloutPart, occasion_of, seed_all_globals
 
-UNWRITTEN = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "actions", "log_probs")
+UNWRITTEN = (
+    "rewards",
+    "terminated",
+    "truncated",
+    "valid",
+    "episode_returns",
+    "episode_lengths",
+    "actions",
+    "log_probs",
+)
 """What is 0 in rows of a column that is not full."""
 
 
@@ -143,8 +152,8 @@ class SeveralCollector:
 class _Columns:
     """The columns of one member, whose agents act in turn.
 
-    number: [B] how many rows of each are complete in this rollout. waits: [B] whether an action has no result yet, which
-    then is the row after these.
+    number: [B] how many rows of each are complete in this rollout. waits: [B] whether an action has no result yet; it
+    is then that of the row after these.
     """
 
     def __init__(self, member: Collector, seat: SeatRows) -> None:

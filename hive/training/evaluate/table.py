@@ -110,7 +110,9 @@ def _evaluation(policy: Policy, done: Sequence[EndedEpisode], agents: Sequence[s
     """Return the evaluation of the policy of these agents."""
     returns = np.array([one.returns[agent] for one in done for agent in agents if agent in one.returns] or [np.nan])
     everyone = dict.fromkeys(agent for one in done for agent in one.returns)
-    info = {RETURN_OF + agent: _mean([one.returns[agent] for one in done if agent in one.returns]) for agent in everyone}
+    info = {
+        RETURN_OF + agent: _mean([one.returns[agent] for one in done if agent in one.returns]) for agent in everyone
+    }
     return Evaluation(
         turn=0,
         updates=policy.updates,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.runtime import Actor, Message, SharedIn, SharedOut
+from hive.runtime.actor.ports import ports_of
 
 GOAL_POLL_S = 0.01  # seconds between two looks at the rounds that the other policies have ended
 GOAL_BYTES = 16
@@ -23,7 +24,7 @@ ENDED, LAST_ROUND = 0, 1  # positions in a Goal
 
 
 class Goal(Message):
-    """learner -> the other learners. int64 [2]: 1 if its policy has ended its last round; the last round of all, or 0."""
+    """learner -> the other learners. int64 [2]: whether its policy has ended its last round; the last of all, or 0."""
 
 
 class SharedGoal:
@@ -63,5 +64,6 @@ def shared_goal(learner: Actor) -> SharedGoal | None:
     own = getattr(learner, "own_goal", None)
     if own is None:
         return None
-    others = [port for name in dir(learner) if name.startswith("goal_of_") and (port := getattr(learner, name)).connected]
+    ports = [getattr(learner, name) for name in ports_of(type(learner)) if name.startswith("goal_of_")]
+    others = [port for port in ports if port.connected]
     return SharedGoal(own.memory, [port.memory for port in others])

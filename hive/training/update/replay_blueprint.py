@@ -20,28 +20,35 @@ class ReplayBlueprint:
     """What all actors of a run share of its replay memory.
 
     config: [algorithm]. size: the sizes of the memory. memory_layout, ledger_layout, plan_layout: the layouts of the
-    messages of these names. normalized: moments that the normalizers need.
+    messages of these names. columns: rows of a step of one collector. normalized: moments that the normalizers need.
+    round_steps: environment steps of a round.
 
     Raises TopologyError for keys that cannot be combined with a replay memory, and for sizes that do not fit.
     """
 
     def __init__(
-        self, run: Config, environment: EnvironmentSpec, gradients_per_round: int, normalized: dict[str, int]
+        self,
+        run: Config,
+        environment: EnvironmentSpec,
+        gradients_per_round: int,
+        normalized: dict[str, int],
+        round_steps: int,
     ) -> None:
         assert isinstance(run.algorithm, ReplayConfig)
         self.run = run
         self.config = config = run.algorithm
         self.environment = environment
         collection = run.collection
-        self.round_steps = run.collectors * collection.envs * collection.rollout
+        self.round_steps = round_steps
+        self.columns = columns = collection.envs * environment.rows
         workers = max(run.gradients.workers, 1)
         asynchronous = collection.communication == "asynchronous"
         ahead = -(-run.gradients.max_lag // gradients_per_round) + 1
         self.size = ReplaySize(
             sources=run.collectors,
-            envs=collection.envs,
+            envs=columns,
             steps=collection.rollout,
-            kept=config.replay_capacity // (run.collectors * collection.envs),
+            kept=config.replay_capacity // (run.collectors * columns),
             # Asynchronously more rounds are appended early, and one collector may have made all of their rollouts.
             rounds_ahead=(ahead + collection.max_lag) * run.collectors if asynchronous else ahead,
             stack=environment.observation.stack,
@@ -102,7 +109,7 @@ class ReplayBlueprint:
                 f"algorithm.batch_size = {config.batch_size} cannot be divided among {workers} gradient workers",
                 hint=f"set it to {f'{below} or {above}' if below else above}",
             )
-        least = self.run.collectors * self.run.collection.envs * config.n_step
+        least = self.run.collectors * self.columns * config.n_step
         if config.replay_capacity < least:
             raise TopologyError(
                 f"algorithm.replay_capacity = {config.replay_capacity} has no room for algorithm.n_step = "
