@@ -113,7 +113,8 @@ def check_finals(arrays: Mapping[str, NDArray[Any]]) -> bool:
 
 def steps_in(arrays: Mapping[str, NDArray[Any]]) -> int:
     """Return `Rollout(arrays).env_steps` without building a Rollout."""
-    return arrays["header"].item(ENV_STEPS) or samples_in(arrays)
+    counted = arrays["header"].item(ENV_STEPS)
+    return counted if counted > 0 else samples_in(arrays)
 
 
 def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:
@@ -190,7 +191,7 @@ class Rollout:
     @property
     def env_steps(self) -> int:
         """The number of environment steps: valid steps, but one for all agents of an environment that act at once."""
-        return self._env_steps or self.samples
+        return self._env_steps if self._env_steps > 0 else self.samples
 
     def starts(self) -> NDArray[np.bool_]:
         """Return which rows are the first of an episode, bool [T+1, B]. Row 0 never is: `state` is zeros there.

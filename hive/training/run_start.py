@@ -33,7 +33,7 @@ def own_first_round(blueprint: Blueprint) -> int:
         return 0
     if blueprint.replays and resume.has_replay:  # which may hold a round that no turn has begun
         return int(resume.state["rounds"])
-    return (blueprint.warmup or 0) - (-first_gradient(blueprint) // blueprint.gradients_per_round)
+    return rounds_at(blueprint, resume.update)
 
 
 def first_gradient(blueprint: Blueprint) -> int:
@@ -44,6 +44,12 @@ def first_gradient(blueprint: Blueprint) -> int:
 def round_shape(blueprint: Blueprint) -> list[int]:
     """Return the settings that relate the number of a round to environment steps and to updates."""
     return [blueprint.round_steps, blueprint.gradients_per_round, blueprint.config.gradients.bootstrap_rounds]
+
+
+def rounds_at(blueprint: Blueprint, turn: int) -> int:
+    """Return the number of rounds that have begun before a turn, and with it those that a run resumed there has."""
+    gradients = turn * blueprint.config.gradients.bootstrap_rounds
+    return (blueprint.warmup or 0) - (-gradients // blueprint.gradients_per_round)
 
 
 def schedule_start(blueprint: Blueprint) -> float:
@@ -153,9 +159,7 @@ def _resume_optimizer_state(blueprint: Blueprint, resume: Checkpoint, optimizer_
         for column, name in enumerate(blueprint.config.env.info):
             if name in stored:
                 after["infos"][:, column] = before["infos"][:, stored.index(name)]
-    if (
-        blueprint.barriers is not None
-    ):  # a policy with an older checkpoint has lost rounds
+    if blueprint.barriers is not None:  # a policy with an older checkpoint has lost rounds
         after["counters"][Count.env_steps] = blueprint.barriers.env_steps
     after["applied"][:] = first_gradient(blueprint)  # every worker of the new run begins with this number
     # The behavior version is rollouts // per_version. With another per_version, rescale the count of rollouts so

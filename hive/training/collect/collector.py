@@ -167,12 +167,12 @@ def occasion_of(start: int, incarnation: int) -> int:
 class Collector:
     """Collects rollouts.
 
-    vector: its environments; None for a member of several, whose `reset`, `rebuild` and `collect` are those of
+    vector: its environments; None for a member of several: its `reset`, `rebuild` and `collect` are those of
     hive.training.collect.several. observation: shape and dtype of an observation. network: its online network acts,
-    with the weights of `bind`. distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
-    its process. log_probs: whether to store the log probabilities of the acting policy. discount: discount factor
-    of the sums that normalized rewards need, and of n-step errors. n_step: rewards in the errors of rollouts that
-    have room for them. status: the status page that shows its phases; None in library use.
+    with the weights of `bind`. distribution: maps its first output to actions. source: number of this collector in the
+    run. incarnation: that of its process. log_probs: whether to store the log probabilities of the acting policy.
+    discount: discount factor of the sums that normalized rewards need, and of n-step errors. n_step: rewards in the
+    errors of rollouts that have room for them. status: the status page that shows its phases; None in library use.
     """
 
     def __init__(

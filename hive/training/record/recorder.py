@@ -72,7 +72,7 @@ from hive.training.messages import (
 from hive.training.record.best_policy import BestPolicy, best_by
 from hive.training.record.health import Health, HealthFacts
 from hive.training.record.pinned_blocks import held_block, next_due
-from hive.training.run_start import round_shape, schedule_start
+from hive.training.run_start import round_shape, rounds_at, schedule_start
 from hive.training.update.learner import RETURNS_KEPT, Count, mean_return
 
 
@@ -320,6 +320,7 @@ class Recorder(Actor):
             "round_shape": list[JSON](round_shape(blueprint)),
             "schedule_start": schedule_start(blueprint),
             "policy": blueprint.policy(),
+            **({} if blueprint.barriers is None else {"round": rounds_at(blueprint, due.turn)}),
             **({"weight_files": dict[str, JSON](files)} if (files := blueprint.weight_files) else {}),
         }
         try:

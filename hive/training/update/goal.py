@@ -1,15 +1,18 @@
 """The common end of policies that learn in one run: all end after the same round.
 
-Every learner has a block of shared memory that the others read: whether it has ended its last round, and the last round
-of all, once its mean return has reached the goal. That round is so far ahead that no policy can have ended it without
-seeing this: its rollouts need a behaviour version that is published later.
+Every learner has a block of shared memory that the others read: the rounds after which it has ended, and those after
+which all shall end, once its mean return has reached the goal. These are so many that no policy can have ended them
+without seeing it: their rollouts need a behaviour version that is published later.
+
+All policies count the same steps, so they reach `run.steps` after the same round. A policy that has lost rollouts in a
+crash counts fewer: it would wait for rollouts that are never made, and ends when the others have.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +22,15 @@ from hive.runtime import Actor, Message, SharedIn, SharedOut
 from hive.runtime.actor.ports import ports_of
 
 GOAL_POLL_S = 0.01  # seconds between two looks at the rounds that the other policies have ended
+STALLED_S = (
+    2.0  # seconds without a round after which a policy ends if the others have; no rollout takes as long to come
+)
 GOAL_BYTES = 16
-ENDED, LAST_ROUND = 0, 1  # positions in a Goal
+ENDED, LAST = 0, 1  # positions in a Goal
 
 
 class Goal(Message):
-    """learner -> the other learners. int64 [2]: whether its policy has ended its last round; the last of all, or 0."""
+    """learner -> the other learners. int64 [2]: rounds after which its policy has ended, or all shall end; 0: unknown."""
 
 
 class SharedGoal:
@@ -34,19 +40,39 @@ class SharedGoal:
         self._own = own[:GOAL_BYTES].view(np.int64)
         self._others = [block[:GOAL_BYTES].view(np.int64) for block in others]
 
-    def last_round(self) -> int:
-        """Return the last round of all, 0 if none is known."""
-        known = [int(words[LAST_ROUND]) for words in (self._own, *self._others)]
-        return min((number for number in known if number), default=0)
+    def is_over(self, rounds: int) -> bool:
+        """Whether all policies shall end after this many rounds, or fewer."""
+        known = [int(words[position]) for words in (self._own, *self._others) for position in (ENDED, LAST)]
+        return any(0 < last <= rounds for last in known)
 
-    def end_after(self, number: int) -> None:
-        """Have all policies end after this round, unless an earlier one is known."""
-        if not self._own[LAST_ROUND]:
-            self._own[LAST_ROUND] = number
+    def end_after(self, rounds: int) -> None:
+        """Have all policies end after this many rounds, unless that has been said before."""
+        if not self._own[LAST]:
+            self._own[LAST] = rounds
 
-    async def all_ended(self) -> None:
-        """Say that this policy has ended its last round, and wait until all have."""
-        self._own[ENDED] = 1
+    async def until_over(self, train: Coroutine[Any, Any, str], rounds: Callable[[], int]) -> str:
+        """Return why `train` ends, or that the others have ended while it has nothing to do.
+
+        rounds: counts those that have ended. A learner that waits holds nothing that its cancellation could lose.
+        """
+        training = asyncio.ensure_future(train)
+        try:
+            while not training.done():
+                before = rounds()
+                await asyncio.wait({training}, timeout=STALLED_S)
+                if (
+                    not training.done()
+                    and before == rounds()
+                    and all(0 < words[ENDED] <= before for words in self._others)
+                ):
+                    return f"the other policies have ended after {before:,} rounds"
+            return training.result()
+        finally:
+            training.cancel()
+
+    async def all_ended(self, rounds: int) -> None:
+        """Say that this policy has ended after this many rounds, and wait until all have."""
+        self._own[ENDED] = max(rounds, 1)
         while not all(words[ENDED] for words in self._others):
             await asyncio.sleep(GOAL_POLL_S)
 

@@ -151,6 +151,18 @@ class LearnerActor(Actor):
     async def run(self) -> None:
         await self._retire_applied()
         self._publish_behaviour([])  # the gradients just retired may have been the last of a round
+        if self.goal is None:
+            stop_reason = await self._train()
+        else:
+            stop_reason = await self.goal.until_over(self._train(), self._rounds_ended)
+        self._check_updates()
+        await self._evaluations_done()
+        if self.goal is not None:
+            await self.goal.all_ended(self._rounds_ended())
+        self.end_run(stop_reason)
+
+    async def _train(self) -> str:
+        """Make turns until the run has reached its goal; return why it has."""
         claimed: list[Slot] = []
         stop_reason = self._stop_reason()
         while stop_reason is None:
@@ -170,11 +182,7 @@ class LearnerActor(Actor):
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
             # gradient may have been the last of its round.
             self._publish_behaviour(claimed)
-        self._check_updates()
-        await self._evaluations_done()
-        if self.goal is not None:
-            await self.goal.all_ended()
-        self.end_run(stop_reason)
+        return stop_reason
 
     async def _retire_applied(self) -> None:
         """Retire the gradients that a learner killed between commit and retire has left.
@@ -528,9 +536,11 @@ class LearnerActor(Actor):
         if not self.schedule.gradients.may_end(self.turn):
             return None
         run, totals = self.config.run, self.totals
-        number = self.schedule.barriers.round_of(self.turn * self.schedule.barriers.per_turn)
-        if self.goal is not None and 0 < (last := self.goal.last_round()) <= number:
-            return f"all policies have ended round {last:,}"
+        if totals["env_steps"] >= run.steps:
+            return f"{run.steps:,} steps"
+        number = self._rounds_ended()
+        if self.goal is not None and self.goal.is_over(number):
+            return f"all policies have ended round {number:,}"
         mean_return_100 = totals["mean_return_100"]
         judged = totals["episodes"] >= 100 and math.isfinite(mean_return_100)
         if judged and run.stop_at_return is not None and mean_return_100 >= run.stop_at_return:
@@ -538,7 +548,11 @@ class LearnerActor(Actor):
                 self.goal.end_after(number + self.schedule.barriers.lag + 1)
                 return None
             return f"mean return {return_text(mean_return_100)} >= {run.stop_at_return:g}"
-        return f"{run.steps:,} steps" if totals["env_steps"] >= run.steps else None
+        return None
+
+    def _rounds_ended(self) -> int:
+        """Return the number of rounds that turns have ended."""
+        return self.schedule.barriers.round_of(self.turn * self.schedule.barriers.per_turn)
 
     async def _report(self, *, force: bool = False) -> None:
         """Send the metrics of the turns since the last report, every `record.every_s` seconds of training time.
