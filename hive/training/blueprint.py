@@ -64,6 +64,7 @@ class Blueprint:
     parameters in a block. state: the layout of a version of the board `weights`. rollout_layout, memory_layout,
     ledger_layout, plan_layout and `gradient_layout(collectors)`: the layouts of the messages of these names.
 
+    turns: environment steps in which each agent has one row: all agents, if they act in turn; else 1.
     columns: rows of a step of one collector: its environments, or all agents of the policy in them.
     round_steps: environment steps of one round, a full rollout of every collector. rounds: those until the run has
     made its environment steps. per_version: rollouts per behavior version. replays: whether the algorithm learns from
@@ -143,8 +144,8 @@ class Blueprint:
         self.collectors = config.collectors
         self.gradient_workers = max(config.gradients.workers, 1)
         self.columns = collection.envs * self.environment.rows
-        turns = self.agents_in_all if self.environment.takes_turns else 1
-        self.round_steps = self.collectors * collection.envs * collection.rollout * turns
+        self.turns = self.agents_in_all if self.environment.takes_turns else 1
+        self.round_steps = self.collectors * collection.envs * collection.rollout * self.turns
         self.rounds = config.run.steps / self.round_steps
         self.per_version = self.collectors * collection.broadcast_interval
         self.has_lag = collection.max_lag > 0

@@ -76,6 +76,7 @@ def schedule_of(blueprint: Blueprint) -> Schedule:
         first_round(blueprint),
         blueprint.warmup,
         blueprint.barriers,
+        blueprint.turns,
     )
 
 

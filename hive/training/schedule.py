@@ -285,16 +285,17 @@ class Schedule:
         resumed_at: int,
         warmup: int | None = None,
         common: CommonBarriers | None = None,
+        turns: int = 1,
     ) -> Schedule:
         """Choose the schedule of a run.
 
         per_round: gradients that a worker makes of a round. collectors, workers: of the run, at least 1 each.
         resumed_at: the first round of the run. warmup: with a replay memory, the rounds before the first gradient.
-        common: as of ResumeBarriers.
+        common: as of ResumeBarriers. turns: environment steps of one row, more than 1 of agents that act in turn.
         """
         collection, gradients = config.collection, config.gradients
         barriers = (NoBarriers if config.asynchronous else ResumeBarriers)(
-            every=_turns_between_checkpoints(config, per_round, collectors, workers, replays=warmup is not None),
+            every=_turns_between_checkpoints(config, per_round, collectors, workers, turns, replays=warmup is not None),
             per_round=per_round,
             per_turn=gradients.bootstrap_rounds,
             interval=collection.broadcast_interval,
@@ -315,7 +316,9 @@ class Schedule:
         )
 
 
-def _turns_between_checkpoints(config: Config, per_round: int, collectors: int, workers: int, *, replays: bool) -> int:
+def _turns_between_checkpoints(
+    config: Config, per_round: int, collectors: int, workers: int, turns: int, *, replays: bool
+) -> int:
     """Return `checkpoint.every` in turns, rounded up; 0 if it is no number of steps or updates."""
     collection, every = config.collection, config.checkpoint.every
     if "steps" not in every:
@@ -323,7 +326,7 @@ def _turns_between_checkpoints(config: Config, per_round: int, collectors: int, 
     # A gradient takes one rollout with asynchronous collection, else a worker's share of a round.
     shares = collectors if collection.communication == "asynchronous" and not replays else workers
     gradients = config.gradients.bootstrap_rounds * (1 if config.gradients.communication == "asynchronous" else workers)
-    round_steps = collectors * collection.envs * collection.rollout
+    round_steps = collectors * collection.envs * collection.rollout * turns
     return -(-int(every["steps"]) * shares * per_round // (round_steps * gradients))
 
 

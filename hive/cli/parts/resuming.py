@@ -16,6 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.resuming_policies import chosen_together, others_of, why_apart
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.suggest import listed
 from hive.cli.parts.tune import recorded_sets
@@ -30,7 +31,6 @@ from hive.records import (
     Summary,
     best_policy,
     list_checkpoints,
-    newest_checkpoint,
     read_jsonl,
     read_resume_point,
     run_state,
@@ -90,7 +90,10 @@ def prepare(
         raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
     for folder in finish_set_aside(directory):
         report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
-    chosen = _chosen(directory, exact)
+    others = others_of(directory)
+    for one in others:
+        finish_set_aside(one)
+    chosen, beside = _chosen(directory, others, exact)
     before, after = _configs(directory, sets, given)
     changes, breaking = _change(directory, before, after, exact)
     if chosen is not None and chosen.has_replay:
@@ -98,9 +101,14 @@ def prepare(
     if state == "finished":
         _check_goal(directory, (chosen.state if chosen else {}).get("env_steps", 0), after, changes)
     why, changed = _why_inexact(directory, chosen, breaking)
+    why = "; ".join(filter(None, (why, why_apart(chosen, beside))))
     # Everything has been read by now: from here on the directory changes. The config is written last: if this process
     # is killed before, the next `resume` still finds that the keys change, and marks the run as not exact.
     back = _go_back_to(directory, chosen, exact)
+    for other in others:
+        at = beside.get(other)
+        _go_back_to(other, at, exact)
+        write_resume_point(other, at.update if at else 0, why=why)
     update = chosen.update if chosen else 0
     write_resume_point(directory, update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
     if changes:
@@ -136,17 +144,19 @@ def _where(chosen: Checkpoint | None, exact: bool) -> str:
     return f"{where}, update {chosen.update:,}"
 
 
-def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint | None:
+def _chosen(
+    directory: RunDirectory, others: list[RunDirectory], exact: bool
+) -> tuple[Checkpoint | None, dict[RunDirectory, Checkpoint]]:
     """Return the newest intact checkpoint, with `exact` of the scheduled ones; None for the beginning of the run.
 
-    Raises UsageError if there is none, and the run cannot begin again.
+    Also those of the policies in `others`. Raises UsageError if there is none, and the run cannot begin again.
     """
     refused: list[str] = []
-    chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, replay=True, refused=refused.append)
+    chosen, beside = chosen_together(directory, others, exact, refused.append)
     for cause in refused:
         _warn(cause)
     if chosen is not None or (not refused and _can_begin_again(directory, exact)):
-        return chosen
+        return chosen, beside
     hint = "[checkpoint] every determines how often one is written"
     if refused:
         best = best_policy(directory.best)

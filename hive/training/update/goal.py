@@ -30,7 +30,7 @@ ENDED, LAST = 0, 1  # positions in a Goal
 
 
 class Goal(Message):
-    """learner -> the other learners. int64 [2]: rounds after which its policy has ended, or all shall end; 0: unknown."""
+    """learner -> the other learners. int64 [2]: rounds after which its policy has ended; all shall end; or 0."""
 
 
 class SharedGoal:
@@ -60,11 +60,8 @@ class SharedGoal:
             while not training.done():
                 before = rounds()
                 await asyncio.wait({training}, timeout=STALLED_S)
-                if (
-                    not training.done()
-                    and before == rounds()
-                    and all(0 < words[ENDED] <= before for words in self._others)
-                ):
+                stalled = not training.done() and before == rounds()
+                if stalled and all(0 < words[ENDED] <= before for words in self._others):
                     return f"the other policies have ended after {before:,} rounds"
             return training.result()
         finally:
