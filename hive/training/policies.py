@@ -113,7 +113,7 @@ def _learning(
     spec = replace(environment, observation=own[0].observation, action=own[0].action, agents=own)
     learner = config.learner(name) if name in config.policies else replace(config, policies={}, learners={})
     seed = config.run.seed if number == 0 else stream_seed(config.run.seed, Purpose.policy, number, 0)
-    env = replace(config.env, info=with_returns(config.env.info, spec))
+    env = replace(config.env, info=with_returns(config.env.info, environment))
     run = replace(learner.run, seed=seed)
     if number:  # the goal of a mean return is that of the first policy
         run = replace(run, stop_at_return=None)

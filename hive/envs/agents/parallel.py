@@ -79,7 +79,7 @@ class _Table:
                 self._players[view.agent] = seat, column, view
         self._checks = vector.seats[0].checks
         self._needs_state = any(seat.needs_state for seat in vector.seats)
-        self._ended = vector.ended
+        self._seats, self._ended = vector.seats, vector.ended
         self._returns: dict[Any, float] = {}  # of the agents, in the running episode
         self.steps = 0  # of the running episode
         self._live: list[Any] = []
@@ -156,9 +156,8 @@ class _Table:
         if following:
             self._show(following, observations, infos)
             return
-        last = [self._players[agent] for agent in live if agent in self._players and agent in ended]
-        if last:
-            last[0][0].end_team(last[0][1], sum(self._returns.values()))
+        for seat in self._seats:
+            seat.end_episode(self._returns)
         self.finish(cut=False)
         self.reset(None)
 

@@ -5,6 +5,7 @@ agents of n in each of E environments   ->   B = E * n columns, column e * n + i
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -119,7 +120,7 @@ class SeatRows:
         self.checks = AgentChecks(id, seat.spec.observation, self.agents, first)
         self._infos = Infos(self.checks, [name for name in info if not name.startswith(RETURN_OF)])
         self.info = info
-        self._own_return = [RETURN_OF + agent for agent in self.agents]
+        self._episodes: deque[dict[str, float]] = deque(maxlen=len(views))  # returns that no row has yet
         self.begin()
 
     def begin(self) -> None:
@@ -133,6 +134,7 @@ class SeatRows:
         self.returns, self.lengths = np.zeros(count), np.zeros(count, np.int32)
         self.finals: dict[int, Any] = {}
         self._values: dict[int, dict[str, float]] = {}
+        self._episodes.clear()
 
     def columns_of(self, number: int) -> Iterator[tuple[int, AgentView]]:
         """Yield the columns of environment `number`, with the views of their agents."""
@@ -189,9 +191,10 @@ class SeatRows:
         self.returns[column] = total
         self.end_infos(column, info)
 
-    def end_team(self, column: int, team: float) -> None:
-        """Keep the return of the team, in the row of one of the agents that were there at the end."""
-        self._values.setdefault(column, {})[TEAM] = team
+    def end_episode(self, returns: Mapping[Any, float]) -> None:
+        """Keep the returns of all agents of an environment, whoever acts for them, for a row in which one ends."""
+        values = {RETURN_OF + str(agent): returned for agent, returned in returns.items()}
+        self._episodes.append({**values, TEAM: sum(returns.values())})
 
     def ended(self, column: int) -> tuple[float, int, NDArray[np.float32]]:
         """Return the return, the length and the values of `info` [K] of an agent's episode, and forget them."""
@@ -202,8 +205,8 @@ class SeatRows:
         return returned, length, values
 
     def _values_of(self, column: int) -> NDArray[np.float32]:
-        own = {self._own_return[column % len(self.agents)]: float(self.returns[column])}
-        values = {**self._values.get(column, {}), **own}
+        """Return the values of `info` [K] of a column whose episode ends, and the oldest returns that no row has."""
+        values = {**self._values.get(column, {}), **(self._episodes.popleft() if self._episodes else {})}
         return np.array([values.get(name, np.nan) for name in self.info], np.float32)
 
     def store(self, out: NDArray[Any]) -> None:
@@ -231,14 +234,13 @@ class SeatRows:
         self.store(row.observations)
 
 
-def with_returns(info: Sequence[str], spec: EnvironmentSpec) -> tuple[str, ...]:
-    """Return `info` and the names of the returns that rows of these agents have: of each agent, and of the team.
+def with_returns(info: Sequence[str], environment: EnvironmentSpec) -> tuple[str, ...]:
+    """Return `info` and the names of the returns that rows have: of each agent of the environment, and of the team.
 
     Of many agents, only the team's: the values of each would fill tables and pages.
     """
-    agents = [RETURN_OF + agent.name for agent in spec.agents]
-    own = agents if 1 < len(agents) <= MOST_RETURNS else []
-    return tuple(dict.fromkeys((*info, *own, *((TEAM,) if spec.agents else ()))))
+    agents = [RETURN_OF + agent.name for agent in environment.agents]
+    return tuple(dict.fromkeys((*info, *(agents if len(agents) <= MOST_RETURNS else ()), TEAM)))
 
 
-MOST_RETURNS = 16  # agents of one policy whose returns are shown one by one
+MOST_RETURNS = 16  # agents of an environment whose returns are shown one by one

@@ -101,7 +101,6 @@ class Game:
                 self._players[view.agent] = position, column, view
         self._checks = seats[0].checks
         self._ended = ended
-        self._last: tuple[int, int] | None = None  # seat and column of the agent that ended last, since `act`
         self.turns = 0
         self.completed: list[Completed] = []
 
@@ -113,7 +112,7 @@ class Game:
 
     def act(self, action: Any) -> None:
         """Take an action of the agent whose turn it is, as the environment takes it; go to the next turn."""
-        self.completed, self._last = [], None
+        self.completed = []
         self._acted.add(self._agent)
         self._step(action)
         self._advance()
@@ -129,7 +128,6 @@ class Game:
         self._over: set[Any] = set()  # agents that have ended
         self._returns: dict[Any, float] = {}
         self._begun = self.turns
-        self._last = None
 
     def _step(self, action: Any) -> None:
         self.turns += action is not None
@@ -213,8 +211,6 @@ class Game:
             if truncated and not terminated:
                 final = view.seen(observation, info, self._state(view), ended=True)
             self.completed.append(Completed(position, column, number, terminated, truncated and not terminated, final))
-            if ends:
-                self._last = position, column
         if ends:
             seat.end_turns(column, self._returns[agent], info)
 
@@ -246,6 +242,5 @@ class Game:
             info = getattr(environment, "infos", {}).get(agent, {})
             self._credit(agent, player, rewards[agent], bool(flags[0]), bool(flags[1]), observation, info)
         self.finish(cut=False)
-        last: tuple[int, int] | None = self._last
-        if last is not None:
-            self._seats[last[0]].end_team(last[1], sum(self._returns.values()))
+        for seat in self._seats:
+            seat.end_episode(self._returns)
