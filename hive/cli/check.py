@@ -204,7 +204,7 @@ def _print_topology(checked: Checked) -> None:
         print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
     lines = [*lines_of(plan), *size_lines(checked.sizes)]
     if checked.lags is not None:
-        lines += [*lag_lines(checked.lags, config), *helper_line(config), *device_line(config)]
+        lines += [*lag_lines(checked.lags, config), *helper_line(config, topology), *device_line(config)]
         lines.append(rounds_line(topology))
         lines += [*memory_lines(config), *meaning_lines(topology), *network_lines(topology)]
     print("\n".join([*lines, *host_lines(config), *exact_lines(config, plan)]))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.loading import close
-from hive.envs.make import Recipe, limit_advice, limit_of_class, make_environment, make_native, takes_native
+from hive.envs.make import Recipe, limit_advice, limit_of_class, make_any, make_environment, make_native, takes_native
 from hive.envs.random_actions import RandomActions
 from hive.envs.spaces.observation import at_path, leaves_of
 from hive.envs.statistics import KEYS, RunningStatistics, Watched
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Box
 
 SEVERAL = 10  # least episodes between two times at which a run begins all anew
+REPEATED_STEPS = 200  # of an environment of several agents that is reset again with the same seed
+OTHER_REWARDS = "resets with the same seed gave other rewards for the same actions, so runs are not repeatable"
 LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
 
 
@@ -61,6 +63,7 @@ class Examination:
     statistics: list[RunningStatistics] = field(default_factory=list)  # that the environment keeps
     step_s: float = 0.0  # time of all steps
     reset_s: float = 0.0  # time of all resets
+    agents: dict[str, str] = field(default_factory=dict)  # lines about them, of an environment of several
     resets: int = 0
 
     def warnings(self, id: str) -> list[str]:
@@ -112,6 +115,9 @@ def examine(recipe: Recipe, steps: int, limit_s: float) -> Examination:
     errors of `make_vector`. An error of the environment is part of the result.
     """
     done = Examination()
+    if (environment := _environment_of_agents(recipe)) is not None:
+        _examine_agents(recipe, environment, done, steps, time.monotonic() + limit_s)
+        return done
     vector = vector_of_one(recipe, done)
     done.limit_advice = limit_advice(recipe)
     watched = Watched(vector)
@@ -123,6 +129,40 @@ def examine(recipe: Recipe, steps: int, limit_s: float) -> Examination:
     finally:
         done.close_error = next(filter(None, map(close, vector.environments)), "")
     return done
+
+
+def _environment_of_agents(recipe: Recipe) -> Any:
+    """Build the environment if it has several agents, or None; the others are built by `vector_of_one`."""
+    if recipe.preset != "none" or takes_native(recipe):
+        return None
+    from hive.envs.agents.interface import has_agents  # it imports gymnasium
+
+    environment = make_any(recipe)
+    if has_agents(environment):
+        return environment
+    close(environment)
+    return None
+
+
+def _examine_agents(recipe: Recipe, environment: Any, done: Examination, steps: int, end_s: float) -> None:
+    """Play an environment of several agents, twice with the same seed; fill `done`."""
+    from hive.envs.agents.examining import PlayedTable, agent_facts, differs
+
+    table = PlayedTable(recipe, environment, seed=0)
+    try:
+        played = table.play(steps, end_s)
+        again = PlayedTable.play(table, min(played.steps, REPEATED_STEPS), end_s)
+        if differs(played.rewards, again.rewards):
+            done.problems[OTHER_REWARDS] = 1
+            done.observations = 1
+    except EnvironmentFailed as error:
+        done.failure, played = error, table.played
+    finally:
+        table.close()
+    done.steps, done.episodes, done.hurried = played.steps, len(played.lengths), time.monotonic() >= end_s
+    done.rewards, done.lengths, done.returns = played.rewards, played.lengths, played.returns
+    done.limit_advice = "an argument of its constructor, such as max_cycles"
+    done.agents = agent_facts(table.spec, played)
 
 
 def vector_of_one(recipe: Recipe, done: Examination) -> NativeVector | PythonVector:

@@ -20,6 +20,7 @@ import contextlib
 import copy
 import difflib
 import functools
+import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -319,18 +320,25 @@ def limit_of_class(spec: EnvSpec | None) -> int | None:
     return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
 
 
-def _environment_of_module(name: str) -> Callable[..., Any] | None:
-    """Return the function that makes the environment of a module of PettingZoo: `mpe2:simple_spread_v3`; or None.
+def _environment_of_module(id: str, package: ModuleType, name: str) -> Callable[..., Any] | None:
+    """Return the function that makes the environment of a module of PettingZoo, as `mpe2:simple_spread_v3`; or None.
 
-    It is the parallel one, if there is one: agents that act at once are collected faster than one by one.
+    It is the parallel one, if there is one: agents that act at once are collected faster than one by one. Raises
+    EnvironmentMissing for a module that the package does not have, or that lacks another one.
     """
-    if not VERSION_OF_MODULE.search(name):
+    modules = [one.name for one in pkgutil.iter_modules(getattr(package, "__path__", ()))]
+    versions = [one for one in modules if VERSION_OF_MODULE.search(one)]
+    if not VERSION_OF_MODULE.search(name) or not versions:
         return None
-    with contextlib.suppress(EnvironmentMissing):  # the error for the id says more
-        module = import_module("environment", name, name)
-        found = [getattr(module, form) for form in FORMS if callable(getattr(module, form, None))]
-        return found[0] if found else None
-    return None
+    if name not in versions:
+        close = difflib.get_close_matches(name, versions, SUGGESTIONS, SIMILAR) or versions[:LISTED]
+        raise EnvironmentMissing(
+            f"no environment `{id}`: `{package.__name__}` has no module `{name}`",
+            hint=f"it has {', '.join(f'`{one}`' for one in close)}",
+        )
+    module = import_module("environment", id, f"{package.__name__}.{name}")
+    found = [getattr(module, form) for form in FORMS if callable(getattr(module, form, None))]
+    return found[0] if found else None
 
 
 def _find(id: str) -> EnvSpec | Callable[..., Any]:
@@ -349,11 +357,11 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
         from hive.envs.vectors.pool import pool_spec
 
         return pool_spec(id, name, imported)
+    if imported is not None and (of_module := _environment_of_module(id, imported, name)) is not None:
+        return of_module
     target = getattr(imported, name, None)
     if callable(target):
         return target  # type: ignore[no-any-return]
-    if imported is not None and (of_module := _environment_of_module(f"{module}.{name}")) is not None:
-        return of_module
     if target is not None:
         kind = type(target).__name__
         raise EnvironmentMissing(

@@ -8,7 +8,7 @@ values of `info`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -51,7 +51,7 @@ class Policies:
 
     environment: EnvironmentSpec
     learning: tuple[LearningPolicy, ...]
-    bots: Mapping[str, Callable[[], Bot]]
+    bots: Mapping[str, partial[Bot]]
 
     @classmethod
     def of(cls, config: Config, environment: EnvironmentSpec) -> Policies:

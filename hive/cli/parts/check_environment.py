@@ -21,7 +21,7 @@ import numpy as np
 from hive.cli.parts.json_output import environments_to_stderr
 from hive.config import DEFAULT_SCHEME, Config, EnvConfig, load_config, reasoned, tuned
 from hive.config.values import toml_text
-from hive.errors import EnvironmentFailed
+from hive.errors import ConfigError, EnvironmentFailed
 from hive.printable import printable
 
 if TYPE_CHECKING:  # imports Gymnasium
@@ -89,9 +89,11 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     env = config.env
     if env.action_mask != given.env.action_mask:  # chosen by the spaces, and a run of `hive init`'s config has it
         spec = configured_spec(env)
-    facts: dict[str, Any] = _spaces(spec)
     recipe = recipe_of(env)
     done = examine(recipe, STEPS, LIMIT_S)
+    if spec.agents:
+        return _report_agents(config, origin, spec, done)
+    facts: dict[str, Any] = _spaces(spec)
     facts |= _played(done, spec)
     blueprint = _blueprint(config)
     done.begun_anew = steps_between_barriers(blueprint)
@@ -104,6 +106,27 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     if spec.frame_skip > 1:
         facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
     return facts | _use(blueprint, origin, spec), warnings, done.failure
+
+
+def _report_agents(
+    config: Config, origin: str, spec: EnvironmentSpec, done: Examination
+) -> tuple[dict[str, Any], list[str], EnvironmentFailed | None]:
+    """Return the same as `_report`, of an environment of several agents."""
+    from hive.training.policies import Policies
+
+    facts, warnings = dict(done.agents), done.warnings(config.env.id)
+    try:
+        policies = Policies.of(config, spec)
+    except ConfigError as error:
+        return facts, [*warnings, f"{error}; {error.hint}"], done.failure
+    for policy in policies.learning:
+        facts[f"policy {policy.name}"] = f"learns to act for {', '.join(policy.seat.agents)}"
+    for name, row in config.policies.items():
+        if not row.learns:
+            agents = ", ".join(agent for agent, make in policies.bots.items() if make.args == (row,))
+            facts[f"policy {name}"] = f"acts for {agents}: {row.scripted or row.weights}"
+    blueprint = _blueprint(config)
+    return facts | _use(blueprint, origin, blueprint.environment), warnings, done.failure
 
 
 def frames_text(skip: int, steps: int) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hive.envs.loading import close
-from hive.envs.make import Recipe, make_environment, takes_native
+from hive.envs.make import Recipe, make_any, takes_native
 from hive.envs.spaces.actions import action_spec, choices_of
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, Path
 from hive.errors import EnvironmentFailed
@@ -95,7 +95,7 @@ def info_has_mask(recipe: Recipe) -> bool:
     """Whether the info of the environment's resets has a mask of its actions, if it has a single form."""
     if takes_native(recipe):
         return False
-    environment = make_environment(recipe)
+    environment = make_any(recipe)
     try:
         # What an environment raises, `hive check` and every run report.
         with contextlib.suppress(Exception):

@@ -24,12 +24,18 @@ AnyArray = TypeVar("AnyArray", bound=ArraySpec)
 
 def configured_meaning(spec: EnvironmentSpec, env: EnvConfig) -> EnvironmentSpec:
     """Return the spec with the meaning that the keys of [env] give to its spaces, and with env.frame_stack."""
-    observation = replace(spec.observation, stack=env.frame_stack)
+    agents = tuple(replace(one, **_meant(one.observation, one.action, env)) for one in spec.agents)
+    return replace(spec, agents=agents, **_meant(spec.observation, spec.action, env))
+
+
+def _meant(observation: ObservationSpec, action: ActionSpec, env: EnvConfig) -> dict[str, Any]:
+    """Return `observation` and `action` with the meaning that the keys of [env] give to them."""
+    observation = replace(observation, stack=env.frame_stack)
     if env.rules == 1:
-        return replace(spec, observation=earlier_meaning(observation))
+        return {"observation": earlier_meaning(observation), "action": action}
     changed = [_configured(one, env) for one in observation.inputs]
-    action = _scaled(spec.action) if env.scale_actions else spec.action
-    return replace(spec, observation=_with_inputs(observation, changed), action=action)
+    acted = _scaled(action) if env.scale_actions else action
+    return {"observation": _with_inputs(observation, changed), "action": acted}
 
 
 def earlier_meaning(observation: ObservationSpec) -> ObservationSpec:
