@@ -775,13 +775,27 @@ class Config:
         own = self.learners.get(policy)
         if own is None:
             return dataclasses.replace(self, policies={}, learners={})
-        return dataclasses.replace(self, algorithm=own.algorithm, network=own.network, policies={}, learners={})
+        tables = {section: getattr(own, section) for section in OVERRIDDEN}
+        return dataclasses.replace(
+            self,
+            **tables,
+            policies={},
+            learners={},
+            origins=_with_tables(self.origins, own.origins),
+            unset=_with_tables(self.unset, own.unset),
+        )
 
     def differences(self, other: Config) -> list[str]:
         """Return the full names of keys whose values differ, or that only one of the two algorithms has."""
         # No key of an algorithm is ever None, so None can stand for a missing key.
         mine, theirs = ({entry.name: entry.value for entry in config.entries()} for config in (self, other))
         return [name for name in mine | theirs if mine.get(name) != theirs.get(name)]
+
+
+def _with_tables(run: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the run has for each key, and what `own` has for those of the tables that a policy may override."""
+    kept = {name: value for name, value in run.items() if name.partition(".")[0] not in OVERRIDDEN}
+    return kept | {name: value for name, value in own.items() if name.partition(".")[0] in OVERRIDDEN}
 
 
 SECTIONS: Mapping[str, type] = {
