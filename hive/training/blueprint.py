@@ -83,6 +83,10 @@ class Blueprint:
     once.
     """
 
+    barriers: CommonBarriers | None = None
+    """Those that all policies of the run have in common; None with one policy."""
+    agents_in_all = 1
+
     @hive_torch()
     def __init__(
         self,
@@ -94,8 +98,6 @@ class Blueprint:
         # One thread per actor: the processes are parallel already, and the bits of a sum depend on how it is divided.
         torch.set_num_threads(1)
         self.threads = threads_of(config)
-        self.barriers: CommonBarriers | None = None
-        """Those that all policies of the run have in common; None with one policy."""
         self.device = chosen_device(config.gradients.device)
         """Where gradients are computed, on copies of the weights; None: on the CPU, in place."""
         if environment is None:

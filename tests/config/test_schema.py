@@ -36,6 +36,8 @@ DEFAULTS = {
     "env.wrappers": (),
     "env.action_mask": None,
     "env.frame_stack": 1,
+    "env.agent_index": False,
+    "env.state": False,
     "env.info": (),
     "env.vector": "auto",
     "env.images": "auto",

@@ -112,7 +112,7 @@ def test_fields_are_aligned_and_apart(
 
 def test_header_positions() -> None:
     """They lie in shared memory: append only."""
-    assert HEADER == ("version", "length", "finals", "source", "sequence", "begins")
+    assert HEADER == ("version", "length", "finals", "source", "sequence", "begins", "env_steps")
     assert (VERSION, LENGTH, FINALS, SOURCE, SEQUENCE) == (0, 1, 2, 3, 4)
 
 

@@ -71,6 +71,7 @@ def test_purposes_keep_their_numbers() -> None:
         "stepping": 13,
         "evaluation_building": 14,
         "evaluation_stepping": 15,
+        "policy": 16,
     }
 
 

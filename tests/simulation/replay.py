@@ -452,7 +452,8 @@ class _WatchedReplay(ReplayBlueprint):
 
     def __init__(self, blueprint: SimulatedBlueprint) -> None:
         per_round = blueprint.gradients_per_round
-        super().__init__(blueprint.config, blueprint.environment, per_round, blueprint.normalized)
+        steps = blueprint.round_steps
+        super().__init__(blueprint.config, blueprint.environment, per_round, blueprint.normalized, steps)
         self.blueprint = blueprint
 
     def memory(self, block: NDArray[np.uint8]) -> ReplayMemory:
