@@ -18,17 +18,20 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hive.errors import VersionGone
 from hive.records import RunDirectory
-from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Subscription
+from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Status, Subscription
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import Evaluation, EvaluationDue, Weights
 from hive.training.record.best_policy import BestPolicy
 from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.record.pinned_blocks import held_block, next_due
+
+if TYPE_CHECKING:  # it imports gymnasium
+    from hive.training.evaluate.table import TableEvaluator
 
 
 class EvaluatingActor(Actor, ABC):
@@ -92,13 +95,22 @@ class EvaluatingActor(Actor, ABC):
         self.weights.unpin()
 
 
+def evaluator_of_run(blueprint: Blueprint, status: Status) -> Evaluator | TableEvaluator:
+    """Make the evaluator of a run, for environments of one agent or of several."""
+    if not blueprint.environment.agents:
+        return Evaluator.of_run(blueprint, status)
+    from hive.training.evaluate.table import TableEvaluator
+
+    return TableEvaluator(blueprint, status)
+
+
 class EvaluatorActor(EvaluatingActor):
     """Plays the evaluations in its own process."""
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         super().__init__(blueprint, directory)
         with self.status(START):
-            self.evaluator = Evaluator.of_run(blueprint, self.status)
+            self.evaluator = evaluator_of_run(blueprint, self.status)
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
 
     async def run(self) -> None:

@@ -12,27 +12,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Union
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from hive.config import Config
-from hive.envs import StepRow, recipe_of, seed_globals
+from hive.envs import ObservationSpec, StepRow, recipe_of, seed_globals
 from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import RETURN_OF, TEAM, EndedEpisode, SeatRows
-from hive.envs.agents.table import make_table
+from hive.envs.agents.table import make_table, seat_of_all
 from hive.envs.agents.turns import TurnsVector
 from hive.experience import Purpose, stream, stream_seed, stream_seeds
+from hive.networks.act.distributions import ActionDistribution
 from hive.networks.rows.inputs import Memory
+from hive.networks.weights.flat import FlatParameters
 from hive.policy.loaded import Policy
+from hive.runtime import Status
+from hive.training.blueprint import Blueprint
 from hive.training.collect.collector import FrameStack, seed_all_globals
 from hive.training.evaluate.evaluator import TORCH_SEEDS
-from hive.training.messages import Evaluation
+from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.policies import Policies
 
 Table = ParallelVector | TurnsVector
+Acting = Union[Policy, "BoundPolicy"]
 
 
 def play_table(
@@ -71,20 +77,27 @@ def play_table(
 
 def table_episodes(
     table: Table,
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, Acting],
     *,
     seed: int,
     episodes: int,
     sample: bool = False,
     max_steps: int = 0,
+    turn: int = 0,
 ) -> Iterator[list[EndedEpisode]]:
-    """Play with the policies of the seats, in their order; yield after every step the counted episodes that ended."""
+    """Play with the policies of the seats, in their order; yield after every step the counted episodes that ended.
+
+    turn: of the weights, which with `seed` decides all random numbers.
+    """
     pairs = enumerate(zip(policies.values(), table.seats, strict=True))
-    players = [_Player(policy, seat, seed, number, sample) for number, (policy, seat) in pairs]
+    players = [
+        _Player(policy, seat, stream(seed, Purpose.evaluation_action, number, turn), sample)
+        for number, (policy, seat) in pairs
+    ]
     numbers = np.arange(table.count)
     left = episodes // table.count + (numbers < episodes % table.count)
-    seeds = stream_seeds(seed, Purpose.evaluation, 0, table.count, 0)
-    code = stream_seed(seed, Purpose.evaluation_stepping, 0, 0)
+    seeds = stream_seeds(seed, Purpose.evaluation, 0, table.count, turn)
+    code = stream_seed(seed, Purpose.evaluation_stepping, 0, turn)
     seed_globals(code)
     play = _AtOnce(table, players) if isinstance(table, ParallelVector) else _InTurn(table, players)
     play.reset(seeds)
@@ -106,7 +119,69 @@ def table_episodes(
         yield counted
 
 
-def _evaluation(policy: Policy, done: Sequence[EndedEpisode], agents: Sequence[str], wall_s: float) -> Evaluation:
+@dataclass
+class BoundPolicy:
+    """A policy of a run, which acts with the weights of a block."""
+
+    observation: ObservationSpec
+    network: torch.nn.Module
+    distribution: ActionDistribution
+    updates: int = 0
+    env_steps: int = 0
+
+
+class TableEvaluator:
+    """Evaluates the policy that all agents of a run share, who act at once; `Evaluator` documents the methods."""
+
+    def __init__(self, blueprint: Blueprint, status: Status | None = None) -> None:
+        config = blueprint.config
+        self._seed, self._evaluation = config.run.seed, config.evaluation
+        seed_all_globals(self._seed, Purpose.evaluation_building, 0, 0)
+        seat = seat_of_all("", blueprint.environment)
+        self._table = make_table(recipe_of(config.evaluation_env), self._evaluation.envs, [seat])
+        network = blueprint.network()
+        self._flat = FlatParameters(network)
+        network.eval()
+        self._policy = BoundPolicy(blueprint.environment.observation, network, blueprint.distribution)
+        self._status, self._phase = status, status.phase("env") if status else 0
+
+    def bind(self, weights: NDArray[np.uint8]) -> None:
+        """Evaluate these weights from now on."""
+        self._flat.bind(weights, read_only=True)
+
+    def begin(self, due: EvaluationDue) -> None:
+        """Start an evaluation."""
+        self._due, self._done = due, list[EndedEpisode]()
+        self._began = time.monotonic()
+        self._playing = table_episodes(
+            self._table,
+            {"": self._policy},
+            seed=self._seed,
+            episodes=self._evaluation.episodes,
+            max_steps=self._evaluation.max_steps,
+            turn=due.turn,
+        )
+
+    def step(self) -> Evaluation | None:
+        """Step every environment once. Return the evaluation after the last episode, else None."""
+        if self._status:
+            self._status.enter(self._phase)
+        ended = next(self._playing, None)
+        if self._status:
+            self._status.enter(self._status.runtime)
+        if ended is not None:
+            self._done += ended
+            return None
+        due, agents = self._due, self._table.seats[0].seat.agents
+        played = _evaluation(self._policy, self._done, agents, time.monotonic() - self._began)
+        return replace(played, turn=due.turn, updates=due.updates, env_steps=due.env_steps, seconds=due.seconds)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._table.close()
+
+
+def _evaluation(policy: Acting, done: Sequence[EndedEpisode], agents: Sequence[str], wall_s: float) -> Evaluation:
     """Return the evaluation of the policy of these agents."""
     returns = np.array([one.returns[agent] for one in done for agent in agents if agent in one.returns] or [np.nan])
     everyone = dict.fromkeys(agent for one in done for agent in one.returns)
@@ -137,13 +212,13 @@ def _mean(values: Sequence[float]) -> float:
 class _Player:
     """A policy that acts for the columns of a seat."""
 
-    def __init__(self, policy: Policy, seat: SeatRows, seed: int, number: int, sample: bool) -> None:
+    def __init__(self, policy: Acting, seat: SeatRows, noise: np.random.Generator, sample: bool) -> None:
         self._policy = policy
         self.seat = seat
         self.spec = policy.observation
         self._sample = sample
-        self._noise = stream(seed, Purpose.evaluation_action, number, 0)
-        self.row = StepRow.allocate(seat.seat.spec.observation, seat.count)
+        self._noise = noise
+        self.row = StepRow.allocate(seat.seat.spec.observation, seat.count, len(seat.info))
         self.observations = self.row.observations
         self._memory = Memory.of(policy.network, seat.count)
         self._stack = FrameStack.of(self.spec, np.zeros_like(self.observations))
