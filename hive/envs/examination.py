@@ -106,17 +106,17 @@ def statistics_text(found: RunningStatistics) -> tuple[str, str]:
     return cause, f"leave it out and set {' or '.join(f'{key} = true' for key in keys)}"
 
 
-def examine(recipe: Recipe, steps: int, limit_s: float) -> Examination:
+def examine(recipe: Recipe, steps: int, limit_s: float, *, several: bool = False) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
 
     If no episode has ended then and no limit is declared, play up to LONGER times as many steps, to see one end.
 
-    The environment is seeded with 0, the actions are independent of it. Raises the
-    errors of `make_vector`. An error of the environment is part of the result.
+    The environment is seeded with 0, the actions are independent of it. several: whether it has several agents.
+    Raises the errors of `make_vector`. An error of the environment is part of the result.
     """
     done = Examination()
-    if (environment := _environment_of_agents(recipe)) is not None:
-        _examine_agents(recipe, environment, done, steps, time.monotonic() + limit_s)
+    if several:
+        _examine_agents(recipe, done, steps, time.monotonic() + limit_s)
         return done
     vector = vector_of_one(recipe, done)
     done.limit_advice = limit_advice(recipe)
@@ -131,24 +131,11 @@ def examine(recipe: Recipe, steps: int, limit_s: float) -> Examination:
     return done
 
 
-def _environment_of_agents(recipe: Recipe) -> Any:
-    """Build the environment if it has several agents, or None; the others are built by `vector_of_one`."""
-    if recipe.preset != "none" or takes_native(recipe):
-        return None
-    from hive.envs.agents.interface import has_agents  # it imports gymnasium
-
-    environment = make_any(recipe)
-    if has_agents(environment):
-        return environment
-    close(environment)
-    return None
-
-
-def _examine_agents(recipe: Recipe, environment: Any, done: Examination, steps: int, end_s: float) -> None:
+def _examine_agents(recipe: Recipe, done: Examination, steps: int, end_s: float) -> None:
     """Play an environment of several agents, twice with the same seed; fill `done`."""
     from hive.envs.agents.examining import PlayedTable, agent_facts, differs
 
-    table = PlayedTable(recipe, environment, seed=0)
+    table = PlayedTable(recipe, make_any(recipe), seed=0)
     try:
         played = table.play(steps, end_s)
         again = PlayedTable.play(table, min(played.steps, REPEATED_STEPS), end_s)

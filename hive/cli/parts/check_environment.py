@@ -90,7 +90,7 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     if env.action_mask != given.env.action_mask:  # chosen by the spaces, and a run of `hive init`'s config has it
         spec = configured_spec(env)
     recipe = recipe_of(env)
-    done = examine(recipe, STEPS, LIMIT_S)
+    done = examine(recipe, STEPS, LIMIT_S, several=bool(spec.agents))
     if spec.agents:
         return _report_agents(config, origin, spec, done)
     facts: dict[str, Any] = _spaces(spec)

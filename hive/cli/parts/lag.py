@@ -120,12 +120,13 @@ def lag_lines(lags: list[Lag], config: Config) -> list[str]:
     return lines
 
 
-def helper_line(config: Config, topology: Topology) -> list[str]:
+def helper_line(config: Config, topology: Topology | None = None) -> list[str]:
     """Return the line about helpers of collectors; [] if there are none."""
     from hive.training.gradient.threads import helpers_of  # imports torch
 
     number = min(helpers_of(config), config.collection.envs - 1)
-    has_table = "crew" in topology["collectors"].parameters  # whose agents one process steps
+    # The agents of several policies are stepped by one process.
+    has_table = topology is not None and "crew" in topology["collectors"].parameters
     if number < 1 or has_table or not can_be_helped(config.env):
         return []
     steps = "1 process steps" if number == 1 else f"{number} processes step"

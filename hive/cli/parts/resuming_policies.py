@@ -33,7 +33,7 @@ def chosen_together(
     present = {folder: found for folder, found in newest.items() if found is not None}
     if len(present) < len(newest):
         return None, {}
-    if not exact:
+    if not exact or not others:
         first = present.pop(directory)
         return first, {folder: _of_round(folder, first.state.get(ROUND)) or found for folder, found in present.items()}
     by_round = {folder: _scheduled(folder) for folder in present}

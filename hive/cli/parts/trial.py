@@ -50,7 +50,8 @@ def examine_environment(config: Config, topology: Topology) -> Examination:
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
-        done = examine(recipe_of(config.env), EXAMINED_STEPS, EXAMINED_S)
+        several = bool(blueprint_of(topology).environment.agents)
+        done = examine(recipe_of(config.env), EXAMINED_STEPS, EXAMINED_S, several=several)
     finally:
         limit.cancel()
     done.begun_anew = steps_between_barriers(blueprint_of(topology))
