@@ -211,8 +211,8 @@ class Game:
             if truncated and not terminated:
                 final = view.seen(observation, info, self._state(view), ended=True)
             self.completed.append(Completed(position, column, number, terminated, truncated and not terminated, final))
-        if ends:
-            seat.end_turns(column, self._returns[agent], info)
+            if ends:
+                seat.end_turns(column, self._returns[agent], info)
 
     @property
     def steps(self) -> int:
