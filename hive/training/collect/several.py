@@ -106,6 +106,7 @@ class SeveralCollector:
             else:
                 self._in_turn(self.vector, parts)
             env_steps = self.vector.env_steps - before
+            self.vector.ended.clear()  # which are in the rows, too
             for part, version in zip(parts, versions, strict=True):
                 part.member.end_rollout(part, len(part.rollout["rewards"]), version, sequence, env_steps)
 
