@@ -147,7 +147,7 @@ def test_n_step_returns_of_rollouts(steps: int, n_step: int) -> None:
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("steps", [1, 3, 7])
 def test_targets_that_a_replay_memory_gathers(steps: int, n_step: int) -> None:
-    """A target ends where its rollout has no further row of the agent, with the value of what it saw at its next turn."""
+    """A target ends where its rollout has no further row of the agent, with the value of what it saw next."""
     made, rollouts = collected(steps, 40 // steps)
     layout = replay_layout(1, 100, 6, ((3,), "float32"), ((), "int64"))
     memory, written = Replay(layout.views(np.zeros(layout.bytes, np.uint8))), 0
