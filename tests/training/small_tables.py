@@ -65,7 +65,7 @@ def table(
     spec = describe_agents("games:Game", environments[0], recipe)
     seats = [seat_of(f"policy{number}", spec, agents) for number, agents in enumerate(policies)]
     blueprints = [
-        Blueprint(replace(config, env=replace(config.env, info=with_returns((), seat.spec))), None, seat.spec, 2)
+        Blueprint(replace(config, env=replace(config.env, info=with_returns((), spec))), None, seat.spec, 2)
         for seat in seats
     ]
     infos = [blueprint.config.env.info for blueprint in blueprints]

@@ -130,17 +130,24 @@ def test_bots_act_and_have_no_rows(name: str, learning: list[str]) -> None:
     check(made, [learning], made.collect(9))
 
 
-def test_returns_of_agents_and_of_the_team_are_at_the_ends_of_episodes() -> None:
-    made = table(games("alternate", 1), [TWO], steps=9)
+@pytest.mark.parametrize("learning", [["a", "b"], ["b"]])
+def test_the_returns_of_all_agents_are_in_one_row_of_each_episode(learning: list[str]) -> None:
+    """Whoever acts for them, and the return of the team with them."""
+    bots = {agent: bot for agent in TWO if agent not in learning}
+    made = table(games("rewards before the first turn", 1), [learning], steps=9, bots=bots)
     (rollout,), (game,) = made.collect(1)[0], made.environments
     assert rollout.infos is not None
     assert made.blueprints[0].config.env.info == ("return/a", "return/b", "return/team")
-    returns = {agent: next(r.returned for r in rows if r.length) for agent, rows in turn_rows(game, TWO).items()}
-    ended = [(t, b, rollout.infos[t, b]) for t, b in np.argwhere(rollout.episode_lengths > 0)]
-    own = [float(infos[b]) for _, b, infos in ended[:2]]
-    assert own == [returns[TWO[b]] for _, b, _ in ended[:2]]
-    teams = [float(infos[2]) for _, _, infos in ended[:2] if not np.isnan(infos[2])]
-    assert teams == [sum(returns.values())]
+    found = [infos.tolist() for infos in rollout.episode_infos() if not np.isnan(infos).all()]
+    log, expected = iter(game.log), []
+    for number in range(len(found)):
+        returns = dict.fromkeys(TWO, 0.0)
+        for move, action in zip(game.episodes[number % 2].moves, log, strict=False):
+            for agent, reward in move.rewards.items():
+                returns[agent] += reward * (1 + action)
+        expected.append([*returns.values(), sum(returns.values())])
+    assert found == expected
+    assert len(found) > 2
 
 
 def test_env_steps_are_turns_also_of_bots() -> None:
