@@ -16,6 +16,7 @@ from hive.envs.agents.seats import with_returns
 from hive.envs.agents.table import seat_of, table_of
 from hive.envs.agents.turns import TurnsVector
 from hive.envs.make import Recipe
+from hive.envs.spaces.meaning import configured_meaning
 from hive.experience import Rollout
 from hive.training import Blueprint
 from hive.training.collect.several import SeveralCollector
@@ -62,7 +63,7 @@ def table(
     """A table whose environments have been reset. policies: the agents of each. bots: of all other agents."""
     recipe = recipe or Recipe("games:Game")
     config = config_of("games:Game", **{"collection__envs": len(environments), "collection__rollout": steps, **values})
-    spec = describe_agents("games:Game", environments[0], recipe)
+    spec = configured_meaning(describe_agents("games:Game", environments[0], recipe), config.env)
     seats = [seat_of(f"policy{number}", spec, agents) for number, agents in enumerate(policies)]
     blueprints = [
         Blueprint(replace(config, env=replace(config.env, info=with_returns((), spec))), None, seat.spec, 2)

@@ -268,6 +268,8 @@ class _Columns:
             self._is_new[column] = True
             if member.memory is not None:
                 member.memory.state.numpy()[column] = 0.0
+            if member.stack is not None:
+                member.stack.frames[column] = 0  # a rollout may begin before the agent's next episode
         self.number[column] = t + 1
         self.waits[column] = False
 
