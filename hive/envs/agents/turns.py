@@ -183,7 +183,12 @@ class Game:
         return bot
 
     def _state(self, view: AgentView) -> Any:
-        return self._environment.state() if view.has_state else None
+        if not view.has_state:
+            return None
+        try:
+            return self._environment.state()
+        except BaseException as error:
+            raise self._checks.raised_by(error, "state", self.number) from error
 
     def _credit(
         self,
@@ -200,7 +205,8 @@ class Game:
         if ends:
             self._over.add(agent)
         if player is None:
-            self._returns[agent] = self._returns.get(agent, 0.0) + float(reward)
+            number = self._checks.reward_of(agent, reward, self.number)
+            self._returns[agent] = self._returns.get(agent, 0.0) + number
             return
         position, column, view = player
         seat = self._seats[position]
