@@ -98,7 +98,7 @@ class AgentChecks(Checks):
         return self.raised(error, method, ~number)
 
     def reward_of(self, agent: Any, reward: Any, number: int) -> float:
-        """Return a reward of an agent of environment `number`. Raises EnvironmentFailed unless it is a finite number."""
+        """Return a reward of an agent of environment `number`. Raises EnvironmentFailed unless it is finite."""
         found = _number_of(reward)
         if found is None:
             array = as_array(reward)
