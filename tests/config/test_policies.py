@@ -72,6 +72,19 @@ def test_another_algorithm_begins_with_its_own_defaults() -> None:
     assert learner.algorithm.learning_rate == usual.learning_rate  # not the run's 0.5
 
 
+@pytest.mark.parametrize("scheme", ["ppo", "dqn"])
+def test_another_algorithm_learns_from_the_rollouts_of_the_run(scheme: str) -> None:
+    """Its formulas use them, not those that a run of its own would have."""
+    rows = '[policies]\na = "a"\n[policies.b]\nagents = "b"\nalgorithm = { name = "sac" }\n'
+    config = load_config("run.toml", ["env.id=games:Game", f"run.scheme={scheme}"], text=rows)
+    learner, alone = config.learners["b"], load_config("x", ["env.id=games:Game", "run.scheme=sac"], text="")
+    assert (learner.collection, learner.run, learner.checkpoint) == (config.collection, config.run, config.checkpoint)
+    assert alone.collection != config.collection
+    round_steps = config.collection.envs * config.collection.rollout * config.collectors
+    own = load_config("x", ["env.id=games:Game", "run.scheme=sac", f"collection.rollout={round_steps}"], text="")
+    assert learner.algorithm == own.algorithm
+
+
 @pytest.mark.parametrize(
     ("override", "key", "value"),
     [
