@@ -28,7 +28,7 @@ from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
 from hive.config.other_names import RENAMED, note_on, note_on_table, other_names
-from hive.config.policies import POLICIES, PolicyConfig, fault_of_policy, table_of
+from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig, fault_of_policy, table_of
 from hive.config.problems import FileSource, OfPolicy, Override, Problem, Renamed, ValueSource, config_error
 from hive.config.references import beside
 from hive.config.rules import RULES, Rule
@@ -97,12 +97,17 @@ class ConfigText:
         problems: list[Problem] = []
         for name, policy in config.policies.items():
             if policy.given:
-                loader = run.of_policy(name, policy)
-                learners[name] = loader.build()
+                loader = run.of_policy(name, policy, config)
+                learners[name] = replace(loader.build(), **_tables(config))
                 problems += loader.problems
         if problems:
             raise config_error(self.name, problems)
         return replace(config, learners=learners)
+
+
+def _tables(config: Config) -> dict[str, Any]:
+    """Return the tables of a run that its policies have in common."""
+    return {section: getattr(config, section) for section in SECTIONS if section not in OVERRIDDEN}
 
 
 @dataclass(frozen=True)
@@ -175,10 +180,16 @@ class _Loader:
             else:
                 self.given[POLICIES, name] = _Given(table, source)
 
-    def of_policy(self, name: str, policy: PolicyConfig) -> _Loader:
-        """Return a loader of the run's values, and in their place of those that a policy overrides."""
+    def of_policy(self, name: str, policy: PolicyConfig, config: Config) -> _Loader:
+        """Return a loader of the run's values, and in their place of those that a policy overrides.
+
+        config: of the run, whose other tables hold for an algorithm with other defaults, too.
+        """
         loader = _Loader(self.file)
         loader.defaults |= self.first_defaults
+        for section, table in _tables(config).items():
+            kind: type = type(table)
+            loader.defaults |= {f"{section}.{key}": getattr(table, key) for key in keys_of(kind)}
         has_other = policy.given.get("algorithm", {}).get("name", self._table_algorithm()) != self._table_algorithm()
         for (section, key), given in self.given.items():
             if section in SECTIONS and not (has_other and section == "algorithm"):

@@ -34,7 +34,7 @@ NAME = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{NAME_LENGTH - 1}}}")
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """A row of [policies]. agents: patterns as of a shell. given: the tables that it overrides.
+    """A row of [policies]. agents: patterns as of a shell. given: the tables that it overrides, as they were written.
 
     scripted: "module:name" of a program; weights: a run or checkpoint. At most one of them is not None, and then the
     policy does not learn.
@@ -44,7 +44,7 @@ class PolicyConfig:
     agents: tuple[str, ...]
     scripted: str | None = None
     weights: str | None = None
-    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
     @property
     def learns(self) -> bool:

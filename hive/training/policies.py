@@ -7,6 +7,7 @@ values of `info`.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -137,7 +138,9 @@ def _by_spaces(environment: EnvironmentSpec) -> dict[str, list[str]]:
     for number, agents in enumerate(kinds):
         stems = {_stem(agent) for agent in agents}
         name = stems.pop() if len(stems) == 1 else ""
-        named[name if name and name not in named else f"policy{number}"] = agents
+        if not name or name in named:
+            name = next(free for free in map("policy{}".format, itertools.count(number)) if free not in named)
+        named[name] = agents
     return named
 
 

@@ -3,7 +3,8 @@
     |r_t + discount r_t+1 + ... + discount^n max_a Q(s_t+n, a) - Q(s_t, a_t)|
 
 with the values Q that the policy has acted by. They need no further pass of the network, but later steps: the error is
-unknown where the rollout ends before row t + n, and where an episode was truncated on the way.
+unknown where the rollout ends before row t + n, and where an episode was truncated on the way. So it is where a column
+of an agent that acts in turn ends before: its rows after that are not valid.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def n_step_errors(
         here, there = slice(0, max(steps - k, 0)), slice(k, None)
         known[steps - k :] &= ~going[steps - k :]
         returns[here] += np.float32(factor) * rewards[there] * going[here]
-        known[here] &= ~(going[here] & truncated[there])
+        known[here] &= ~(going[here] & (truncated[there] | ~valid[there]))
         going[here] &= ~terminated[there]
         factor *= discount
     last = max(steps - n_step, 0)

@@ -29,6 +29,7 @@ class Alone:
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
         """Step every environment once with stored `actions` [B, ...]; write `row`."""
         self.table.step([actions], [row])
+        self.table.ended.clear()  # those that are in the row
 
     def close(self) -> None:
         """Close every environment."""

@@ -157,6 +157,8 @@ class AgentView:
 
         Raises EnvironmentFailed for a mask that is missing.
         """
+        if self._is_dict and not isinstance(observation, Mapping):
+            return observation  # which is refused where it is stored
         if self.is_plain:
             return self._allowed(observation) if ended and self._mask_in is not None else observation
         parts = dict(observation) if self._is_dict else {BESIDE_MASK: observation}

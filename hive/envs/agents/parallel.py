@@ -107,9 +107,15 @@ class _Table:
         agents = getattr(self._environment, "agents", None)
         return list(observations if agents is None else agents)
 
+    def _state(self) -> Any:
+        try:
+            return self._environment.state()
+        except BaseException as error:
+            raise self._checks.raised_by(error, "state", self.number) from error
+
     def _show(self, agents: Sequence[Any], observations: Mapping[Any, Any], infos: Any) -> None:
         """Give observations to agents that act next."""
-        state = self._environment.state() if self._needs_state else None
+        state = self._state() if self._needs_state else None
         for agent in agents:
             observation = observations.get(agent, MISSING)
             if observation is MISSING:
@@ -187,7 +193,8 @@ class _Table:
                 ended.add(agent)
             player = self._players.get(agent)
             if player is None:
-                self._returns[agent] = self._returns.get(agent, 0.0) + float(reward)
+                number = self._checks.reward_of(agent, reward, self.number)
+                self._returns[agent] = self._returns.get(agent, 0.0) + number
                 continue
             seat, column, view = player
             number = seat.credit(column, reward, bool(terminated), bool(truncated))
@@ -200,7 +207,7 @@ class _Table:
                             f"no last observation of the truncated agent `{agent}`", self.number
                         )
                     if self._needs_state and state is None:
-                        state = self._environment.state()
+                        state = self._state()
                     seat.finals[column] = view.seen(last, infos.get(agent, {}), state, ended=True)
         return ended
 

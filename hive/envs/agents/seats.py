@@ -70,9 +70,9 @@ class AgentChecks(Checks):
         self._agents = agents
 
     def _place(self, index: int | None) -> str:
-        """Return the place of a column."""
-        if index is None:
-            return super()._place(None)
+        """Return the place of a column, or of the whole environment ~index if the index is negative."""
+        if index is None or index < 0:
+            return super()._place(index if index is None else ~index)
         number, agent = divmod(index, len(self._agents))
         return f"for agent `{self._agents[agent]}` {super()._place(number)}"
 
@@ -95,7 +95,34 @@ class AgentChecks(Checks):
 
     def raised_by(self, error: BaseException, method: str, number: int) -> EnvironmentFailed:
         """Return the error for environment `number`, which raised `error`; the caller raises it from `error`."""
-        return self.raised(error, method, number * len(self._agents))
+        return self.raised(error, method, ~number)
+
+    def reward_of(self, agent: Any, reward: Any, number: int) -> float:
+        """Return a reward of an agent of environment `number`. Raises EnvironmentFailed unless it is finite."""
+        found = _number_of(reward)
+        if found is None:
+            array = as_array(reward)
+            not_finite = array.size == 1 and array.dtype.kind == "f"  # any other type is wrong in every step
+            raise EnvironmentFailed(
+                f"{self._id} returned the reward {short(reward)}, expected a finite number for agent `{agent}` "
+                f"{super()._place(number)}",
+                hint="look for a division by zero" if not_finite else "",
+                permanent=True,
+                not_finite=not_finite,
+            )
+        return found
+
+
+def _number_of(reward: Any) -> float | None:
+    """Return a reward as a number, None for what is none, or not a finite one of float32."""
+    try:
+        number = float(reward)
+    except (TypeError, ValueError):
+        array = as_array(reward)
+        if array.size != 1 or array.dtype.kind not in "biuf":
+            return None
+        number = float(array.reshape(())[()])
+    return number if np.isfinite(number) and abs(number) <= np.finfo(np.float32).max else None
 
 
 class SeatRows:
@@ -165,21 +192,8 @@ class SeatRows:
 
     def number(self, column: int, reward: Any) -> float:
         """Return a reward as a number. Raises EnvironmentFailed for what is none, or not finite."""
-        try:
-            number = float(reward)
-        except (TypeError, ValueError):
-            array = as_array(reward)
-            if array.size != 1 or array.dtype.kind not in "biuf":
-                raise self.checks.violation(f"the reward {short(reward)}, expected a finite number", column) from None
-            number = float(array.reshape(())[()])
-        if not np.isfinite(number) or abs(number) > np.finfo(np.float32).max:
-            raise self.checks.violation(
-                f"the reward {short(reward)}, expected a finite number",
-                column,
-                not_finite=True,
-                hint="look for a division by zero",
-            )
-        return number
+        number, agent = divmod(column, len(self.agents))
+        return self.checks.reward_of(self.agents[agent], reward, number)
 
     def end_infos(self, column: int, info: Any) -> None:
         """Keep the chosen values of `info` of an agent whose episode ends."""

@@ -139,7 +139,8 @@ class Game:
     def _advance(self) -> None:
         episodes = 0
         while True:
-            if not self._environment.agents:
+            agent = self._agent = self._selected()
+            if agent is None:
                 self._end_episode()
                 episodes += 1
                 if episodes > MOST_EPISODES:
@@ -148,12 +149,13 @@ class Game:
                     )
                 self._reset(None)
                 continue
-            agent = self._agent = self._environment.agent_selection
             observation, reward, terminated, truncated, info = self._last_of(agent)
             ends = bool(terminated or truncated)
             player = self._players.get(agent)
             if agent not in self._over:
                 self._credit(agent, player, reward, bool(terminated), bool(truncated), observation, info)
+            elif not ends:
+                raise self._checks.wrong_agents(f"a turn of the agent `{agent}`, which has ended", self.number)
             if ends:
                 self._step(None)
             elif player is None:
@@ -162,6 +164,13 @@ class Game:
                 seat, column, view = player
                 self.turn = Turn(seat, column, view.seen(observation, info, self._state(view)))
                 return
+
+    def _selected(self) -> Any:
+        """Return the agent whose turn it is, None if none is left."""
+        try:
+            return self._environment.agent_selection if self._environment.agents else None
+        except BaseException as error:
+            raise self._checks.raised_by(error, "step", self.number) from error
 
     def _last_of(self, agent: Any) -> tuple[Any, Any, Any, Any, Any]:
         try:
@@ -183,7 +192,12 @@ class Game:
         return bot
 
     def _state(self, view: AgentView) -> Any:
-        return self._environment.state() if view.has_state else None
+        if not view.has_state:
+            return None
+        try:
+            return self._environment.state()
+        except BaseException as error:
+            raise self._checks.raised_by(error, "state", self.number) from error
 
     def _credit(
         self,
@@ -200,7 +214,8 @@ class Game:
         if ends:
             self._over.add(agent)
         if player is None:
-            self._returns[agent] = self._returns.get(agent, 0.0) + float(reward)
+            number = self._checks.reward_of(agent, reward, self.number)
+            self._returns[agent] = self._returns.get(agent, 0.0) + number
             return
         position, column, view = player
         seat = self._seats[position]
@@ -211,8 +226,8 @@ class Game:
             if truncated and not terminated:
                 final = view.seen(observation, info, self._state(view), ended=True)
             self.completed.append(Completed(position, column, number, terminated, truncated and not terminated, final))
-        if ends:
-            seat.end_turns(column, self._returns[agent], info)
+            if ends:
+                seat.end_turns(column, self._returns[agent], info)
 
     @property
     def steps(self) -> int:

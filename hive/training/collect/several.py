@@ -106,6 +106,7 @@ class SeveralCollector:
             else:
                 self._in_turn(self.vector, parts)
             env_steps = self.vector.env_steps - before
+            self.vector.ended.clear()  # which are in the rows, too
             for part, version in zip(parts, versions, strict=True):
                 part.member.end_rollout(part, len(part.rollout["rewards"]), version, sequence, env_steps)
 
@@ -267,6 +268,8 @@ class _Columns:
             self._is_new[column] = True
             if member.memory is not None:
                 member.memory.state.numpy()[column] = 0.0
+            if member.stack is not None:
+                member.stack.frames[column] = 0  # a rollout may begin before the agent's next episode
         self.number[column] = t + 1
         self.waits[column] = False
 
