@@ -70,8 +70,8 @@ def run_agents(options: argparse.Namespace) -> int:
 
     def finish(cell: Cell, found: dict[str, Any], load: float) -> str:
         versions = " ".join(f"{name}={number}" for name, number in sorted(found.pop("versions").items()))
-        head = {"trainer": cell.trainer, "task": cell.task, "seed": cell.seed, "settings": TASKS[cell.task].digest}
-        row = AgentsRow(**head, **found, load=round(load, 2), commit=commit, versions=versions)
+        head = (cell.trainer, cell.task, cell.seed, TASKS[cell.task].digest)
+        row = AgentsRow(*head, **found, load=round(load, 2), commit=commit, versions=versions)
         append_rows(FILE, [field.name for field in fields(AgentsRow)], [asdict(row)])
         return f"mean return {row.mean_return:.2f}, {row.seconds:.0f} s"
 

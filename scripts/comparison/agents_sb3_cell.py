@@ -67,14 +67,18 @@ def run(task: AgentsTask, seed: int, *, bootstrap: bool) -> dict[str, Any]:
     model.learn(task.steps * task.agents)
     seconds = time.perf_counter() - begun
 
-    def act(observations: Mapping[str, Any], *, most_likely: bool) -> Mapping[str, Any]:
-        actions, _ = model.predict(np.stack([*observations.values()]), deterministic=most_likely)
-        return dict(zip(observations, actions, strict=True))
+    def most_likely(observations: Mapping[str, Any]) -> Mapping[str, Any]:
+        return dict(zip(observations, predict(observations, deterministic=True), strict=True))
+
+    def sampled(observations: Mapping[str, Any]) -> Mapping[str, Any]:
+        return dict(zip(observations, predict(observations, deterministic=False), strict=True))
+
+    def predict(observations: Mapping[str, Any], *, deterministic: bool) -> Any:
+        return model.predict(np.stack([*observations.values()]), deterministic=deterministic)[0]
 
     torch.manual_seed(seed)
     steps = model.num_timesteps // task.agents
-    means = [judge(task, lambda seen, chosen=chosen: act(seen, most_likely=chosen)) for chosen in (True, False)]
-    found = result(steps, seconds, steps / seconds, *means)
+    found = result(steps, seconds, steps / seconds, judge(task, most_likely), judge(task, sampled))
     return {**found, "versions": {**found["versions"], **versions("stable_baselines3")}}
 
 

@@ -2,7 +2,8 @@
 
     spread     3 agents with equal spaces, which share one policy; each gives rows of its own
     speaker    2 agents with different spaces, so that each has a policy, which Stable-Baselines3 cannot train
-    pong       2 agents that share a policy of images, in the form that wrappers of SuperSuit give them
+    pong       2 agents that share a policy of images, in the form that wrappers of SuperSuit give them; few steps,
+               because the environment alone makes about 100 a second
 
 Steps count environments, not agents. The settings are the defaults of Stable-Baselines3 but for the sizes of rounds and
 minibatches; nothing is normalized. No setting was tuned for either trainer.
@@ -72,7 +73,7 @@ TASKS: dict[str, AgentsTask] = {
             rollout=128,
             learning_rate=2.5e-4,
             entropy_weight=0.01,
-            steps=200_000,
+            steps=30_000,
             minibatch=256,
             epochs=4,
             clip_range=0.1,
