@@ -38,6 +38,10 @@ REQUIREMENTS = {
         *(f"gymnasium[box2d,mujoco]=={GYMNASIUM}", "minigrid>=3", "MinAtar>=1.0.15"),
         *("ale-py>=0.12", "opencv-python-headless>=4.8"),
     ),
+    "agents": (
+        *("stable-baselines3==2.9.2", f"torch=={TORCH}", f"gymnasium=={GYMNASIUM}"),
+        *("pettingzoo[butterfly]==1.27.0", "supersuit==3.11.0", "mpe2==1.1.1"),
+    ),
     "sbx": (
         *("sbx-rl==0.28.0", "stable-baselines3==2.9.2", f"torch=={TORCH}", *JAX),
         f"gymnasium[classic-control,mujoco]=={GYMNASIUM}",

@@ -2,6 +2,7 @@
 
     scripts/parity run        runs the cells that have no row yet, two at a time, and shows how far they are
     scripts/parity report     tables on stdout, curves as SVG beside the rows
+    scripts/parity agents     the same for environments of several agents (comparison.agents)
 
 Exit codes: 0 done · 1 a cell failed, or the score is below its promise · 2 usage.
 """
@@ -19,6 +20,7 @@ import numpy as np
 from benchmarks.machine import commit_of_tree
 from benchmarks.programs import MOST_AT_ONCE, run_all
 
+from comparison import agents
 from comparison.cells import (
     FOLDER,
     Cell,
@@ -61,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--trainer", default="hive", help='"hive" or "hive:VARIANT" (default %(default)s)')
     report.add_argument("--peer", default="sb3", help='"sb3" or a trainer to compare with; only "sb3" has plots')
     report.set_defaults(run=show_report)
+    agents.add_options(commands.add_parser("agents", help="environments of several agents"))
     return top
 
 
