@@ -5,7 +5,8 @@
     $ hive play cartpole-ppo-1 -o pole.gif          # a video, also without a display
     pole.gif: 10.0 s, 1 episode, return 500.0
 
-Videos without `-o` go to `videos/` of the run. With the same seed, `hive eval` plays the same episodes and more.
+Videos without `-o` go to `videos/` of the run. All policies of a run with several play together, and the return is that
+of the team. With the same seed, `hive eval` plays the same episodes and more.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from hive.cli.parts.playing import (
     add_player,
     checkpoint_name,
     described,
+    episode_text,
     held_checkpoints,
     played_as,
-    policy_and_config,
+    players_and_config,
     recorded,
 )
 from hive.cli.parts.select_run import chosen_run, say_default
@@ -29,7 +31,6 @@ from hive.errors import UsageError
 from hive.paths import user_path
 from hive.records import Checkpoint, RunDirectory
 from hive.records.documents import failure
-from hive.records.return_text import return_text
 
 
 def add_play(commands: Any) -> None:
@@ -71,15 +72,14 @@ def run_play(options: argparse.Namespace) -> int:
         return 0
     from hive.training import Episode, show
 
-    policy, config = policy_and_config(run, checkpoint, options.set)
+    policy, config = players_and_config(run, checkpoint, options.set)
     number = 0
 
     def ended(episode: Episode) -> None:
         nonlocal number
         number += 1
         cut = ", where it was cut (--max-steps)" if episode.cut else ""
-        returned = return_text(episode.episode_return)
-        print(f"episode {number}: return {returned}, {episode.length:,} steps{cut}", flush=True)
+        print(f"episode {number}: return {episode_text(episode)}, {episode.length:,} steps{cut}", flush=True)
 
     title = f"hive play {run.name} {checkpoint_name(run, checkpoint)}"
     how = {"episodes": options.episodes, "seed": seed, **played_as(options)}

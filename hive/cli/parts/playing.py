@@ -21,8 +21,9 @@ from hive.records.return_text import return_text
 if TYPE_CHECKING:
     from hive.config import Config
     from hive.policy.loaded import Policy
-    from hive.training import Recording
+    from hive.training import Episode, Recording
 
+MOST_AGENTS = 8  # whose returns are shown one by one in a line
 STALLED_S = 10.0  # interval between two lines about episodes that do not end
 
 
@@ -99,6 +100,15 @@ def policies_and_config(
     return found, config
 
 
+def players_and_config(
+    run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]
+) -> tuple[Policy | dict[str, Policy], Config]:
+    """Return what `record` and `show` play: the policy of a run, or its policies by name; as `policies_and_config`."""
+    found, config = policies_and_config(run, checkpoint, overrides)
+    policies = {name: policy for name, (policy, _) in found.items()}
+    return policies.get("", policies), config
+
+
 def _beside(folder: RunDirectory, checkpoint: Checkpoint) -> Checkpoint:
     """Return the newest checkpoint of a policy that has no more steps than `checkpoint`. Raises UsageError."""
     steps = int(checkpoint.state.get("env_steps", 0))
@@ -120,7 +130,7 @@ def recorded(
     """Record a checkpoint to `file`. Raises what `hive.training.record` raises."""
     from hive.training import record
 
-    policy, config = policy_and_config(run, checkpoint, options.set)
+    policy, config = players_and_config(run, checkpoint, options.set)
     with progress_line(f"{run.name} {checkpoint_name(run, checkpoint)}", "pictures recorded") as progress:
         return record(policy, config, file, episodes=episodes, seed=seed, **played_as(options), progress=progress)
 
@@ -129,11 +139,20 @@ def described(video: Recording) -> str:
     """Return one line about a video: `pole.mp4: 10.0 s, 1 episode, return 500.0`."""
     count = len(video.episodes)
     returns = ", ".join(return_text(episode.episode_return) for episode in video.episodes)
+    if count == 1:
+        returns = episode_text(video.episodes[0])
     what = f"{count} episode{'s' * (count != 1)}" + (f", return{'s' * (count != 1)} {returns}" if count else "")
     endless = sum(episode.cut for episode in video.episodes)
     cut = f"; {endless} did not end and {'was' if endless == 1 else 'were'} cut (--max-steps)" if endless else ""
     cut += "" if video.whole else "; it ends at its limit of pictures, in the middle of an episode"
     return f"{video.path}: {video.pictures / video.fps:.1f} s, {what}{cut}"
+
+
+def episode_text(episode: Episode) -> str:
+    """Return the return of an episode, and that of each agent where there are several: `0.5 (cross 1.5, circle -1)`."""
+    each = ", ".join(f"{printable(agent)} {returned:.4g}" for agent, returned in episode.returns.items())
+    text = return_text(episode.episode_return)
+    return f"{text} ({each})" if 1 < len(episode.returns) <= MOST_AGENTS else text
 
 
 @contextlib.contextmanager

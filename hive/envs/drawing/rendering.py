@@ -15,12 +15,13 @@ whichever works on this machine.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,8 @@ from numpy.typing import NDArray
 from hive.config import EnvConfig
 from hive.distribution import pip_install
 from hive.envs.configured import configured_spec, recipe_of
-from hive.envs.make import LIBRARY, make_environment, takes_native
+from hive.envs.loading import close
+from hive.envs.make import LIBRARY, make_any, make_environment, takes_native
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.native_vector import SEED_BITS
 from hive.envs.vectors.python_vector import PythonVector
@@ -63,12 +65,11 @@ class RenderedEnvironment:
 
     vector: VectorEnvironment
     fps: float
-    _camera: _Camera
+    _film: Film
 
     def take(self) -> list[Picture]:
         """Return the pictures since the last call, oldest first; none if the environment draws its own window."""
-        taken, self._camera.pictures = self._camera.pictures, []
-        return taken
+        return self._film.take()
 
 
 def has_display() -> bool:
@@ -98,12 +99,11 @@ def choose_renderer() -> None:
 
 def check_pictures(env: EnvConfig) -> None:
     """Build the environment once. Raises UsageError if it has no pictures, and the errors of `make_environment`."""
-    _refuse_compiled(env.id)
-    _render_mode(env, window=False)
+    render_mode_of(env, window=False)
 
 
 def rendered_spec(env: EnvConfig) -> EnvironmentSpec:
-    """Describe the environment that `rendered_environment` builds. Raises what `configured_spec` raises."""
+    """Describe the environment that is built with pictures. Raises what `configured_spec` raises."""
     _refuse_compiled(env.id)
     return configured_spec(dataclasses.replace(env, vector="python"))
 
@@ -114,10 +114,9 @@ def rendered_environment(env: EnvConfig, *, window: bool = False) -> RenderedEnv
     window: whether it may draw a window of its own, if it has no pictures. Raises UsageError if it has neither, and the
     errors of `make_environment`; a step raises EnvironmentFailed if it cannot be drawn.
     """
-    _refuse_compiled(env.id)
+    mode = render_mode_of(env, window)
     recipe = recipe_of(env)
     native = env.preset == "atari" and takes_native(recipe)
-    mode = _render_mode(env, window)
     inner = make_environment(recipe, mode)
     choose_renderer()
     camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
@@ -127,7 +126,7 @@ def rendered_environment(env: EnvConfig, *, window: bool = False) -> RenderedEnv
 
         assert isinstance(vector, PythonVector)
         vector = AtariVector(vector, [camera], AtariOptions.of(env.options))
-    return RenderedEnvironment(vector, _fps(inner.metadata) / steps_inside(inner), camera)
+    return RenderedEnvironment(vector, fps_of(inner.metadata) / steps_inside(inner), camera.film)
 
 
 def _refuse_compiled(id: str) -> None:
@@ -138,11 +137,12 @@ def _refuse_compiled(id: str) -> None:
         )
 
 
-def _render_mode(env: EnvConfig, window: bool) -> str:
-    """Return the mode to build the environment with: it says which it has only when it is built."""
-    environment = make_environment(dataclasses.replace(recipe_of(env), wrappers=()))
-    modes = environment.metadata.get("render_modes") or []
-    environment.close()
+def render_mode_of(env: EnvConfig, window: bool) -> str:
+    """Return the mode to build the environment with: it says which it has only when it is built. Raises UsageError."""
+    _refuse_compiled(env.id)
+    environment = make_any(dataclasses.replace(recipe_of(env), wrappers=()))
+    modes = (getattr(environment, "metadata", None) or {}).get("render_modes") or []
+    close(environment)
     for mode in ("rgb_array", *(["human"] if window else [])):
         if mode in modes:
             return mode
@@ -154,7 +154,8 @@ def _render_mode(env: EnvConfig, window: bool) -> str:
     )
 
 
-def _fps(metadata: Mapping[str, Any]) -> float:
+def fps_of(metadata: Mapping[str, Any]) -> float:
+    """Return the steps per second of an environment's real time."""
     try:
         fps = float(metadata.get("render_fps") or 0)
     except (TypeError, ValueError):
@@ -162,33 +163,33 @@ def _fps(metadata: Mapping[str, Any]) -> float:
     return fps if 0 < fps < float("inf") else DEFAULT_FPS
 
 
-class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Takes pictures of an environment around its steps. draws: whether `render` returns them.
+class Film:
+    """Takes pictures around the steps of an environment, which has `render`. draws: whether that returns them."""
 
-    seed_bits: the size to which a vectorized class would truncate the seeds.
-    """
-
-    def __init__(self, environment: gymnasium.Env[Any, Any], id: str, *, draws: bool, seed_bits: int) -> None:
-        super().__init__(environment)
-        self.pictures: list[Picture] = []
+    def __init__(self, environment: Any, id: str, *, draws: bool) -> None:
+        self._environment = environment
         self._id = id
         self._draws = draws
-        self._seeds = 2**seed_bits
+        self._pictures: list[Picture] = []
         self._begins = False
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; see gymnasium.Env. It is drawn when its first step is made, because none may follow."""
-        self._begins = True
-        return self.env.reset(seed=None if seed is None else seed % self._seeds, options=options)
+    def take(self) -> list[Picture]:
+        """Return the pictures since the last call, oldest first."""
+        taken, self._pictures = self._pictures, []
+        return taken
 
-    def step(self, action: Any) -> Any:
-        """Make one step; see gymnasium.Env."""
+    def begin(self) -> None:
+        """An episode begins. It is drawn when its first step is made, because none may follow."""
+        self._begins = True
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Draw the state after the step that is made inside, and the first one of an episode."""
         if self._begins:
             self._take(first=True)
         self._begins = False
-        result = self.env.step(action)
+        yield
         self._take(first=False)
-        return result
 
     def _take(self, *, first: bool) -> None:
         if not self._draws:
@@ -197,11 +198,11 @@ class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not (isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape[2:] == (3,)):
             what = f"{pixels.dtype}{pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
             raise EnvironmentFailed(f"`{self._id}` drew {what}, expected uint8(height, width, 3)", permanent=True)
-        self.pictures.append(Picture(pixels, first))
+        self._pictures.append(Picture(pixels, first))
 
     def _drawn(self) -> Any:
         try:
-            return self.env.render()
+            return self._environment.render()
         except HiveError:
             raise
         except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
@@ -215,6 +216,25 @@ class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise EnvironmentFailed(
                 f"`{self._id}` cannot be drawn: {named(error)}", hint=hint, permanent=True
             ) from error
+
+
+class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Films an environment. seed_bits: the size to which a vectorized class would truncate the seeds."""
+
+    def __init__(self, environment: gymnasium.Env[Any, Any], id: str, *, draws: bool, seed_bits: int) -> None:
+        super().__init__(environment)
+        self.film = Film(environment, id, draws=draws)
+        self._seeds = 2**seed_bits
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; see gymnasium.Env."""
+        self.film.begin()
+        return self.env.reset(seed=None if seed is None else seed % self._seeds, options=options)
+
+    def step(self, action: Any) -> Any:
+        """Make one step; see gymnasium.Env."""
+        with self.film.step():
+            return self.env.step(action)
 
 
 GL_HINT = "MUJOCO_GL selects the renderer of MuJoCo: egl, osmesa or, with a display, glfw"

@@ -99,17 +99,26 @@ def _played_together(
 ) -> dict[str, Evaluation]:
     from hive.training.evaluate.table import play_table  # here: it imports gymnasium
 
-    seated = Policies.of(config, spec)
-    if len(policies) != len(seated.learning):
-        names = ", ".join(f"`{one.name}`" for one in seated.learning)
+    table = seated(policies, config, spec)
+    return play_table(policies, table, config, max_steps=limit_of(config, max_steps), **how)
+
+
+def seated(policies: Mapping[str, Policy], config: Config, spec: EnvironmentSpec) -> Policies:
+    """Return the policies of a config whose environment has several agents, for which trained ones play.
+
+    Raises UsageError if these are fewer or more, or their observations or actions are not those of the environment.
+    """
+    table = Policies.of(config, spec)
+    if len(policies) != len(table.learning):
+        names = ", ".join(f"`{one.name}`" for one in table.learning)
         raise UsageError(
-            f"`{spec.id}` is played by {len(seated.learning)} policies of this config ({names}), and {len(policies)} "
+            f"`{spec.id}` is played by {len(table.learning)} policies of this config ({names}), and {len(policies)} "
             f"{'is' if len(policies) == 1 else 'are'} given",
-            hint="give all of them: evaluate_together({name: policy, ...}, config)",
+            hint="give all of them: {name: policy, ...}",
         )
-    for policy, one in zip(policies.values(), seated.learning, strict=True):
+    for policy, one in zip(policies.values(), table.learning, strict=True):
         check_spaces(policy, spec.id, one.seat.spec)
-    return play_table(policies, seated, config, max_steps=limit_of(config, max_steps), **how)
+    return table
 
 
 def joined(played: Sequence[Evaluation]) -> Evaluation:

@@ -6,16 +6,21 @@
 It is the `Evaluator` of a run with one environment, so the policy acts as in evaluations: with its memory, stacks,
 masks and normalization. The episodes are those of environment 0 of `evaluate` with the same seed, unless actions are
 sampled.
+
+An environment of several agents is played by all policies of the config, given by their names:
+
+    record({"cross": cross, "circle": circle}, config, Path("game.mp4"))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hive.config import Config
-from hive.envs.drawing.rendering import RenderedEnvironment, prepare_drawing, rendered_environment, rendered_spec
+from hive.envs import EnvironmentSpec
+from hive.envs.drawing.rendering import Picture, prepare_drawing, rendered_environment, rendered_spec
 from hive.envs.drawing.window import Window
 from hive.experience import Purpose
 from hive.policy.loaded import Policy
@@ -23,17 +28,21 @@ from hive.records.sinks.videos import check_video_file, video_writer
 from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import ENDLESS, Evaluator
-from hive.training.evaluate.playing import check_spaces, due_of, evaluator_of, limit_of
+from hive.training.evaluate.playing import check_spaces, due_of, evaluator_of, limit_of, seated
 from hive.training.messages import EvaluationDue
 
 
 @dataclass(frozen=True)
 class Episode:
-    """The return and the number of steps of an episode. cut: whether it did not end, but came to the limit of steps."""
+    """The return and the number of steps of an episode. cut: whether it did not end, but came to the limit of steps.
+
+    returns: of each agent, where there are several; `episode_return` is then their sum, and `length` may be in turns.
+    """
 
     episode_return: float
     length: int
     cut: bool = False
+    returns: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,22 @@ def episodes_of(evaluator: Evaluator, due: EvaluationDue) -> Iterator[Episode | 
         yield ended if length else None
 
 
+@dataclass(frozen=True)
+class _Stage:
+    """An environment that is played with pictures. episodes: yields after each step, as `episodes_of`."""
+
+    fps: float
+    take: Callable[[], list[Picture]]
+    close: Callable[[], None]
+    episodes: Iterator[Episode | None]
+
+
+Players = Policy | Mapping[str, Policy]
+"""The policy that plays an environment of one agent, or those of several agents, by their names."""
+
+
 def record(
-    policy: Policy,
+    policy: Players,
     config: Config,
     path: Path,
     *,
@@ -83,42 +106,27 @@ def record(
     if the file cannot be written; then there is no file.
     """
     check_video_file(path)
-    with Guest():
-        return _record(policy, config, path, episodes, seed, sample, limit_of(config, max_steps), progress)
-
-
-def _record(
-    policy: Policy,
-    config: Config,
-    path: Path,
-    episodes: int,
-    seed: int,
-    sample: bool,
-    max_steps: int,
-    progress: Callable[[int], object],
-) -> Recording:
-    prepare_drawing(window=False)
-    rendered = _rendered(policy, config, seed, window=False)
     done: list[Episode] = []
-    try:
-        evaluator = evaluator_of(
-            policy, rendered.vector, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps
-        )
-        with video_writer(path, rendered.fps) as writer:
-            for episode in episodes_of(evaluator, due_of(policy)):
-                for picture in rendered.take():
-                    writer.add(picture.pixels)
-                done += [episode] if episode else []
-                progress(writer.pictures)
-                if writer.full:
-                    break
-    finally:
-        rendered.vector.close()
-    return Recording(path, rendered.fps, writer.pictures, tuple(done), len(done) == episodes)
+    with Guest():
+        prepare_drawing(window=False)
+        limit = limit_of(config, max_steps)
+        stage = _stage(policy, config, episodes, seed, sample, limit, window=False)
+        try:
+            with video_writer(path, stage.fps) as writer:
+                for episode in stage.episodes:
+                    for picture in stage.take():
+                        writer.add(picture.pixels)
+                    done += [episode] if episode else []
+                    progress(writer.pictures)
+                    if writer.full:
+                        break
+        finally:
+            stage.close()
+    return Recording(path, stage.fps, writer.pictures, tuple(done), len(done) == episodes)
 
 
 def show(
-    policy: Policy,
+    policy: Players,
     config: Config,
     *,
     title: str,
@@ -134,16 +142,12 @@ def show(
     what `record` raises.
     """
     prepare_drawing(window=True)
-    rendered = _rendered(policy, config, seed, window=True)
-    window = Window(title, rendered.fps)
+    stage = _stage(policy, config, episodes or ENDLESS, seed, sample, limit_of(config, max_steps), window=True)
+    window = Window(title, stage.fps)
     done: list[Episode] = []
     try:
-        limit = limit_of(config, max_steps)
-        evaluator = evaluator_of(
-            policy, rendered.vector, seed=seed, episodes=episodes or ENDLESS, sample=sample, max_steps=limit
-        )
-        for episode in episodes_of(evaluator, due_of(policy)):
-            for picture in rendered.take():
+        for episode in stage.episodes:
+            for picture in stage.take():
                 window.show(picture.pixels)
             window.poll()
             if episode:
@@ -153,12 +157,52 @@ def show(
                 break
     finally:
         window.close()
-        rendered.vector.close()
+        stage.close()
     return done
 
 
-def _rendered(policy: Policy, config: Config, seed: int, *, window: bool) -> RenderedEnvironment:
+def _stage(
+    policy: Players, config: Config, episodes: int, seed: int, sample: bool, max_steps: int, *, window: bool
+) -> _Stage:
     env = config.evaluation_env
-    check_spaces(policy, env.id, rendered_spec(env))
+    spec = rendered_spec(env)
+    if spec.agents:
+        policies = policy if isinstance(policy, Mapping) else {"": policy}
+        return _table_stage(policies, config, spec, episodes, seed, sample, max_steps, window=window)
+    if isinstance(policy, Mapping):
+        (policy,) = policy.values()
+    check_spaces(policy, env.id, spec)
     seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-    return rendered_environment(env, window=window)
+    rendered = rendered_environment(env, window=window)
+    evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps)
+    return _Stage(rendered.fps, rendered.take, rendered.vector.close, episodes_of(evaluator, due_of(policy)))
+
+
+def _table_stage(
+    policies: Mapping[str, Policy],
+    config: Config,
+    spec: EnvironmentSpec,
+    episodes: int,
+    seed: int,
+    sample: bool,
+    max_steps: int,
+    *,
+    window: bool,
+) -> _Stage:
+    """Make the stage of several agents, on which each step is one of all agents, or the turn of one."""
+    from hive.envs.drawing.rendered_table import rendered_table  # here: they import gymnasium
+    from hive.training.evaluate.table import table_episodes
+
+    table = seated(policies, config, spec)
+    seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
+    rendered = rendered_table(config.evaluation_env, table.seats, table.bots, window=window)
+    played = table_episodes(rendered.table, policies, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps)
+
+    def each() -> Iterator[Episode | None]:
+        for ended in played:
+            for one in ended:
+                yield Episode(sum(one.returns.values()), one.steps, one.cut, one.returns)
+            if not ended:
+                yield None
+
+    return _Stage(rendered.fps, rendered.take, rendered.table.close, each())
