@@ -135,7 +135,7 @@ def _add_policy(
     )
     kind: type = ReplayLearnerActor if blueprint.replays else LearnerActor
     learner = t.add(
-        kind if crew is None else with_goal(kind, len(crew.blueprints)),
+        kind if crew is None or len(crew.blueprints) == 1 else with_goal(kind, len(crew.blueprints)),
         group=of_policy("learner", number),
         blueprint=blueprint,
     )
