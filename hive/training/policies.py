@@ -186,6 +186,8 @@ def _bot(row: PolicyConfig) -> Bot:
 class FrozenPolicy:
     """A trained policy that acts as it did while it was trained, and does not change."""
 
+    sees_view = True
+
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.begin(0)

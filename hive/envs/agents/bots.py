@@ -12,27 +12,43 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hive.errors import EnvironmentFailed
 from hive.runtime.actor.error_location import named
 
+if TYPE_CHECKING:  # it imports gymnasium
+    from hive.envs.agents.interface import AgentView
+
 
 class Bot:
-    """One agent's program. name: for errors. program: from an observation to an action."""
+    """One agent's program. name: for errors. program: from an observation to an action.
+
+    view: of the agent, for a trained policy, which saw what it puts together (env.agent_index, env.state, masks of
+    infos); None for a program, which gets what the environment returns.
+    """
+
+    view: AgentView | None = None
 
     def __init__(self, name: str, program: Callable[[Any], Any]) -> None:
         self._name = name
         self._program = program
         self._begin: Callable[[int | None], object] | None = getattr(program, "begin", None)
+        self.sees_view = bool(getattr(program, "sees_view", False))
 
     def begin(self, seed: int | None) -> None:
         """Begin an episode. seed: of the environment, None in the episodes after its first."""
         if self._begin is not None:
             self._begin(seed)
 
+    def seen(self, observation: Any, info: Any, state: Callable[[], Any]) -> Any:
+        """Return what the program sees. state: returns that of the environment."""
+        if self.view is None:
+            return observation
+        return self.view.seen(observation, info, state() if self.view.has_state else None)
+
     def act(self, observation: Any) -> Any:
-        """Return the action for an observation. Raises EnvironmentFailed with what the program raised."""
+        """Return the action for what `seen` returned. Raises EnvironmentFailed with what the program raised."""
         try:
             return self._program(observation)
         except Exception as error:

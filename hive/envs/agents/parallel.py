@@ -121,15 +121,16 @@ class _Table:
             if observation is MISSING:
                 raise self._checks.wrong_agents(f"no observation of the live agent `{agent}`", self.number)
             player = self._players.get(agent)
+            info = infos.get(agent, {}) if isinstance(infos, Mapping) else {}
             if player is None:
-                self._seen[agent] = observation
-                if str(agent) not in self._bots:
+                bot = self._bots.get(str(agent))
+                if bot is None:
                     raise self._checks.wrong_agents(
                         f"the agent `{agent}`, which is not in its `possible_agents`", self.number
                     )
+                self._seen[agent] = bot.seen(observation, info, self._state)
                 continue
             seat, column, view = player
-            info = infos.get(agent, {}) if isinstance(infos, Mapping) else {}
             seat.observations[column] = view.seen(observation, info, state)
             seat.present[column] = True
 

@@ -50,6 +50,9 @@ def table_of(
     names = infos if infos is not None else [recipe.info] * len(seats)
     rows = [SeatRows(seat, id, views, info, first) for seat, info in zip(seats, names, strict=True)]
     acting = [{agent: make() for agent, make in (bots or {}).items()} for _ in environments]
+    for each, bots_of_one in zip(views, acting, strict=True):
+        for agent, bot in bots_of_one.items():
+            bot.view = each[agent] if bot.sees_view else None
     kind = TurnsVector if acts_in_turn(environments[0]) else ParallelVector
     return kind(id, environments, rows, acting)
 

@@ -159,7 +159,8 @@ class Game:
             if ends:
                 self._step(None)
             elif player is None:
-                self._step(self._bot(agent).act(observation))
+                bot = self._bot(agent)
+                self._step(bot.act(bot.seen(observation, info, self._environment_state)))
             else:
                 seat, column, view = player
                 self.turn = Turn(seat, column, view.seen(observation, info, self._state(view)))
@@ -192,8 +193,9 @@ class Game:
         return bot
 
     def _state(self, view: AgentView) -> Any:
-        if not view.has_state:
-            return None
+        return self._environment_state() if view.has_state else None
+
+    def _environment_state(self) -> Any:
         try:
             return self._environment.state()
         except BaseException as error:
