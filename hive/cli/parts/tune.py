@@ -83,6 +83,14 @@ def tune(config: Config, automatic: tuple[str, ...], report: Callable[[str], obj
             "a custom topology or scheme cannot be measured: only the parts of hive's own trainer are known",
             hint=f'give numbers of workers instead of "auto": {", ".join(f"{key} = 1" for key in automatic)}',
         )
+    from hive.training import environment_of  # imports torch
+    from hive.training.crew import crew_needed
+
+    if crew_needed(environment_of(config), config) is not None:
+        raise ConfigError(
+            "several policies, and agents that act in turn, cannot be measured",
+            hint=f'give numbers of workers instead of "auto": {", ".join(f"{key} = 1" for key in automatic)}',
+        )
     cores = available_cores()
     config = _without_side_effects(config)
     with tempfile.TemporaryDirectory(prefix="hive-tune-") as name:
