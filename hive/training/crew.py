@@ -19,7 +19,9 @@ from hive.envs.agents.turns import TurnsVector
 from hive.errors import ConfigError
 from hive.records import Checkpoint, RunDirectory
 from hive.records.atomic import write_json
+from hive.runtime import Status
 from hive.training.blueprint import Blueprint
+from hive.training.collect.several import SeveralCollector
 from hive.training.policies import Policies, folder_of
 from hive.training.resume_barriers import CommonBarriers
 from hive.training.run_start import own_first_round, schedule_of
@@ -41,7 +43,7 @@ class Crew:
             Blueprint(policy.config, resume, policy.seat.spec, len(policies.environment.agents))
             for policy, resume in zip(policies.learning, checkpoints, strict=True)
         )
-        common = _common_barriers(config, blueprints)
+        common = common_barriers(config, blueprints)
         for blueprint in blueprints:
             blueprint.barriers = common
         return cls(config, policies, blueprints, folders_of(directory, policies))
@@ -50,6 +52,16 @@ class Crew:
     def first(self) -> Blueprint:
         """The blueprint of the first policy, whose folder is the run's."""
         return self.blueprints[0]
+
+    def collector(
+        self, source: int, incarnation: int, status: Status | None, table: ParallelVector | TurnsVector
+    ) -> SeveralCollector:
+        """Make collector number `source` of the run, which plays at `table`. status: the page that shows its phases."""
+        members = [
+            blueprint.member(source, incarnation, status if blueprint is self.first else None)
+            for blueprint in self.blueprints
+        ]
+        return SeveralCollector(table, members, seed=self.config.run.seed, source=source, incarnation=incarnation)
 
     def table(self) -> ParallelVector | TurnsVector:
         """Make the environments of a collector, with the agents of all policies."""
@@ -71,7 +83,7 @@ def crew_needed(environment: EnvironmentSpec, config: Config) -> Policies | None
     return policies if policies.needs_table else None
 
 
-def _common_barriers(config: Config, blueprints: Sequence[Blueprint]) -> CommonBarriers:
+def common_barriers(config: Config, blueprints: Sequence[Blueprint]) -> CommonBarriers:
     """Return the resume barriers of all: of `checkpoint.every`, in rounds or updates of the first policy."""
     each = [schedule_of(blueprint).barriers for blueprint in blueprints]
     grain = lcm(*(barriers.grain for barriers in each))

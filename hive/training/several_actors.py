@@ -17,14 +17,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hive.envs import Watched
 from hive.errors import EnvironmentFailed
 from hive.experience import Purpose, steps_in
 from hive.networks.weights.flat import aligned_block
 from hive.runtime import START, Actor, Slot, SlotOutlet, Subscription
 from hive.runtime.memory.segments import Arrays
 from hive.training.collect.collector import occasion_of, seed_all_globals
-from hive.training.collect.several import SeveralCollector
 from hive.training.crew import Crew
 from hive.training.messages import RolloutReady, Weights
 from hive.training.run_start import schedule_of
@@ -58,14 +56,7 @@ class PoliciesCollectorActor(Actor):
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
         with self.status(START):
-            members = [
-                blueprint.member(self.number, self.incarnation, self.status if blueprint is crew.first else None)
-                for blueprint in crew.blueprints
-            ]
-            self.collector = SeveralCollector(
-                self._new_table(), members, seed=self.seed, source=self.number, incarnation=self.incarnation
-            )
-        self.watched = Watched(self.collector.vector)
+            self.collector = crew.collector(self.number, self.incarnation, self.status, self._new_table())
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:

@@ -1,18 +1,18 @@
 """The common end of policies that learn in one run: all end after the same round.
 
-Every learner has a block of shared memory that the others read: the rounds after which it has ended, and those after
-which all shall end, once its mean return has reached the goal. These are so many that no policy can have ended them
-without seeing it: their rollouts need a behaviour version that is published later.
+Every learner has words of shared memory that the others read. A policy that has its steps waits at the end of its round
+until the others have ended that round, too: if all of them have their steps, the run is over, else it goes on. Policies
+count the same steps, so that they have them after the same round; one that lost rollouts in a crash has them later.
 
-All policies count the same steps, so they reach `run.steps` after the same round. A policy that has lost rollouts in a
-crash counts fewer: it would wait for rollouts that are never made, and ends when the others have.
+A goal of the mean return ends all policies after a round that lies ahead: so far that none can have ended it without
+seeing this, because its rollouts need a behaviour version that is published later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,55 +21,75 @@ from numpy.typing import NDArray
 from hive.runtime import Actor, Message, SharedIn, SharedOut
 from hive.runtime.actor.ports import ports_of
 
-GOAL_POLL_S = 0.01  # seconds between two looks at the rounds that the other policies have ended
-STALLED_S = (
-    2.0  # seconds without a round after which a policy ends if the others have; no rollout takes as long to come
-)
-GOAL_BYTES = 16
-ENDED, LAST = 0, 1  # positions in a Goal
+GOAL_POLL_S = 0.002  # seconds between two looks at the rounds of the other policies, at the end of a run
+LOOK_S = 0.05  # seconds between two looks of a learner that has its steps, where rounds have no order
+WORDS = 4
+GOAL_BYTES = 8 * WORDS
+ROUNDS, REACHED, LAST, ENDED = range(WORDS)  # positions in a Goal
 
 
 class Goal(Message):
-    """learner -> the other learners. int64 [2]: rounds after which its policy has ended; all shall end; or 0."""
+    """learner -> the other learners. int64 [4].
+
+    The rounds that its policy has ended; those after which it had its steps; those after which all shall end (0 each
+    before that is known); 1 once it has ended its last round.
+    """
 
 
 class SharedGoal:
-    """The end of a run, as one of several learners sees it: its own words, and those of the others."""
+    """The end of a run, as one of several learners sees it: its own words, and those of the others.
 
-    def __init__(self, own: NDArray[np.uint8], others: Sequence[NDArray[np.uint8]]) -> None:
+    in_order: whether rounds have an order, as in all modes but the asynchronous ones. There a policy that has its steps
+    goes on until all have theirs, or the others have ended and leave it nothing to do.
+    """
+
+    def __init__(self, own: NDArray[np.uint8], others: Sequence[NDArray[np.uint8]], *, in_order: bool = True) -> None:
         self._own = own[:GOAL_BYTES].view(np.int64)
         self._others = [block[:GOAL_BYTES].view(np.int64) for block in others]
-
-    def is_over(self, rounds: int) -> bool:
-        """Whether all policies shall end after this many rounds, or fewer."""
-        known = [int(words[position]) for words in (self._own, *self._others) for position in (ENDED, LAST)]
-        return any(0 < last <= rounds for last in known)
+        self._in_order = in_order
 
     def end_after(self, rounds: int) -> None:
         """Have all policies end after this many rounds, unless that has been said before."""
         if not self._own[LAST]:
             self._own[LAST] = rounds
 
-    async def until_over(self, train: Coroutine[Any, Any, str], rounds: Callable[[], int]) -> str:
-        """Return why `train` ends, or that the others have ended while it has nothing to do.
+    async def is_over(self, rounds: int, *, has_steps: bool) -> bool:
+        """Return whether the run is over after this many rounds, which this policy has just ended.
 
-        rounds: counts those that have ended. A learner that waits holds nothing that its cancellation could lose.
+        has_steps: whether it has the steps of the run; it then waits for the others to end that round.
         """
-        training = asyncio.ensure_future(train)
-        try:
-            while not training.done():
-                before = rounds()
-                await asyncio.wait({training}, timeout=STALLED_S)
-                stalled = not training.done() and before == rounds()
-                if stalled and all(0 < words[ENDED] <= before for words in self._others):
-                    return f"the other policies have ended after {before:,} rounds"
-            return training.result()
-        finally:
-            training.cancel()
+        if has_steps and not self._own[REACHED]:
+            self._own[REACHED] = max(rounds, 1)
+        self._own[ROUNDS] = max(rounds, 1)  # after what the others read once they have seen it
+        if any(0 < words[LAST] <= rounds for words in (self._own, *self._others)):
+            return True
+        if not has_steps:
+            return False
+        while self._in_order and not all(words[ROUNDS] >= rounds for words in self._others):
+            await asyncio.sleep(GOAL_POLL_S)
+        return all(0 < words[REACHED] <= max(rounds, 1) or self._has_late(words) for words in self._others)
 
-    async def all_ended(self, rounds: int) -> None:
-        """Say that this policy has ended after this many rounds, and wait until all have."""
-        self._own[ENDED] = max(rounds, 1)
+    def _has_late(self, words: NDArray[np.int64]) -> bool:
+        """Whether a policy has its steps, in a run whose rounds have no order."""
+        return not self._in_order and bool(words[REACHED])
+
+    async def until_over(self, training: Coroutine[Any, Any, str]) -> str:
+        """Return why `training` ends. Without an order of rounds it also ends once the other policies have."""
+        if self._in_order:
+            return await training
+        task = asyncio.ensure_future(training)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=LOOK_S)
+                if not task.done() and self._own[REACHED] and all(words[ENDED] for words in self._others):
+                    return "all policies have their steps"
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def all_ended(self) -> None:
+        """Say that this policy has ended its last round, and wait until all have."""
+        self._own[ENDED] = 1
         while not all(words[ENDED] for words in self._others):
             await asyncio.sleep(GOAL_POLL_S)
 
@@ -82,11 +102,11 @@ def with_goal(learner: type[Actor], policies: int) -> type[Actor]:
     return type(learner.__name__, (learner,), ports)
 
 
-def shared_goal(learner: Actor) -> SharedGoal | None:
-    """Return the end of the run as a learner sees it, None in a run with one policy."""
+def shared_goal(learner: Actor, *, in_order: bool) -> SharedGoal | None:
+    """Return the end of the run as a learner sees it, None in a run with one policy. in_order: as of SharedGoal."""
     own = getattr(learner, "own_goal", None)
     if own is None:
         return None
     ports = [getattr(learner, name) for name in ports_of(type(learner)) if name.startswith("goal_of_")]
     others = [port for port in ports if port.connected]
-    return SharedGoal(own.memory, [port.memory for port in others])
+    return SharedGoal(own.memory, [port.memory for port in others], in_order=in_order)

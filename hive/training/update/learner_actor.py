@@ -112,7 +112,7 @@ class LearnerActor(Actor):
             optimizer_state.publish(version)  # after the seal, as in `_turn`
             weights.notify()
         self.turn = optimizer_state.latest
-        self.goal = shared_goal(self)
+        self.goal = shared_goal(self, in_order=not self.config.asynchronous)
         self._meet_worker()
         self._publish_behaviour([])
         self._update_totals()
@@ -151,20 +151,18 @@ class LearnerActor(Actor):
     async def run(self) -> None:
         await self._retire_applied()
         self._publish_behaviour([])  # the gradients just retired may have been the last of a round
-        if self.goal is None:
-            stop_reason = await self._train()
-        else:
-            stop_reason = await self.goal.until_over(self._train(), self._rounds_ended)
+        training = self._train()
+        stop_reason = await (training if self.goal is None else self.goal.until_over(training))
         self._check_updates()
         await self._evaluations_done()
         if self.goal is not None:
-            await self.goal.all_ended(self._rounds_ended())
+            await self.goal.all_ended()
         self.end_run(stop_reason)
 
     async def _train(self) -> str:
         """Make turns until the run has reached its goal; return why it has."""
         claimed: list[Slot] = []
-        stop_reason = self._stop_reason()
+        stop_reason = await self._ends()
         while stop_reason is None:
             made = await self._turns_natively(claimed)
             if not made:
@@ -177,7 +175,7 @@ class LearnerActor(Actor):
                 self._check_finite()  # after the retire: an error leaves no slot claimed
                 made = 1
             if made:
-                stop_reason = self._stop_reason()
+                stop_reason = await self._ends()
                 await self._hand_over(force=stop_reason is not None)
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
             # gradient may have been the last of its round.
@@ -536,23 +534,24 @@ class LearnerActor(Actor):
         if not self.schedule.gradients.may_end(self.turn):
             return None
         run, totals = self.config.run, self.totals
-        if totals["env_steps"] >= run.steps:
-            return f"{run.steps:,} steps"
-        number = self._rounds_ended()
-        if self.goal is not None and self.goal.is_over(number):
-            return f"all policies have ended round {number:,}"
         mean_return_100 = totals["mean_return_100"]
         judged = totals["episodes"] >= 100 and math.isfinite(mean_return_100)
         if judged and run.stop_at_return is not None and mean_return_100 >= run.stop_at_return:
-            if self.goal is not None:  # a round that no policy can have ended without seeing this
-                self.goal.end_after(number + self.schedule.barriers.lag + 1)
-                return None
             return f"mean return {return_text(mean_return_100)} >= {run.stop_at_return:g}"
-        return None
+        return f"{run.steps:,} steps" if totals["env_steps"] >= run.steps else None
 
-    def _rounds_ended(self) -> int:
-        """Return the number of rounds that turns have ended."""
-        return self.schedule.barriers.round_of(self.turn * self.schedule.barriers.per_turn)
+    async def _ends(self) -> str | None:
+        """Return why the run has reached its goal, or None; with several policies they end together."""
+        reason = self._stop_reason()
+        if self.goal is None or not self.schedule.gradients.may_end(self.turn):
+            return reason
+        barriers = self.schedule.barriers
+        rounds = barriers.round_of(self.turn * barriers.per_turn)
+        has_steps = self.totals["env_steps"] >= self.config.run.steps
+        if reason is not None and not has_steps:
+            self.goal.end_after(rounds + barriers.lag + 1)
+        over = await self.goal.is_over(rounds, has_steps=has_steps)
+        return (reason or f"all policies have ended round {rounds:,}") if over else None
 
     async def _report(self, *, force: bool = False) -> None:
         """Send the metrics of the turns since the last report, every `record.every_s` seconds of training time.
