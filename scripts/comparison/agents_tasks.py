@@ -41,12 +41,16 @@ class AgentsTask(Task):
             f"algorithm.minibatches={max(self.envs * self.agents * self.rollout // self.minibatch, 1)}",
             "collection.communication=synchronous",
             *([f"env.wrappers=[{wrappers}]"] if wrappers else []),
+            *(f'env.options.{name}="{value}"' for name, value in OPTIONS.get(self.env, {}).items()),
         ]
 
 
 def _toml(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
+
+OPTIONS = {"pettingzoo.butterfly:cooperative_pong_v6": {"render_mode": "rgb_array"}}
+"""Environment -> arguments of its constructor. Without a render mode, the agents of Pong see black images."""
 
 ROUND: dict[str, Any] = {"envs": 8, "rollout": 128, "learning_rate": 3e-4}
 IMAGE = (
@@ -73,7 +77,7 @@ TASKS: dict[str, AgentsTask] = {
             rollout=128,
             learning_rate=2.5e-4,
             entropy_weight=0.01,
-            steps=30_000,
+            steps=12_000,
             minibatch=256,
             epochs=4,
             clip_range=0.1,
@@ -91,7 +95,7 @@ TASKS: dict[str, AgentsTask] = {
 
 def made(task: AgentsTask) -> Any:
     """Return a new environment, in which all agents act at once."""
-    environment = importlib.import_module(task.env.replace(":", ".")).parallel_env()
+    environment = importlib.import_module(task.env.replace(":", ".")).parallel_env(**OPTIONS.get(task.env, {}))
     for wrapper in task.wrappers:
         module, _, name = wrapper["name"].partition(":")
         arguments = {key: value for key, value in wrapper.items() if key != "name"}
