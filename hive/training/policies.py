@@ -23,11 +23,10 @@ from hive.envs.agents.bots import Bot, bot_of
 from hive.envs.agents.seats import Seat, with_returns
 from hive.errors import ConfigError
 from hive.experience import Purpose, stream_seed
+from hive.records.runs import POLICIES
 
 if TYPE_CHECKING:
     from hive.policy.loaded import Policy
-
-FOLDER = "policies"  # in a run's directory: the folders of the policies after the first
 
 ALL = "agents"  # the name of the policy of all agents, in a run without [policies]
 
@@ -79,7 +78,13 @@ class Policies:
         """Return which policies learn, for policies.json of the run."""
         return {
             "policies": [
-                {"name": one.name, "agents": list(one.seat.agents), "folder": folder_of(one)} for one in self.learning
+                {
+                    "name": one.name,
+                    "agents": list(one.seat.agents),
+                    "algorithm": one.config.algorithm.name,
+                    "folder": folder_of(one),
+                }
+                for one in self.learning
             ]
         }
 
@@ -91,7 +96,7 @@ class Policies:
 
 def folder_of(policy: LearningPolicy) -> str:
     """Return the folder of a policy's files within that of the run, "" for the first, whose files are the run's."""
-    return f"{FOLDER}/{policy.name}" if policy.number else ""
+    return f"{POLICIES}/{policy.name}" if policy.number else ""
 
 
 def _learning(
