@@ -22,7 +22,6 @@ from hive.cli.parts.starting import began, failed_start, raise_failure, run_quie
 from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, read_jsonl
-from hive.records.return_text import return_text
 from hive.session.given import GivenConfig
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Result(Summary):
         return cls(**fields, directory=directory.path.absolute())
 
     def __repr__(self) -> str:
-        mean = return_text(self.mean_return_100)
+        mean = self.return_text
         return (
             f"<hive.Result {self.name}, {self.ending}: {self.env_steps:,} steps, return {mean}, {self.wall_s:.1f} s, "
             f"in {self.directory}>"

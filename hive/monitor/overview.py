@@ -37,6 +37,7 @@ from hive.monitor.snapshot import Snapshot
 from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, table_lines
 from hive.records.return_text import return_text
 from hive.records.run_warnings import WARNING
+from hive.records.standings import returns_text
 from hive.table import lay_out
 
 CURVE = 8  # lines of the curve that `overview` prints
@@ -127,7 +128,7 @@ def rates(snapshot: Snapshot) -> list[Spans]:
         values: Mapping[int, float | None] = snapshot.rates.get(name, {})
         cells = "".join(f"{amount(values.get(window)):>8}" for window in WINDOWS)
         lines.append([(f" {NAMES[name]:<12}", PLAIN), (cells, BOLD)])
-    lines.append([(" return      ", PLAIN), (f"{return_text(snapshot.mean_return):>8}", BOLD)])
+    lines += _returns(snapshot)
     lines.append([(" updates     ", PLAIN), (f"{amount(snapshot.updates):>8}", BOLD)])
     lines.append([(" lag         ", PLAIN), (f"{snapshot.lag:>8}", WARN if snapshot.lag > 4 else BOLD)])
     lines.append(
@@ -137,13 +138,25 @@ def rates(snapshot: Snapshot) -> list[Spans]:
     return lines + _replay(snapshot.replay)
 
 
+def _returns(snapshot: Snapshot) -> list[Spans]:
+    """Draw the mean return: a line, or one for each of several policies."""
+    if not snapshot.policies:
+        return [[(" return      ", PLAIN), (f"{return_text(snapshot.mean_return):>8}", BOLD)]]
+    lines: list[Spans] = []
+    for number, one in enumerate(snapshot.policies):
+        label = f"{'       ' if number else ' return'} {one.name}".ljust(13)
+        value = return_text(one.mean_return).rjust(20 - len(label))
+        lines.append(printable_line([(label, PLAIN), (f" {value}", BOLD), (f" {one.algorithm}", DIM)]))
+    return lines
+
+
 def rates_line(snapshot: Snapshot) -> Spans:
     """Draw the main numbers in one line, for a terminal without room for `rates`."""
     known = snapshot.rates.get("env_steps", {}).get(WINDOWS[0])
     return [
         (f" {amount(known)}", BOLD),
         (" steps/s   return ", PLAIN),
-        (return_text(snapshot.mean_return), BOLD),
+        (returns_text(snapshot.policies) or return_text(snapshot.mean_return), BOLD),
         (f"   lag {snapshot.lag}   cores {_cores(snapshot)}", PLAIN),
         (f"   dropped {amount(snapshot.dropped)}" if snapshot.dropped else "", WARN),
     ]

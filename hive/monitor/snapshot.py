@@ -17,6 +17,7 @@ from typing import Any
 from hive.gpus import Gpu
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow
 from hive.records.run_warnings import RunWarning, active
+from hive.records.standings import PolicyStanding
 from hive.runtime.run.process_facts import ProcessFacts
 
 
@@ -74,6 +75,7 @@ class Snapshot:
     warnings: tuple[RunWarning, ...] = ()
     info: Mapping[str, float] = field(default_factory=dict)  # means of env.info over the last 100 episodes, if known
     gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
+    policies: tuple[PolicyStanding, ...] = ()  # of a run that trains several; `mean_return` is that of the first
     replay: Mapping[str, float] = field(
         default_factory=dict
     )  # hive.training.REPLAY_VALUES, of a run with such a memory

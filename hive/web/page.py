@@ -63,9 +63,9 @@ def _rates(snapshot: Snapshot) -> list[list[str]]:
 
 def _facts(snapshot: Snapshot) -> list[list[str]]:
     """Return (name, value) of the run's other numbers."""
-    mean_return = return_text(snapshot.mean_return)
+    returns = [[f"return of {one.name}", return_text(one.mean_return)] for one in snapshot.policies]
     facts = [
-        ["return", mean_return],
+        *(returns or [["return", return_text(snapshot.mean_return)]]),
         ["updates", amount(snapshot.updates)],
         ["episodes", amount(snapshot.episodes)],
         ["lag", str(snapshot.lag)],
