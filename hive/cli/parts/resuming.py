@@ -16,7 +16,6 @@ from dataclasses import fields
 from pathlib import Path
 
 from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.resuming_policies import chosen_together, others_of, why_apart
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.suggest import listed
 from hive.cli.parts.tune import recorded_sets
@@ -39,6 +38,7 @@ from hive.records import (
     write_resume_point,
 )
 from hive.records.checkpoints.set_aside import Origin, finish_set_aside, set_aside
+from hive.records.checkpoints.together import chosen_together, others_of, why_apart
 from hive.records.jsonl import tail_jsonl
 from hive.runtime.run.folders import check_socket_paths
 
