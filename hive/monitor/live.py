@@ -75,6 +75,7 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
             if edge["carrier"] == "board"
         },
         returns=extras.returns,
+        policy_returns=extras.policy_returns,
         events=extras.events,
         warnings=tuple(RunWarning.of(warning) for warning in status.get("warnings", ())),
         policies=tuple(PolicyStanding(**policy) for policy in status.get("policies", ())),

@@ -20,6 +20,7 @@ from hive.monitor.drawing import (
     DIM,
     GOOD,
     PLAIN,
+    SECOND,
     TITLE,
     WARN,
     Spans,
@@ -118,7 +119,16 @@ def curve_lines(snapshot: Snapshot, width: int, height: int) -> list[Spans]:
         reason = "no metrics recorded yet" if snapshot.episodes else "no episode has ended yet"
         text = f"{reason} - {since}" if snapshot.updates else "no update yet"
         return [[], [(f"   {text}", DIM)]]
-    return chart([Drawn(list(snapshot.returns), GOOD)], width, height, unit="steps")
+    others = [Drawn(list(points), SECOND) for points in snapshot.policy_returns.values()]
+    return chart([Drawn(list(snapshot.returns), GOOD), *others], width, height, unit="steps")
+
+
+def curve_title(snapshot: Snapshot) -> Spans:
+    """Return the heading of the curve; it names the policies in the colors of their curves."""
+    title: Spans = [("return (last 100 episodes)", DIM)]
+    for number, one in enumerate(snapshot.policies):
+        title.append((f" {one.name}", SECOND if number else GOOD))
+    return printable_line(title)
 
 
 def rates(snapshot: Snapshot) -> list[Spans]:
@@ -203,7 +213,7 @@ def event_lines(events: Sequence[Mapping[str, object]], width: int, count: int) 
 
 def overview(snapshot: Snapshot, width: int) -> list[Spans]:
     """Draw everything in lines of `width` cells, for a file or a pipe."""
-    lines = [*header(snapshot, width), rule("return (last 100 episodes)", width)]
+    lines = [*header(snapshot, width), rule("".join(text for text, _ in curve_title(snapshot)), width)]
     lines += [*curve_lines(snapshot, width, CURVE), rule("rates", width), *rates(snapshot)]
     lines.append(rule("groups", width))
     if snapshot.actors:

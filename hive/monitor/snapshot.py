@@ -32,6 +32,7 @@ class Extras:
     cores: int = 0  # number of cores that the run may use; 0: unknown
     cores_busy: float | None = None  # how many of these cores are busy, with any program
     gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
+    policy_returns: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)  # of further policies
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class Snapshot:
     info: Mapping[str, float] = field(default_factory=dict)  # means of env.info over the last 100 episodes, if known
     gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
     policies: tuple[PolicyStanding, ...] = ()  # of a run that trains several; `mean_return` is that of the first
+    policy_returns: Mapping[str, tuple[tuple[float, float], ...]] = field(
+        default_factory=dict
+    )  # by name, of those after the first, whose returns are `returns`
     replay: Mapping[str, float] = field(
         default_factory=dict
     )  # hive.training.REPLAY_VALUES, of a run with such a memory
