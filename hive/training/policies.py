@@ -207,6 +207,15 @@ class FrozenPolicy:
         return action
 
 
+def check_videos(config: Config) -> None:
+    """Raise ConfigError for videos of evaluations, which are those of one agent."""
+    if config.evaluation.videos:
+        raise ConfigError(
+            "evaluation.videos is refused with several agents",
+            hint="leave it out; `hive play` and `hive eval --video` record episodes of a run",
+        )
+
+
 def check_has_agents(config: Config) -> None:
     """Raise ConfigError for [policies] of an environment with one agent."""
     if config.policies:
