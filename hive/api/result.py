@@ -21,8 +21,7 @@ from hive.cli.parts.select_run import named_run
 from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
 from hive.errors import ActorFailed, HiveError, UsageError
 from hive.monitor.series import RETURN
-from hive.records import RunDirectory, Summary, read_jsonl
-from hive.records.return_text import return_text
+from hive.records import RunDirectory, Summary, policy_directory, read_jsonl
 from hive.session.given import GivenConfig
 
 if TYPE_CHECKING:
@@ -65,18 +64,21 @@ class Result(Summary):
         return cls(**fields, directory=directory.path.absolute())
 
     def __repr__(self) -> str:
-        mean = return_text(self.mean_return_100)
+        mean = self.return_text
         return (
             f"<hive.Result {self.name}, {self.ending}: {self.env_steps:,} steps, return {mean}, {self.wall_s:.1f} s, "
             f"in {self.directory}>"
         )
 
-    def metrics(self) -> Any:
+    def metrics(self, policy: str | None = None) -> Any:
         """Return the metrics over time, a row per record and a column per metric; NaN where a record lacks one.
+
+        policy: the name of one of several policies; None: the first.
 
         A pandas.DataFrame where pandas is installed, otherwise a dict of NumPy arrays.
         """
-        return _columns(read_jsonl(RunDirectory.open(self.directory).metrics_file))
+        run = RunDirectory.open(self.directory)
+        return _columns(read_jsonl((run if policy is None else policy_directory(run, policy)).metrics_file))
 
     def evaluations(self) -> Any:
         """Return the evaluations, a row for each, in the form of `metrics`. Without [evaluation] there are none."""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.parts.arguments import add_json
+from hive.cli.parts.arguments import add_json, add_policy
 from hive.cli.parts.comparing import (
     RUNS,
     XLABELS,
@@ -64,6 +64,7 @@ def add_compare(commands: Any) -> None:
         metavar="FILE",
         help="also write a picture, .png or .svg: the curves, and the final values with their intervals",
     )
+    add_policy(compare)
     add_theme(compare)
     compare.set_defaults(run=run_compare)
 
@@ -76,7 +77,8 @@ def run_compare(options: argparse.Namespace) -> int:
 
     if options.output:
         check_file(options.output)
-    groups = chosen_groups(options.runs, [options.metric] if options.metric else [EVALUATION, RETURN])
+    metrics = [options.metric] if options.metric else [EVALUATION, RETURN]
+    groups = chosen_groups(options.runs, metrics, options.policy)
     check_metric(groups, options.metric)
     metric = chosen_metric(groups, options.metric)
     found = compare(groups, metric, options.threshold, lower_is_better=options.lower_is_better)

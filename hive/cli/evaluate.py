@@ -41,7 +41,7 @@ from hive.records.return_text import return_text
 from hive.table import table_text
 
 if TYPE_CHECKING:
-    from hive.training import Evaluation
+    from hive.training import Evaluation, Recording
 
 EPISODES = 100
 VIDEO_EPISODES = 1
@@ -124,7 +124,7 @@ def run_eval(options: argparse.Namespace) -> int:
     if options.json:
         more: dict[str, Any] = {"sampled": options.sample}
         if video is not None:
-            more["video"] = dataclasses.asdict(video) | {"path": str(video.path)}
+            more["video"] = _video_data(video)
         print(json.dumps([_as_data(row) | more for row in rows], indent=2))
         return 0
     print(_table(rows))
@@ -221,6 +221,14 @@ def _as_data(row: PlayedCheckpoint) -> dict[str, Any]:
             for seed, it in row.each.items()
         ],
     }
+
+
+def _video_data(video: Recording) -> dict[str, Any]:
+    data = dataclasses.asdict(video) | {"path": str(video.path)}
+    for episode in data["episodes"]:
+        if not episode["returns"]:  # of one agent
+            del episode["returns"]
+    return data
 
 
 def _interval(played: Evaluation) -> float | None:

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.parts.arguments import add_json, add_run, add_which
+from hive.cli.parts.arguments import add_json, add_policy, add_run, add_which
 from hive.cli.parts.playing import checkpoints_of
+from hive.cli.parts.select_policy import chosen_policy
 from hive.cli.parts.select_run import chosen_run
 from hive.distribution import pip_install
 from hive.errors import UsageError
@@ -42,9 +43,11 @@ def add_export(commands: Any) -> None:
         "--output",
         type=user_path,
         metavar="FILE",
-        help="file to write, FILE.onnx or FILE.safetensors; an existing file is never overwritten (default: RUN.onnx)",
+        help="file to write, FILE.onnx or FILE.safetensors; an existing file is never overwritten (default: RUN.onnx, "
+        "with --policy RUN-POLICY.onnx)",
     )
     add_which(export)
+    add_policy(export)
     add_json(export)
     export.set_defaults(run=run_export)
 
@@ -54,9 +57,11 @@ def run_export(options: argparse.Namespace) -> int:
     run = chosen_run(options.run_name)
     if options.which == "all":
         raise UsageError("a file holds one policy", hint="use --which latest, best, or the number of an update")
-    output = options.output or Path(f"{run.name}.onnx")
+    policy, folder = chosen_policy(run, options.policy)
+    name = f"{run.name}-{policy}" if options.policy else run.name
+    output = options.output or Path(f"{name}.onnx")
     check_export_file(output)
-    (checkpoint,) = checkpoints_of(run, options.which)
+    (checkpoint,) = checkpoints_of(folder, options.which)
     from hive.policy.exporting import export
 
     done = export(checkpoint.path, output, own_code=True)  # executes the config's user code, as `hive resume` does
@@ -65,6 +70,7 @@ def run_export(options: argparse.Namespace) -> int:
         return 0
     facts = done.facts
     what = "policy" if done.outputs else "weights of the policy"
+    what += f" `{policy}`" if policy else ""
     progress = f"{facts['update']:,} updates, {facts['env_steps']:,} steps"
     print(f"{printable(str(done.path))}: the {what} of {run.name} after {progress} ({_size(done.bytes)})")
     if not done.outputs:

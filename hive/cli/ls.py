@@ -26,6 +26,7 @@ from hive.records import (
 )
 from hive.records.documents import json_text
 from hive.records.return_text import return_text
+from hive.records.standings import PolicyStanding, returns_text, standings
 from hive.table import table_text
 
 
@@ -60,7 +61,7 @@ LS_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "ALGORITHM": lambda row: _learner(row),
     "STATE": lambda row: row["state"],
     "STEPS": lambda row: f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
-    "RETURN": lambda row: return_text(row["mean_return_100"]),
+    "RETURN": lambda row: _returns(row),
     "BEST": lambda row: _best(row, evaluated=False),
     "EVALUATION": lambda row: _best(row, evaluated=True),
     "WALL": lambda row: in_seconds(row["wall_s"]),
@@ -84,6 +85,12 @@ def _learner(row: Mapping[str, Any]) -> str:
     return PurePath(topology.partition(":")[0]).name if topology else row["algorithm"] or "–"
 
 
+def _returns(row: Mapping[str, Any]) -> str:
+    """Return the mean return of a run; of one with several policies, that of each."""
+    policies = [PolicyStanding(**policy) for policy in row.get("policies", ())]
+    return returns_text(policies) or return_text(row["mean_return_100"])
+
+
 def _best(row: Mapping[str, Any], *, evaluated: bool) -> str:
     best = row["best"]
     return return_text(best["mean_return"] if best and (best["by"] == "evaluation") is evaluated else None)
@@ -105,6 +112,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
         "wall_s": None,
         "started": None,
     }
+    policies = standings(run)
     try:
         facts = read_run_facts(run)
         row["started"] = facts.started
@@ -114,6 +122,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
 
             now = snapshot_of(status_of(run))
             row |= {"state": now.state, "env_steps": now.env_steps, "mean_return_100": now.mean_return}
+            policies = now.policies
         elif row["state"] == "lost":
             last = last_training_line(run)
             row |= {
@@ -130,7 +139,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
             }
     except (HiveError, LookupError):
         pass  # the run never began, or is ending at this moment: the row keeps the values found so far
-    return row
+    return row | ({"policies": [policy.data for policy in policies]} if policies else {})
 
 
 def run_without_command(parser: argparse.ArgumentParser) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hive.cli.parts.arguments import DEFAULT_RUN
-from hive.cli.parts.comparing import RUNS, add_theme, chosen_groups, figure_of
+from hive.cli.parts.arguments import DEFAULT_RUN, add_policy
+from hive.cli.parts.comparing import RUNS, add_theme, chosen_groups, environments, figure_of
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
 
@@ -28,6 +28,7 @@ def add_plot(commands: Any) -> None:
         "--smooth", type=_window, default=1, metavar="N", help="draw the mean of the last N points (default 1)"
     )
     plot.add_argument("--title", default="", metavar="TEXT", help="heading of the picture (default: the environment)")
+    add_policy(plot)
     add_theme(plot)
     plot.set_defaults(run=run_plot)
 
@@ -43,8 +44,9 @@ def run_plot(options: argparse.Namespace) -> int:
     from hive.comparison import picture
 
     picture.check_file(options.output)
-    groups = chosen_groups(options.runs, [options.metric])
-    figure = figure_of(groups, options.metric, options.x, options.smooth, options.theme, options.title)
+    groups = chosen_groups(options.runs, [options.metric], options.policy)
+    title = options.title or (f"{environments(groups)}: {options.policy}" if options.policy else "")
+    figure = figure_of(groups, options.metric, options.x, options.smooth, options.theme, title)
     picture.write_figure(figure, options.output)
     print(options.output)
     return 0

@@ -14,6 +14,7 @@ from hive.cli.parts.listing import in_seconds, status_of, trained
 from hive.cli.parts.select_run import chosen_run, live_here
 from hive.errors import RecordError
 from hive.gpus import Gpu, gpus_here
+from hive.printable import printable
 from hive.records import (
     RunDirectory,
     Summary,
@@ -21,7 +22,9 @@ from hive.records import (
     run_state,
 )
 from hive.records.documents import json_text
+from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
+from hive.records.standings import PolicyStanding, standings
 from hive.records.summary import ROUNDS, rounds_text
 from hive.runtime.run.control import OtherProtocol
 from hive.table import table_text
@@ -32,8 +35,8 @@ HEAD_NAME = "head"  # hive.config.schema.HEAD, without the import of all keys
 
 PS_KEYS = (
     *("run", "name", "host", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
-    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings", "gpus"),
-)  # keys of every row of `ps --json`; null without one. The run's warnings and GPUs are in the first row
+    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings", "gpus", "policies"),
+)  # keys of every row of `ps --json`; null without one. The run's warnings, GPUs and policies are in the first row
 
 COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "NAME": lambda row: row["name"],
@@ -50,6 +53,15 @@ COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "VERSION": lambda row: _number(row["version"]),
     "LAG": lambda row: _number(row["lag"]),
     "RESTARTS": lambda row: _number(row["restarts"]),
+}
+
+
+POLICY_COLUMNS: Mapping[str, Callable[[PolicyStanding], str]] = {
+    "POLICY": lambda policy: printable(policy.name),
+    "ALGORITHM": lambda policy: policy.algorithm,
+    "UPDATES": lambda policy: f"{policy.updates:,}",
+    "RETURN": lambda policy: return_text(policy.mean_return),
+    "AGENTS": lambda policy: printable(", ".join(policy.agents)),
 }
 
 
@@ -94,6 +106,9 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     hosts = any(row["host"] for row in rows)
     columns = {name: cell for name, cell in COLUMNS.items() if hosts or name != "HOST"}
     print(table_text([*columns], [[cell(row) for cell in columns.values()] for row in rows]))
+    if policies := [PolicyStanding(**policy) for policy in first["policies"] or ()]:
+        print()
+        print(table_text([*POLICY_COLUMNS], [[cell(one) for cell in POLICY_COLUMNS.values()] for one in policies]))
     for number, gpu in enumerate(first["gpus"] or ()):
         print(f"gpu {number}: {Gpu(**gpu)}")
 
@@ -114,6 +129,7 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     status = status_of(run)
     supervisor = {"name": "supervisor", "pid": status["pid"], "state": status["state"]}
     supervisor["warnings"] = status.get("warnings", [])
+    supervisor["policies"] = status.get("policies")
     if trained(run)["device"] not in (None, "cpu"):
         supervisor["gpus"] = [asdict(gpu) for gpu in gpus_here() or ()]
     known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
@@ -161,7 +177,9 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
         restarts, warnings = summary.restarts, summary.warnings
     except RecordError:
         restarts, warnings = {}, [warning.data for warning in warnings_of(read_jsonl(run.events_file)).values()]
-    first = {"run": run.name, "name": "supervisor", "state": state, "restarts": 0, "warnings": warnings}
+    first: dict[str, Any] = {"run": run.name, "name": "supervisor", "state": state, "restarts": 0, "warnings": warnings}
+    if policies := standings(run):
+        first["policies"] = [policy.data for policy in policies]
     others = ({"run": run.name, "name": name, "state": state, "restarts": n} for name, n in restarts.items())
     return [dict.fromkeys(PS_KEYS) | row for row in (first, *others)]
 

@@ -20,7 +20,7 @@ from hive.comparison.statistics import Doubles
 from hive.config import Config, load_config
 from hive.errors import ConfigError, RecordError
 from hive.monitor.series import AXES, RETURN, Axis, place_of
-from hive.records import RunDirectory, Summary, read_jsonl, run_state
+from hive.records import RunDirectory, Summary, policies_of, policy_directory, read_jsonl, run_state
 from hive.records.documents import is_json_number
 
 EVALUATION = "evaluation/mean_return"
@@ -72,18 +72,22 @@ class RunCurves:
         return "" if self.config is None else self.config.env.id
 
 
-def read_run(directory: RunDirectory, metrics: Sequence[str]) -> RunCurves:
-    """Read one run and its curves of `metrics`. Raises RecordError if a file exists and cannot be read."""
+def read_run(directory: RunDirectory, metrics: Sequence[str], policy: str | None = None) -> RunCurves:
+    """Read one run and its curves of `metrics`. Raises RecordError if a file exists and cannot be read.
+
+    policy: the name of one of several policies, whose metrics are read; None: the first. Raises UsageError for another.
+    """
+    folder = directory if policy is None else policy_directory(directory, policy)
     points = {metric: array("d") for metric in metrics}  # steps, seconds, updates and value of each in turn
     names: set[str] = set()
-    for line in read_jsonl(directory.metrics_file):
+    for line in read_jsonl(folder.metrics_file):
         if (at := place_of(line)) is None:
             continue
         names.update(name for name in line if "/" in name)
         for metric, column in points.items():
             if is_json_number(value := line.get(metric)):
                 column.extend((*at.values(), float(value)))  # type: ignore[arg-type]
-    if RETURN in points and (last := _summary_point(directory)) is not None:
+    if RETURN in points and (last := _summary_point(directory, policy)) is not None:
         names.add(RETURN)
         points[RETURN].extend(last)
     curves = {metric: _curve(column) for metric, column in points.items() if column}
@@ -98,15 +102,17 @@ def _curve(points: array[float]) -> MetricCurve:
     return MetricCurve(*columns[:, columns[0] < following])
 
 
-def _summary_point(directory: RunDirectory) -> tuple[float, float, float, float] | None:
+def _summary_point(directory: RunDirectory, policy: str | None) -> tuple[float, float, float, float] | None:
     """Return (steps, seconds, updates, mean return) of the end of a run; None without a summary or a mean return."""
     try:
         summary = Summary.read(directory.summary_file)
     except RecordError:
         return None  # the run is live, or its end left no summary
-    if summary.mean_return_100 is None:
-        return None
-    return summary.env_steps, summary.train_s, summary.updates, summary.mean_return_100
+    updates, mean_return = summary.updates, summary.mean_return_100
+    if policy is not None and len(policies_of(directory)) > 1:
+        own = summary.policies.get(policy, {})
+        updates, mean_return = own.get("updates", 0), own.get("mean_return_100")
+    return None if mean_return is None else (summary.env_steps, summary.train_s, updates, mean_return)
 
 
 def _config(directory: RunDirectory) -> tuple[Config | None, str]:

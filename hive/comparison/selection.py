@@ -20,6 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hive.comparison.curves import RunCurves
+from hive.config import Config
+from hive.config.policies import POLICIES
+from hive.config.schema import ConfigEntry
 from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.records import RunDirectory
@@ -101,10 +104,22 @@ def _values(run: RunCurves) -> Mapping[str, Any] | None:
     session = run.directory.session_file
     whole = hashlib.sha256(session.read_bytes()).hexdigest()[:6] if session.is_file() else ""
     return {
-        entry.name: _placeless(entry.value, f"{session.resolve()}:", f"{session.name}({whole}):")
+        name: _placeless(value, f"{session.resolve()}:", f"{session.name}({whole}):")
         for entry in run.config.entries()
         if entry.name not in (SEED, NAME)
+        for name, value in _parts(run.config, entry)
     }
+
+
+def _parts(config: Config, entry: ConfigEntry) -> Iterable[tuple[str, Any]]:
+    """Yield a key and its value; of a policy's own table, each key that differs from that of the run."""
+    table = entry.name.rpartition(".")[2]
+    if not (entry.name.startswith(f"{POLICIES}.") and isinstance(entry.value, Mapping)):
+        yield entry.name, entry.value
+        return
+    for name, value in entry.value.items():
+        if value != getattr(getattr(config, table), name, None):
+            yield f"{entry.name}.{name}", value
 
 
 def _placeless(value: Any, mine: str, name: str) -> Any:

@@ -24,6 +24,7 @@ from hive.monitor.snapshot import Snapshot, as_data
 from hive.printable import obeyed, printable, printable_lines
 from hive.records.documents import json_text
 from hive.records.return_text import return_text
+from hive.records.standings import returns_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -156,7 +157,7 @@ def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[
         (0, f"{snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}"),
         (3, f"{rate:,.0f}/s"),
         *([] if minute is None else [(11, f"1 min {minute:,.0f}/s")]),
-        (2, f"return {return_text(snapshot.mean_return)}"),
+        (2, f"return {returns_text(snapshot.policies) or return_text(snapshot.mean_return)}"),
         *((12 + n, f"{name} {value:.3g}") for n, (name, value) in enumerate(snapshot.info.items())),
         (10, f"lag {snapshot.lag}"),
         (9, f"dropped {snapshot.dropped:,}"),

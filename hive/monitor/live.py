@@ -23,6 +23,7 @@ from hive.monitor.history import History
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, actor_row, helper_row, host_row
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.records.run_warnings import RunWarning
+from hive.records.standings import PolicyStanding
 from hive.runtime.run.hosts_status import HOST
 from hive.runtime.run.process_facts import ProcessFacts
 
@@ -74,8 +75,10 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
             if edge["carrier"] == "board"
         },
         returns=extras.returns,
+        policy_returns=extras.policy_returns,
         events=extras.events,
         warnings=tuple(RunWarning.of(warning) for warning in status.get("warnings", ())),
+        policies=tuple(PolicyStanding(**policy) for policy in status.get("policies", ())),
         info=_named(results, INFO),
         replay=_named(results, REPLAY),
     )

@@ -20,6 +20,7 @@ from hive.monitor.drawing import (
     DIM,
     GOOD,
     PLAIN,
+    SECOND,
     TITLE,
     WARN,
     Spans,
@@ -37,6 +38,7 @@ from hive.monitor.snapshot import Snapshot
 from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of, table_lines
 from hive.records.return_text import return_text
 from hive.records.run_warnings import WARNING
+from hive.records.standings import returns_text
 from hive.table import lay_out
 
 CURVE = 8  # lines of the curve that `overview` prints
@@ -117,7 +119,16 @@ def curve_lines(snapshot: Snapshot, width: int, height: int) -> list[Spans]:
         reason = "no metrics recorded yet" if snapshot.episodes else "no episode has ended yet"
         text = f"{reason} - {since}" if snapshot.updates else "no update yet"
         return [[], [(f"   {text}", DIM)]]
-    return chart([Drawn(list(snapshot.returns), GOOD)], width, height, unit="steps")
+    others = [Drawn(list(points), SECOND) for points in snapshot.policy_returns.values()]
+    return chart([Drawn(list(snapshot.returns), GOOD), *others], width, height, unit="steps")
+
+
+def curve_title(snapshot: Snapshot) -> Spans:
+    """Return the heading of the curve; it names the policies in the colors of their curves."""
+    title: Spans = [("return (last 100 episodes)", DIM)]
+    for number, one in enumerate(snapshot.policies):
+        title.append((f" {one.name}", SECOND if number else GOOD))
+    return printable_line(title)
 
 
 def rates(snapshot: Snapshot) -> list[Spans]:
@@ -127,7 +138,7 @@ def rates(snapshot: Snapshot) -> list[Spans]:
         values: Mapping[int, float | None] = snapshot.rates.get(name, {})
         cells = "".join(f"{amount(values.get(window)):>8}" for window in WINDOWS)
         lines.append([(f" {NAMES[name]:<12}", PLAIN), (cells, BOLD)])
-    lines.append([(" return      ", PLAIN), (f"{return_text(snapshot.mean_return):>8}", BOLD)])
+    lines += _returns(snapshot)
     lines.append([(" updates     ", PLAIN), (f"{amount(snapshot.updates):>8}", BOLD)])
     lines.append([(" lag         ", PLAIN), (f"{snapshot.lag:>8}", WARN if snapshot.lag > 4 else BOLD)])
     lines.append(
@@ -137,13 +148,25 @@ def rates(snapshot: Snapshot) -> list[Spans]:
     return lines + _replay(snapshot.replay)
 
 
+def _returns(snapshot: Snapshot) -> list[Spans]:
+    """Draw the mean return: a line, or one for each of several policies."""
+    if not snapshot.policies:
+        return [[(" return      ", PLAIN), (f"{return_text(snapshot.mean_return):>8}", BOLD)]]
+    lines: list[Spans] = []
+    for number, one in enumerate(snapshot.policies):
+        label = f"{'       ' if number else ' return'} {one.name}".ljust(13)
+        value = return_text(one.mean_return).rjust(20 - len(label))
+        lines.append(printable_line([(label, PLAIN), (f" {value}", BOLD), (f" {one.algorithm}", DIM)]))
+    return lines
+
+
 def rates_line(snapshot: Snapshot) -> Spans:
     """Draw the main numbers in one line, for a terminal without room for `rates`."""
     known = snapshot.rates.get("env_steps", {}).get(WINDOWS[0])
     return [
         (f" {amount(known)}", BOLD),
         (" steps/s   return ", PLAIN),
-        (return_text(snapshot.mean_return), BOLD),
+        (returns_text(snapshot.policies) or return_text(snapshot.mean_return), BOLD),
         (f"   lag {snapshot.lag}   cores {_cores(snapshot)}", PLAIN),
         (f"   dropped {amount(snapshot.dropped)}" if snapshot.dropped else "", WARN),
     ]
@@ -190,7 +213,7 @@ def event_lines(events: Sequence[Mapping[str, object]], width: int, count: int) 
 
 def overview(snapshot: Snapshot, width: int) -> list[Spans]:
     """Draw everything in lines of `width` cells, for a file or a pipe."""
-    lines = [*header(snapshot, width), rule("return (last 100 episodes)", width)]
+    lines = [*header(snapshot, width), rule("".join(text for text, _ in curve_title(snapshot)), width)]
     lines += [*curve_lines(snapshot, width, CURVE), rule("rates", width), *rates(snapshot)]
     lines.append(rule("groups", width))
     if snapshot.actors:

@@ -25,7 +25,7 @@ from hive.monitor.replay import snapshot_from_files
 from hive.monitor.rows import STOPPED
 from hive.monitor.series import RETURN, Points, Series
 from hive.monitor.snapshot import Extras, Snapshot
-from hive.records import RunDirectory, read_run_facts, run_state
+from hive.records import RunDirectory, policies_of, read_run_facts, run_state
 from hive.records.jsonl import parse_line
 from hive.records.tail import Tail
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
@@ -45,6 +45,7 @@ class Poller:
         self.directory = directory
         self.history = History()
         self.series = Series(directory.metrics_file)
+        self.policies: dict[str, Series] = {}  # of the policies after the first, once they are known
         self.processes = ProcessPoller()
         self.event_log = Tail(directory.events_file, EVENTS_BACK)
         self.events: list[Mapping[str, Any]] = []
@@ -129,11 +130,12 @@ class Poller:
         return Extras(
             t,
             processes,
-            tuple(thinned(self._returns())),
+            tuple(thinned(_returns_in(self.series))),
             tuple(self.events),
             self.processes.cores,
             self.processes.cores_busy(),
             self._gpus(),
+            self._policy_returns(),
         )
 
     def _keep(self, event: Mapping[str, Any]) -> None:
@@ -143,9 +145,15 @@ class Poller:
             kinds = [event.get("kind") for event in self.events[:-1]]
             del self.events[kinds.index(FREQUENT) if FREQUENT in kinds else 0]
 
-    def _returns(self) -> Points:
-        curve = self.series.curve(RETURN)
-        return curve.points("steps") if curve else []
+    def _policy_returns(self) -> dict[str, tuple[tuple[float, float], ...]]:
+        """Return the curves of returns of the policies after the first, whose series is that of the run."""
+        if not self.policies:
+            with contextlib.suppress(HiveError):  # the other parts of a snapshot do not depend on it
+                others = [*policies_of(self.directory).items()][1:]
+                self.policies = {name: Series(folder.metrics_file) for name, folder in others}
+        for series in self.policies.values():
+            series.read()
+        return {name: tuple(thinned(_returns_in(series))) for name, series in self.policies.items()}
 
     def _config(self) -> Config | None:
         if self.config is None:
@@ -174,6 +182,11 @@ class Poller:
         if self.client is not None:
             self.client.close()
             self.client = None
+
+
+def _returns_in(series: Series) -> Points:
+    curve = series.curve(RETURN)
+    return curve.points("steps") if curve else []
 
 
 def thinned(points: Points) -> Points:

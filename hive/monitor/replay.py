@@ -21,6 +21,7 @@ from hive.records import RunDirectory, Summary, earlier_wall_s, last_training_li
 from hive.records.jsonl import last_lines, read_jsonl
 from hive.records.logs import HEADER
 from hive.records.run_warnings import RunWarning, warnings_of
+from hive.records.standings import standings
 from hive.records.summary import NOT_STARTED
 
 LINES_BACK = 50  # lines at the end of the supervisor's log that are searched for one with a header
@@ -105,8 +106,10 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
             steps_per_s=whole,
             helpers=(helper_row("supervisor", 0, summary.state, None),),
             returns=extras.returns,
+            policy_returns=extras.policy_returns,
             events=extras.events,
             warnings=tuple(RunWarning.of(warning) for warning in summary.warnings),
+            policies=standings(directory),
         )
     )
 
@@ -144,8 +147,10 @@ def _unsummarized(directory: RunDirectory, extras: Extras, goal_steps: int) -> S
             started=started,
             helpers=(helper_row("supervisor", 0, "gone", None),),
             returns=extras.returns,
+            policy_returns=extras.policy_returns,
             events=extras.events,
             warnings=tuple(warnings_of(read_jsonl(directory.events_file)).values()),
+            policies=standings(directory),
             supervisor=f"gone since {clock}" + (f", its last log line: {logged}" if logged else ""),
         )
     )

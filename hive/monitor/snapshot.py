@@ -17,6 +17,7 @@ from typing import Any
 from hive.gpus import Gpu
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow
 from hive.records.run_warnings import RunWarning, active
+from hive.records.standings import PolicyStanding
 from hive.runtime.run.process_facts import ProcessFacts
 
 
@@ -31,6 +32,7 @@ class Extras:
     cores: int = 0  # number of cores that the run may use; 0: unknown
     cores_busy: float | None = None  # how many of these cores are busy, with any program
     gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
+    policy_returns: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)  # of further policies
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ class Snapshot:
     warnings: tuple[RunWarning, ...] = ()
     info: Mapping[str, float] = field(default_factory=dict)  # means of env.info over the last 100 episodes, if known
     gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
+    policies: tuple[PolicyStanding, ...] = ()  # of a run that trains several; `mean_return` is that of the first
+    policy_returns: Mapping[str, tuple[tuple[float, float], ...]] = field(
+        default_factory=dict
+    )  # by name, of those after the first, whose returns are `returns`
     replay: Mapping[str, float] = field(
         default_factory=dict
     )  # hive.training.REPLAY_VALUES, of a run with such a memory

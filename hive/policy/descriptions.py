@@ -39,6 +39,7 @@ from hive.networks.build.head_kinds import HEADS
 from hive.networks.build.parameters import HeadParameters
 from hive.paths import SESSION_FILE
 from hive.records import Checkpoint
+from hive.records.runs import folder_of_run
 
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
 CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
@@ -134,7 +135,7 @@ def described_spaces(checkpoint: Checkpoint) -> tuple[ObservationSpec, ActionSpe
     try:
         description = checkpoint.state["policy"]
         if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
-            description = json.loads(beside(text, checkpoint.path.parents[1]))
+            description = json.loads(beside(text, folder_of_run(checkpoint.path.parents[1])))
         return _observation_in(description["observation"]), action_in(description["action"])
     except (KeyError, TypeError, ValueError):
         return None

@@ -40,9 +40,10 @@ from hive.policy.descriptions import described_action
 from hive.policy.graph import PolicyGraph, Port
 from hive.policy.graph_comparison import OBSERVATIONS, compare_graph
 from hive.policy.loaded import Policy, policy_of
-from hive.records import Checkpoint, RunDirectory, checkpoint_at, held, write_bytes
+from hive.records import Checkpoint, RunDirectory, checkpoint_at, held, policies_of, write_bytes
 from hive.records.checkpoints.weights import weights_bytes
 from hive.records.export_files import ONNX, check_export_file
+from hive.records.runs import folder_of_run
 from hive.runtime.process.user_code.torch_state import hive_torch
 
 OPSET = 17  # the first with LayerNormalization; onnxruntime has it since 1.12 of 2022
@@ -122,8 +123,10 @@ def _facts(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]:
     facts: dict[str, Any] = {"hive_version": __version__}
     folder = checkpoint.path.resolve().parent.parent
     with contextlib.suppress(HiveError):  # the folder of a checkpoint alone is enough
-        run = RunDirectory.open(folder)
+        run = RunDirectory.open(folder_of_run(folder))
         facts["run"] = run.name
+        if name := next((name for name, of in policies_of(run).items() if of.path == folder), ""):
+            facts["policy_name"] = name
         facts["env_id"] = load_config(run.resolved_file).env.id
     mean = {} if checkpoint.mean_return is None else {"mean_return": checkpoint.mean_return}
     progress = {"update": checkpoint.update, "env_steps": policy.env_steps}

@@ -44,6 +44,7 @@ from hive.policy.acting_state import ActingState
 from hive.policy.descriptions import classes_in, distribution_in, heads_in, specs_in
 from hive.policy.given_observations import GivenObservations
 from hive.records import Checkpoint, checkpoint_at, held
+from hive.records.runs import folder_of_run
 from hive.runtime.process.user_code.torch_state import hive_torch
 
 REFERENCES = ("module", "extractor", "policy_head", "value_head")  # keys of [network] that may name user-defined code
@@ -179,7 +180,7 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     try:
         description = checkpoint.state["policy"]
         if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
-            description = json.loads(beside(text, checkpoint.path.parents[1]))
+            description = json.loads(beside(text, folder_of_run(checkpoint.path.parents[1])))
         observation, action, network = specs_in(description)
         heads = heads_in(description)
         distribution = distribution_in(description, action, network, heads)

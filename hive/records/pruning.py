@@ -27,6 +27,7 @@ from hive.errors import RecordError
 from hive.records.atomic import remove_folder, unfinished_in
 from hive.records.checkpoints.folders import best_policy, list_checkpoints, surplus
 from hive.records.checkpoints.set_aside import is_cut, sets_aside
+from hive.records.checkpoints.together import others_of
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
 from hive.records.failed_starts import FAILED_FOLDER, size_of
@@ -73,7 +74,18 @@ def prunable(
 
 
 def _surplus(run: RunDirectory, keep: int | None, keep_videos: int | None, ahead: bool) -> Iterator[tuple[str, Path]]:
-    """Yield what can be deleted of a run that stays: its kind and its path."""
+    """Yield what can be deleted of a run that stays: its kind and its path; of each of its policies."""
+    yield from _surplus_in(run, keep, keep_videos, ahead)
+    for policy in others_of(run):
+        if policy.path.is_dir():
+            for what, path in _surplus_in(policy, keep, keep_videos, ahead):
+                yield f"{what} of the policy {policy.name}", path
+
+
+def _surplus_in(
+    run: RunDirectory, keep: int | None, keep_videos: int | None, ahead: bool
+) -> Iterator[tuple[str, Path]]:
+    """Yield what can be deleted in the folder of a run or of one of its policies."""
     folders = (run.path, run.checkpoints, run.best, run.nan_dumps, run.videos)
     for path in (*marks_in(run.videos), *chain.from_iterable(map(unfinished_in, folders))):
         yield "leftover of a killed writer", path

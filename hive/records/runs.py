@@ -29,6 +29,9 @@ from hive.records.summary import Summary
 NAMES_SHOWN = 5
 
 
+POLICIES = "policies"  # in a run's directory: the folders of the policies after the first
+
+
 @dataclass(frozen=True)
 class RunFacts:
     """The content of run.json. `start_time` is in clock ticks since boot, `started` in seconds since 1970."""
@@ -196,6 +199,12 @@ def policies_of(run: RunDirectory) -> dict[str, RunDirectory]:
     if not isinstance(rows, list):
         raise RecordError(f"`{run.policies_file}` is damaged: it has no list of policies")
     return {str(row["name"]): RunDirectory(run.path / str(row["folder"])) for row in rows}
+
+
+def folder_of_run(folder: Path) -> Path:
+    """Return the folder of the run with which a policy is recorded in `folder`: the same one for its first policy."""
+    run = folder.parent.parent
+    return run if folder.parent.name == POLICIES and RunDirectory(run).policies_file.exists() else folder
 
 
 def policy_directory(run: RunDirectory, policy: str) -> RunDirectory:

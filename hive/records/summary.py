@@ -23,6 +23,7 @@ from typing import Any, TypedDict
 from hive.errors import RecordError
 from hive.records.atomic import write_json
 from hive.records.documents import misfit, read_document
+from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning
 
 
@@ -43,6 +44,13 @@ class BestFacts(TypedDict):
     by: str | None
     steps: int | None
     updates: int | None
+
+
+class PolicyFacts(TypedDict):
+    """The result of one of several policies; see Summary."""
+
+    mean_return_100: float | None
+    updates: int
 
 
 UPDATE_COUNTS = ("adopted", "reduced", "applied", "target_updates")
@@ -110,11 +118,20 @@ class Summary:
     rounds: str = ""  # one of ROUNDS; "" for a topology without the learner
     native_updates: int = 0  # updates that were made in native rounds, by the learner's last incarnation
     update_counts: dict[str, int] = field(default_factory=dict)  # {} for a topology whose learner does not count them
+    # name -> {mean_return_100, updates} of each policy of a run that trains several; {} of any other
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def steps_per_s(self) -> float | None:
         """Environment steps per second of training; None if nothing was trained."""
         return (self.env_steps - self.first_steps) / self.train_s if self.train_s > 0 else None
+
+    @property
+    def return_text(self) -> str:
+        """The mean return of the last 100 training episodes; of several policies, that of each."""
+        if not self.policies:
+            return return_text(self.mean_return_100)
+        return ", ".join(f"{name} {return_text(of['mean_return_100'])}" for name, of in self.policies.items())
 
     @property
     def ended(self) -> float:
@@ -137,6 +154,7 @@ class Summary:
         wrong = misfit(summary.channels, dict[str, ChannelAccount], "channels")
         wrong = wrong or misfit(summary.warnings, list[RunWarning], "warnings")
         wrong = wrong or misfit(summary.best, BestFacts | None, "best")
+        wrong = wrong or misfit(summary.policies, dict[str, PolicyFacts], "policies")
         if wrong or summary.state not in ENDINGS:
             raise RecordError(f"`{path}`: {wrong or '`state` is none of ' + ', '.join(ENDINGS)}")
         return summary

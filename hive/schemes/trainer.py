@@ -36,7 +36,7 @@ from hive.training import (
     replica_slots,
 )
 from hive.training.crew import Crew, check_crew, crew_needed, folders_of, write_policies
-from hive.training.policies import Policies, check_has_agents
+from hive.training.policies import Policies, check_has_agents, check_videos
 from hive.training.several_actors import of_policy, policies_collector, port
 from hive.training.update.goal import GOAL_BYTES, Goal, with_goal
 
@@ -73,6 +73,7 @@ def trainer(config: Config, directory: Path) -> Topology:
         if not environment.agents:
             check_has_agents(config)
             return assemble(Blueprint(config, resumed_from(directory), environment), directory)
+        check_videos(config)
         alone = Policies.of(config, environment)
         write_policies(alone, directory)
         first = alone.learning[0]

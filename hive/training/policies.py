@@ -24,11 +24,10 @@ from hive.envs.agents.bots import Bot, bot_of
 from hive.envs.agents.seats import Seat, with_returns
 from hive.errors import ConfigError
 from hive.experience import Purpose, stream_seed
+from hive.records.runs import POLICIES
 
 if TYPE_CHECKING:
     from hive.policy.loaded import Policy
-
-FOLDER = "policies"  # in a run's directory: the folders of the policies after the first
 
 ALL = "agents"  # the name of the policy of all agents, in a run without [policies]
 
@@ -80,7 +79,13 @@ class Policies:
         """Return which policies learn, for policies.json of the run."""
         return {
             "policies": [
-                {"name": one.name, "agents": list(one.seat.agents), "folder": folder_of(one)} for one in self.learning
+                {
+                    "name": one.name,
+                    "agents": list(one.seat.agents),
+                    "algorithm": one.config.algorithm.name,
+                    "folder": folder_of(one),
+                }
+                for one in self.learning
             ]
         }
 
@@ -92,7 +97,7 @@ class Policies:
 
 def folder_of(policy: LearningPolicy) -> str:
     """Return the folder of a policy's files within that of the run, "" for the first, whose files are the run's."""
-    return f"{FOLDER}/{policy.name}" if policy.number else ""
+    return f"{POLICIES}/{policy.name}" if policy.number else ""
 
 
 def _learning(
@@ -205,6 +210,15 @@ class FrozenPolicy:
             return found
         action, self._state = found
         return action
+
+
+def check_videos(config: Config) -> None:
+    """Raise ConfigError for videos of evaluations, which are those of one agent."""
+    if config.evaluation.videos:
+        raise ConfigError(
+            "evaluation.videos is refused with several agents",
+            hint="leave it out; `hive play` and `hive eval --video` record episodes of a run",
+        )
 
 
 def check_has_agents(config: Config) -> None:

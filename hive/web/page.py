@@ -15,6 +15,7 @@ from hive.monitor.overview import NAMES
 from hive.monitor.rows import ActorRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
 from hive.records.return_text import return_text
+from hive.records.standings import PolicyStanding
 
 KINDS = ("busy", "runtime", "wait_in", "wait_out")
 
@@ -29,6 +30,7 @@ def page_document(snapshot: Snapshot) -> dict[str, Any]:
         "bound_by": snapshot.bound_by,
         "warnings": [warning.line for warning in snapshot.active_warnings],
         **_progress(snapshot),
+        "policies": [_policy(one, snapshot) for one in snapshot.policies],
         "rates": _rates(snapshot),
         "facts": _facts(snapshot),
         "groups": [_group(name, rows, snapshot) for name, rows in snapshot.groups.items()],
@@ -63,9 +65,9 @@ def _rates(snapshot: Snapshot) -> list[list[str]]:
 
 def _facts(snapshot: Snapshot) -> list[list[str]]:
     """Return (name, value) of the run's other numbers."""
-    mean_return = return_text(snapshot.mean_return)
+    returns = [[f"return of {one.name}", return_text(one.mean_return)] for one in snapshot.policies]
     facts = [
-        ["return", mean_return],
+        *(returns or [["return", return_text(snapshot.mean_return)]]),
         ["updates", amount(snapshot.updates)],
         ["episodes", amount(snapshot.episodes)],
         ["lag", str(snapshot.lag)],
@@ -81,6 +83,12 @@ def _facts(snapshot: Snapshot) -> list[list[str]]:
             ["age", f"{amount(replay['age_steps'])} steps"],
         ]
     return facts + [[name, amount(value)] for name, value in snapshot.info.items()]
+
+
+def _policy(policy: PolicyStanding, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the curve of returns of one of several policies; the first one's is the run's, which has its own."""
+    points = snapshot.policy_returns.get(policy.name, ())
+    return {"name": policy.name, "steps": [steps for steps, _ in points], "values": [value for _, value in points]}
 
 
 def _group(name: str, rows: Sequence[ActorRow], snapshot: Snapshot) -> dict[str, Any]:

@@ -368,3 +368,12 @@ def test_an_event_is_time_who_and_what(event: dict[str, Any], expected: str) -> 
 
 def test_an_event_without_a_time_is_shown() -> None:
     assert event_text({"text": "hello"}).endswith(" supervisor         hello")
+
+
+def test_the_return_of_each_of_several_policies() -> None:
+    policies = [
+        {"name": name, "agents": [], "algorithm": "ppo", "updates": 1, "mean_return": mean}
+        for name, mean in (("cross", 0.25), ("circle", None))
+    ]
+    text = plain_text(snapshot_of(document() | {"policies": policies}), 0.0)
+    assert " │ return cross 0.25, circle – │ " in text

@@ -12,6 +12,7 @@ from hive.monitor import Snapshot, snapshot_of
 from hive.monitor.drawing import BAD, WARN, plain, width_of
 from hive.monitor.overview import event_lines, header, overview, rates_line
 from hive.records.run_warnings import RunWarning
+from hive.records.standings import PolicyStanding
 
 
 def drawn(seen: Snapshot, width: int = 100) -> str:
@@ -134,3 +135,14 @@ def test_control_characters_are_not_printed() -> None:
     )
     assert "\x1b" not in drawn(seen)
     assert "\x07" not in plain(header(dataclasses.replace(seen, state="failed"), 100))
+
+
+def test_several_policies() -> None:
+    policies = PolicyStanding("cross", ["a"], "ppo", 1, 0.25), PolicyStanding("a_longer_name", ["b"], "dqn", 1, -12.0)
+    points = ((0.0, -20.0), (70_000.0, -12.0))
+    seen = dataclasses.replace(lively(), policies=policies, policy_returns={"a_longer_name": points})
+    text = drawn(seen)
+    assert " return cross    0.25 ppo\n        a_longer_name -12.0 dqn\n" in text
+    assert "─ return (last 100 episodes) cross a_longer_name ─" in text
+    assert "-20" in text, "the curve of the second is drawn, too"
+    assert "   return cross 0.25, a_longer_name -12.0   " in plain([rates_line(seen)])

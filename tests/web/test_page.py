@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from canned_runs import COLLECTING, lively, snapshot
 from hive.monitor.drawing import plain
 from hive.monitor.overview import overview
 from hive.records.documents import json_text
+from hive.records.standings import PolicyStanding
 from hive.web.page import page_document
 
 if TYPE_CHECKING:
@@ -73,3 +75,14 @@ def test_a_run_that_starts_and_one_with_a_replay_memory() -> None:
     facts = dict(page_document(snapshot(collectors=[COLLECTING], results=counters | more))["facts"])
     assert facts["replay memory"] == "1000 (50%)"
     assert facts["drawn"] == "×4"
+
+
+def test_several_policies() -> None:
+    policies = PolicyStanding("cross", ["a"], "ppo", 1, 0.25), PolicyStanding("circle", ["b"], "dqn", 1, None)
+    returns = {"circle": ((64.0, -1.0), (128.0, 0.5))}
+    page = page_document(dataclasses.replace(snapshot(), policies=policies, policy_returns=returns))
+    assert page["facts"][:2] == [["return of cross", "0.25"], ["return of circle", "–"]]
+    assert page["policies"] == [
+        {"name": "cross", "steps": [], "values": []},
+        {"name": "circle", "steps": [64.0, 128.0], "values": [-1.0, 0.5]},
+    ]

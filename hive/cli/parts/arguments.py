@@ -62,6 +62,13 @@ def add_which(command: argparse.ArgumentParser, every: bool = False) -> None:
     )
 
 
+def add_policy(command: argparse.ArgumentParser) -> None:
+    """Add `--policy`, the name of one of the policies of a run whose environment has several agents."""
+    command.add_argument(
+        "--policy", metavar="NAME", help="one of the policies of a run with several (default: the first)"
+    )
+
+
 def add_config_file(command: argparse.ArgumentParser, nargs: str | None = None) -> None:
     command.add_argument("config", type=user_path, nargs=nargs, help="a TOML file; `hive init ENV` writes one")
 

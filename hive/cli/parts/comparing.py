@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hive.cli.parts.select_policy import chosen_policy
 from hive.cli.parts.select_run import chosen_run, named_run, say_default
 from hive.cli.parts.suggest import did_you_mean, listed
 from hive.errors import UsageError
 from hive.monitor.series import RETURN
-from hive.records import RunDirectory, find_runs, home_folder
+from hive.records import RunDirectory, find_runs, home_folder, policies_of
 
 if TYPE_CHECKING:
     from hive.comparison.picture import SeedLine
@@ -73,8 +74,11 @@ def figure_of(
     return figure
 
 
-def chosen_groups(texts: Sequence[str], metrics: Sequence[str]) -> list[RunGroup]:
-    """Return the groups of the runs that texts select; without texts, the live or newest run."""
+def chosen_groups(texts: Sequence[str], metrics: Sequence[str], policy: str | None = None) -> list[RunGroup]:
+    """Return the groups of the runs that texts select; without texts, the live or newest run.
+
+    policy: the name of one of several policies; None: the first, which is printed once if a run has others.
+    """
     from hive.comparison.curves import read_run
     from hive.comparison.selection import Selected, grouped, select
 
@@ -84,7 +88,10 @@ def chosen_groups(texts: Sequence[str], metrics: Sequence[str]) -> list[RunGroup
         run = chosen_run(None)
         say_default(None, run)
         selected = [Selected(run, "")]
-    return grouped((one, read_run(one.directory, metrics)) for one in selected)
+    several = [one.directory for one in selected if policy is None and len(policies_of(one.directory)) > 1]
+    for directory in several[:1]:
+        chosen_policy(directory, None)
+    return grouped((one, read_run(one.directory, metrics, policy)) for one in selected)
 
 
 def check_metric(groups: Sequence[RunGroup], metric: str | None) -> None:

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.resuming_policies import chosen_together, others_of, why_apart
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.suggest import listed
 from hive.cli.parts.tune import recorded_sets
@@ -39,6 +39,7 @@ from hive.records import (
     write_resume_point,
 )
 from hive.records.checkpoints.set_aside import Origin, finish_set_aside, set_aside
+from hive.records.checkpoints.together import chosen_together, others_of, why_apart
 from hive.records.jsonl import tail_jsonl
 from hive.runtime.run.folders import check_socket_paths
 
@@ -217,7 +218,7 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
 
     Raises UsageError for changes that the run's state or `exact` forbids.
     """
-    changes = {key: f"{key}: {_shown(before, key)} -> {_shown(after, key)}" for key in before.differences(after)}
+    changes = {key: _change_text(before, after, key) for key in before.differences(after)}
     fixed = (*STATE_KEYS, "env.rules", *(MEANING_KEYS if before.env.rules > 1 else ()))
     if bound := [key for key in changes if _is_of(key, fixed) and key not in HARMLESS_KEYS]:
         raise UsageError(
@@ -257,10 +258,24 @@ def _check_replay(directory: RunDirectory, chosen: Checkpoint, before: Config, a
     )
 
 
-def _shown(config: Config, key: str) -> str:
-    """Return the value of a key as text; "none" for a key that the config's algorithm does not have."""
-    section, _, name = key.partition(".")
-    value = getattr(getattr(config, section), name, None)
+def _change_text(before: Config, after: Config, key: str) -> str:
+    """Return `key: old -> new`; of a policy's own table, only the keys that change."""
+    old, new = _value(before, key), _value(after, key)
+    if isinstance(old, Mapping) and isinstance(new, Mapping) and key.startswith("policies."):
+        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        return "; ".join(f"{key}.{name}: {_shown(old.get(name))} -> {_shown(new.get(name))}" for name in changed)
+    return f"{key}: {_shown(old)} -> {_shown(new)}"
+
+
+def _value(config: Config, key: str) -> Any:
+    """Return the value of a key; None for one that the config's algorithm or its policies do not have."""
+    try:
+        return config.value(key)
+    except (AttributeError, KeyError):
+        return None
+
+
+def _shown(value: Any) -> str:
     return "none" if value is None else toml_text(value)
 
 

@@ -34,8 +34,7 @@ def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     if summary.state == "finished" and not summary.env_steps:
         return f"{summary.ending} · {duration(summary.wall_s)}"
     updates = f", {summary.updates:,} updates" if summary.updates else ", no updates"
-    mean = return_text(summary.mean_return_100)
-    return f"{ending_text(summary, saved)}{updates} · return {mean} · {_times(summary)}"
+    return f"{ending_text(summary, saved)}{updates} · return {summary.return_text} · {_times(summary)}"
 
 
 def _times(summary: Summary) -> str:

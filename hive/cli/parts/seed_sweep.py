@@ -63,6 +63,6 @@ def run_seeds(given: Path | None, overrides: list[str], seeds: list[int]) -> int
 
 
 def _row(seed: str, name: str, summary: Summary) -> str:
-    mean = return_text(summary.mean_return_100)
+    mean = summary.return_text
     counts = f"{summary.env_steps:,}", f"{summary.updates:,}"
     return ROW.format(seed, name, summary.state, *counts, mean, f"{summary.wall_s:.1f}")

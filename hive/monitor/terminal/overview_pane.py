@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from hive.monitor.drawing import DIM, Spans, fitted
-from hive.monitor.overview import curve_lines, event_lines, rates, rates_line, sentence
+from hive.monitor.overview import curve_lines, curve_title, event_lines, rates, rates_line, sentence
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.tables import CHANNELS, GROUPS, channels_of, groups_of
 from hive.monitor.terminal.view import Request, ViewState
@@ -88,7 +88,8 @@ class OverviewPane(Vertical, can_focus=True):
         return lines
 
     def _curve(self, width: int, height: int) -> list[Spans]:
-        title: Spans = [(" return (last 100 episodes)", DIM)]
+        seen = self.view.snapshot
+        title: Spans = [(" ", DIM), *curve_title(seen)] if seen else [(" return (last 100 episodes)", DIM)]
         return [title, *self._drawn(lambda seen: curve_lines(seen, width - 1, height - 1))]
 
     def _events(self, width: int, height: int) -> list[Spans]:

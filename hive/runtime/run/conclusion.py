@@ -13,6 +13,7 @@ from hive.records.checkpoints.folders import Checkpoint
 from hive.records.crash import write_failure
 from hive.records.documents import parse_object
 from hive.records.run_warnings import GLOBAL_DRAWS
+from hive.records.standings import standings
 from hive.records.summary import NOT_STARTED, ROUNDS, UPDATE_COUNTS
 from hive.runtime.run.live_run import SCALED_RUN, LiveRun
 from hive.runtime.supervise.outcome import Outcome
@@ -58,6 +59,10 @@ def conclude(run: LiveRun, outcome: Outcome) -> None:
         error=_error(run, outcome).render().removeprefix("error: ") if outcome.error else None,
         best=best_facts(run.directory),
         warnings=[warning.data for warning in run.warnings.values()],
+        policies={
+            policy.name: {"mean_return_100": policy.mean_return, "updates": policy.updates}
+            for policy in standings(run.directory)
+        },
     )
     run.directory.release()
     run.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})

@@ -40,6 +40,7 @@ from hive.records import (
     write_resume_point,
     write_run_facts,
 )
+from hive.records.checkpoints.together import chosen_together, others_of
 from hive.records.regular import read_regular
 from hive.records.run_warnings import (
     OUTPUT_DROPPED,
@@ -238,9 +239,15 @@ class LiveRun:
         assert self.next_config is not None
         self.event("scaled", description(self.config, self.next_config))
         self._write_config(self.next_config)
-        newest = newest_checkpoint(self.directory.checkpoints, refused=self.log.warning)
+        others = others_of(self.directory)
+        if others:
+            newest, beside = chosen_together(self.directory, others, exact=False, refused=self.log.warning)
+        else:
+            newest, beside = newest_checkpoint(self.directory.checkpoints, refused=self.log.warning), {}
         if newest is not None:  # None if the stage ended before its first turn
             assert self.previous_config is not None
+            for other, checkpoint in beside.items():
+                write_resume_point(other, checkpoint.update, why=SCALED_RUN)
             changed = self.previous_config.differences(self.next_config)
             write_resume_point(self.directory, newest.update, why=SCALED_RUN, changed=changed, wall_s=self.earlier_s)
         self.stage += 1

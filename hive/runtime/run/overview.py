@@ -30,6 +30,12 @@ def overview(supervisor: Supervisor) -> dict[str, Tree]:
     }
 
 
+def counters_of(supervisor: Supervisor) -> dict[str, dict[str, float]]:
+    """Return the counters of every actor, by its name."""
+    actors, pages = supervisor.state.plan.actors, supervisor.memory.pages
+    return {planned.name: dict(read_status(pages, number).counters) for number, planned in enumerate(actors)}
+
+
 def _edge(supervisor: Supervisor, channel: PlanChannel) -> dict[str, Tree]:
     """Describe a channel: its groups, its capacity in messages (0 for a board), a board's version (-1 before any)."""
     carrier = channel.description

@@ -9,9 +9,10 @@ from hive.config import resolved
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import UsageError
 from hive.printable import printable
+from hive.records.standings import standings
 from hive.runtime.run.hosts_status import STATUS_FOLDER, host_of, with_hosts
 from hive.runtime.run.live_run import LiveRun
-from hive.runtime.run.overview import overview
+from hive.runtime.run.overview import counters_of, overview
 from hive.runtime.run.scaling import SCALED, changed_config, description, live_change
 from hive.runtime.supervise.changes import CHANGE
 from hive.runtime.supervise.states import RunState
@@ -44,7 +45,10 @@ class RunRequests:
             return base | {"state": "starting", "actors": [], "helpers": [], "channels": {}}
         if supervisor.state.pause is not None:
             base["pausing"] = [*supervisor.active_actors()]
-        return with_hosts(base | overview(supervisor), run.directory.path / STATUS_FOLDER)
+        seen = overview(supervisor)
+        if policies := standings(run.directory, counters_of(supervisor)):
+            base["policies"] = [policy.data for policy in policies]
+        return with_hosts(base | seen, run.directory.path / STATUS_FOLDER)
 
     def down(self, reason: str, now: bool) -> None:
         self.run.down(reason, now)

@@ -25,6 +25,7 @@ from hive.config.values import SHOWN_LENGTH
 from hive.errors import UsageError
 from hive.printable import printable
 from hive.records import RunDirectory
+from hive.records.checkpoints.together import others_of
 from hive.runtime.supervise.accounting import sum_of_accounts
 from hive.runtime.supervise.outcome import Outcome
 
@@ -53,14 +54,15 @@ def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str])
         )
     if not config.differences(changed):
         raise UsageError(f"{directory.name} already has these values: {description(None, changed)}")
-    if config.checkpoint.replay and config.replay_shape != changed.replay_shape:
+    if config.checkpoint.replay and _replay_shapes(config) != _replay_shapes(changed):
         raise UsageError(
             f"{directory.name} cannot have {changed.collectors} collectors instead of {config.collectors}: its replay "
             "memory has rows of each of them",
             hint="start a new run with this number; gradient workers can be changed where collectors have processes of "
             "their own",
         )
-    needed = FREE_CHECKPOINTS * max((_size(folder) for folder in directory.checkpoints.iterdir()), default=0)
+    saved = [folder.checkpoints for folder in (directory, *others_of(directory))]
+    needed = FREE_CHECKPOINTS * sum(max(map(_size, folder.iterdir()), default=0) for folder in saved)
     free = shutil.disk_usage(directory.path).free
     if free < needed:
         raise UsageError(
@@ -73,8 +75,8 @@ def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str])
 def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
     """Return the config with the changes `sets` ("key=value"), which the run adopts at once, in the same stage.
 
-    Raises UsageError for keys outside [algorithm], for values that are already set, and for decentralized workers;
-    ConfigError for invalid values.
+    Raises UsageError for keys outside [algorithm], for values that are already set, for decentralized workers, and for
+    policies with an [algorithm] of their own; ConfigError for invalid values.
     """
     for text in sets:
         key = text.partition("=")[0].strip()
@@ -84,6 +86,7 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
             raise _refusal(key, "`hive scale` changes numbers of workers" if scalable else free)
     changed = load_config(directory.resolved_file, sets)
     differing = config.differences(changed)
+    _check_reaches_all(directory, changed, differing, sets)
     for key in differing:
         with_parameter(config.algorithm, key, changed.value(key))
     if not differing:
@@ -95,6 +98,26 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
             + " ".join(f"--set {text}" for text in sets),
         )
     return changed
+
+
+def _check_reaches_all(directory: RunDirectory, changed: Config, keys: Sequence[str], sets: Sequence[str]) -> None:
+    """Raise UsageError if one of several policies has another value of a key in a table of its own."""
+    for name, row in changed.policies.items():
+        own = changed.learner(name).algorithm
+        for key in keys if row.learns else ():
+            if getattr(own, key.removeprefix(SETTABLE), None) != changed.value(key):
+                raise UsageError(
+                    f"`{key}` would not reach the policy `{name}`, which has a value of its own",
+                    hint=f"hive down {directory.name}; hive resume {directory.name} "
+                    + " ".join(f"--set {text}" for text in sets)
+                    + " changes it for the other policies",
+                )
+
+
+def _replay_shapes(config: Config) -> list[tuple[int, int] | None]:
+    """Return the shapes of the replay memories of all policies."""
+    learning = [name for name, row in config.policies.items() if row.learns]
+    return [config.learner(name).replay_shape for name in learning] or [config.replay_shape]
 
 
 def _refusal(key: str, hint: str) -> UsageError:

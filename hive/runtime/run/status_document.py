@@ -11,6 +11,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from hive.records.documents import misfit
 from hive.records.run_warnings import RunWarning
+from hive.records.standings import PolicyStanding
 from hive.records.summary import ChannelAccount
 
 Pid = Annotated[int, range(1 << 31)]
@@ -97,6 +98,7 @@ class StatusDocument(TypedDict):
     reason: NotRequired[str]
     results_actor: NotRequired[str]
     results: NotRequired[ResultsDocument]
+    policies: NotRequired[list[PolicyStanding]]
     edges: NotRequired[dict[str, EdgeDocument]]
 
 

@@ -1,6 +1,6 @@
 // The first view: how the run learns, what limits it, what its groups do, and who is in trouble.
 
-import { Chart } from "./charts.js";
+import { COLORS, Chart } from "./charts.js";
 import { h, percent, put, table } from "./dom.js";
 import { eventRow } from "./events.js";
 import { deathMarks } from "./curves.js";
@@ -13,13 +13,15 @@ export class Overview {
   constructor(app) {
     this.app = app;
     this.chart = new Chart("return, mean of the last 100 episodes", 240);
+    this.policies = h("div.run-legend", {});
     this.rates = h("section.card.rates", {});
     this.bound = h("section.card.bound", {});
     this.trouble = h("section", {});
     this.pipeline = h("section.card.pipeline", {});
     this.events = h("section.card", {});
     this.element = h("div", {}, this.bound, this.trouble,
-      h("div.split", {}, h("section.card", {}, this.chart.element), this.rates), this.pipeline, this.events);
+      h("div.split", {}, h("section.card", {}, this.chart.element, this.policies), this.rates),
+      this.pipeline, this.events);
   }
 
   draw(state) {
@@ -49,9 +51,14 @@ export class Overview {
 
   drawChart(state) {
     const curve = state.curves.get(RETURN);
-    const line = curve && { label: state.run, x: curve.steps, y: curve.value, color: "--line-1" };
+    const [first, ...others] = state.page.policies;
+    const lines = others.map((policy, n) => ({ label: policy.name, x: policy.steps, y: policy.values,
+      color: COLORS[(n + 1) % COLORS.length] }));
+    if (curve) lines.unshift({ label: first?.name ?? state.run, x: curve.steps, y: curve.value, color: COLORS[0] });
+    put(this.policies, ...(first ? lines : []).map((line) => h("span", {}, h("i.dot", { css: { background:
+      `var(${line.color})` } }), line.label)));
     const empty = state.page.state === "running" ? "no episode has ended yet" : "this run has no metrics";
-    this.chart.draw(line ? [line] : [], { marks: deathMarks(state, "steps"), empty });
+    this.chart.draw(lines, { marks: deathMarks(state, "steps"), empty });
   }
 }
 

@@ -139,6 +139,25 @@ def test_invalid_live_changes_are_refused(
         live_change(run, config_of(run), sets)
 
 
+def test_a_change_reaches_all_policies_or_is_refused(run: RunDirectory) -> None:
+    sets = ["run.scheme=a2c", 'policies.one.agents="a"', 'policies.two.agents="b"']
+    run.resolved_file.write_text(render(load_config("run.toml", sets, text='[env]\nid = "CartPole-v1"\n')))
+    assert live_change(run, config_of(run), ["algorithm.learning_rate=1e-4"]).algorithm.learning_rate == 1e-4
+    own = render(load_config(run.resolved_file, ["policies.two.algorithm.learning_rate=2e-4"]))
+    run.resolved_file.write_text(own)
+    with pytest.raises(UsageError, match=r"`algorithm\.learning_rate` would not reach the policy `two`") as caught:
+        live_change(run, config_of(run), ["algorithm.learning_rate=1e-4"])
+    assert caught.value.hint.startswith("hive down cart-1; hive resume cart-1 --set algorithm.learning_rate=1e-4 ")
+
+
+def test_a_memory_of_any_policy_fixes_the_collectors(run: RunDirectory) -> None:
+    sets = ["run.scheme=a2c", "collection.workers=2", 'policies.one.agents="a"', 'policies.two.agents="b"']
+    sets += ['policies.two.algorithm={name="dqn"}']
+    run.resolved_file.write_text(render(load_config("run.toml", sets, text='[env]\nid = "CartPole-v1"\n')))
+    with pytest.raises(UsageError, match="its replay memory has rows of each of them"):
+        changed_config(run, config_of(run), ["collection.workers=4"])
+
+
 def test_hints_of_refused_changes(run: RunDirectory) -> None:
     with pytest.raises(UsageError) as caught:
         live_change(run, config_of(run), ["collection.workers=4"])

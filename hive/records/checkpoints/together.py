@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hive.records import Checkpoint, RunDirectory, list_checkpoints, newest_checkpoint, policies_of
+from hive.records.checkpoints.folders import Checkpoint, list_checkpoints, newest_checkpoint
+from hive.records.directory import RunDirectory
+from hive.records.runs import policies_of
 
 ROUND = "round"  # key of state.json: the first round that a run continues with from there
 
