@@ -34,6 +34,8 @@ def test_it_can_be_planned(path: Path, tmp_path: Path) -> None:
     config = load_config(path)
     if config.env.id.startswith("ALE/"):
         pytest.importorskip("ale_py", reason="needs the extra atari")
+    if config.env.id.startswith("mpe2:"):
+        pytest.importorskip("mpe2", reason="needs the extra multi")
     plan = build(config, tmp_path).plan()
     assert config.run.stop_at_return is not None
     assert f"hive up examples/{path.name}" in path.read_text()
@@ -42,8 +44,8 @@ def test_it_can_be_planned(path: Path, tmp_path: Path) -> None:
 
 
 # Schemes whose configs are those of others: c51, qr-dqn and rainbow as dqn; td3 and ddpg as sac, which needs box
-# actions here.
-AS_OTHERS = ("a2c", "single", "c51", "qr-dqn", "rainbow", "sac", "td3", "ddpg")
+# actions here; ippo and mappo as ppo, with several agents.
+AS_OTHERS = ("a2c", "single", "c51", "qr-dqn", "rainbow", "sac", "td3", "ddpg", "ippo", "mappo")
 
 
 def test_there_are_examples() -> None:

@@ -116,9 +116,13 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
     from hive.envs.spaces.masks import info_has_mask
 
     preset, wrappers = preset_for(env_id), needed_wrappers(env_id)
-    spec = describe(Recipe(env_id, preset=preset, wrappers=wrappers))
     known = tuned(env_id)
     scheme = scheme or next(iter(known), DEFAULT_SCHEME)
+    defaults = SCHEMES[scheme].defaults if scheme in SCHEMES else {}
+    index, state = bool(defaults.get("env.agent_index")), bool(defaults.get("env.state"))
+    spec = describe(Recipe(env_id, preset=preset, wrappers=wrappers, agent_index=index, state=state))
+    if spec.agents:
+        return _of_agents(env_id, scheme, spec)
     if scheme in known:
         origin = f"Tuned settings: {known[scheme].source}."
         return template(env_id, scheme, reasoned(known[scheme].keys, env_id, scheme), origin)
@@ -127,10 +131,31 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
     masked = info_has_mask(Recipe(env_id))
     settings = settings_by_spaces(spec, scheme, preset, wrappers=wrappers, info_has_mask=masked)
     text = template(env_id, scheme, settings, origin)
+    if index or state:
+        from hive.training.policies import check_has_agents  # imports torch, which takes a second
+
+        check_has_agents(load_config("template", text=text))
     if scheme in SCHEMES and (_may_be_refused(scheme) or _may_be_large(spec)):
         from hive.schemes.sizes import check_settings  # imports torch, which takes a second
 
         check_settings(load_config("template", text=text), spec)
+    return text
+
+
+def _of_agents(env_id: str, scheme: str, spec: EnvironmentSpec) -> str:
+    """Return the text of a config for an environment of several agents."""
+    from hive.envs import agents_text, policies_by_spaces, settings_by_spaces
+
+    settings, policies = settings_by_spaces(spec, scheme), policies_by_spaces(spec, scheme)
+    origin = f"No tuned settings: chosen by the spaces ({agents_text(spec)})."
+    evaluates = not (policies or spec.takes_turns)
+    text = template(env_id, scheme, settings, origin, policies=policies, evaluates=evaluates)
+    if scheme in SCHEMES:
+        from hive.schemes.sizes import check_settings  # these import torch, which takes a second
+        from hive.training.policies import Policies
+
+        for policy in Policies.of(load_config("template", text=text), spec).learning:
+            check_settings(policy.config, policy.seat.spec)
     return text
 
 

@@ -55,7 +55,7 @@ from hive.config.schema import (
     NetworkConfig,
 )
 from hive.config.schemes import ALGORITHM_DEFAULTS, DEFAULT_SCHEME, SCHEMES
-from hive.config.template import Setting, reasoned, template
+from hive.config.template import PolicyRow, Setting, reasoned, template
 from hive.config.tuned import tuned, tuned_tasks
 from hive.config.values import shown
 
@@ -87,6 +87,7 @@ __all__ = [
     "NetworkConfig",
     "PPOConfig",
     "PQNConfig",
+    "PolicyRow",
     "QRDQNConfig",
     "ReplayConfig",
     "ReplayedValuesConfig",

@@ -119,6 +119,24 @@ SCHEMES: Mapping[str, Scheme] = {
             "algorithm.name": "ppo",
         },
     ),
+    "ippo": Scheme(
+        "IPPO: PPO for several agents, which know their own number and learn independently (de Witt et al. 2020)",
+        {
+            "collection.communication": "synchronous",
+            "algorithm.name": "ppo",
+            "env.agent_index": True,
+        },
+    ),
+    "mappo": Scheme(
+        "MAPPO: as IPPO, with critics that see the state of the environment (Yu et al. 2022)",
+        {
+            "collection.communication": "synchronous",
+            "algorithm.name": "ppo",
+            "env.agent_index": True,
+            "env.state": True,
+            "network.critic_parts": ("state",),
+        },
+    ),
     "impala": Scheme(
         "IMPALA: asynchronous collectors and gradients, corrected by V-trace (Espeholt et al. 2018)",
         {

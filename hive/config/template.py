@@ -6,14 +6,18 @@ budget are always written. `hive config` shows all other keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hive.config.load import load_config
-from hive.config.render import sections
+from hive.config.policies import POLICIES
+from hive.config.render import COMMENT_COLUMN, sections
 from hive.config.schema import Config
 from hive.config.values import toml_text
+
+LINE = 120  # longest line of the text in front of the keys
 
 ALWAYS = {
     "run.scheme": "algorithm, and how the processes work together",
@@ -71,6 +75,25 @@ class Setting:
     reason: str
 
 
+@dataclass(frozen=True)
+class PolicyRow:
+    """A row of [policies] that a starting config has: a policy, the patterns of its agents, its own keys of [network].
+
+    reason: the comment of its line.
+    """
+
+    name: str
+    agents: str | list[str]
+    network: Mapping[str, Any]
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """The line of TOML."""
+        value: Any = {"agents": self.agents, "network": dict(self.network)} if self.network else self.agents
+        return f"{f'{self.name} = {toml_text(value)}':<{COMMENT_COLUMN - 1}} # {self.reason}"
+
+
 def reasoned(keys: Mapping[str, Any], env_id: str, scheme: str) -> list[Setting]:
     """Return tuned values as settings, with the reasons of REASONS."""
     config = _load(env_id, scheme, keys)
@@ -85,10 +108,19 @@ def reasoned(keys: Mapping[str, Any], env_id: str, scheme: str) -> list[Setting]
     return [Setting(name, value, reasons[name]) for name, value in keys.items()]
 
 
-def template(env_id: str, scheme: str, settings: list[Setting], origin: str) -> str:
+def template(
+    env_id: str,
+    scheme: str,
+    settings: list[Setting],
+    origin: str,
+    *,
+    policies: Sequence[PolicyRow] = (),
+    evaluates: bool = True,
+) -> str:
     """Return a short, working config. Raises ConfigError if the environment's name or the scheme is invalid.
 
-    origin: a sentence about where the settings come from.
+    origin: a sentence about where the settings come from. policies: the rows of [policies]. evaluates: whether runs of
+    this environment can have evaluations.
     """
     config = _load(env_id, scheme, {setting.name: setting.value for setting in settings})
     reasons = {setting.name: setting.reason for setting in settings}
@@ -100,11 +132,13 @@ def template(env_id: str, scheme: str, settings: list[Setting], origin: str) -> 
             rows.append((entry.name, entry.value, f"{reasons[entry.name]}; default {instead}"))
         elif entry.name in ALWAYS:
             rows.append((entry.name, entry.value, ALWAYS[entry.name]))
-    opening = (
-        f"# {origin}\n"
-        "# Start it with `hive up FILE`. Other keys have their defaults: `hive config FILE` shows all of them.\n"
+    lines = textwrap.wrap(origin, LINE, initial_indent="# ", subsequent_indent="# ")
+    opening = "\n".join(lines) + (
+        "\n# Start it with `hive up FILE`. Other keys have their defaults: `hive config FILE` shows all of them.\n"
     )
-    return opening + "\n" + sections(rows) + ("" if config.evaluation.every else WATCHED)
+    named = "\n".join(["", f"[{POLICIES}]", *(row.line for row in policies), ""]) if policies else ""
+    watched = WATCHED if evaluates and not config.evaluation.every else ""
+    return opening + "\n" + sections(rows) + named + watched
 
 
 def _load(env_id: str, scheme: str, keys: Mapping[str, Any]) -> Config:

@@ -24,7 +24,7 @@ from hive.envs.spaces.actions import (
     choices_of,
     each_action,
 )
-from hive.envs.spaces.by_spaces import settings_by_spaces, spaces_text
+from hive.envs.spaces.by_spaces import agents_text, policies_by_spaces, settings_by_spaces, spaces_text
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.statistics import Watched
@@ -56,6 +56,7 @@ __all__ = [
     "VectorEnvironment",
     "Watched",
     "action_converter",
+    "agents_text",
     "can_be_helped",
     "check_evaluation",
     "choices_of",
@@ -70,6 +71,7 @@ __all__ = [
     "make_environment",
     "make_vector",
     "needed_wrappers",
+    "policies_by_spaces",
     "preset_for",
     "recipe_of",
     "runs_python",

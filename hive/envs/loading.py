@@ -14,7 +14,15 @@ from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, Topolo
 from hive.runtime.actor.error_location import is_interrupt, named
 from hive.runtime.process.user_code.torch_state import environment_torch
 
-EXTRAS = {"Box2D": "box2d", "mujoco": "mujoco", "ale_py": "atari", "minigrid": "minigrid", "cv2": "atari"}
+EXTRAS = {
+    "Box2D": "box2d",
+    "mujoco": "mujoco",
+    "ale_py": "atari",
+    "cv2": "atari",
+    "minigrid": "minigrid",
+    "pettingzoo": "multi",
+    "mpe2": "multi",
+}
 """Top-level module -> the extra of hive that installs it."""
 
 PACKAGES = {"minatar": "MinAtar", "envpool": "envpool"}

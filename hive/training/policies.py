@@ -7,8 +7,6 @@ values of `info`.
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -18,18 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hive.config import Config, load_reference
-from hive.config.policies import NAME_LENGTH, PolicyConfig
+from hive.config.policies import PolicyConfig
 from hive.envs import EnvironmentSpec, spec_difference
 from hive.envs.agents.bots import Bot, bot_of
 from hive.envs.agents.seats import Seat, with_returns
+from hive.envs.spaces.kinds import kinds_of, spec_of_kind
 from hive.errors import ConfigError
 from hive.experience import Purpose, stream_seed
 from hive.records.runs import POLICIES
 
 if TYPE_CHECKING:
     from hive.policy.loaded import Policy
-
-ALL = "agents"  # the name of the policy of all agents, in a run without [policies]
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Policies:
     @classmethod
     def of(cls, config: Config, environment: EnvironmentSpec) -> Policies:
         """Divide the agents. Raises ConfigError for one without a policy or with two, and for spaces that differ."""
-        groups = _by_patterns(config, environment) if config.policies else _by_spaces(environment)
+        groups = _by_patterns(config, environment) if config.policies else kinds_of(environment.agents)
         fixed = {name: row for name, row in config.policies.items() if not row.learns}
         learning = [
             _learning(number, name, config, environment, agents)
@@ -116,7 +113,7 @@ def _learning(
                     hint="give each kind of agent a policy of its own in [policies], or make their spaces equal with "
                     "a wrapper (env.wrappers), such as those of supersuit",
                 )
-    spec = replace(environment, observation=own[0].observation, action=own[0].action, agents=own)
+    spec = spec_of_kind(environment, agents)
     learner = config.learner(name) if name in config.policies else replace(config, policies={}, learners={})
     seed = config.run.seed if number == 0 else stream_seed(config.run.seed, Purpose.policy, number, 0)
     env = replace(config.env, info=with_returns(config.env.info, environment))
@@ -125,34 +122,6 @@ def _learning(
         run = replace(run, stop_at_return=None)
     learner = replace(learner, env=env, run=run)
     return LearningPolicy(number, name, learner, Seat(name, spec))
-
-
-def _by_spaces(environment: EnvironmentSpec) -> dict[str, list[str]]:
-    """Return a policy for each kind of spaces, named after its agents: `speaker_0` and `speaker_1` are `speaker`."""
-    kinds: list[list[str]] = []
-    first: list[tuple[object, object]] = []
-    for agent in environment.agents:
-        spaces = agent.observation, agent.action
-        if spaces not in first:
-            first.append(spaces)
-            kinds.append([])
-        kinds[first.index(spaces)].append(agent.name)
-    if len(kinds) == 1:
-        return {ALL: kinds[0]}
-    named: dict[str, list[str]] = {}
-    for number, agents in enumerate(kinds):
-        stems = {_stem(agent) for agent in agents}
-        name = stems.pop() if len(stems) == 1 else ""
-        if not name or name in named:
-            name = next(free for free in map("policy{}".format, itertools.count(number)) if free not in named)
-        named[name] = agents
-    return named
-
-
-def _stem(agent: str) -> str:
-    """Return an agent's name without its number, as the name of a policy; "" if nothing is left."""
-    stem = re.sub(r"[^a-z0-9_-]", "", re.sub(r"[_-]?\d+$", "", agent.lower())).strip("_-")
-    return stem[:NAME_LENGTH]
 
 
 def _by_patterns(config: Config, environment: EnvironmentSpec) -> dict[str, list[str]]:
@@ -221,8 +190,23 @@ def check_videos(config: Config) -> None:
         )
 
 
+OF_SEVERAL = {"env.agent_index": "its number", "env.state": "the state beside its observation"}
+"""Keys that only environments of several agents have -> what each agent of them sees."""
+
+
 def check_has_agents(config: Config) -> None:
-    """Raise ConfigError for [policies] of an environment with one agent."""
+    """Raise ConfigError for a table, key or scheme that is for several agents: the environment has one."""
+    for name, seen in OF_SEVERAL.items():
+        if config.value(name):
+            scheme = config.run.scheme
+            by_scheme = config.origin(name) == f"scheme {scheme}"
+            raise ConfigError(
+                f"{f'the scheme `{scheme}`' if by_scheme else name} is for several agents, and `{config.env.id}` has "
+                "one",
+                hint=f'run.scheme = "{config.algorithm.name}" trains one agent'
+                if by_scheme
+                else f"leave it out: it lets each of several agents see {seen}",
+            )
     if config.policies:
         raise ConfigError(
             f"[policies]: `{config.env.id}` has one agent, which needs no table of policies",

@@ -61,6 +61,10 @@ def test_init_takes_the_tuned_settings_of_the_scheme(place: Place) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_init_of_a_scheme(place: Place, scheme: str) -> None:
     done = place.hive("init", "CartPole-v1", "--scheme", scheme, "--output", "new.toml")
+    if scheme in ("ippo", "mappo"):
+        assert done.err.startswith(f"error: the scheme `{scheme}` is for several agents, and `CartPole-v1` has one\n")
+        assert not (place.folder / "new.toml").exists()
+        return
     if scheme in ("td3", "ddpg"):
         assert done.err.startswith(f"error: {scheme} needs a box action with bounds\n")
         return
@@ -69,7 +73,7 @@ def test_init_of_a_scheme(place: Place, scheme: str) -> None:
     text = (place.folder / "new.toml").read_text()
     tuned = scheme in tuned_tasks()["CartPole-v1"]
     assert text.startswith("# Tuned settings: " if tuned else "# No tuned settings of this scheme (but of ppo, ")
-    assert ("(4 numbers observed, one of 2 actions)" in text) is not tuned
+    assert ("(4 numbers observed, one of 2 actions)" in text.replace("\n# ", " ")) is not tuned
 
 
 def test_init_without_tuned_settings_chooses_by_the_spaces(place: Place) -> None:
@@ -80,6 +84,75 @@ def test_init_without_tuned_settings_chooses_by_the_spaces(place: Place) -> None
     assert (config.run.scheme, config.network.normalize_observations) == ("ppo", True)
     text = (place.folder / "own-ppo.toml").read_text()
     assert text.startswith("# No tuned settings: chosen by the spaces (3 numbers observed, one of 2 actions).\n")
+
+
+TEAM = """
+from gymnasium import spaces
+import numpy as np
+
+class Team:
+    possible_agents = ["miner_0", "scout_0", "miner_1"]
+
+    def observation_space(self, agent):
+        return spaces.Box(-1.0, 1.0, (100 if "miner" in agent else 3,), np.float32)
+
+    def action_space(self, agent):
+        return spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        return self.see(), {}
+
+    def step(self, actions):
+        over = dict.fromkeys(self.agents, True)
+        self.agents = []
+        return self.see(), dict.fromkeys(over, 1.0), over, dict.fromkeys(over, False), {}
+
+    def see(self):
+        return {agent: np.zeros(self.observation_space(agent).shape, np.float32) for agent in self.possible_agents}
+
+    def state(self):
+        return np.zeros(4, np.float32)
+
+
+class Twins(Team):
+    possible_agents = ["scout_0", "scout_1"]
+"""
+
+
+@pytest.mark.parametrize("scheme", ["ppo", "ippo", "mappo"])
+def test_init_names_a_policy_of_each_kind_of_agents(place: Place, scheme: str) -> None:
+    (place.folder / "team_for_init.py").write_text(TEAM)
+    done = place.hive("init", "team_for_init:Team", "--scheme", scheme, "-o", "new.toml")
+    assert (done.code, done.err) == (0, "")
+    config, text = load_config("new.toml"), (place.folder / "new.toml").read_text()
+    assert text.startswith("# No tuned settings: chosen by the spaces (3 agents that act at once, of 2 kinds).\n")
+    assert {name: row.agents for name, row in config.policies.items()} == {
+        "miner": ("miner_*",),
+        "scout": ("scout_0",),
+    }
+    widths = [config.learner(name).network.middleware for name in ("miner", "scout")]
+    assert widths == [(256, 256), (64, 64)]
+    assert (config.env.agent_index, config.env.state) == (scheme != "ppo", scheme == "mappo")
+    assert config.network.critic_parts == (("state",) if scheme == "mappo" else ())
+    assert "[evaluation]" not in text  # which several policies cannot have
+
+
+def test_init_needs_no_policies_for_agents_of_one_kind(place: Place) -> None:
+    (place.folder / "twins_for_init.py").write_text(TEAM)
+    assert place.hive("init", "twins_for_init:Twins", "--scheme", "mappo", "-o", "new.toml").code == 0
+    text = (place.folder / "new.toml").read_text()
+    assert text.startswith(
+        "# No tuned settings: chosen by the spaces (2 agents that act at once: 3 numbers observed, one of 2 actions).\n"
+    )
+    assert load_config("new.toml").policies == {}
+    assert "# [evaluation]" in text
+
+
+def test_init_refuses_a_scheme_that_no_kind_of_agents_can_use(place: Place) -> None:
+    (place.folder / "third_for_init.py").write_text(TEAM)
+    done = place.hive("init", "third_for_init:Team", "--scheme", "td3", "-o", "new.toml")
+    assert done.err.startswith("error: td3 needs a box action with bounds\n")
 
 
 def test_init_adds_the_wrappers_that_an_environment_needs(place: Place) -> None:

@@ -20,6 +20,7 @@ from hive.testing import run_inline
 from hive.training import Blueprint
 
 ENV = "small_environments:OneState"
+TWINS = "small_environments:Twins"
 
 
 class Plain(Actor):
@@ -33,7 +34,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_that_the_config_knows_is_there(directory: Path, name: str) -> None:
-    id = "Pendulum-v1" if name in ("td3", "ddpg") else ENV
+    id = {"td3": "Pendulum-v1", "ddpg": "Pendulum-v1", "ippo": TWINS, "mappo": TWINS}.get(name, ENV)
     assert build(config_of(id, run__scheme=f'"{name}"'), directory).plan().results_actor == "learner-0"
 
 

@@ -435,3 +435,33 @@ class Lottery(Small):
 
     def reward(self, action: Any) -> float:
         return random.random() if self.at > 2 else 1.0
+
+
+class Twins:
+    """Two agents that act at once, for one step, and a state that they do not see."""
+
+    possible_agents = ("a", "b")
+
+    def __init__(self) -> None:
+        self.agents: list[str] = []
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(-1.0, 1.0, (3,), np.float32)
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Any]:
+        self.agents = [*self.possible_agents]
+        return self._seen(), {}
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        self.agents = []
+        ends, goes_on = dict.fromkeys("ab", True), dict.fromkeys("ab", False)
+        return self._seen(), {name: float(action) for name, action in actions.items()}, ends, goes_on, {}
+
+    def state(self) -> Any:
+        return np.ones(4, np.float32)
+
+    def _seen(self) -> dict[str, Any]:
+        return {name: np.zeros(3, np.float32) for name in self.possible_agents}

@@ -23,6 +23,7 @@ from hive.envs.agents.turns import TurnsVector
 from hive.envs.make import Recipe
 from hive.envs.random_actions import RandomActions
 from hive.envs.spaces.by_spaces import spaces_text
+from hive.envs.spaces.kinds import kinds_of
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.rows import StepRow
 
@@ -47,10 +48,7 @@ class PlayedAgents:
 
 def seats_by_spaces(spec: EnvironmentSpec) -> list[Seat]:
     """Return a seat for each kind of spaces."""
-    kinds: dict[Any, list[str]] = {}
-    for agent in spec.agents:
-        kinds.setdefault((agent.observation, agent.action), []).append(agent.name)
-    return [seat_of("", spec, agents) for agents in kinds.values()]
+    return [seat_of("", spec, agents) for agents in kinds_of(spec.agents).values()]
 
 
 class PlayedTable:

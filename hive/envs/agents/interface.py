@@ -21,7 +21,7 @@ from hive.envs.make import MASKED, Recipe
 from hive.envs.spaces.actions import ActionSpec, action_spec, choices_of
 from hive.envs.spaces.declared import checked_space
 from hive.envs.spaces.masks import MaskedSpace
-from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, ObservationSpec, observation_spec
+from hive.envs.spaces.observation import BESIDE_MASK, INDEX_KEY, MASK_KEY, STATE_KEY, ObservationSpec, observation_spec
 from hive.envs.spaces.spec import AgentSpec, EnvironmentSpec
 from hive.envs.wrappers import ARGUMENTS, WrapperConfig, find_wrapper, parts_of
 from hive.errors import EnvironmentFailed
@@ -29,12 +29,6 @@ from hive.runtime.actor.error_location import is_interrupt, named
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
-
-INDEX_KEY = "agent"
-"""The part of an observation that says which agent sees it, one-hot (env.agent_index)."""
-
-STATE_KEY = "state"
-"""The part with the state of the whole environment (env.state)."""
 
 
 def has_agents(environment: Any) -> bool:
@@ -143,10 +137,15 @@ class AgentView:
             self.space = own
         else:
             parts = parts or {BESIDE_MASK: own}
-            if self._position is not None:
-                parts[INDEX_KEY] = spaces.Discrete(agents)
-            if state is not None:
-                parts[STATE_KEY] = state
+            added = {INDEX_KEY: spaces.Discrete(agents) if recipe.agent_index else None, STATE_KEY: state}
+            for key, space in added.items():
+                if space is not None:
+                    if key in parts:
+                        raise _refused(
+                            f"the observations of {self._what} have a part `{key}`, the name of what hive adds",
+                            "rename the part, or leave out " + ("env.agent_index" if key == INDEX_KEY else "env.state"),
+                        )
+                    parts[key] = space
             self.space = self._with_mask(parts)
         self.observation = observation_spec(self._what, self.space, recipe.rules)
         self._all_allowed = np.ones(sum(choices_of(self.action) or ()), np.int8)
@@ -254,7 +253,7 @@ def _state_space(id: str, environment: Any) -> Space[Any]:
             raise
         raise _refused(
             f"`{id}` has no state that env.state could give: {named(error)}",
-            "define `def state(self)` that returns an array, or leave env.state out",
+            "define `def state(self)` that returns an array, or leave env.state out (scheme ippo instead of mappo)",
         ) from error
     if state.dtype == np.uint8:
         return spaces.Box(0, 255, state.shape, np.uint8)

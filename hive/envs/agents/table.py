@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from hive.envs.agents.bots import Bot
@@ -12,6 +11,7 @@ from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import Seat, SeatRows
 from hive.envs.agents.turns import TurnsVector
 from hive.envs.make import Recipe, make_any
+from hive.envs.spaces.kinds import spec_of_kind
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.wrappers import with_names
 
@@ -64,5 +64,4 @@ def seat_of_all(policy: str, spec: EnvironmentSpec) -> Seat:
 
 def seat_of(policy: str, spec: EnvironmentSpec, agents: Sequence[str]) -> Seat:
     """Return the seat of a policy that acts for these agents, whose spaces must be equal."""
-    own = tuple(agent for agent in spec.agents if agent.name in agents)
-    return Seat(policy, replace(spec, observation=own[0].observation, action=own[0].action, agents=own))
+    return Seat(policy, spec_of_kind(spec, agents))

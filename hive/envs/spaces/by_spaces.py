@@ -7,13 +7,15 @@ are those of rl-baselines3-zoo for Atari (hyperparams/ppo.yml).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
-from hive.config import ALGORITHM_DEFAULTS, BARRIER_STEPS, SCHEMES, CollectionConfig, Setting
+from hive.config import ALGORITHM_DEFAULTS, BARRIER_STEPS, SCHEMES, CollectionConfig, PolicyRow, Setting
 from hive.config.keys import keys_of
 from hive.declared import NO_IMAGE, PIXELS
 from hive.envs.spaces.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
-from hive.envs.spaces.observation import MASK_KEY, ArraySpec, ObservationPart
+from hive.envs.spaces.kinds import kinds_of, patterns_for, spec_of_kind
+from hive.envs.spaces.observation import BESIDE_MASK, INDEX_KEY, MASK_KEY, STATE_KEY, ArraySpec, ObservationPart
 from hive.envs.spaces.spec import EnvironmentSpec
 
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
@@ -35,10 +37,66 @@ def settings_by_spaces(
     """
     if scheme not in SCHEMES:
         return []
-    settings = _mask(spec, info_has_mask)
-    if scheme == "ppo":
+    how = scheme, preset, wrappers, info_has_mask
+    first, *others = (_settings(one, *how) for one in (_kinds(spec).values() if spec.agents else [spec]))
+    return [one for one in first if not _is_own(one) or all(_has(other, one) for other in others)]
+
+
+def policies_by_spaces(spec: EnvironmentSpec, scheme: str) -> list[PolicyRow]:
+    """Return a policy for each kind of agents, with the settings of its networks; none if all agents have one kind."""
+    kinds, every = _kinds(spec), [agent.name for agent in spec.agents]
+    if len(kinds) < 2:
+        return []
+    common = settings_by_spaces(spec, scheme)
+    rows = []
+    for name, agents in kinds_of(spec.agents).items():
+        kind = kinds[name]
+        own = [one for one in _settings(kind, scheme, "none", (), False) if _is_own(one) and not _has(common, one)]
+        network = {one.name.partition(".")[2]: one.value for one in own}
+        reason = "; ".join([_own_text(kind), *(one.reason for one in own)])
+        rows.append(PolicyRow(name, patterns_for(agents, every), network, reason))
+    return rows
+
+
+def agents_text(spec: EnvironmentSpec) -> str:
+    """Return the agents of an environment and their spaces in words."""
+    kinds = _kinds(spec)
+    acting = "act in turn" if spec.takes_turns else "act at once"
+    text = f"{len(spec.agents)} agent{'s' * (len(spec.agents) != 1)} that {acting}"
+    return f"{text}, of {len(kinds)} kinds" if len(kinds) > 1 else f"{text}: {_own_text(spec)}"
+
+
+def _own_text(spec: EnvironmentSpec) -> str:
+    """Return the spaces in words, without the parts of env.agent_index and env.state."""
+    parts = tuple(part for part in spec.observation.parts if part.path not in ((INDEX_KEY,), (STATE_KEY,)))
+    if [part.path for part in parts] == [(BESIDE_MASK,)]:  # the name is hive's
+        parts = (replace(parts[0], path=()),)
+    return spaces_text(replace(spec, observation=replace(spec.observation, parts=parts)))
+
+
+def _kinds(spec: EnvironmentSpec) -> dict[str, EnvironmentSpec]:
+    """Return the environment as it is for each kind of agents; {} for one without agents."""
+    return {name: spec_of_kind(spec, agents) for name, agents in kinds_of(spec.agents).items()} if spec.agents else {}
+
+
+def _is_own(setting: Setting) -> bool:
+    """Whether policies of one run may have different values of it."""
+    return setting.name.startswith("network.")
+
+
+def _has(settings: Sequence[Setting], one: Setting) -> bool:
+    """Return whether a key has the same value there."""
+    return any((other.name, other.value) == (one.name, one.value) for other in settings)
+
+
+def _settings(
+    spec: EnvironmentSpec, scheme: str, preset: str, wrappers: Sequence[str], info_has_mask: bool
+) -> list[Setting]:
+    """Return the settings for one kind of agents."""
+    settings = [] if spec.agents else _mask(spec, info_has_mask)  # the mask of agents is found without a key
+    if scheme in ("ppo", "ippo", "mappo"):
         settings += _image_rounds() if _is_image(spec) else _rare_checkpoints(spec)
-    settings += _network(spec)
+    settings += _network(spec, SCHEMES[scheme].defaults.get("network.critic_parts", ()))
     usual = ALGORITHM_DEFAULTS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
     if usual.get("network.normalize_observations") and _is_scaled(spec):
         reason = "these observations have a known scale"
@@ -136,9 +194,10 @@ def _image_rounds() -> list[Setting]:
     ]
 
 
-def _network(spec: EnvironmentSpec) -> list[Setting]:
+def _network(spec: EnvironmentSpec, hidden: Sequence[str]) -> list[Setting]:
+    """Return settings of the layers. hidden: parts of observations that the policy does not see."""
     settings = []
-    inputs = spec.observation.inputs
+    inputs = [one for one in spec.observation.inputs if getattr(one, "name", "") not in hidden]
     if _is_image(spec):
         settings.append(Setting("env.frame_stack", 4, "several frames show what moves, and where to"))
         settings.append(Setting("network.separate_networks", False, "policy and value share the convolutions"))

@@ -47,6 +47,12 @@ NO_ACTION = "an action mask that allows no action"
 BESIDE_MASK = "observation"
 """The key of an observation beside its mask, if the environment gives the mask in `info`."""
 
+INDEX_KEY = "agent"
+"""The part of an observation that says which of several agents sees it, one-hot (env.agent_index)."""
+
+STATE_KEY = "state"
+"""The part with the state of the whole environment of several agents (env.state)."""
+
 ALIGNMENT = 4  # bytes: rows begin where a float32 may begin
 
 MOST_ONE_HOT = 1024

@@ -95,7 +95,8 @@ class Evaluator:
         """Make the evaluator of a run, with its own environments and network."""
         evaluation, env = blueprint.config.evaluation, blueprint.config.evaluation_env
         seed_all_globals(blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
-        return cls._of(blueprint, configured_vector(env, evaluation.envs), evaluation.episodes, status)
+        episodes = evaluation.episodes * blueprint.environment.rows  # each agent has episodes of its own
+        return cls._of(blueprint, configured_vector(env, evaluation.envs), episodes, status)
 
     @classmethod
     def of_videos(cls, blueprint: Blueprint, vector: VectorEnvironment) -> Evaluator:
