@@ -288,3 +288,15 @@ class TestPettingZoo:
             (0, 0.0, True),
             (1, -1.0, True),
         }
+
+
+def test_an_environment_that_gives_turns_to_the_ended_for_ever_is_refused() -> None:
+    class Endless(TurnGame):
+        def step(self, action: Any) -> None:
+            if action is not None:
+                super().step(action)
+
+    game = one(Endless(NAMES, [WON]))
+    with pytest.raises(EnvironmentFailed, match="turns of ended agents only, such as `a`, without removing them"):
+        for action in range(3):
+            game.act(action)

@@ -137,7 +137,7 @@ class Game:
             raise self._checks.raised_by(error, "step", self.number) from error
 
     def _advance(self) -> None:
-        episodes = 0
+        episodes = dead_turns = 0
         while True:
             agent = self._agent = self._selected()
             if agent is None:
@@ -148,6 +148,7 @@ class Game:
                         f"{MOST_EPISODES:,} episodes in which no agent that learns had a turn", self.number
                     )
                 self._reset(None)
+                dead_turns = 0
                 continue
             observation, reward, terminated, truncated, info = self._last_of(agent)
             ends = bool(terminated or truncated)
@@ -156,6 +157,11 @@ class Game:
                 self._credit(agent, player, reward, bool(terminated), bool(truncated), observation, info)
             elif not ends:
                 raise self._checks.wrong_agents(f"a turn of the agent `{agent}`, which has ended", self.number)
+            dead_turns = dead_turns + 1 if ends else 0
+            if dead_turns > len(self._players) + len(self._bots):
+                raise self._checks.wrong_agents(
+                    f"turns of ended agents only, such as `{agent}`, without removing them from `agents`", self.number
+                )
             if ends:
                 self._step(None)
             elif player is None:
