@@ -297,6 +297,7 @@ def test_an_environment_that_gives_turns_to_the_ended_for_ever_is_refused() -> N
                 super().step(action)
 
     game = one(Endless(NAMES, [WON]))
+    for action in range(2):
+        game.act(action)
     with pytest.raises(EnvironmentFailed, match="turns of ended agents only, such as `a`, without removing them"):
-        for action in range(3):
-            game.act(action)
+        game.act(2)
