@@ -88,15 +88,21 @@ def policies_and_config(
     """Return the policies of a run by name, each with its checkpoint, and the config; as `policy_and_config`.
 
     checkpoint: that of the first policy; of each other one, the newest that is not newer. The name is "" in a run whose
-    environment has one agent.
+    environment has one agent. A policy that `overrides` make scripted, or give other weights, is left out. Raises
+    UsageError if none is left.
     """
     from hive.policy.loaded import policy_of
 
     first, config = policy_and_config(run, checkpoint, overrides)
     found = {}
     for name, folder in policies_of(run).items() or {"": run}.items():
+        row = config.policies.get(name)
+        if row is not None and not row.learns:
+            continue
         at = checkpoint if folder.path == run.path else _beside(folder, checkpoint)
         found[name] = first if at is checkpoint else policy_of(at, own_code=True), at
+    if not found:
+        raise UsageError(f"every policy of {run.name} is scripted or has other weights, so none is left to measure")
     return found, config
 
 
