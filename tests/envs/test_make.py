@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import fake_environments
 import gymnasium
 import pytest
 
+from hive.envs.loading import EXTRAS
 from hive.envs.make import Recipe, describe, make_environment, make_native, takes_native
 from hive.envs.spaces.actions import Discrete, MultiDiscrete
 from hive.envs.spaces.observation import ObservationSpec
@@ -251,3 +253,8 @@ def test_what_a_package_registers_is_listed(monkeypatch: pytest.MonkeyPatch) -> 
         describe(Recipe("fake_environments:xyz-v1"))
     first = ", ".join(f"`fake_environments:Odd/Name{index}-v0`" for index in range(5))
     assert error.value.hint == f"`fake_environments` registers {first} and 2 more"
+
+
+def test_an_extra_that_is_named_for_a_module_is_one_of_hives() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert set(EXTRAS.values()) <= set(project["optional-dependencies"])

@@ -366,3 +366,8 @@ def test_a_single_environment_goes_on_after_a_cut() -> None:
     while evaluator.step() is None:
         lengths.append(int(evaluator.row.episode_lengths[0]))
     assert lengths == [0, 0, 0, 4] * 2 + [0, 0, 0]
+
+
+def test_each_agent_of_a_policy_has_the_episodes_of_an_evaluation() -> None:
+    evaluator = Evaluator.of_run(blueprint_of("Twins", evaluation__episodes=3, evaluation__envs=2))
+    assert evaluator.quota.tolist() == [2, 2, 1, 1]
