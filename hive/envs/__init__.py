@@ -11,7 +11,8 @@ from hive.envs.configured import (
     spec_difference,
 )
 from hive.envs.examination import Examination, examine, statistics_text
-from hive.envs.make import Recipe, describe, limit_advice, make_compiled, make_environment, preset_for
+from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for
+from hive.envs.recipe import Recipe
 from hive.envs.repeatability import unrepeatable
 from hive.envs.spaces.actions import (
     ActionSpec,

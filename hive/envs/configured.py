@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
-from hive.envs.make import MASKED, Recipe, describe, steps_one_by_one
+from hive.envs.make import describe, steps_one_by_one
+from hive.envs.recipe import MASKED, Recipe
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.fitted import fitted_spec
 from hive.envs.spaces.meaning import configured_meaning

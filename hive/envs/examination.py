@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.loading import close
-from hive.envs.make import Recipe, limit_advice, limit_of_class, make_any, make_environment, make_native, takes_native
+from hive.envs.make import limit_advice, limit_of_class, make_any, make_environment, make_native, takes_native
 from hive.envs.random_actions import RandomActions
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import at_path, leaves_of
 from hive.envs.statistics import KEYS, RunningStatistics, Watched
 from hive.envs.vectors.checks import as_array

@@ -22,19 +22,19 @@ import difflib
 import functools
 import pkgutil
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
-from hive.declared import RULES
 from hive.envs.loading import close, construct, import_module, top_level
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.declared import OLD_PACKAGE, is_old, spaces_of
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.spaces.spec import EnvironmentSpec
-from hive.envs.wrappers import WrapperConfig, import_wrappers, skip_of, step_limit_of, wrapped
+from hive.envs.wrappers import import_wrappers, skip_of, step_limit_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -58,34 +58,12 @@ POOLS = "envpool"  # the package whose environments hive.envs.vectors.pool makes
 SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
 SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
 LISTED = 5  # ids of a package that are listed where none is similar
-MASKED = "hive.envs.spaces.masks:Masked"  # the wrapper of env.action_mask around a single environment
 WRITE = 'write a custom class as "package.module:Class", and an id that a package registers as "package:Name-v0"'
 VERSION = re.compile(r"-v\d+$")
 VERSION_OF_MODULE = re.compile(r"_v\d+$")  # PettingZoo has a module for each version of an environment
 FORMS = ("parallel_env", "env")  # functions of such a module: all agents act at once, or in turn
 LIBRARY = re.compile(r"\.(?:so|dylib)(?::\w+)?$")
 LIMIT = 1000  # steps of an episode in advice: that of most of Gymnasium's tasks
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Which environment, and how it is made: the keys of [env] that its constructor and its vector depend on.
-
-    options: keyword arguments of the constructor; with the preset "atari" those of hive.envs.vectors.atari. kind:
-    env.vector, "auto", "python" or "native" (`takes_native`). wrappers: put around single environments
-    (hive.envs.wrappers). info: env.info, the values of `info` that a row has. rules: env.rules.
-    """
-
-    id: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    kind: str = "auto"
-    wrappers: Sequence[WrapperConfig] = ()
-    preset: str = "none"
-    info: Sequence[str] = ()
-    rules: int = RULES
-    mask: str | None = None  # env.action_mask; around a single environment it is also the last of the wrappers
-    agent_index: bool = False
-    state: bool = False
 
 
 def make_environment(recipe: Recipe, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.examination import Examination, vector_of_one
-from hive.envs.make import Recipe
 from hive.envs.random_actions import RandomActions
+from hive.envs.recipe import Recipe
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow

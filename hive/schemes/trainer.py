@@ -15,30 +15,39 @@ from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
 from hive.hosts import connect_hosts, host_facts, resumed_elsewhere
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
-from hive.runtime import Board, Group, Shared, SharedIn, Slots, Topology, Zmq, size_text
-from hive.runtime.topology.groups import PortRef
+from hive.runtime import Board, Group, PortRef, Shared, SharedIn, Slots, Topology, Zmq, size_text
 from hive.training import (
+    GOAL_BYTES,
     REPLAY_VALUES,
     RESULTS,
     Blueprint,
     CollectorActor,
+    Crew,
     EvaluatorActor,
+    Goal,
     GradientWorkerActor,
     LearnerActor,
+    Policies,
     Recorder,
     ReplayLearnerActor,
     ReplayWorkerActor,
     best_by,
+    check_crew,
+    check_has_agents,
+    check_videos,
+    crew_needed,
     environment_of,
     first_gradient,
     first_round,
+    folders_of,
     info_counters,
+    of_policy,
+    policies_collector,
+    port,
     replica_slots,
+    with_goal,
+    write_policies,
 )
-from hive.training.crew import Crew, check_crew, crew_needed, folders_of, write_policies
-from hive.training.policies import Policies, check_has_agents, check_videos
-from hive.training.several_actors import of_policy, policies_collector, port
-from hive.training.update.goal import GOAL_BYTES, Goal, with_goal
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:

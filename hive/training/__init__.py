@@ -3,6 +3,7 @@
 from hive.training.actors import CollectorActor, GradientWorkerActor
 from hive.training.blueprint import Blueprint, environment_of
 from hive.training.collect.collector import Collector
+from hive.training.crew import Crew, check_crew, crew_needed, folders_of, write_policies
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.evaluate.evaluator_actor import EvaluatorActor
 from hive.training.evaluate.playing import evaluate, evaluate_together, joined
@@ -25,10 +26,13 @@ from hive.training.messages import (
     RolloutReady,
     Weights,
 )
+from hive.training.policies import Policies, check_has_agents, check_videos
 from hive.training.record.best_policy import best_by
 from hive.training.record.recorder import Recorder
 from hive.training.run_start import first_gradient, first_round
+from hive.training.several_actors import of_policy, policies_collector, port
 from hive.training.trainer import Trainer
+from hive.training.update.goal import GOAL_BYTES, Goal, with_goal
 from hive.training.update.learner import Learner
 from hive.training.update.learner_actor import RESULTS, LearnerActor, info_counters
 from hive.training.update.replay_learner import ReplayLearnerActor
@@ -37,18 +41,21 @@ from hive.training.update.replica import Replica, replica_slots
 from hive.training.update.turn_metrics import Update, UpdateHook
 
 __all__ = [
+    "GOAL_BYTES",
     "REPLAY_VALUES",
     "RESULTS",
     "Blueprint",
     "CheckpointDue",
     "Collector",
     "CollectorActor",
+    "Crew",
     "Episode",
     "Evaluation",
     "EvaluationDue",
     "Evaluator",
     "EvaluatorActor",
     "GWorker",
+    "Goal",
     "Gradient",
     "GradientSlot",
     "GradientWorkerActor",
@@ -57,6 +64,7 @@ __all__ = [
     "LearnerActor",
     "Metrics",
     "OptimizerState",
+    "Policies",
     "Recorder",
     "Recording",
     "ReplayFloor",
@@ -73,16 +81,26 @@ __all__ = [
     "UpdateHook",
     "Weights",
     "best_by",
+    "check_crew",
+    "check_has_agents",
+    "check_videos",
+    "crew_needed",
     "environment_of",
     "evaluate",
     "evaluate_together",
     "first_gradient",
     "first_round",
+    "folders_of",
     "info_counters",
     "joined",
+    "of_policy",
+    "policies_collector",
+    "port",
     "record",
     "replica_slots",
     "show",
+    "with_goal",
+    "write_policies",
 ]
 
 Plan = ReplayPlan  # its name in the last release; the next one removes it

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import hive
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, ObservationSpec
-from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.masked_space import MaskedSpace
 from hive.envs.spaces.observation import observation_spec
 from hive.errors import NetworkError, RecordError, UsageError
 from hive.networks import (

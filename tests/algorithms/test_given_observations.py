@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.masked_space import MaskedSpace
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, ObservationSpec, observation_spec
 from hive.policy.given_observations import GivenObservations
 

@@ -15,7 +15,7 @@ from hive.envs.agents.bots import Bot, bot_of
 from hive.envs.agents.interface import describe_agents
 from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.table import seat_of, table_of
-from hive.envs.make import Recipe
+from hive.envs.recipe import Recipe
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 

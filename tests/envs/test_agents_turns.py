@@ -14,7 +14,8 @@ from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import acts_in_turn, describe_agents, has_agents
 from hive.envs.agents.table import seat_of, table_of
 from hive.envs.agents.turns import MOST_EPISODES, Completed, Game, TurnsVector
-from hive.envs.make import Recipe, make_any
+from hive.envs.make import make_any
+from hive.envs.recipe import Recipe
 from hive.errors import EnvironmentFailed
 
 NAMES = ("a", "b")

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.envs import StepRow, describe, make_vector
-from hive.envs.make import Recipe, takes_native
+from hive.envs.make import takes_native
+from hive.envs.recipe import Recipe
 from hive.envs.vectors import compiled
 from hive.envs.vectors.compiled import bit_equal, classic_control
 from hive.envs.vectors.compiled_vector import CompiledVector

@@ -14,7 +14,8 @@ import pytest
 from fake_environments import Counting
 
 from hive.envs import Box, Discrete, MultiDiscrete, StepRow, include_folder, make_vector
-from hive.envs.make import Recipe, describe, make_environment
+from hive.envs.make import describe, make_environment
+from hive.envs.recipe import Recipe
 from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing

@@ -14,7 +14,8 @@ import gymnasium
 import pytest
 
 from hive.envs.loading import EXTRAS
-from hive.envs.make import Recipe, describe, make_environment, make_native, takes_native
+from hive.envs.make import describe, make_environment, make_native, takes_native
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import Discrete, MultiDiscrete
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from hive.envs.make import Recipe
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.masks import Masked, info_has_mask
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.checks import Checks

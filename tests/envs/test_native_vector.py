@@ -13,7 +13,8 @@ import pytest
 from fake_environments import Boxed, Cells, Counting, Images, Walk
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from hive.envs.make import Recipe, make_native
+from hive.envs.make import make_native
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.rows import FinalObservations, StepRow

@@ -12,7 +12,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from hive.envs import make_vector
-from hive.envs.make import Recipe, describe
+from hive.envs.make import describe
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentMissing

@@ -13,7 +13,8 @@ from fake_environments import Boxed, Cells, Counting, Images, Reuses, Scripted, 
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
-from hive.envs.make import Recipe, make_environment
+from hive.envs.make import make_environment
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import FinalObservations, StepRow

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from hive.envs.make import Recipe, describe
+from hive.envs.make import describe
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.declared import spaces_of
 from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import EnvironmentFailed

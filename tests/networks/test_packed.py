@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from hive.envs import Discrete
-from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.masked_space import MaskedSpace
 from hive.envs.spaces.observation import ObservationSpec, observation_spec
 from hive.envs.vectors.checks import store
 from hive.networks import (

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from hive.envs import Discrete
-from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.masked_space import MaskedSpace
 from hive.envs.spaces.meaning import earlier_meaning
 from hive.envs.spaces.observation import ArraySpec, ObservationSpec, observation_spec
 from hive.networks import NetworkParameters, Spaces, build_network

@@ -19,7 +19,8 @@ from gymnasium import spaces
 import hive
 from hive.cli.parts.resuming import prepare
 from hive.config import Config, load_config
-from hive.envs.make import Recipe, make_environment
+from hive.envs.make import make_environment
+from hive.envs.recipe import Recipe
 from hive.envs.vectors.checks import at
 from hive.errors import HiveError
 from hive.policy.loaded import Policy

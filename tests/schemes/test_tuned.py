@@ -8,7 +8,8 @@ import pytest
 
 from hive.config import load_config, reasoned, template, tuned_tasks
 from hive.envs import settings_by_spaces, spaces_text
-from hive.envs.make import Recipe, describe
+from hive.envs.make import describe
+from hive.envs.recipe import Recipe
 from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from hive.envs.spaces.masks import MaskedSpace
+from hive.envs.spaces.masked_space import MaskedSpace
 from hive.networks import PolicyHead
 
 ACTIONS = {

@@ -15,7 +15,7 @@ from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import with_returns
 from hive.envs.agents.table import seat_of, table_of
 from hive.envs.agents.turns import TurnsVector
-from hive.envs.make import Recipe
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.meaning import configured_meaning
 from hive.experience import Rollout
 from hive.training import Blueprint

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from hive.config import Config, load_config
 from hive.envs import EnvironmentSpec
 from hive.envs.agents.interface import describe_agents
-from hive.envs.make import Recipe
+from hive.envs.recipe import Recipe
 from hive.errors import ConfigError
 from hive.training.policies import Policies, check_has_agents, folder_of
 

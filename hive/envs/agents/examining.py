@@ -20,8 +20,8 @@ from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import Seat, SeatRows
 from hive.envs.agents.table import seat_of, table_of
 from hive.envs.agents.turns import TurnsVector
-from hive.envs.make import Recipe
 from hive.envs.random_actions import RandomActions
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.by_spaces import spaces_text
 from hive.envs.spaces.kinds import kinds_of
 from hive.envs.spaces.spec import EnvironmentSpec

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hive.envs.loading import construct
-from hive.envs.make import MASKED, Recipe
+from hive.envs.recipe import MASKED, Recipe
 from hive.envs.spaces.actions import ActionSpec, action_spec, choices_of
 from hive.envs.spaces.declared import checked_space
-from hive.envs.spaces.masks import MaskedSpace
 from hive.envs.spaces.observation import BESIDE_MASK, INDEX_KEY, MASK_KEY, STATE_KEY, ObservationSpec, observation_spec
 from hive.envs.spaces.spec import AgentSpec, EnvironmentSpec
 from hive.envs.wrappers import ARGUMENTS, WrapperConfig, find_wrapper, parts_of
@@ -209,6 +208,8 @@ class AgentView:
 
     def _with_mask(self, parts: dict[str, Space[Any]]) -> Space[Any]:
         from gymnasium import spaces
+
+        from hive.envs.spaces.masked_space import MaskedSpace
 
         choices = choices_of(self.action) or ()
         if self._mask_in is None:

@@ -10,7 +10,8 @@ from hive.envs.agents.interface import acts_in_turn, views_of
 from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import Seat, SeatRows
 from hive.envs.agents.turns import TurnsVector
-from hive.envs.make import Recipe, make_any
+from hive.envs.make import make_any
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.kinds import spec_of_kind
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.wrappers import with_names

@@ -17,19 +17,12 @@ import numpy as np
 from gymnasium import spaces
 
 from hive.envs.loading import close
-from hive.envs.make import Recipe, make_any, takes_native
+from hive.envs.make import make_any, takes_native
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec, choices_of
-from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY, Path
+from hive.envs.spaces.masked_space import MaskedSpace
+from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY
 from hive.errors import EnvironmentFailed
-
-
-class MaskedSpace(spaces.Dict):
-    """A Dict of which one part, at `mask_path`, is the action mask. choices: the sizes of all discrete actions."""
-
-    def __init__(self, parts: dict[str, spaces.Space[Any]], mask_path: Path, choices: tuple[int, ...]) -> None:
-        super().__init__(parts)
-        self.mask_path = mask_path
-        self.choices = choices
 
 
 class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):

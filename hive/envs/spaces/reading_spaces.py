@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from hive.config import START_LIMIT_S
-from hive.envs.make import Recipe, describe, import_modules
+from hive.envs.make import describe, import_modules
+from hive.envs.recipe import Recipe
 from hive.envs.spaces import actions, observation, spec
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.errors import EnvironmentFailed

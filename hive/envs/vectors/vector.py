@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from hive.declared import RULES
-from hive.envs.make import Recipe, make_any, make_compiled, make_games, make_native, takes_native
+from hive.envs.make import make_any, make_compiled, make_games, make_native, takes_native
+from hive.envs.recipe import Recipe
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
