@@ -22,20 +22,25 @@ def others_of(directory: RunDirectory) -> list[RunDirectory]:
 
 
 def chosen_together(
-    directory: RunDirectory, others: list[RunDirectory], exact: bool, refused: Callable[[str], object]
+    directory: RunDirectory,
+    others: list[RunDirectory],
+    exact: bool,
+    refused: Callable[[str], object],
+    *,
+    replay: bool = True,
 ) -> tuple[Checkpoint | None, dict[RunDirectory, Checkpoint]]:
     """Return the checkpoint of the first policy, None for the beginning of the run, and those of the others.
 
-    refused: is called with the cause for each checkpoint that is damaged.
+    refused: is called with the cause for each checkpoint that is damaged. replay: as of `newest_checkpoint`.
     """
     newest = {
-        folder: newest_checkpoint(folder.checkpoints, scheduled_only=exact, replay=True, refused=refused)
+        folder: newest_checkpoint(folder.checkpoints, scheduled_only=exact, replay=replay, refused=refused)
         for folder in (directory, *others)
     }
     present = {folder: found for folder, found in newest.items() if found is not None}
     if len(present) < len(newest):
         return None, {}
-    if not exact or not others:
+    if not exact or not others:  # a checkpoint of an earlier hive has no round
         first = present.pop(directory)
         return first, {folder: _of_round(folder, first.state.get(ROUND)) or found for folder, found in present.items()}
     by_round = {folder: _scheduled(folder) for folder in present}

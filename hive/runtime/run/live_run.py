@@ -31,7 +31,6 @@ from hive.records import (
     RunDirectory,
     RunFacts,
     earlier_wall_s,
-    newest_checkpoint,
     open_log,
     process_start_time,
     read_jsonl,
@@ -240,10 +239,7 @@ class LiveRun:
         self.event("scaled", description(self.config, self.next_config))
         self._write_config(self.next_config)
         others = others_of(self.directory)
-        if others:
-            newest, beside = chosen_together(self.directory, others, exact=False, refused=self.log.warning)
-        else:
-            newest, beside = newest_checkpoint(self.directory.checkpoints, refused=self.log.warning), {}
+        newest, beside = chosen_together(self.directory, others, exact=False, refused=self.log.warning, replay=False)
         if newest is not None:  # None if the stage ended before its first turn
             assert self.previous_config is not None
             for other, checkpoint in beside.items():
