@@ -77,7 +77,7 @@ TASKS: dict[str, AgentsTask] = {
             rollout=128,
             learning_rate=2.5e-4,
             entropy_weight=0.01,
-            steps=12_000,
+            steps=6_000,
             minibatch=256,
             epochs=4,
             clip_range=0.1,
@@ -85,7 +85,7 @@ TASKS: dict[str, AgentsTask] = {
             shared=True,
             agents=2,
             wrappers=IMAGE,
-            episodes=20,
+            episodes=10,
             seeds=1,
         ),
     )
