@@ -25,6 +25,20 @@ def test_policies_that_have_their_steps_after_the_same_round_end_there() -> None
     assert asyncio.run(_both(one.is_over(7, has_steps=True), other.is_over(7, has_steps=True))) == [True, True]
 
 
+def test_a_policy_that_has_not_begun_has_ended_no_round() -> None:
+    one, other = two()
+
+    async def play() -> bool:
+        await other.is_over(0, has_steps=False)
+        ending = asyncio.ensure_future(one.is_over(1, has_steps=True))
+        await asyncio.sleep(0)
+        assert not ending.done()
+        await other.is_over(1, has_steps=True)
+        return await ending
+
+    assert asyncio.run(play())
+
+
 def test_a_policy_waits_for_one_that_has_fewer_steps_and_goes_on() -> None:
     one, other = two()
     assert asyncio.run(_both(one.is_over(7, has_steps=True), other.is_over(7, has_steps=False))) == [False, False]

@@ -31,8 +31,8 @@ ROUNDS, REACHED, LAST, ENDED = range(WORDS)  # positions in a Goal
 class Goal(Message):
     """learner -> the other learners. int64 [4].
 
-    The rounds that its policy has ended; those after which it had its steps; those after which all shall end (0 each
-    before that is known); 1 once it has ended its last round.
+    The rounds that its policy has ended; one more than those after which it had its steps, and than those after which
+    all shall end (0 each before that is known); 1 once it has ended its last round.
     """
 
 
@@ -51,7 +51,7 @@ class SharedGoal:
     def end_after(self, rounds: int) -> None:
         """Have all policies end after this many rounds, unless that has been said before."""
         if not self._own[LAST]:
-            self._own[LAST] = rounds
+            self._own[LAST] = rounds + 1
 
     async def is_over(self, rounds: int, *, has_steps: bool) -> bool:
         """Return whether the run is over after this many rounds, which this policy has just ended.
@@ -59,15 +59,15 @@ class SharedGoal:
         has_steps: whether it has the steps of the run; it then waits for the others to end that round.
         """
         if has_steps and not self._own[REACHED]:
-            self._own[REACHED] = max(rounds, 1)
-        self._own[ROUNDS] = max(rounds, 1)  # after what the others read once they have seen it
-        if any(0 < words[LAST] <= rounds for words in (self._own, *self._others)):
+            self._own[REACHED] = rounds + 1
+        self._own[ROUNDS] = rounds  # after what the others read once they have seen it
+        if any(0 < words[LAST] <= rounds + 1 for words in (self._own, *self._others)):
             return True
         if not has_steps:
             return False
         while self._in_order and not all(words[ROUNDS] >= rounds for words in self._others):
             await asyncio.sleep(GOAL_POLL_S)
-        return all(0 < words[REACHED] <= max(rounds, 1) or self._has_late(words) for words in self._others)
+        return all(0 < words[REACHED] <= rounds + 1 or self._has_late(words) for words in self._others)
 
     def _has_late(self, words: NDArray[np.int64]) -> bool:
         """Whether a policy has its steps, in a run whose rounds have no order."""
