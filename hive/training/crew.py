@@ -43,6 +43,7 @@ class Crew:
             Blueprint(policy.config, resume, policy.seat.spec, len(policies.environment.agents))
             for policy, resume in zip(policies.learning, checkpoints, strict=True)
         )
+        _check_stacks(blueprints)
         common = common_barriers(config, blueprints)
         for blueprint in blueprints:
             blueprint.barriers = common
@@ -95,6 +96,20 @@ def common_barriers(config: Config, blueprints: Sequence[Blueprint]) -> CommonBa
         resumed_at=max(map(own_first_round, blueprints)),
         env_steps=max((int(checkpoint.state.get("env_steps", 0)) for checkpoint in resumed), default=0),
     )
+
+
+def _check_stacks(blueprints: Sequence[Blueprint]) -> None:
+    """Raise ConfigError for stacks of observations that a replay memory would put together from other rows.
+
+    Rows of agents that act in turn do not follow each other there without gaps.
+    """
+    for blueprint in blueprints:
+        environment = blueprint.environment
+        if blueprint.replays and environment.takes_turns and environment.observation.stack > 1:
+            raise ConfigError(
+                f"env.frame_stack is refused with {blueprint.config.algorithm.name} for agents that act in turn",
+                hint="leave it out, or give the policies a memory (network.memory) and an algorithm without replay",
+            )
 
 
 def write_policies(policies: Policies, directory: Path) -> None:

@@ -137,6 +137,13 @@ def test_what_several_policies_cannot_have_is_refused(tmp_path: Path, options: d
         build(config_for(GAMES[0], **TWO, **options), tmp_path)
 
 
+def test_stacks_of_turns_are_refused_with_a_replay_memory(tmp_path: Path) -> None:
+    options = {"run__scheme": '"dqn"', "algorithm__learning_starts": 128, "env__frame_stack": 2}
+    config = config_of(GAMES[1], **TWO, **options)
+    with pytest.raises(ConfigError, match=r"env\.frame_stack is refused with dqn for agents that act in turn"):
+        build(config, tmp_path)
+
+
 def test_a_config_without_policies_trains_one_for_agents_of_equal_spaces(tmp_path: Path) -> None:
     directory, outcome = finished(tmp_path, config_for(GAMES[0]))
     assert [*policies_of(directory)] == ["agents"]
