@@ -76,6 +76,9 @@ from hive.training.run_start import round_shape, rounds_at, schedule_start
 from hive.training.update.learner import RETURNS_KEPT, Count, mean_return
 
 
+KEPT_TOGETHER = 3  # a recorder that is still writing skips a checkpoint which those of other policies have
+
+
 class Recorder(Actor):
     """Writes metrics to the sinks of [record], `checkpoints/<turn>/`, `evaluations.jsonl` and, if `improved` is
     connected, `best/<turn>/`.
@@ -306,6 +309,11 @@ class Recorder(Actor):
             finally:
                 self._unpin()
 
+    def _kept(self) -> int:
+        """Return how many of the newest checkpoints stay: with several policies enough that all have a common one."""
+        keep = self.blueprint.config.checkpoint.keep
+        return keep if self.blueprint.barriers is None else max(keep, KEPT_TOGETHER)
+
     async def _write_checkpoint(self, due: CheckpointDue, ended: bool) -> Exception | None:
         blueprint, root, env_steps = self.blueprint, self.directory.checkpoints, due.env_steps
         name = f"{due.turn:06d}"
@@ -343,7 +351,7 @@ class Recorder(Actor):
                 await asyncio.sleep(0)  # metrics of a busy run do not wait for gigabytes
             if due.by_hand:
                 keep_until_pruned(root / name)
-            retain(root, blueprint.config.checkpoint.keep, keep_best=0)
+            retain(root, self._kept(), keep_best=0)
             routine = not (due.by_hand or ended)  # views show no line of it: a fast run makes many
             self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name), routine=routine)
             self._log_warnings([], [NOT_SAVED] if self.unsaved else [], env_steps)
