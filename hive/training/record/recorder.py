@@ -75,7 +75,6 @@ from hive.training.record.pinned_blocks import held_block, next_due
 from hive.training.run_start import round_shape, rounds_at, schedule_start
 from hive.training.update.learner import RETURNS_KEPT, Count, mean_return
 
-
 KEPT_TOGETHER = 3  # a recorder that is still writing skips a checkpoint which those of other policies have
 
 
