@@ -112,10 +112,10 @@ class Refuses(Doors):
 
 @pytest.mark.parametrize(("mask", "expected"), [([1, 0, 1], True), ([1, 0], False), (None, False)])
 def test_a_mask_in_info_is_found(monkeypatch: pytest.MonkeyPatch, mask: Any, expected: bool) -> None:
-    monkeypatch.setattr("hive.envs.spaces.masks.make_environment", lambda recipe: Doors([mask]))
+    monkeypatch.setattr("hive.envs.spaces.masks.make_any", lambda recipe: Doors([mask]))
     assert info_has_mask(Recipe("CartPole-v1")) is expected
 
 
 def test_an_environment_that_cannot_be_reset_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.envs.spaces.masks.make_environment", lambda recipe: Refuses([None]))
+    monkeypatch.setattr("hive.envs.spaces.masks.make_any", lambda recipe: Refuses([None]))
     assert not info_has_mask(Recipe("CartPole-v1"))

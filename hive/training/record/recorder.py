@@ -50,6 +50,7 @@ from hive.records.run_warnings import (
     active,
     warnings_of,
 )
+from hive.records.runs import POLICIES
 from hive.records.sinks.csv_sink import CsvSink
 from hive.records.sinks.new_videos import NewVideos
 from hive.records.sinks.sink_thread import SinkThread
@@ -99,7 +100,8 @@ class Recorder(Actor):
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
-        self.directory = RunDirectory.of_policy(directory)
+        several = directory.parent.name == POLICIES
+        self.directory = (RunDirectory.of_policy if several else RunDirectory.open)(directory)
         remove_unfinished(self.directory.checkpoints)  # left by an incarnation that was killed
         self.sink_faults: list[str] = []
         # What failed, with its exception if there was one; also from the threads of the sinks.
