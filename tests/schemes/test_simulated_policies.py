@@ -9,10 +9,16 @@ from simulation import Faults
 from simulation.policies import run_two, schedule_of_two
 from simulation.trainer import Schedule
 
-FIRST = 40  # seeds of the everyday tier
+SEEDS, FIRST = 60, 12  # seeds of the full tier, and of these those of the everyday one
 
 
-@pytest.mark.parametrize("seed", range(FIRST))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        seed if seed < FIRST else pytest.param(seed, marks=pytest.mark.full(reason="more schedules"))
+        for seed in range(SEEDS)
+    ],
+)
 def test_every_promise_is_kept_for_both_policies(seed: int) -> None:
     simulation = run_two(schedule_of_two(seed))
     assert not simulation.wrong
@@ -26,7 +32,7 @@ def calm(*sets: str, faults: Faults | None = None) -> Schedule:
 
 @pytest.mark.parametrize("mode", ["synchronous", "pipelined"])
 def test_kills_of_any_actor_end_both_policies_after_the_same_round(mode: str) -> None:
-    for seed in range(6):
+    for seed in range(3):
         planned = calm(f"collection.communication={mode}", faults=Faults(deaths=3, after=40 + 60 * seed))
         simulation = run_two(planned)
         assert not simulation.wrong
