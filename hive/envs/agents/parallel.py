@@ -95,6 +95,8 @@ class _Table:
             raise self._checks.wrong("reset", result, "(observations, infos), dictionaries by agent", self.number)
         observations, infos = result
         self._returns, self.steps = {}, 0
+        for seat, column, view in self._players.values():
+            seat.observations[column], seat.present[column] = view.blank, False
         self._live = self._agents(observations)
         if not self._live:
             raise self._checks.wrong_agents("no agent after reset", self.number)
@@ -164,7 +166,7 @@ class _Table:
             self._show(following, observations, infos)
             return
         for seat in self._seats:
-            seat.end_episode(self._returns)
+            seat.end_episode(self.number, self._returns)
         self.finish(cut=False)
         self.reset(None)
 

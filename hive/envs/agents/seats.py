@@ -5,7 +5,6 @@ agents of n in each of E environments   ->   B = E * n columns, column e * n + i
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -147,7 +146,7 @@ class SeatRows:
         self.checks = AgentChecks(id, seat.spec.observation, self.agents, first)
         self._infos = Infos(self.checks, [name for name in info if not name.startswith(RETURN_OF)])
         self.info = info
-        self._episodes: deque[dict[str, float]] = deque(maxlen=len(views))  # returns that no row has yet
+        self._episodes: dict[int, dict[str, float]] = {}  # environment -> returns that no row has yet
         self.begin()
 
     def begin(self) -> None:
@@ -205,10 +204,10 @@ class SeatRows:
         self.returns[column] = total
         self.end_infos(column, info)
 
-    def end_episode(self, returns: Mapping[Any, float]) -> None:
-        """Keep the returns of all agents of an environment, whoever acts for them, for a row in which one ends."""
+    def end_episode(self, number: int, returns: Mapping[Any, float]) -> None:
+        """Keep the returns of all agents of environment `number`, for its next row in which an agent ends."""
         values = {RETURN_OF + str(agent): returned for agent, returned in returns.items()}
-        self._episodes.append({**values, TEAM: sum(returns.values())})
+        self._episodes[number] = {**values, TEAM: sum(returns.values())}
 
     def ended(self, column: int) -> tuple[float, int, NDArray[np.float32]]:
         """Return the return, the length and the values of `info` [K] of an agent's episode, and forget them."""
@@ -220,7 +219,7 @@ class SeatRows:
 
     def _values_of(self, column: int) -> NDArray[np.float32]:
         """Return the values of `info` [K] of a column whose episode ends, and the oldest returns that no row has."""
-        values = {**self._values.get(column, {}), **(self._episodes.popleft() if self._episodes else {})}
+        values = {**self._values.get(column, {}), **self._episodes.pop(column // len(self.agents), {})}
         return np.array([values.get(name, np.nan) for name in self.info], np.float32)
 
     def store(self, out: NDArray[Any]) -> None:

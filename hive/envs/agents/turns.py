@@ -266,4 +266,4 @@ class Game:
             self._credit(agent, player, rewards[agent], bool(flags[0]), bool(flags[1]), observation, info)
         self.finish(cut=False)
         for seat in self._seats:
-            seat.end_episode(self._returns)
+            seat.end_episode(self.number, self._returns)
