@@ -101,7 +101,7 @@ class PoliciesCollectorActor(Actor):
         return None if outlet.produced > self.next else await outlet.reserve()
 
     def _memory(self, slots: Sequence[Slot | None]) -> list[Arrays]:
-        """Return the memory of each policy's rollout: its slot, or memory that nobody reads."""
+        """Return the memory of each policy's rollout: its slot, or memory that is not read."""
         pairs = zip(slots, [blueprint.rollout_layout for blueprint in self.crew.blueprints], strict=True)
         return [
             slot.arrays if slot is not None else layout.views(aligned_block(layout.bytes)) for slot, layout in pairs

@@ -250,7 +250,7 @@ class SeatRows:
 def with_returns(info: Sequence[str], environment: EnvironmentSpec) -> tuple[str, ...]:
     """Return `info` and the names of the returns that rows have: of each agent of the environment, and of the team.
 
-    Of many agents, only the team's: the values of each would fill tables and pages.
+    More than MOST_RETURNS agents have only the team's: the values of each would fill tables and pages.
     """
     agents = [RETURN_OF + agent.name for agent in environment.agents]
     return tuple(dict.fromkeys((*info, *(agents if len(agents) <= MOST_RETURNS else ()), TEAM)))

@@ -182,7 +182,7 @@ class _Columns:
         rollout["final_index"][...] = -1
         if "infos" in rollout:
             rollout["infos"][...] = np.nan
-        rollout["observations"][1:] = rollout["observations"][0]  # for bootstrap rows that nobody reads
+        rollout["observations"][1:] = rollout["observations"][0]  # valid values for rows that are not read
         if self._actions is None:
             self._actions = np.zeros_like(rollout["actions"][0])
         rollout["actions"][0][waits] = self._actions[waits]
