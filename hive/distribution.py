@@ -18,8 +18,18 @@ HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathl
 OWN = {
     *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "api", "approximation.py", "cli", "clock.py"),
     *("comparison", "compat", "config", "cores.py", "declared.py", "distribution.py", "env.h", "envs"),
-    *("errors.py", "experience", "facades.py", "gpus.py", "gradients", "hosts", "lazy.py", "learning"),
-    *("losses.py", "monitor", "native.py", "networks", "paths.py", "policy", "printable.py", "py.typed"),
+    *("errors.py", "experience", "facades.py", "gpus.py", "gradients", "hosts", "integrations", "lazy.py", "learning"),
+    *(
+        "losses.py",
+        "monitor",
+        "native.py",
+        "networks",
+        "paths.py",
+        "plain_data.py",
+        "policy",
+        "printable.py",
+        "py.typed",
+    ),
     *("records", "runtime", "schemes", "session", "storage.py", "table.py", "testing", "training", "tuning"),
     *("web", "workers.py"),
 }  # names in this folder

@@ -7,6 +7,7 @@ scheme yield to what is given (hive.config.formulas). The error shows every key 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,9 +59,32 @@ def _evaluation_breach(envs: int, episodes: int) -> str:
     return "{0} leaves some environments without an episode" if envs > episodes else ""
 
 
+def _stop_breach(goal: float | None, every: Mapping[str, Any]) -> str:
+    """Require evaluations for what is judged by them."""
+    if goal and not every:
+        return "there are no evaluations: set evaluation.every, for example to {{ steps = 10_000 }}"
+    return ""
+
+
+def _times_breach(times: int, goal: float | None) -> str:
+    return "{0} is not set" if times > 1 and goal is None else ""
+
+
+def _best_by_breach(best_by: str, info: tuple[str, ...], env: Mapping[str, Any]) -> str:
+    """Require a value that evaluations have."""
+    name = best_by.removeprefix("info/")
+    if name == best_by or name in env.get("info", info):
+        return ""
+    return f"{{0}} has no {json.dumps(printable(name))}"
+
+
+def _curriculum_breach(stages: tuple[Any, ...], hosts: tuple[str, ...]) -> str:
+    return "{0}: environments on other hosts cannot be changed" if stages and hosts else ""
+
+
 def _videos_breach(videos: int, every: Mapping[str, Any], episodes: int) -> str:
     if videos and not every:
-        return "there are no evaluations: set evaluation.every, for example to {{ updates = 200 }}"
+        return "there are no evaluations: set evaluation.every, for example to {{ steps = 10_000 }}"
     return "{1} is less" if videos > episodes else ""
 
 
@@ -236,6 +260,11 @@ RULES = (
     Rule("evaluation.hosts", ("hosts.cores", "evaluation.workers"), _hosts_breach),
     Rule("evaluation.env", (), _evaluation_env_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
+    Rule("evaluation.best_by", ("env.info", "evaluation.env"), _best_by_breach),
+    Rule("run.stop_at_evaluation", ("evaluation.every",), _stop_breach),
+    Rule("run.stop_after_evaluations", ("run.stop_at_evaluation",), _times_breach),
+    Rule("run.stop_when_no_better", ("evaluation.every",), _stop_breach),
+    Rule("env.curriculum", ("collection.hosts",), _curriculum_breach),
     Rule("evaluation.videos", ("evaluation.every", "evaluation.episodes"), _videos_breach),
     Rule("evaluation.keep_videos", ("evaluation.videos",), _keep_videos_breach),
 )

@@ -70,6 +70,12 @@ def _top_k(table: Mapping[str, Any]) -> float:
     return 0.1 if table["compression"] == "top-k" else 1.0
 
 
+def _are_callbacks(callbacks: list[Any]) -> bool:
+    """Whether each is a reference, or a table whose name is one."""
+    names = [one.get("name") if isinstance(one, dict) else one for one in callbacks]
+    return all(isinstance(name, str) and is_reference(name) for name in names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """[run]: name, scheme, seed and goal of the run."""
@@ -112,17 +118,52 @@ class RunConfig:
     update_hook: str | None = key(
         None, 'custom function that is called with every update: "package.module:function"', **CLASS
     )
+    callbacks: tuple[Any, ...] = key(
+        (),
+        'custom classes that are called during the run: "package.module:Class", or { name = "...", argument = value }',
+        accepts=_are_callbacks,
+        expected='an array of "package.module:Class" and tables { name = "package.module:Class", argument = value }',
+        hash=False,
+    )
+    callback_limit_s: float = key(60.0, "seconds after which a callback that has not answered is dropped", above=0)
     steps: int = key(500_000, "environment steps after which the run is finished", minimum=1)
     stop_at_return: float | None = key(
         None,
         "finish earlier, once the mean of the last 100 training returns reaches this",
         words={"none": lambda: None},
     )
+    stop_at_evaluation: float | None = key(
+        None,
+        "finish earlier, once an evaluation reaches this mean return, or this value of evaluation.best_by",
+        words={"none": lambda: None},
+    )
+    stop_after_evaluations: int = key(1, "how many successive evaluations must reach run.stop_at_evaluation", minimum=1)
+    stop_when_no_better: int = key(
+        0,
+        "finish earlier, once this many successive evaluations are not better than the best so far; 0: never",
+        minimum=0,
+    )
 
 
 def _are_names(names: Sequence[str]) -> bool:
     """Whether these are different printable texts."""
     return all(name and name.isprintable() for name in names) and len({*names}) == len(names)
+
+
+def _are_stages(stages: list[Any]) -> bool:
+    """Whether each has a beginning, options, and nothing else; steps increase."""
+    steps = 0
+    for stage in stages:
+        if not isinstance(stage, dict) or not isinstance(stage.get("options"), dict) or not stage["options"]:
+            return False
+        begins = stage.keys() - {"options"}
+        if begins == {"steps"}:
+            if type(stage["steps"]) is not int or stage["steps"] <= steps:
+                return False
+            steps = stage["steps"]
+        elif begins != {"return"} or type(stage["return"]) not in (int, float):
+            return False
+    return True
 
 
 def _are_wrappers(wrappers: list[Any]) -> bool:
@@ -142,6 +183,13 @@ class EnvConfig:
         expected="the name of an environment",
     )
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
+    curriculum: tuple[Any, ...] = key(
+        (),
+        "stages of training, each with more env.options: [{ steps = N, options = {...} }, { return = R, ... }]",
+        accepts=_are_stages,
+        expected="an array of { steps = N, options = {...} } with increasing steps, or { return = R, options = {...} }",
+        hash=False,
+    )
     preset: str = key(
         "none",
         '"atari": no-op starts, 4 frames a step, 84 x 84 gray, signs of rewards; env.options are its options',
@@ -467,15 +515,16 @@ class RecordConfig:
 
 
 def _is_schedule(every: Mapping[str, Any]) -> bool:
-    """Whether `every` is `{}` or `{ updates = N }`."""
-    return not every or (set(every) == {"updates"} and type(every["updates"]) is int and every["updates"] > 0)
+    """Whether `every` is `{}`, `{ steps = N }` or `{ updates = N }`."""
+    counts = [*every.values()]
+    return not every or (set(every) in ({"updates"}, {"steps"}) and type(counts[0]) is int and counts[0] > 0)
 
 
 def _is_checkpoint_schedule(every: Mapping[str, Any]) -> bool:
     """Whether `every` is `{}`, `{ steps = N }`, `{ updates = N }` or `{ seconds = N }`."""
     if set(every) == {"seconds"}:
         return type(every["seconds"]) in (int, float) and every["seconds"] > 0
-    return _is_schedule({"updates": every["steps"]} if set(every) == {"steps"} else every)
+    return _is_schedule(every)
 
 
 def _checkpoints(table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -492,15 +541,21 @@ class EvaluationConfig:
 
     every: Mapping[str, Any] = key(
         {},
-        "how often dedicated evaluator processes play whole episodes: { updates = N }; {}: never",
+        "how often evaluator processes play whole episodes: { steps = N }, at ends of rounds, or { updates = N }",
         accepts=_is_schedule,
-        expected="{ updates = N }, or {} for none",
+        expected="{ steps = N }, { updates = N }, or {} for none",
     )
     workers: int = key(
         1, "evaluator processes; an evaluation that falls due while all of them play is skipped", minimum=1
     )
     wait: bool = key(
         False, "wait for a free evaluator instead of skipping: the same seed gives the same best policy, but later"
+    )
+    best_by: str = key(
+        "mean_return",
+        'what makes the best policy: "mean_return", or "info/NAME", the mean of a value of env.info',
+        accepts=lambda name: name == "mean_return" or (name.startswith("info/") and name != "info/"),
+        expected='"mean_return" or "info/NAME" with a name of env.info',
     )
     hosts: tuple[str, ...] = key((), "hosts that the evaluators run on, as collection.hosts; []: all run here")
     episodes: int = key(10, "episodes per evaluation", minimum=1)

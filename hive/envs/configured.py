@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.envs.make import describe, steps_one_by_one
@@ -32,6 +34,13 @@ def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> Environme
 def configured_vector(env: EnvConfig, count: int, first: int = 0) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`, which documents `first`."""
     return vector_of(recipe_of(env), count, first)
+
+
+def changed_env(env: EnvConfig, options: Mapping[str, Any], *, single: bool) -> EnvConfig:
+    """Return [env] with further options. single: as environments that are stepped in Python, where both exist."""
+    if single and env.vector == "auto":
+        env = replace(env, vector="python")
+    return replace(env, options={**env.options, **options}) if options else env
 
 
 def can_be_helped(env: EnvConfig) -> bool:

@@ -37,6 +37,7 @@ class Purpose(enum.IntEnum):
     evaluation_building = 14  # while environments of an evaluator are built; source 0, sequence 0
     evaluation_stepping = 15  # while they are reset and stepped; source: first environment, sequence: turn
     policy = 16  # the seed of a policy of several, with which it makes all its own draws; source: its number
+    callback = 17  # global generators, while a callback is called; source: its number, sequence: event
 
 
 class _Unseeded(ISeedSequence):

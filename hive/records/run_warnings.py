@@ -22,6 +22,7 @@ RUNNING_STATISTICS = "statistics in environments"  # a warning of a collector; i
 GLOBAL_DRAWS = "global random numbers"  # a warning of a collector with helpers; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 SINK_FAILED = "sink failed"  # a warning of the recorder; it ends when a new recorder makes the sinks again
+CALLBACK_FAILED = "callback failed"  # a warning of a callback's actor; it does not end
 RECOVERED = "recovered"  # kind of the event with which it ends
 
 

@@ -17,10 +17,13 @@ from hive.hosts import connect_hosts, host_facts, resumed_elsewhere
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
 from hive.runtime import Board, Group, PortRef, Shared, SharedIn, Slots, Topology, Zmq, size_text
 from hive.training import (
+    CHANGES_BYTES,
     GOAL_BYTES,
     REPLAY_VALUES,
     RESULTS,
     Blueprint,
+    CallbackActor,
+    CallbacksState,
     CollectorActor,
     Crew,
     EvaluatorActor,
@@ -31,6 +34,7 @@ from hive.training import (
     Recorder,
     ReplayLearnerActor,
     ReplayWorkerActor,
+    answer_layout,
     best_by,
     check_crew,
     check_has_agents,
@@ -166,7 +170,9 @@ def _add_policy(
     best = best_by(blueprint)
     if best == "evaluation":
         _evaluate(t, blueprint, learner, recorder, directory)
-    elif best == "training":
+    if crew is None and blueprint.wanted.any:
+        _call_back(t, blueprint, collector, worker, learner, recorder)
+    if best == "training":
         t.connect(learner.improved, recorder.improved, name=of_policy("improved", number))
     return learner
 
@@ -280,6 +286,33 @@ def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group
     t.connect(learner.weights, evaluator.weights)
     t.connect(learner.evaluations_due, evaluator.due)
     t.connect(evaluator.evaluations, recorder.evaluations)
+    if blueprint.wanted.evaluations:
+        t.connect(evaluator.evaluations, learner.evaluations)
+
+
+def _call_back(
+    t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group, recorder: Group
+) -> None:
+    """Add the callbacks, and what carries events to them, answers to the learner, and changes to all others."""
+    wanted, config = blueprint.wanted, blueprint.config
+    if wanted.evaluations and not config.evaluation.every:
+        names = [entry.name for entry in wanted.entries if "on_evaluation" in entry.handlers]
+        raise TopologyError(
+            f"the callback `{names[0]}` has on_evaluation, but the run has no evaluations",
+            hint="set evaluation.every, for example to { steps = 10_000 }",
+        )
+    first = CallbacksState.resumed(blueprint.resume).number
+    if wanted.entries:
+        callback = t.add(CallbackActor, group="callbacks", count=len(wanted.entries), blueprint=blueprint)
+        size = wanted.event_bytes(
+            blueprint.collectors * config.collection.rollout * blueprint.columns, len(config.env.info)
+        )
+        t.connect(learner.callback_events, callback.events, Board(size))
+        t.connect(callback.answers, learner.callback_answers, Slots(answer_layout(), on_death="reoffer", first=first))
+    t.connect(learner.callback_state, recorder.callback_state, Board(wanted.state_bytes))
+    if wanted.may_change:
+        t.connect(learner.changes, collector.changes, Board(CHANGES_BYTES))
+        t.connect(learner.changes, worker.changes)
 
 
 def _check_progress(blueprint: Blueprint) -> None:

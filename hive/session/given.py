@@ -50,7 +50,12 @@ REFERENCES = {
 }
 """Key that takes a reference -> the name in `session.py` of an object without a name, such as a lambda."""
 
-LISTS = {"env.wrappers": "wrapper", "evaluation.env.wrappers": "wrapper", "record.sinks": "sink"}
+LISTS = {
+    "env.wrappers": "wrapper",
+    "evaluation.env.wrappers": "wrapper",
+    "record.sinks": "sink",
+    "run.callbacks": "callback",
+}
 """Key with an array of references, or of tables with a `name` that is one -> the name as above."""
 
 _inline = itertools.count(1)

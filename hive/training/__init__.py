@@ -2,6 +2,10 @@
 
 from hive.training.actors import CollectorActor, GradientWorkerActor
 from hive.training.blueprint import Blueprint, environment_of
+from hive.training.callbacks.callback_actor import CallbackActor
+from hive.training.callbacks.changes import CHANGES_BYTES
+from hive.training.callbacks.events import Callback, EndEvent, EpisodeEvent, EvaluationEvent, RoundEvent
+from hive.training.callbacks.messages import CallbacksState, answer_layout
 from hive.training.collect.collector import Collector
 from hive.training.crew import Crew, check_crew, crew_needed, folders_of, write_policies
 from hive.training.evaluate.evaluator import Evaluator
@@ -41,17 +45,24 @@ from hive.training.update.replica import Replica, replica_slots
 from hive.training.update.turn_metrics import Update, UpdateHook
 
 __all__ = [
+    "CHANGES_BYTES",
     "GOAL_BYTES",
     "REPLAY_VALUES",
     "RESULTS",
     "Blueprint",
+    "Callback",
+    "CallbackActor",
+    "CallbacksState",
     "CheckpointDue",
     "Collector",
     "CollectorActor",
     "Crew",
+    "EndEvent",
     "Episode",
+    "EpisodeEvent",
     "Evaluation",
     "EvaluationDue",
+    "EvaluationEvent",
     "Evaluator",
     "EvaluatorActor",
     "GWorker",
@@ -76,10 +87,12 @@ __all__ = [
     "ReplayWorkerActor",
     "Replica",
     "RolloutReady",
+    "RoundEvent",
     "Trainer",
     "Update",
     "UpdateHook",
     "Weights",
+    "answer_layout",
     "best_by",
     "check_crew",
     "check_has_agents",

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from hive.algorithms.algorithm import Moments
 from hive.algorithms.batches.advantages import merged
 from hive.algorithms.parameters import Configured, update_parameter
+from hive.config import EnvConfig
 from hive.envs import (
     HelpedVector,
     Helping,
@@ -45,14 +46,19 @@ from hive.envs import (
     configured_vector,
     statistics_text,
 )
+from hive.envs.configured import changed_env
+from hive.envs.vectors.attributes import set_attributes, takes_attributes
 from hive.envs.vectors.helped_vector import helped_vector
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.experience import Purpose, Rollout, steps_in
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
+from hive.plain_data import pack
 from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.records.run_warnings import GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.training.blueprint import Blueprint, blueprint_in
+from hive.training.callbacks.changes import ChangedKeys, ChangesReader
+from hive.training.callbacks.messages import RunChanges, changes_at_start
 from hive.training.collect.collector import occasion_of, seed_all_globals
 from hive.training.gradient.devices import begin_device, pin
 from hive.training.gradient.g_worker import GWorker
@@ -77,6 +83,7 @@ class CollectorActor(Actor):
     source = True
     rollouts = SlotOutlet(RolloutReady)
     behaviour = Subscription(Weights)
+    changes = Subscription(RunChanges, optional=True)
 
     def __init__(self, blueprint: Blueprint, first_source: int = 0) -> None:
         """`first_source`: the number, within the run, of the first collector of this group."""
@@ -91,6 +98,9 @@ class CollectorActor(Actor):
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
         self.warned_of_draws = False
         self.may_help = True  # whether its environments may have helpers
+        self.changed = ChangesReader(self.changes, changes_at_start(blueprint.resume))
+        self.values = self.changed.at(self.rollouts.produced)  # what callbacks have changed
+        self.steps_single = False  # whether its environments are single ones because callbacks change attributes
         with self.status(START):
             vector = self._new_vector()
             self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
@@ -104,13 +114,13 @@ class CollectorActor(Actor):
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
         if not (self.forked and self.may_help):
-            return self.blueprint.vector()
+            return configured_vector(self._env(), self.blueprint.config.collection.envs)
         if self.helped is not None:
             self.helped.make_environments()
             return self.helped
         config, environment = self.blueprint.config, self.blueprint.environment
         helping = Helping(
-            lambda first, count: configured_vector(config.env, count, first),
+            lambda first, count: configured_vector(self._env(), count, first),
             self._seed_building,
             helpers_of(config) if can_be_helped(config.env) else 0,
             chosen=config.collection.helpers is None,
@@ -124,9 +134,20 @@ class CollectorActor(Actor):
         self.may_help = self.helped is not None
         return vector
 
+    def _env(self) -> EnvConfig:
+        """Return the environments of the config, with what callbacks have changed."""
+        return changed_env(self.blueprint.config.env, self.values.options, single=self.steps_single)
+
     def _new_vector(self) -> VectorEnvironment:
         self._seed_building()
-        return self.vector()
+        vector = self.vector()
+        if self.values.attributes and not takes_attributes(vector) and not self.steps_single:
+            vector.close()  # compiled environments: those of Python can be given values
+            self.steps_single = True
+            self._seed_building()
+            vector = self.vector()
+        set_attributes(vector, self.values.attributes)
+        return vector
 
     def _seed_building(self) -> None:
         occasion = occasion_of(self.reset_round, self.incarnation)
@@ -146,10 +167,13 @@ class CollectorActor(Actor):
         alone = self.forked and not self.actor_context.neighbors()
         while True:
             slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
-            self._reset_at_barrier(slot.sequence)
-            if alone:
+            if not self.changed.connected:  # else what holds after the barrier may not be known before the pin
+                self._reset_at_barrier(slot.sequence)
+            if alone and not self.changed.connected:
                 self.collector.draw(slot.arrays, slot.sequence)
             version, weights = await self.behaviour.pin(self.schedule.collection.behaviour_version(slot.sequence))
+            if self.changed.connected:
+                self._change(slot.sequence)
             schedule = self.schedule.collection
             self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.collector.bind(weights)
@@ -194,6 +218,23 @@ class CollectorActor(Actor):
             self.reset_round = barrier
             with self.status(START):
                 self.collector.rebuild(self._new_vector(), barrier)
+
+    def _change(self, sequence: int) -> None:
+        """Use what callbacks have changed for this rollout. The policy that it is made with was published later."""
+        before, self.values = self.values, self.changed.at(sequence)
+        if self.values is before:
+            self._reset_at_barrier(sequence)
+            return
+        needs_new = pack(before.options) != pack(self.values.options) or (
+            self.values.attributes and not takes_attributes(self.collector.vector)
+        )
+        if self.schedule.barriers.last(sequence) != self.reset_round:
+            self._reset_at_barrier(sequence)
+        elif needs_new:
+            with self.status(START):
+                self.collector.rebuild(self._new_vector(), sequence)
+        else:
+            set_attributes(self.collector.vector, self.values.attributes)
 
     def _collect(self, slot: Slot, version: int) -> None:
         try:
@@ -253,6 +294,7 @@ class GradientWorkerActor(Actor):
     state = Subscription(Weights)
     optimizer_state = Subscription(OptimizerState, optional=True)
     behaviour = Subscription(Weights, optional=True)
+    changes = Subscription(RunChanges, optional=True)
     gradients = SlotOutlet(Gradient)
     rounds: NativeRounds | None = None  # set by the learner of this process
 
@@ -267,6 +309,7 @@ class GradientWorkerActor(Actor):
         if blueprint.device is not None:
             begin_device(self, config, blueprint.device)
         self.worker = self.g_worker()
+        self.changed = ChangedKeys(self.changes, changes_at_start(blueprint.resume))
         self.replica = Replica(blueprint.learner(), blueprint.state.bytes) if config.gradients.decentralized else None
 
     @classmethod
@@ -296,6 +339,7 @@ class GradientWorkerActor(Actor):
                 barrier = barriers.last(number)
                 self.worker.clear_residual()
             share = [await self._claim(wanted) for wanted in self.schedule.collection.claims(number, first)]
+            self.changed.apply(number, cast(Configured, self.worker.algo))  # after the claim: its rollouts are later
             self._pin(*(rollout.arrays["observations"] for rollout in share))
             sequence = await self._make_gradients(sequence, share)
             for rollout in share:  # only now: all gradients of the round read these rollouts in place

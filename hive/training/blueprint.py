@@ -44,6 +44,7 @@ from hive.policy.descriptions import describe_policy, described_spaces
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.runtime.process.user_code.torch_state import hive_torch
+from hive.training.callbacks.messages import Wanted
 from hive.training.collect.collector import Collector, seed_all_globals
 from hive.training.given_weights import copy_weights_of
 from hive.training.gradient.devices import chosen_device
@@ -325,6 +326,11 @@ class Blueprint:
         """Make `count` environments, by default `collection.envs`. `options` override those of the config."""
         env = dataclasses.replace(self.config.env, options={**self.config.env.options, **options})
         return configured_vector(env, count or self.config.collection.envs)
+
+    @functools.cached_property
+    def wanted(self) -> Wanted:
+        """What the callbacks and rules of the run want. Imports their modules; raises TopologyError."""
+        return Wanted.of(self.config)
 
     @property
     def normalized(self) -> dict[str, int]:

@@ -122,6 +122,8 @@ def check_crew(config: Config) -> None:
     """Raise ConfigError for what several policies, bots and agents that act in turn cannot be combined with."""
     refused = {
         "evaluation.every": (config.evaluation.every, "leave it out; `hive eval` plays all policies together"),
+        "run.callbacks": (config.run.callbacks, "leave it out"),
+        "env.curriculum": (config.env.curriculum, "leave it out; the environment can count its own episodes"),
         "collection.fraction_workers": (config.collection.fraction_workers < 1, "leave it out"),
         "collection.hosts": (config.collection.hosts, "leave it out: all agents play on this machine"),
     }

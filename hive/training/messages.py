@@ -68,6 +68,7 @@ class CheckpointDue(Message):
     env_steps: int
     mean_return: float
     ledger: int = -1  # version of the replay memory's ledger, which is pinned too; -1: there is no replay memory
+    callbacks: int = -1  # version of the callbacks' state, which is pinned too; -1: there are no callbacks
     by_hand: bool = False  # `hive save` asked for it: it is kept until `hive prune`
 
 

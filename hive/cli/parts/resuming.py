@@ -49,12 +49,13 @@ DISTURBING_EVENTS = {
     "scaled": "`hive scale` changed it",
     "set": "`hive set` changed it",
 }
+GOALS = ("run.stop_at_return", "run.stop_at_evaluation", "run.stop_after_evaluations", "run.stop_when_no_better")
 # Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
 HARMLESS_KEYS = (
     *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
-    *("run.name", "run.stop_at_return", "run.init_from", "network.weights"),
+    *("run.name", *GOALS, "run.callback_limit_s", "run.init_from", "network.weights"),
 )
-GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # a finished run needs a new value of one of these
+GOAL_KEYS = ("run.steps", *GOALS, "run.callbacks", "custom")  # a finished run needs a new value of one of these
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
 STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
 # Keys whose default has changed since some runs began. A config file that does not mention them keeps the run's values.

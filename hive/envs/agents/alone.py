@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ class Alone:
         """Step every environment once with stored `actions` [B, ...]; write `row`."""
         self.table.step([actions], [row])
         self.table.ended.clear()  # those that are in the row
+
+    def set_attributes(self, values: Mapping[str, Any]) -> None:
+        """Give every environment these values before its next reset."""
+        self.table.set_attributes(values)
 
     def close(self) -> None:
         """Close every environment."""

@@ -17,6 +17,7 @@ from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
 from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
 from hive.envs.loading import close
+from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.rows import StepRow
 
 RESULTS = "(observations, rewards, terminations, truncations, infos)"
@@ -38,6 +39,7 @@ class ParallelVector:
         self.environments = environments
         self.seats = seats
         self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
+        self.pending = Pending()
         self.tables = [_Table(number, one, self, bots[number]) for number, one in enumerate(environments)]
         self.env_steps = 0
 
@@ -60,6 +62,10 @@ class ParallelVector:
         for seat, row in zip(self.seats, rows, strict=True):
             seat.write(row)
 
+    def set_attributes(self, values: Mapping[str, Any]) -> None:
+        """Give every environment these values before its next reset."""
+        self.pending.set(values)
+
     def close(self) -> None:
         """Close every environment."""
         for environment in self.environments:
@@ -80,6 +86,7 @@ class _Table:
         self._checks = vector.seats[0].checks
         self._needs_state = any(seat.needs_state for seat in vector.seats)
         self._seats, self._ended = vector.seats, vector.ended
+        self._pending = vector.pending
         self._returns: dict[Any, float] = {}  # of the agents, in the running episode
         self.steps = 0  # of the running episode
         self._live: list[Any] = []
@@ -87,6 +94,7 @@ class _Table:
 
     def reset(self, seed: int | None) -> None:
         """Start an episode."""
+        self._pending.apply(self.number, self._environment)
         try:
             result = self._environment.reset(seed=seed)
         except BaseException as error:

@@ -208,6 +208,15 @@ class AtariVector:
             row.terminated[lost] = 1
             self._before = lives
 
+    @property
+    def takes_attributes(self) -> bool:
+        """Whether its games can be given values: not those that are stepped together in C++."""
+        return not isinstance(self._games, Games)
+
+    def set_attributes(self, values: Mapping[str, Any]) -> None:
+        """Give every game these values before its next reset."""
+        self._vector.set_attributes(values)
+
     def close(self) -> None:
         """Close the games."""
         self._vector.close()

@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -34,10 +34,12 @@ from hive import _native
 from hive.envs.random_actions import RandomActions
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.vectors.attributes import set_attributes, takes_attributes
 from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.envs.vectors.seeding import globals_state, runs_python
 from hive.envs.vectors.vector import VectorEnvironment
 from hive.errors import EnvironmentFailed
+from hive.plain_data import pack, unpack
 from hive.runtime.memory.segments import Layout, Segment
 from hive.runtime.process.stop_signals import do_nothing
 from hive.runtime.process.user_code.companion import Companion
@@ -49,6 +51,7 @@ CLOSE_S = 10.0  # time for all helpers to close their environments, side by side
 
 MEASURED_STEPS = 32  # of one environment, whose median is its cost
 MEASURED_S = 0.02  # time limit of these steps
+ATTRIBUTES_BYTES = 1 << 17  # for the values that environments are given, twice as much as callbacks may send
 SLOW_S = 0.5  # if measuring one environment takes this long, two are not measured, which would be more exact
 # What a vector step must save to be worth helpers: twice what it costs to wake one and to wait for it in turn.
 WORTH_S = 50e-6
@@ -63,6 +66,7 @@ class Order(enum.IntEnum):
     look = 4
     close = 5
     measure = 6
+    change = 7
 
 
 class HelperAnswer(enum.IntEnum):
@@ -137,6 +141,7 @@ class RowBlock:
                 "episode_lengths": ("int32", (count,)),
                 "final_index": ("int32", (count,)),
                 "infos": ("float32", (count, infos)),
+                "attributes": ("uint8", (ATTRIBUTES_BYTES,)),
             }
         )
         segment = Segment.create("helpers", layout.bytes)
@@ -244,6 +249,22 @@ class HelpedVector:
                 final = arrays["finals"][self._starts[index] + row.final_index[index]]
                 row.final_index[index] = row.finals.add(final)
 
+    @property
+    def takes_attributes(self) -> bool:
+        """Whether its environments can be given values."""
+        return takes_attributes(self.own)
+
+    def set_attributes(self, values: Mapping[str, Any]) -> None:
+        """Give every environment these values before its next reset."""
+        if not self.alone:
+            content = np.frombuffer(pack(dict(values)), np.uint8)
+            block = self._block.arrays["attributes"]
+            block[:8].view(np.int64)[0] = len(content)
+            block[8 : 8 + len(content)] = content
+            self._order(Order.change)
+        set_attributes(self._own(), values)
+        self._finish()
+
     def look(self) -> bool:
         """Return whether the environments of a helper have drawn from a global generator since the last look."""
         if self.alone:
@@ -338,6 +359,7 @@ class _Share:
         self._others = len(block.arrays["rewards"]) // rows - self._count
         first, end = first * rows, end * rows
         self._row = block.row(first, end)
+        self._attributes = block.arrays["attributes"]
         self._actions, self._seeds = block.arrays["actions"][first:end], block.arrays["seeds"][first:end]
         self._vector: VectorEnvironment | None = None
         self._state = globals_state()
@@ -357,6 +379,9 @@ class _Share:
             self.close()
             self._vector = self._helping.make(self._first, self._count)
             do_nothing()  # again: environments may have set handlers, and the collector alone ends its helpers
+        elif order == Order.change:
+            size = int(self._attributes[:8].view(np.int64)[0])
+            set_attributes(self._vector, unpack(self._attributes[8 : 8 + size].tobytes()))
         elif order == Order.reset:
             assert self._vector is not None
             self._vector.reset([int(seed) for seed in self._seeds], self._row.observations)

@@ -15,7 +15,7 @@ The class may use one random generator for all copies (as CartPole's does), so i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from hive.envs.loading import close
 from hive.envs.spaces.actions import action_converter, action_spec
 from hive.envs.spaces.declared import spaces_of
 from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.attributes import set_attribute
 from hive.envs.vectors.checks import Checks, at
 from hive.envs.vectors.episodes import Episodes
 from hive.envs.vectors.infos import Infos
@@ -96,6 +97,17 @@ class NativeVector:
             last = observations if self._resets_in_next_step else self._last_observations(result[4])
             for index in truncated:
                 row.final_index[index] = self._checks.final(index, at(last, index), row.finals)
+
+    def set_attributes(self, values: Mapping[str, Any]) -> None:
+        """Give the vectorized class these values now: it resets its environments itself.
+
+        By its `set_attr` (gymnasium.vector.VectorEnv), else as attributes of its own.
+        """
+        for name, value in values.items():
+            try:
+                self._vector.set_attr(name, value)
+            except (AttributeError, NotImplementedError, TypeError):
+                set_attribute(self._vector, name, value)
 
     def close(self) -> None:
         """Close the environment."""

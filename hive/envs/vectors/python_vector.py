@@ -10,7 +10,7 @@ everything else works on whole rows. Ends of episodes are rare and have a separa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from hive.envs.loading import close
 from hive.envs.spaces.actions import action_converter, action_spec, each_action
 from hive.envs.spaces.declared import spaces_of
 from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.checks import Checks
 from hive.envs.vectors.episodes import Episodes
 from hive.envs.vectors.infos import Infos
@@ -58,6 +59,12 @@ class PythonVector:
         self._infos = Infos(self._checks, info)
         self._convert = action_converter(self.action)
         self._episodes = Episodes(self._checks, self.count, limit=limit)
+        self._pending: Pending | None = None
+
+    def set_attributes(self, values: Mapping[str, Any]) -> None:
+        """Give every environment these values before its next reset."""
+        self._pending = self._pending or Pending()
+        self._pending.set(values)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment, environment b with `seeds[b]`; write `observations` [B, ...]."""
@@ -116,6 +123,8 @@ class PythonVector:
         return following
 
     def _reset_one(self, index: int, seed: int | None) -> Any:
+        if self._pending is not None:
+            self._pending.apply(index, self.environments[index])
         try:
             result = self.environments[index].reset(seed=seed)
         except BaseException as error:

@@ -126,6 +126,7 @@ class _WithEnvironmentTorch:
         self.runs_python = runs_python(vector)
         self.environments = vector.environments
         self.observation = vector.observation
+        self.set_attributes = vector.set_attributes
         self._vector = vector
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:

@@ -26,7 +26,7 @@ from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Status, Subscriptio
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import Evaluation, EvaluationDue, Weights
-from hive.training.record.best_policy import BestPolicy
+from hive.training.record.best_policy import BestPolicy, value_of
 from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.record.pinned_blocks import held_block, next_due
 
@@ -88,6 +88,7 @@ class EvaluatingActor(Actor, ABC):
             env_steps=due.env_steps,
             mean_return=evaluation.mean_return,
             episodes=evaluation.episodes,
+            value=value_of(evaluation, self.blueprint.config.evaluation.best_by),
         )
         await self.evaluations.send(evaluation)
 

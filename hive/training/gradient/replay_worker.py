@@ -28,6 +28,8 @@ from hive.runtime import Actor, CachedViews, SharedIn, SlotOutlet, Status, Subsc
 from hive.runtime.memory.segments import Arrays
 from hive.training.actors import NanDumps, gradient_worker_bytes
 from hive.training.blueprint import Blueprint, blueprint_in
+from hive.training.callbacks.changes import ChangedKeys
+from hive.training.callbacks.messages import RunChanges, changes_at_start
 from hive.training.gradient.devices import begin_device, pin, seed_forward
 from hive.training.gradient.gradient_slot import GradientSlot
 from hive.training.messages import Gradient, ReplayPlan, ReplayRows, Weights
@@ -124,6 +126,7 @@ class ReplayWorkerActor(Actor):
     memory = SharedIn(ReplayRows)
     plans = Subscription(ReplayPlan)
     state = Subscription(Weights)
+    changes = Subscription(RunChanges, optional=True)
     gradients = SlotOutlet(Gradient)
     rounds: NativeRounds | None = None  # set by the learner of this process
 
@@ -137,6 +140,7 @@ class ReplayWorkerActor(Actor):
         self.importance_exponent = blueprint.replay.config.importance_exponent
         self.plan_views = CachedViews(blueprint.plan_layout)
         self.worker.slot.on_not_finite = NanDumps(self, directory)
+        self.changed = ChangedKeys(self.changes, changes_at_start(blueprint.resume))
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
@@ -147,7 +151,7 @@ class ReplayWorkerActor(Actor):
         barriers = self.schedule.barriers
         barrier = barriers.last(barriers.round_of(self.gradients.produced))
         while True:
-            if self.rounds is not None and await self.rounds.offer(lambda _: self.worker.described()):
+            if self.rounds is not None and await self.rounds.offer(self._described):
                 continue
             slot = await self.gradients.reserve()  # before the pins, so nothing is held while waiting for a slot
             number = slot.sequence
@@ -155,6 +159,7 @@ class ReplayWorkerActor(Actor):
                 barrier = barriers.last(barriers.round_of(number))
                 self.worker.clear_residual()
             _, plan = await self.plans.pin(number // self.per_batch)
+            self._use_changes(number)  # after the pin: the plan follows the changes
             drawn = DrawnRows.of(self.plan_views(plan), self.index, self.importance_exponent)
             self.plans.unpin()
             version, weights = await self.state.pin(self.schedule.gradients.state_version(number))
@@ -166,6 +171,15 @@ class ReplayWorkerActor(Actor):
             self.worker.compute(batch, slot.arrays, sequence=number, version=version)
             self.state.unpin()
             self.gradients.commit(slot)
+
+    def _described(self, turn: int) -> Described | str:
+        self._use_changes(turn)
+        return self.worker.described()
+
+    def _use_changes(self, gradient: int) -> None:
+        """Use the keys that callbacks have changed for the round of a gradient."""
+        if self.changed.apply(self.schedule.barriers.round_of(gradient), cast(Configured, self.worker.algo)):
+            self.importance_exponent = self.worker.algo.config.importance_exponent
 
     @endpoint
     async def update_algorithm_parameter(self, name: str, value: object) -> None:

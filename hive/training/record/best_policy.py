@@ -21,12 +21,21 @@ from hive.records import RunDirectory, best_policy, only_writer, remove_unfinish
 from hive.records.return_text import return_text
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.training.blueprint import Blueprint
+from hive.training.messages import Evaluation
 from hive.training.update.learner import RETURNS_KEPT
 
 # Turns between two candidates for the best policy, as a share of the turns so far. A return that rises all the time
 # then costs 50 writes each time the number of turns grows by a factor of e, however long the run is, and a policy that
 # lasted for 2 % of the run is not missed.
 BEST_SPACING = 0.02
+MEAN_RETURN = "mean_return"  # the default of evaluation.best_by
+
+
+def value_of(evaluation: Evaluation, best_by: str) -> float:
+    """Return the value of an evaluation that evaluation.best_by names; NaN if no episode had it."""
+    if best_by == MEAN_RETURN:
+        return evaluation.mean_return
+    return evaluation.info.get(best_by.removeprefix("info/"), math.nan)
 
 
 def best_by(blueprint: Blueprint) -> str | None:
@@ -71,30 +80,44 @@ class BestPolicy:
         self.blueprint = blueprint
         self.root = directory.best
         self.log = log
+        self.best_by = blueprint.config.evaluation.best_by if best_by(blueprint) == "evaluation" else MEAN_RETURN
         with only_writer(self.root.parent):
             remove_unfinished(self.root)  # left by an incarnation that was killed
             self._read()
 
     def _read(self) -> None:
         best = best_policy(self.root)
-        self.mean_return = -math.inf if best is None or best.mean_return is None else best.mean_return
-        self.turn = 0 if best is None else best.update
+        self.value, self.turn = -math.inf, 0
+        if best is not None and best.mean_return is not None and best.state.get("best_by", MEAN_RETURN) == self.best_by:
+            self.value, self.turn = float(best.state.get("value", best.mean_return)), best.update
 
     def offer(
-        self, weights: NDArray[np.uint8], turn: int, *, updates: int, env_steps: int, mean_return: float, episodes: int
+        self,
+        weights: NDArray[np.uint8],
+        turn: int,
+        *,
+        updates: int,
+        env_steps: int,
+        mean_return: float,
+        episodes: int,
+        value: float | None = None,
     ) -> None:
-        """Keep the weights if `mean_return` is finite and higher than that of the best policy.
+        """Keep the weights if `value`, by default `mean_return`, is finite and higher than that of the best policy.
 
         Of equal ones that of the earliest turn is kept: several evaluators finish in any order.
 
-        weights: uint8 [block_bytes or more], those of `turn`. episodes: number of episodes in `mean_return`.
+        weights: uint8 [block_bytes or more], those of `turn`. episodes: number of episodes in `mean_return`. value:
+        that of evaluation.best_by.
 
         An error of writing is logged, and the best policy is then still the previous one.
         """
-        if not self._is_better(mean_return, turn):
+        value = mean_return if value is None else value
+        if not (math.isfinite(mean_return) and self._is_better(value, turn)):
             return
         state = {
             "mean_return": mean_return,
+            "value": value,
+            "best_by": self.best_by,
             "episodes": episodes,
             "by": best_by(self.blueprint),
             "env_steps": env_steps,
@@ -106,15 +129,15 @@ class BestPolicy:
         try:
             with only_writer(self.root.parent):
                 self._read()  # another evaluator may have written a better one since
-                if not self._is_better(mean_return, turn):
+                if not self._is_better(value, turn):
                     return
                 replace_best(self.root, turn, tensors=flat.arrays(weights[: flat.block_bytes]), state=state)
         except RecordError as error:  # the run continues, e.g. on a full disk
             self.log.warning("the best policy was not kept: %s", error)
             return
-        self.mean_return, self.turn = mean_return, turn
+        self.value, self.turn = value, turn
         self.log.info("the best policy is that of update %d: mean return %s", turn, return_text(mean_return))
 
-    def _is_better(self, mean_return: float, turn: int) -> bool:
-        higher = self.mean_return < mean_return < math.inf  # false for NaN
-        return higher or (mean_return == self.mean_return and turn < self.turn)
+    def _is_better(self, value: float, turn: int) -> bool:
+        higher = self.value < value < math.inf  # false for NaN
+        return higher or (value == self.value and turn < self.turn)

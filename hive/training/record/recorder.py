@@ -59,6 +59,9 @@ from hive.records.sinks.tensorboard_sink import TensorBoardSink
 from hive.records.sinks.wandb_sink import WandbSink
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
 from hive.training.blueprint import Blueprint, blueprint_in
+from hive.training.callbacks.changes import read_content
+from hive.training.callbacks.messages import PART as CALLBACKS
+from hive.training.callbacks.messages import CallbackState
 from hive.training.messages import (
     CheckpointDue,
     Evaluation,
@@ -97,6 +100,7 @@ class Recorder(Actor):
     memory = SharedIn(ReplayRows, optional=True)
     ledger = Subscription(ReplayLedger, optional=True)
     floor = SharedOut(ReplayFloor, optional=True)
+    callback_state = Subscription(CallbackState, optional=True)
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
@@ -110,6 +114,7 @@ class Recorder(Actor):
         self.sinks = RunSinks(blueprint.config, self.directory, self._sink_failed)
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
+        self.evaluated_turns = {line.get("turn") for line in read_jsonl(self.directory.evaluations_file)}
         self.judged_steps = 0  # environment steps of the last line of metrics
         self.health = Health(HealthFacts.of(blueprint.config, blueprint.environment, blueprint.collectors))
         self.unsaved = False  # whether the last checkpoint could not be written
@@ -216,7 +221,10 @@ class Recorder(Actor):
             self.note(WARNING, warning.line, **details, steps=warning.first_steps)
 
     def _write_evaluation(self, message: Evaluation, lines: JsonlWriter) -> None:
-        """Write a line of `evaluations.jsonl`, and the same numbers as metrics `evaluation/...`."""
+        """Write a line of `evaluations.jsonl`, and the same numbers as metrics `evaluation/...`, once for each turn."""
+        if message.turn in self.evaluated_turns:
+            return  # its evaluator or the learner was killed, and it was made again
+        self.evaluated_turns.add(message.turn)
         result = {
             "mean_return": message.mean_return,
             "deviation": message.deviation,
@@ -282,7 +290,10 @@ class Recorder(Actor):
         ledger = -1
         if self.ledger.connected:
             ledger, _ = await self.ledger.pin()
-        if error := await self._checkpoint(CheckpointDue(turn, False, env_steps, mean, ledger), ended=True):
+        called = -1
+        if self.callback_state.connected:
+            called, _ = await self.callback_state.pin()
+        if error := await self._checkpoint(CheckpointDue(turn, False, env_steps, mean, ledger, called), ended=True):
             raise RecordError(
                 f"the final state, of {env_steps:,} steps, was not saved: {error}",
                 hint="free space on the disk; `hive resume` then continues from the last checkpoint, if there is one",
@@ -293,7 +304,8 @@ class Recorder(Actor):
 
         The learner looks at the weights' pin before it holds the next turn, and all must be free then.
         """
-        return [*([self.ledger] if self.ledger.connected else ()), self.optimizer_state, self.weights]
+        more = [port for port in (self.ledger, self.callback_state) if port.connected]
+        return [*more, self.optimizer_state, self.weights]
 
     def _unpin(self) -> None:
         for port in self._held():
@@ -342,6 +354,9 @@ class Recorder(Actor):
             state["updates"] = int(blueprint.learner().views(optimizer_state)["counters"][Count.updates])
             tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
             parts, rows = {"weights": weights, "optimizer_state": optimizer_state}, None
+            if due.callbacks >= 0:
+                called = read_content(held_block(self.callback_state, due.callbacks))
+                parts[CALLBACKS], state[CALLBACKS] = np.frombuffer(called, np.uint8), True
             if self.ledger.connected and blueprint.config.checkpoint.replay:
                 parts["replay_ledger"] = held_block(self.ledger, due.ledger)
                 state["rounds"] = int(blueprint.ledger_layout.views(parts["replay_ledger"])["rollouts"].max())

@@ -23,14 +23,26 @@ from hive.errors import NotFinite, TopologyError
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
 from hive.records.summary import NATIVE, ROUNDS
-from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
+from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint, blueprint_in
-from hive.training.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
+from hive.training.callbacks.messages import CallbackAnswer, CallbackEvents, CallbackState, RunChanges
+from hive.training.callbacks.sequence import CallbackPorts, CallbackSequence
+from hive.training.messages import (
+    CheckpointDue,
+    Evaluation,
+    EvaluationDue,
+    Gradient,
+    Improved,
+    Metrics,
+    OptimizerState,
+    Weights,
+)
 from hive.training.record.best_policy import BestSchedule
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
+from hive.training.update.evaluation_schedule import EvaluationSchedule
 from hive.training.update.goal import SharedGoal, shared_goal
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.training.update.native_rounds import (
@@ -48,6 +60,7 @@ SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes 
 # evaluation, and a thousandth of a core.
 EVALUATION_POLL_S = 0.005
 EVALUATION_PHASE = "wait evaluation"
+RESULT_S = 1.0  # seconds in which a result arrives once its evaluator has released the weights; it takes milliseconds
 MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
 
 
@@ -67,6 +80,11 @@ class LearnerActor(Actor):
     checkpoints = Outlet(CheckpointDue, pattern="broadcast")
     improved = Outlet(Improved, pattern="broadcast", optional=True)
     evaluations_due = Outlet(EvaluationDue, pattern="broadcast", optional=True)
+    evaluations = Inlet(Evaluation, optional=True)
+    callback_events = Publication(CallbackEvents, optional=True)
+    callback_answers = SlotInlet(CallbackAnswer, optional=True)
+    callback_state = Publication(CallbackState, optional=True)
+    changes = Publication(RunChanges, optional=True)
 
     def __init__(self, blueprint: Blueprint) -> None:
         config = blueprint.config
@@ -82,8 +100,10 @@ class LearnerActor(Actor):
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
         self.mean_return, self.averaged = math.nan, 0  # of the latest episodes; episodes when it was computed
         self.report = TurnMetrics(self.blueprint.statistics, 4 * blueprint.flat.parameter_elements)
-        self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
-        self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
+        self.evaluated = EvaluationSchedule.of(blueprint, self.schedule.barriers)
+        self.evaluates = self.evaluated.has_any and self.evaluations_due.connected
+        self.evaluation_wait = config.evaluation.wait and self.evaluates
+        self.callbacks = self._callbacks()
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.goal: SharedGoal | None = None  # the end of a run with several policies
         self.judged = False  # whether there are enough episodes for a mean return
@@ -103,6 +123,18 @@ class LearnerActor(Actor):
         """Return the bytes of a gradient, and of the initial weights, which all processes share."""
         return blueprint_in(parameters, lambda b: b.flat.parameter_bytes + b.flat.block_bytes)
 
+    def _callbacks(self) -> CallbackSequence | None:
+        """Return what has callbacks follow the run; None without callbacks."""
+        if not self.callback_state.connected:
+            return None
+        ports = CallbackPorts(self.callback_events, self.callback_answers, self.callback_state, self.changes)
+        barriers = self.schedule.barriers
+        return CallbackSequence(self.blueprint, ports, barriers, self.learner, self._callback_counts, self._log_values)
+
+    def _log_values(self, values: Mapping[str, float]) -> None:
+        """Add numbers to the next metrics."""
+        self.report.of_hook.update(values)
+
     async def setup(self) -> None:
         """Publish the first version of every board, or continue from the last committed turn."""
         optimizer_state, weights = self.optimizer_state.board, self.weights.board
@@ -119,6 +151,9 @@ class LearnerActor(Actor):
         # The rates of a restarted learner are those since its start.
         self.report.reported_s, self.report.reported_steps = self.totals["train_s"], self.totals["env_steps"]
         self.judged = self.totals["episodes"] >= RETURNS_KEPT
+        if self.callbacks is not None:
+            await self.callbacks.setup(self.turn)
+            self.callbacks.begin_round(self._rounds_ended())
 
     def _meet_worker(self) -> None:
         """Make rounds natively with the gradient worker of this process, if the config allows it."""
@@ -157,11 +192,14 @@ class LearnerActor(Actor):
         await self._evaluations_done()
         if self.goal is not None:
             await self.goal.all_ended()
+        if self.callbacks is not None:
+            await self.callbacks.end(stop_reason, self._rounds_ended())
         self.end_run(stop_reason)
 
     async def _train(self) -> str:
         """Make turns until the run has reached its goal; return why it has."""
         claimed: list[Slot] = []
+        await self._call_back()  # a predecessor may have been killed after a turn and before what follows it
         stop_reason = await self._ends()
         while stop_reason is None:
             made = await self._turns_natively(claimed)
@@ -175,6 +213,8 @@ class LearnerActor(Actor):
                 self._check_finite()  # after the retire: an error leaves no slot claimed
                 made = 1
             if made:
+                await self._evaluate()  # before the checkpoint, which a resumed run continues after this evaluation
+                await self._call_back()
                 stop_reason = await self._ends()
                 await self._hand_over(force=stop_reason is not None)
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
@@ -205,7 +245,6 @@ class LearnerActor(Actor):
 
     async def _hand_over(self, *, force: bool) -> None:
         """Hand the turn to the recorder and the evaluator where it is due, before the next turn can overwrite it."""
-        await self._evaluate()  # before the checkpoint, which a resumed run continues after this turn's evaluation
         await self._checkpoint()
         if self.schedule.gradients.may_end(self.turn):
             await self._offer_best()
@@ -255,9 +294,7 @@ class LearnerActor(Actor):
         if following is not None and self.rounds is not None:
             while most < self.rounds.pace and not self.schedule.barriers.is_checkpoint(self.turn + most):
                 most += per_round
-        if self.evaluation_interval:
-            most = min(most, self.evaluation_interval - self.turn % self.evaluation_interval)
-        return most
+        return min(most, self.evaluated.until_next(self.turn)) if self.evaluates else most
 
     def _turn(self, claimed: list[Slot]) -> None:
         """Make one turn of the claimed gradients and commit it."""
@@ -399,9 +436,13 @@ class LearnerActor(Actor):
         self.saves.saved()
         self.optimizer_state.board.hold(0, self.turn)
         ledger = self._hold_more()
+        called = -1
+        if self.callbacks is not None:
+            called = self.callback_state.board.latest
+            self.callback_state.board.hold(0, called)
         totals = self.totals
         counts = int(totals["env_steps"]), float(totals["mean_return_100"])
-        await self.checkpoints.send(CheckpointDue(self.turn, scheduled, *counts, ledger, by_hand))
+        await self.checkpoints.send(CheckpointDue(self.turn, scheduled, *counts, ledger, called, by_hand))
         return True
 
     def _hold_more(self) -> int:
@@ -436,25 +477,95 @@ class LearnerActor(Actor):
 
         While all of them play, it is skipped, or with `evaluation.wait` awaits one.
         """
-        if not self.evaluation_interval or self.turn % self.evaluation_interval:
+        if not (self.evaluates and self.evaluated.is_due(self.turn)):
             return
-        evaluators, board = self._evaluators(), self.weights.board
-        free = next((e for e, reader in enumerate(evaluators) if board.hold(reader, self.turn)), None)
-        if free is None and self.evaluation_wait:
+        if self.evaluations.connected:
+            await self._evaluate_and_follow()
+            return
+        if self.evaluation_wait:
             with self.status(EVALUATION_PHASE, WAIT_IN):
-                while free is None:
-                    await asyncio.sleep(EVALUATION_POLL_S)
-                    free = next((e for e, reader in enumerate(evaluators) if board.hold(reader, self.turn)), None)
-        if free is not None:
+                await self._send_due()
+            return
+        if (free := self._free_evaluator()) is not None:
             self.evaluation_skipped = False
-            updates, env_steps = int(self.totals["updates"]), int(self.totals["env_steps"])
-            await self.evaluations_due.send(EvaluationDue(free, self.turn, updates, env_steps, self.totals["train_s"]))
+            await self.evaluations_due.send(self._due(free))
             return
         self.status.count("evaluations_skipped")
         if not self.evaluation_skipped:  # a slow evaluation may skip many: only the first is logged
-            still = "the previous one is" if len(evaluators) == 1 else f"the previous {len(evaluators)} are"
+            count = len(self._evaluators())
+            still = "the previous one is" if count == 1 else f"the previous {count} are"
             self.note("skipped", f"evaluation {self.turn} was skipped: {still} still running")
         self.evaluation_skipped = True
+
+    async def _evaluate_and_follow(self) -> None:
+        """Have this turn's weights evaluated, wait for the result, and have callbacks follow it.
+
+        An evaluation that was lost with its evaluator is made again: it depends on the weights alone.
+        """
+        assert self.callbacks is not None
+        if self.callbacks.is_evaluated(self.turn):
+            return
+        evaluation: Evaluation | None = None
+        with self.status(EVALUATION_PHASE, WAIT_IN):
+            while evaluation is None:
+                await self._send_due()
+                evaluation = await self._result()
+        await self.callbacks.follow_evaluation(evaluation, self._rounds_ended())
+
+    async def _send_due(self) -> None:
+        """Hold this turn's weights for a free evaluator, and tell it."""
+        while (free := self._free_evaluator()) is None:
+            await asyncio.sleep(EVALUATION_POLL_S)
+        await self.evaluations_due.send(self._due(free))
+
+    def _free_evaluator(self) -> int | None:
+        """Hold this turn's weights for the first evaluator that plays nothing, and return its number."""
+        board = self.weights.board
+        return next((e for e, reader in enumerate(self._evaluators()) if board.hold(reader, self.turn)), None)
+
+    def _due(self, evaluator: int) -> EvaluationDue:
+        totals = self.totals
+        counts = int(totals["updates"]), int(totals["env_steps"])
+        return EvaluationDue(evaluator, self.turn, *counts, totals["train_s"])
+
+    async def _result(self) -> Evaluation | None:
+        """Return the evaluation of this turn; None once no evaluator plays it and its result has not arrived."""
+        words, idle = self.weights.board.view.words, False
+        while True:
+            try:
+                async with asyncio.timeout(RESULT_S):
+                    while (evaluation := await self.evaluations.receive()).turn != self.turn:
+                        pass  # of an earlier turn: it was made twice
+                    return evaluation
+            except TimeoutError:
+                was_idle, idle = idle, not any(words.pinned(reader) for reader in self._evaluators())
+                if idle and was_idle:
+                    return None
+
+    def _rounds_ended(self) -> int:
+        """Return how many rounds have ended."""
+        barriers = self.schedule.barriers
+        return barriers.round_of(self.turn * barriers.per_turn)
+
+    async def _call_back(self) -> None:
+        """Have callbacks follow the end of a round."""
+        if self.callbacks is None:
+            return
+        if self.evaluations.connected and self.evaluates and self.evaluated.is_due(self.turn):
+            await self._evaluate_and_follow()  # a predecessor may have been killed before
+        if self.schedule.barriers.ends_round(self.turn):
+            await self.callbacks.follow_round(self.turn, self._rounds_ended(), None)
+
+    def _callback_counts(self) -> dict[str, Any]:
+        """Return the numbers that all events of callbacks have."""
+        totals = self.totals
+        return {
+            "env_steps": int(totals["env_steps"]),
+            "updates": int(totals["updates"]),
+            "seconds": float(totals["train_s"]),
+            "mean_return_100": float(totals["mean_return_100"]),
+            "number_of_episodes": int(totals["episodes"]),
+        }
 
     def _evaluators(self) -> range:
         """Return the evaluators as readers of the weights: the next ones after the recorder."""
@@ -531,6 +642,8 @@ class LearnerActor(Actor):
 
         A successor within the last round also makes the other turns of this round first.
         """
+        if self.callbacks is not None and self.callbacks.stop is not None:
+            return self.callbacks.stop
         if not self.schedule.gradients.may_end(self.turn):
             return None
         run, totals = self.config.run, self.totals

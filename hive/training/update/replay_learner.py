@@ -109,7 +109,10 @@ class ReplayLearnerActor(LearnerActor):
             self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready and not self.normalizes
         )
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
-        several = self.goal is not None or self.blueprint.environment.agents  # whose steps native code does not count
+        followed = self.callbacks is not None and self.blueprint.wanted.rounds
+        several = (
+            followed or self.goal is not None or self.blueprint.environment.agents
+        )  # whose steps native code does not count
         if not steady or ended or self.saves.late or several:
             return None
         if self.exchange is None:

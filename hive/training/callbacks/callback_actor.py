@@ -1,0 +1,197 @@
+"""The actor of one callback: gets one event after another, calls the user's methods, and answers.
+
+The methods run in a thread of their own, so that the process can still be stopped, asked for its stack, and take the
+limit of `run.callback_limit_s`. A callback that raises, takes longer or asks for what cannot be is not called again:
+the run goes on without it, says so once, and is not exact. With `supervision.strict` the run fails instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hive.config import calls_user_code, load_reference
+from hive.errors import HiveError, TopologyError
+from hive.experience import Purpose
+from hive.plain_data import unpack
+from hive.records.run_warnings import CALLBACK_FAILED, WARNING
+from hive.runtime import START, Actor, SlotOutlet, Subscription
+from hive.runtime.actor.error_location import named
+from hive.runtime.memory.status import WAIT_IN
+from hive.training.blueprint import Blueprint
+from hive.training.callbacks.calling import Answer, call, checked, restore, state_of
+from hive.training.callbacks.changes import read_content, write_content
+from hive.training.callbacks.messages import ANSWER_BYTES, CallbackAnswer, CallbackEvents, Entry, entries_of
+from hive.training.collect.collector import seed_all_globals
+
+END_LIMIT_S = 5.0  # of `on_end` where a run is stopped: within the time that a stop may take (supervision.drain_s)
+
+
+class UserThread:
+    """Runs one function after another in a daemon thread, which a function that never returns does not outlive."""
+
+    def __init__(self, name: str) -> None:
+        self._work: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]]
+        self._work = queue.SimpleQueue()
+        threading.Thread(target=self._follow, name=name, daemon=True).start()
+
+    async def run(self, function: Callable[[], Any], limit_s: float) -> Any:
+        """Return what the function returns. Raises what it raises, and TimeoutError."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._work.put((function, future, loop))
+        return await asyncio.wait_for(asyncio.shield(future), limit_s)
+
+    def _follow(self) -> None:
+        while True:
+            function, future, loop = self._work.get()
+            try:
+                result, error = function(), None
+            except BaseException as raised:  # also SystemExit: a callback must not end its process
+                result, error = None, raised
+            try:
+                loop.call_soon_threadsafe(_settle, future, result, error)
+            except RuntimeError:  # the loop has ended
+                return
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(
+            error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        )
+        future.exception()  # a limit may have passed: then nothing awaits it
+
+
+class CallbackActor(Actor):
+    """Calls the callback `run.callbacks[index]`."""
+
+    role = "callback"
+    events = Subscription(CallbackEvents)
+    answers = SlotOutlet(CallbackAnswer)
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self.blueprint = blueprint
+        self.config = blueprint.config
+        self.entry: Entry = entries_of(self.config)[self.index]
+        self.callback: Any = None
+        self.failed = ""
+        self.last: Mapping[str, Any] = {}  # counts of the last event
+        self.has_ended = False
+        self.lost: list[str] = []  # names of attributes that are no plain data
+        self.thread = UserThread(self.name)
+
+    async def setup(self) -> None:
+        """Make the callback, so that one whose constructor raises ends the run before it begins."""
+        with self.status(START):
+            self.callback = await self.thread.run(self._make, self.config.start_limit_s)
+
+    @calls_user_code("run.callbacks")
+    def _make(self) -> Any:
+        made = load_reference(self.entry.name)(**self.entry.arguments)
+        missing = [name for name in self.entry.handlers if not callable(getattr(made, name, None))]
+        if not self.entry.handlers or len(missing) == len(self.entry.handlers):
+            raise TopologyError(
+                f"the callback `{self.entry.name}` has none of the methods of a callback",
+                hint="define on_round, on_episode, on_evaluation or on_end (hive.Callback documents them)",
+            )
+        return made
+
+    async def run(self) -> None:
+        first = True
+        while True:
+            slot = await self.answers.reserve()
+            _, block = await self.events.pin(slot.sequence)
+            event = unpack(read_content(block))
+            self.events.unpin()
+            if first:
+                self._continue_from(event["states"].get(self.entry_key, b""))
+                first = False
+            answer = await self._answer(slot.sequence, event)
+            write_content(answer.packed(), slot.arrays["content"])
+            self.answers.commit(slot)
+
+    @property
+    def entry_key(self) -> str:
+        """The name of this callback's state."""
+        return state_key(self.index, self.entry)
+
+    def _continue_from(self, state: bytes) -> None:
+        """Continue from the state before the first event of this process, that of a predecessor or a checkpoint."""
+        if state:
+            restore(self.callback, state)
+
+    async def _answer(self, number: int, event: Mapping[str, Any]) -> Answer:
+        self.last = event["data"]
+        self.has_ended = event["kind"] == "end"
+        if self.failed:
+            return Answer()
+        alone = self.forked and not self.actor_context.neighbors()
+        if alone:  # so that a callback that draws from them repeats
+            seed_all_globals(self.config.run.seed, Purpose.callback, self.index, number)
+        limit_s = self.config.run.callback_limit_s
+        try:
+            with self.status("call back", WAIT_IN):  # the thread has a limit of its own
+                answer: Answer = await self.thread.run(lambda: self._call(event["kind"], event["data"]), limit_s)
+        except TimeoutError:
+            return self._drop(event, f"took more than {limit_s:g} s (run.callback_limit_s)")
+        except Exception as error:
+            return self._drop(event, f"raised {_text(error)}", error)
+        self._name_lost()
+        if len(packed := answer.packed()) > ANSWER_BYTES:
+            return self._drop(event, f"answered with {len(packed) >> 10} KiB")
+        return answer
+
+    def _call(self, kind: str, data: Mapping[str, Any]) -> Answer:
+        actions = call(self.callback, self.entry.handlers, kind, data, list(self.config.env.info))
+        state, self.lost = state_of(self.callback)
+        return Answer(actions.stop, actions.log, checked(actions, self.config.algorithm), state)
+
+    def _drop(self, event: Mapping[str, Any], what: str, error: Exception | None = None) -> Answer:
+        """Call this callback no more, and say so."""
+        where = f"{event['kind']} at {int(event['data']['env_steps']):,} steps"
+        self.failed = f"the callback `{self.entry.name}` {what} ({where})"
+        if self.config.supervision.strict:
+            fault = TopologyError(self.failed, hint="without supervision.strict the run goes on without this callback")
+            fault.permanent = True
+            raise fault from error
+        advice = "the run goes on without it and is not exact; a resumed run calls it again"
+        steps = int(event["data"]["env_steps"])
+        details = {"warning": CALLBACK_FAILED, "cause": self.failed, "advice": advice}
+        self.note(WARNING, f"{CALLBACK_FAILED}: {self.failed}; {advice}", **details, steps=steps)
+        return Answer(failed=self.failed)
+
+    def _name_lost(self) -> None:
+        """Say once which attributes a restart does not keep."""
+        if self.lost:
+            names = ", ".join(f"`{name}`" for name in self.lost)
+            text = f"{names} of the callback `{self.entry.name}` is no plain data: a restart or resume makes it anew"
+            self.note("callback", text)
+            self._name_lost = lambda: None  # type: ignore[method-assign]
+
+    async def teardown(self) -> None:
+        """Call `on_end` of a run that is stopped from outside."""
+        if self.has_ended or self.failed or not self.last or "on_end" not in self.entry.handlers:
+            return
+        data = {**self.last, "reason": "", "finished": False}
+        try:
+            await self.thread.run(lambda: self._call("end", data), END_LIMIT_S)
+        except Exception as error:
+            self.log.warning("on_end of `%s`: %s", self.entry.name, _text(error))
+
+
+def state_key(index: int, entry: Entry) -> str:
+    """Return the name under which the state of a callback is kept."""
+    return f"{index} {entry.name}"
+
+
+def _text(error: Exception) -> str:
+    """Return the error in one line, with the line of user code that raised it."""
+    return " ".join((str(error) if isinstance(error, HiveError) else named(error)).split())

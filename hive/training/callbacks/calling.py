@@ -1,0 +1,114 @@
+"""Calls one callback, a user's or hive's own, with one event after another, and returns what it has asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hive.config import AlgorithmConfig, with_parameter
+from hive.errors import UsageError
+from hive.plain_data import is_plain, pack, unpack
+from hive.training.callbacks.events import KEY, Actions, EpisodeEvent, RoundEvent, event_of
+from hive.training.callbacks.messages import STATE_BYTES
+
+
+@dataclass
+class Answer:
+    """What a callback does after one event. failed: why it is not called again; "" if it is."""
+
+    stop: str | None = None
+    log: dict[str, float] = field(default_factory=dict)
+    changes: list[list[Any]] = field(default_factory=list)
+    state: bytes = b""
+    failed: str = ""
+
+    def packed(self) -> bytes:
+        """Return the answer as bytes."""
+        return pack(vars(self))
+
+    @classmethod
+    def of(cls, data: bytes) -> Answer:
+        """Return the answer that was packed. Raises ValueError for other bytes, also those of another process."""
+        found = unpack(data)
+        if not isinstance(found, dict):
+            raise ValueError("it is no dictionary")
+        return cls(**{name: found[name] for name in vars(cls()) if name in found})
+
+
+def episodes_of(
+    data: Mapping[str, Any], counts: Mapping[str, Any], names: list[str], actions: Actions
+) -> list[EpisodeEvent]:
+    """Return the episodes of a round. data: their columns, arrays of one length. names: of env.info."""
+    columns = data.get("episodes")
+    if not columns:
+        return []
+    returns, lengths = columns["returns"].tolist(), columns["lengths"].tolist()
+    environments, infos = columns["environments"].tolist(), columns["infos"].tolist()
+    return [
+        EpisodeEvent(
+            **counts,
+            episode_return=returns[n],
+            length=lengths[n],
+            environment=environments[n],
+            info={name: value for name, value in zip(names, infos[n], strict=True) if not math.isnan(value)}
+            if names
+            else {},
+            _actions=actions,
+        )
+        for n in range(len(returns))
+    ]
+
+
+def call(callback: Any, handlers: tuple[str, ...], kind: str, data: Mapping[str, Any], names: list[str]) -> Actions:
+    """Call the methods of a callback that an event has; return what it asks for. Raises what it raises."""
+    actions = Actions()
+    event = event_of(kind, data, actions)
+    if kind == "round":
+        counts = {name: data[name] for name in ("env_steps", "updates", "seconds", "mean_return_100")}
+        episodes = episodes_of(data, counts, names, actions)
+        if "on_episode" in handlers:
+            for episode in episodes:
+                callback.on_episode(episode)
+        assert isinstance(event, RoundEvent)
+        event.episodes.extend(episodes)
+    if f"on_{kind}" in handlers:
+        getattr(callback, f"on_{kind}")(event)
+    return actions
+
+
+def checked(actions: Actions, config: AlgorithmConfig) -> list[list[Any]]:
+    """Return the changes that were asked for. Raises ConfigError for a key of [algorithm] that cannot be changed so."""
+    for kind, name, value in actions.changes:
+        if kind == KEY:
+            config = with_parameter(config, name, _number(value))
+    return [[kind, name, _number(value) if kind == KEY else value] for kind, name, value in actions.changes]
+
+
+def state_of(callback: Any) -> tuple[bytes, list[str]]:
+    """Return the attributes of a callback that are plain data, packed, and the names of the others.
+
+    Raises UsageError if they need more than STATE_BYTES.
+    """
+    attributes = getattr(callback, "__dict__", {})
+    kept = {name: value for name, value in attributes.items() if is_plain(value)}
+    packed = pack(kept)
+    if len(packed) > STATE_BYTES:
+        raise UsageError(
+            f"its attributes need {len(packed) >> 10} KiB in each checkpoint, more than {STATE_BYTES >> 10}",
+            hint="keep large data in a file, or in an object that is no plain data",
+        )
+    return packed, [name for name in attributes if name not in kept]
+
+
+def restore(callback: Any, state: bytes) -> None:
+    """Give a callback the attributes of `state`."""
+    vars(callback).update(unpack(state))
+
+
+def _number(value: Any) -> Any:
+    """Return Python's own number for NumPy's."""
+    return value.item() if isinstance(value, np.generic) else value
