@@ -122,6 +122,10 @@ class EnvironmentFailed(HiveError):
         self.not_finite = not_finite
 
 
+class CallbackFailed(HiveError):
+    """A callback of another process raised, or that process has ended."""
+
+
 class NetworkError(HiveError):
     """A network that cannot be built for these spaces, or weights that do not fit it."""
 

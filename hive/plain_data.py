@@ -1,8 +1,8 @@
 """Plain data as bytes: what callbacks keep and send, without pickle.
 
 None, booleans, numbers, texts, bytes, lists, tuples, sets, dictionaries, deques, NumPy scalars and arrays,
-and the random generators of NumPy and Python. Each comes back as the type that it was. Nothing else does, and nothing is executed: a
-type that is not in this list is refused.
+and the random generators of NumPy and Python. Each comes back as the type that it was. Nothing else does, and nothing
+is executed: a type that is not in this list is refused.
 """
 
 from __future__ import annotations

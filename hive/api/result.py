@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hive.api.own_callbacks import OwnCallbacks
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.launch import launch
 from hive.cli.parts.resuming import prepare
@@ -117,10 +118,13 @@ class Result(Summary):
             if objects := [name for name, value in keys.items() if callable(value)]:
                 what = f"`{objects[0]}` is a class or function; a resumed run keeps its own"
                 raise UsageError(what, hint="start a new run")
-            given = GivenConfig.of(self.directory, keys, inline=False)
             report = no_report if quiet else print_to_stderr
-            directory = prepare(str(self.directory), exact=exact, sets=given.overrides, report=report)
-            return finish(directory, False, quiet)
+            own = OwnCallbacks(keys)
+            with own.serving() as keys:
+                given = GivenConfig.of(self.directory, keys, inline=False)
+                directory = prepare(str(self.directory), exact=exact, sets=given.overrides, report=report)
+                result = finish(directory, False, quiet)
+            return own.returned(result)
 
 
 class brief_errors:

@@ -22,6 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from hive.api.own_callbacks import OwnCallbacks
 from hive.api.result import Result, brief_errors, finish, no_report, refuse_while_imported
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.new_run import new_run
@@ -49,7 +50,8 @@ def train(
     config: the name of a scheme, such as "ppo" or "sac"; a TOML file, a mapping of tables, or a `hive.Config`.
     keys: values of keys. Each name must be that of exactly one key (`steps`, `learning_rate`, `rollout`), of a table
         with a mapping (`collection={"workers": 2}`), or `env`: an id, or a class or function that makes the
-        environment. Classes, functions and lambdas may stand wherever a config has a reference "module:Name".
+        environment. Classes, functions and lambdas may stand wherever a config has a reference "module:Name". An
+        object among `callbacks` stays in this process, and is called there.
     sets: overrides `KEY=VALUE`, as for `--set`.
     name: name of the run; a number is appended.
     inline: run everything in this process, for debugging.
@@ -60,7 +62,10 @@ def train(
     """
     refuse_while_imported()
     with brief_errors(inline):
-        return finish(_deferred(config, keys, sets, name, inline=inline, quiet=quiet)(), inline, quiet)
+        own = OwnCallbacks(keys)
+        with own.serving() as keys:
+            result = finish(_deferred(config, keys, sets, name, inline=inline, quiet=quiet)(), inline, quiet)
+        return own.returned(result)
 
 
 def run(
@@ -76,8 +81,11 @@ def run(
     """Run the topology that the function `topology` returns for the config; the other parameters are as in `train`."""
     refuse_while_imported()
     with brief_errors(inline):
-        prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
-        return finish(prepare(), inline, quiet, topology)
+        own = OwnCallbacks(keys)
+        with own.serving() as keys:
+            prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
+            result = finish(prepare(), inline, quiet, topology)
+        return own.returned(result)
 
 
 async def train_async(
@@ -91,8 +99,11 @@ async def train_async(
 ) -> Result:
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     refuse_while_imported()
-    prepare = _deferred(config, keys, sets, name, inline=inline, quiet=quiet)
-    return await _in_thread(prepare, inline, quiet)
+    own = OwnCallbacks(keys)
+    with own.serving() as keys:
+        prepare = _deferred(config, keys, sets, name, inline=inline, quiet=quiet)
+        result = await _in_thread(prepare, inline, quiet)
+    return own.returned(result)
 
 
 async def run_async(
@@ -107,8 +118,11 @@ async def run_async(
 ) -> Result:
     """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     refuse_while_imported()
-    prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
-    return await _in_thread(prepare, inline, quiet, topology)
+    own = OwnCallbacks(keys)
+    with own.serving() as keys:
+        prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
+        result = await _in_thread(prepare, inline, quiet, topology)
+    return own.returned(result)
 
 
 async def _in_thread(

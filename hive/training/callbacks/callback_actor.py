@@ -22,7 +22,7 @@ from hive.runtime import START, Actor, SlotOutlet, Subscription
 from hive.runtime.actor.error_location import named
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint
-from hive.training.callbacks.calling import Answer, call, checked, restore, state_of
+from hive.training.callbacks.calling import Answer, ForwardingCallback, call, checked, restore, state_of
 from hive.training.callbacks.changes import read_content, write_content
 from hive.training.callbacks.messages import ANSWER_BYTES, CallbackAnswer, CallbackEvents, Entry, entries_of
 from hive.training.collect.collector import seed_all_globals
@@ -96,8 +96,8 @@ class CallbackActor(Actor):
     @calls_user_code("run.callbacks")
     def _make(self) -> Any:
         made = load_reference(self.entry.name)(**self.entry.arguments)
-        missing = [name for name in self.entry.handlers if not callable(getattr(made, name, None))]
-        if not self.entry.handlers or len(missing) == len(self.entry.handlers):
+        has_any = any(callable(getattr(made, name, None)) for name in self.entry.handlers)
+        if not (has_any or isinstance(made, ForwardingCallback)):
             raise TopologyError(
                 f"the callback `{self.entry.name}` has none of the methods of a callback",
                 hint="define on_round, on_episode, on_evaluation or on_end (hive.Callback documents them)",
@@ -117,6 +117,11 @@ class CallbackActor(Actor):
             answer = await self._answer(slot.sequence, event)
             write_content(answer.packed(), slot.arrays["content"])
             self.answers.commit(slot)
+
+    @property
+    def shown(self) -> str:
+        """What errors call this callback."""
+        return getattr(self.callback, "shown", "") or self.entry.name
 
     @property
     def entry_key(self) -> str:
@@ -143,7 +148,7 @@ class CallbackActor(Actor):
         except TimeoutError:
             return self._drop(event, f"took more than {limit_s:g} s (run.callback_limit_s)")
         except Exception as error:
-            return self._drop(event, f"raised {_text(error)}", error)
+            return self._drop(event, f"failed: {_text(error)}", error)
         self._name_lost()
         if len(packed := answer.packed()) > ANSWER_BYTES:
             return self._drop(event, f"answered with {len(packed) >> 10} KiB")
@@ -157,7 +162,7 @@ class CallbackActor(Actor):
     def _drop(self, event: Mapping[str, Any], what: str, error: Exception | None = None) -> Answer:
         """Call this callback no more, and say so."""
         where = f"{event['kind']} at {int(event['data']['env_steps']):,} steps"
-        self.failed = f"the callback `{self.entry.name}` {what} ({where})"
+        self.failed = f"the callback `{self.shown}` {what} ({where})"
         if self.config.supervision.strict:
             fault = TopologyError(self.failed, hint="without supervision.strict the run goes on without this callback")
             fault.permanent = True
@@ -172,7 +177,7 @@ class CallbackActor(Actor):
         """Say once which attributes a restart does not keep."""
         if self.lost:
             names = ", ".join(f"`{name}`" for name in self.lost)
-            text = f"{names} of the callback `{self.entry.name}` is no plain data: a restart or resume makes it anew"
+            text = f"{names} of the callback `{self.shown}` is no plain data: a restart or resume makes it anew"
             self.note("callback", text)
             self._name_lost = lambda: None  # type: ignore[method-assign]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,16 @@ from hive.errors import UsageError
 from hive.plain_data import is_plain, pack, unpack
 from hive.training.callbacks.events import KEY, Actions, EpisodeEvent, RoundEvent, event_of
 from hive.training.callbacks.messages import STATE_BYTES
+
+
+class ForwardingCallback(ABC):
+    """A callback that another process has. shown: what errors call it."""
+
+    shown = ""
+
+    @abstractmethod
+    def forward(self, kind: str, data: Mapping[str, Any], names: Sequence[str]) -> Actions:
+        """Return what the callback asks for after an event."""
 
 
 @dataclass
@@ -65,6 +76,8 @@ def episodes_of(
 
 def call(callback: Any, handlers: tuple[str, ...], kind: str, data: Mapping[str, Any], names: list[str]) -> Actions:
     """Call the methods of a callback that an event has; return what it asks for. Raises what it raises."""
+    if isinstance(callback, ForwardingCallback):
+        return callback.forward(kind, data, names)
     actions = Actions()
     event = event_of(kind, data, actions)
     if kind == "round":
@@ -93,6 +106,8 @@ def state_of(callback: Any) -> tuple[bytes, list[str]]:
 
     Raises UsageError if they need more than STATE_BYTES.
     """
+    if isinstance(callback, ForwardingCallback):  # the other process keeps it
+        return b"", []
     attributes = getattr(callback, "__dict__", {})
     kept = {name: value for name, value in attributes.items() if is_plain(value)}
     packed = pack(kept)

@@ -90,12 +90,16 @@ class Changes:
         return pack([list(one) for one in self.changes])
 
 
-def first_round(barriers: ResumeBarriers, rounds: int) -> int:
-    """Return the first round that a change holds in which is made after `rounds` rounds have ended."""
-    if isinstance(barriers, NoBarriers):
+def first_round(barriers: ResumeBarriers, rounds: int, gradient_lag: int = 0) -> int:
+    """Return the first round that a change holds in which is made after `rounds` rounds have ended.
+
+    gradient_lag: turns by which gradients may be made ahead, of batches that are drawn as early.
+    """
+    if isinstance(barriers, NoBarriers) or not rounds:
         return 0
-    version = barriers.version(max(rounds - 1, 0)) if rounds else 0
-    return barriers.warmup + (version + 1 + barriers.lag) * barriers.interval if rounds else 0
+    ahead = -(-gradient_lag * barriers.per_turn // barriers.per_round)
+    version = barriers.version(rounds - 1) + 1 + barriers.lag
+    return max(barriers.warmup + version * barriers.interval, rounds + ahead)
 
 
 def write_content(content: bytes, block: NDArray[np.uint8]) -> None:

@@ -131,7 +131,8 @@ class CallbackSequence:
             await self._follow("end", data, self.state.turn, rounds)
 
     async def _follow(self, kind: str, data: dict[str, Any], turn: int, rounds: int) -> None:
-        state, first = self.state, first_round(self.barriers, rounds)
+        state = self.state
+        first = first_round(self.barriers, rounds, self.config.gradients.max_lag)
         answers = self._of_rules(kind, data)
         slots = await self._ask(kind, data)
         for producer, slot in slots:

@@ -1,0 +1,71 @@
+"""Callbacks that stay objects of the calling program: `callbacks=[Pruning(trial)]`.
+
+Classes, functions and references become callbacks of the run, each in an actor of its own. An object is called in this
+process, by a thread, while the call waits for the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hive.errors import UsageError
+
+if TYPE_CHECKING:
+    from hive.api.result import Result
+
+KEYS = ("callbacks", "run.callbacks")
+
+
+class OwnCallbacks:
+    """The objects among the callbacks of a call. keys: those of the run, with what stands for each object."""
+
+    def __init__(self, keys: Mapping[str, Any]) -> None:
+        """Raises UsageError for an object that has no method of a callback."""
+        self.keys = dict(keys)
+        self._name = next((name for name in KEYS if name in keys), None)
+        given = self._given()
+        self._objects = [one for one in given if _is_object(one)]
+        if self._objects:
+            from hive.training.callbacks.events import HANDLERS, handlers_of
+
+            for one in self._objects:
+                if not handlers_of(one):
+                    raise UsageError(
+                        f"an object of type {type(one).__name__} is no callback: it has no {', '.join(HANDLERS)}",
+                        hint="hive.Callback documents the methods",
+                    )
+
+    def _given(self) -> list[Any]:
+        if self._name is None:
+            return []
+        given = self.keys[self._name]
+        if not isinstance(given, list | tuple):
+            raise UsageError("`callbacks` takes a list", hint=f"{self._name}=[...]")
+        return list(given)
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[dict[str, Any]]:
+        """Call the objects meanwhile, and return the keys of the run."""
+        if not self._objects:
+            yield self.keys
+            return
+        from hive.training.callbacks.caller import ObjectServer
+
+        with ObjectServer(self._objects) as server:
+            entries = iter(server.entries)
+            given = [next(entries) if _is_object(one) else one for one in self._given()]
+            yield {**self.keys, str(self._name): given}
+
+    def returned(self, result: Result) -> Result:
+        """Pass the result to the objects that have `on_result`, which may raise, and return it."""
+        for one in self._objects:
+            if (follow := getattr(one, "on_result", None)) is not None:
+                follow(result)
+        return result
+
+
+def _is_object(value: Any) -> bool:
+    """Whether a callback is an object, not a reference, a table or what makes a callback."""
+    return not (isinstance(value, str | Mapping | type) or callable(value))
