@@ -327,6 +327,11 @@ class Blueprint:
         return configured_vector(env, count or self.config.collection.envs)
 
     @property
+    def lists_episodes(self) -> bool:
+        """Whether the learner collects the episodes that end, because something takes them."""
+        return "episodes" in self.config.record.sinks
+
+    @property
     def normalized(self) -> dict[str, int]:
         """The moments that the normalizers need, with their lengths.
 
@@ -354,6 +359,7 @@ class Blueprint:
             len(self.config.env.info),
             {} if self.replays else self.normalized,
             self.replay.size.batch if self.replays else 0,
+            self.lists_episodes and not self.replays,
         )
 
 

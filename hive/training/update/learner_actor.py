@@ -31,6 +31,7 @@ from hive.training.messages import CheckpointDue, EvaluationDue, Gradient, Impro
 from hive.training.record.best_policy import BestSchedule
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
+from hive.training.update.ended_episodes import EndedEpisodes
 from hive.training.update.goal import SharedGoal, shared_goal
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.training.update.native_rounds import (
@@ -85,6 +86,8 @@ class LearnerActor(Actor):
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
+        # Those since the last report, if something takes them.
+        self.ended = EndedEpisodes(len(config.env.info)) if blueprint.lists_episodes else None
         self.goal: SharedGoal | None = None  # the end of a run with several policies
         self.judged = False  # whether there are enough episodes for a mean return
         self.rounds: NativeRounds | None = None  # with a gradient worker of this process
@@ -293,6 +296,8 @@ class LearnerActor(Actor):
         record = self._step_record(step, claimed, headers, lags)  # copies, as the slots are retired next
         self.report.window.append(record)
         self._update_totals()
+        if self.ended is not None:
+            self.ended.of_gradients(gradients, self.totals)
         if self.hook is not None and step.applied:
             self._call_hook(self.hook, record)
         self.skipped = self.skipped + 1 if step.cause else 0

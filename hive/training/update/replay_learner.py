@@ -27,6 +27,7 @@ from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
 from hive.training.messages import ReplayFloor, ReplayLedger, ReplayPlan, ReplayRows, RolloutReady
 from hive.training.run_start import write_first_ledger
+from hive.training.update.ended_episodes import EndedEpisodes
 from hive.training.update.learner import Count
 from hive.training.update.learner_actor import SAVE_AGAIN_S, LearnerActor
 from hive.training.update.native_exchange import exchange_of
@@ -110,7 +111,8 @@ class ReplayLearnerActor(LearnerActor):
         )
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
         several = self.goal is not None or self.blueprint.environment.agents  # whose steps native code does not count
-        if not steady or ended or self.saves.late or several:
+        lists = self.ended is not None  # episodes, which native code does not
+        if not steady or ended or self.saves.late or several or lists:
             return None
         if self.exchange is None:
             ports = (
@@ -149,9 +151,18 @@ class ReplayLearnerActor(LearnerActor):
             before, after = self._ledger(), self.ledger_views(board.begin())
             self.replay.admit(rollouts, before, after, self._largest_leaf())
             board.publish(admitted + len(slots))
+            if self.ended is not None:
+                self._list(self.ended, rollouts)
             for slot in slots:
                 self.rollouts.retire(slot)
             self.status.enter(self.status.runtime)
+
+    def _list(self, ended: EndedEpisodes, rollouts: Sequence[Rollout]) -> None:
+        """Add the episodes of rollouts that were just appended. The next turn counts them."""
+        counters = self._ledger()["counters"]
+        first_ns, now_ns = self._times(self._optimizer_state()["counters"])
+        counted = {"episodes": counters.item(Count.episodes), "env_steps": counters.item(Count.env_steps)}
+        ended.of_rollouts(rollouts, {**self.totals, **counted, "train_s": (now_ns - first_ns) / 1e9})
 
     async def _claim_rollouts(self, admitted: int, needed: int, most: int) -> list[Slot]:
         """Claim the next round; or, of asynchronous collectors, what has arrived, and wait only for what is needed."""
