@@ -18,7 +18,7 @@ from hive.algorithms.algorithm import Algorithm
 from hive.algorithms.batches.novelty import SeeksNovelty
 from hive.algorithms.making import heads_of_algorithm, make_algorithm
 from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
-from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
+from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig, is_reference
 from hive.envs import (
     EnvironmentSpec,
     VectorEnvironment,
@@ -329,7 +329,7 @@ class Blueprint:
     @property
     def lists_episodes(self) -> bool:
         """Whether the learner collects the episodes that end, because something takes them."""
-        return "episodes" in self.config.record.sinks
+        return any(sink == "episodes" or is_reference(sink) for sink in self.config.record.sinks)
 
     @property
     def normalized(self) -> dict[str, int]:

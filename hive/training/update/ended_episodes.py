@@ -25,6 +25,8 @@ class EndedEpisodes:
     def __init__(self, infos: int) -> None:
         self._infos = infos
         self._parts: list[EpisodesEnded] = []
+        self.held = 0
+        """How many there are."""
 
     def of_gradients(self, gradients: Sequence[Arrays], totals: Mapping[str, float]) -> None:
         """Add what the gradient slots of a turn carry, in their order.
@@ -53,7 +55,7 @@ class EndedEpisodes:
 
     def take(self) -> EpisodesEnded | None:
         """Return the episodes since the last call in one message, and forget them; None if there are none."""
-        parts, self._parts = self._parts, []
+        parts, self._parts, self.held = self._parts, [], 0
         if len(parts) <= 1:
             return parts[0] if parts else None
         return EpisodesEnded(
@@ -73,6 +75,7 @@ class EndedEpisodes:
         totals: Mapping[str, float],
     ) -> None:
         count = len(returns)
+        self.held += count
         self._parts.append(
             EpisodesEnded(
                 int(totals["episodes"]) - count + 1,

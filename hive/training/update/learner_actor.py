@@ -27,7 +27,16 @@ from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint, blueprint_in
-from hive.training.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
+from hive.training.messages import (
+    CheckpointDue,
+    EpisodesEnded,
+    EvaluationDue,
+    Gradient,
+    Improved,
+    Metrics,
+    OptimizerState,
+    Weights,
+)
 from hive.training.record.best_policy import BestSchedule
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
@@ -49,6 +58,7 @@ SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes 
 # evaluation, and a thousandth of a core.
 EVALUATION_POLL_S = 0.005
 EVALUATION_PHASE = "wait evaluation"
+MOST_UNSENT = 1000  # episodes in one message: a few tens of kilobytes, and what a killed learner loses at most
 MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
 
 
@@ -67,6 +77,7 @@ class LearnerActor(Actor):
     metrics = Outlet(Metrics, pattern="broadcast")
     checkpoints = Outlet(CheckpointDue, pattern="broadcast")
     improved = Outlet(Improved, pattern="broadcast", optional=True)
+    episodes = Outlet(EpisodesEnded, pattern="broadcast", optional=True)
     evaluations_due = Outlet(EvaluationDue, pattern="broadcast", optional=True)
 
     def __init__(self, blueprint: Blueprint) -> None:
@@ -213,6 +224,12 @@ class LearnerActor(Actor):
         if self.schedule.gradients.may_end(self.turn):
             await self._offer_best()
         await self._report(force=force)
+        if self.ended is not None and self.ended.held >= MOST_UNSENT:
+            await self._send_episodes(self.ended)
+
+    async def _send_episodes(self, ended: EndedEpisodes | None) -> None:
+        if ended is not None and self.episodes.connected and (message := ended.take()) is not None:
+            await self.episodes.send(message)
 
     async def _turns_natively(self, claimed: list[Slot]) -> int:
         """Make turns of the gradients that a worker of this process offers, in one native call; return how many."""
@@ -397,6 +414,7 @@ class LearnerActor(Actor):
 
     async def _hold(self, *, scheduled: bool, by_hand: bool = False) -> bool:
         """Hold this turn's blocks for the recorder and notify it. Return False while it still writes another turn."""
+        await self._send_episodes(self.ended)  # before the checkpoint, after which a resumed run goes on
         reader = len(self.gradients.producers)  # the recorder is the first reader after the workers
         # The weights first: their pin is the one that the recorder releases last, so it covers both blocks.
         if not self.weights.board.hold(reader, self.turn):
@@ -568,6 +586,7 @@ class LearnerActor(Actor):
         judged, self.judged = self.judged, totals["episodes"] >= RETURNS_KEPT
         if not force and judged == self.judged and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
+        await self._send_episodes(self.ended)
         if values := report.take(totals, self._optimizer_state()["returns"], self._info_means()):
             values |= self._more_values()
             await self.metrics.send(
