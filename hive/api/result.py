@@ -20,7 +20,7 @@ from hive.cli.parts.launch import launch
 from hive.cli.parts.resuming import prepare
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
-from hive.errors import ActorFailed, HiveError, UsageError
+from hive.errors import ActorFailed, HiveError, RecordError, UsageError
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, policy_directory, read_jsonl
 from hive.session.given import GivenConfig
@@ -85,6 +85,23 @@ class Result(Summary):
         """Return the evaluations, a row for each, in the form of `metrics`. Without [evaluation] there are none."""
         file = RunDirectory.open(self.directory).evaluations_file
         return _columns(read_jsonl(file) if file.exists() else ())
+
+    def episode_list(self, policy: str | None = None) -> Any:
+        """Return the training episodes, a row for each, in the form of `metrics`. policy: as there.
+
+        The columns: `episode`, its number in the run's count; `steps`, `updates` and `seconds` of the run when it was
+        counted; `environment`; `agent`, of several; `return`; `length`; and `info/...`, the values of env.info.
+        `episodes` is how many the run has counted.
+
+        Raises RecordError if the run did not list them.
+        """
+        run = RunDirectory.open(self.directory)
+        file = (run if policy is None else policy_directory(run, policy)).episodes_file
+        if not file.exists():
+            raise RecordError(
+                f"{self.name} did not list its episodes", hint='set record.sinks = ["jsonl", "episodes"] before the run'
+            )
+        return _columns(read_jsonl(file))
 
     def plot(self, metric: str = RETURN, *, path: str | Path | None = None) -> Any:
         """Draw a metric over environment steps; notebooks show the figure. Returns a matplotlib Figure.

@@ -487,7 +487,7 @@ class NetworkConfig:
     )
 
 
-SINKS = ("jsonl", "csv", "tensorboard", "wandb")
+SINKS = ("jsonl", "episodes", "csv", "tensorboard", "wandb")
 
 
 def _are_sinks(sinks: list[str]) -> bool:
@@ -503,9 +503,10 @@ class RecordConfig:
     every_s: float = key(1.0, "seconds between two lines of metrics", above=0)
     sinks: tuple[str, ...] = key(
         ("jsonl",),
-        'where metrics go: "jsonl" (required), "csv", "tensorboard", "wandb" and custom "package.module:Class"',
+        'where metrics go: "jsonl" (required), "csv", "tensorboard", "wandb", "module:Class"; "episodes": their list',
         accepts=_are_sinks,
-        expected='an array with "jsonl", and once each "csv", "tensorboard", "wandb" or "package.module:Class"',
+        expected='an array with "jsonl", and once each "episodes", "csv", "tensorboard", "wandb" or '
+        '"package.module:Class"',
     )
     log_level: str = key(
         "info",

@@ -11,6 +11,7 @@
     episode_returns   [E] float32                    returns of the episodes that ended in these rollouts
     episode_lengths   [E] int32                      their lengths, in environment steps
     episode_infos     [E, K] float32                 only if K > 0: their chosen values of `info`; NaN where missing
+    episode_columns   [E] int32                      only if episodes are listed: their columns, source * B + column
     observed          [1 + 2 n] float64              only if observations are normalized: count, means and sums of
                                                      squared distances of a round's (hive.networks.rows.normalization)
     errors            [N] float32                    only with a replay memory: absolute TD errors of the rows of its
@@ -59,6 +60,7 @@ def gradient_layout(
     infos: int = 0,
     normalized: Mapping[str, int] | None = None,
     errors: int = 0,
+    columns: bool = False,
 ) -> Layout:
     """Return the layout of one gradient slot.
 
@@ -67,6 +69,7 @@ def gradient_layout(
     infos: the number of values of `info` for each episode; 0: no such field.
     normalized: which of the fields NORMALIZED there are, and their lengths.
     errors: the number of rows of a replay memory that a gradient is made of; 0: no such field.
+    columns: whether there is a field for the columns in which episodes ended.
     """
     return Layout(
         {
@@ -79,6 +82,7 @@ def gradient_layout(
             "episode_returns": ("float32", (episodes,)),
             "episode_lengths": ("int32", (episodes,)),
             **({"episode_infos": ("float32", (episodes, infos))} if infos else {}),
+            **({"episode_columns": ("int32", (episodes,))} if columns else {}),
             **{name: ("float64", (length,)) for name, length in (normalized or {}).items()},
             **({"errors": ("float32", (errors,))} if errors else {}),
         }
@@ -103,14 +107,17 @@ def put_episodes(
     arrays: Arrays,
     episodes: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]],
     infos: Sequence[NDArray[np.float32]] = (),
+    columns: Sequence[NDArray[np.int32]] = (),
 ) -> None:
     """Write the returns float32 [n] and lengths int32 [n] of finished episodes, one group after the other.
 
-    infos: for each group the values of `info` float32 [n, K], if the slot has a field for them.
+    infos: for each group the values of `info` float32 [n, K], columns: their columns int32 [n], if the slot has a field
+    for them.
     """
-    if "episode_infos" in arrays and infos:  # a share may have no rollouts: those of a round that a kill has lost
-        values = np.concatenate(infos)
-        arrays["episode_infos"][: len(values)] = values
+    for name, groups in (("episode_infos", infos), ("episode_columns", columns)):
+        if name in arrays and groups:  # a share may have no rollouts: those of a round that a kill has lost
+            values = np.concatenate(groups)
+            arrays[name][: len(values)] = values
     count = 0
     for returns, lengths in episodes:
         arrays["episode_returns"][count : count + len(returns)] = returns

@@ -3,7 +3,7 @@
 def objective(trial):
     rate = trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True)
     result = hive.train("trial.toml", learning_rate=rate, callbacks=[Pruning(trial)])
-    return result.best.mean_return
+    return result.best["mean_return"]
 """
 
 from __future__ import annotations

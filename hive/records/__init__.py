@@ -63,13 +63,14 @@ from hive.records.runs import (
     run_state,
     write_run_facts,
 )
-from hive.records.sinks.sinks import JsonlSink, MetricsRecord, Sink, SinkSet, Video
+from hive.records.sinks.sinks import Episode, JsonlSink, MetricsRecord, Sink, SinkSet, Video
 from hive.records.summary import Summary
 
 __all__ = [
     "FILES",
     "JSON",
     "Checkpoint",
+    "Episode",
     "Files",
     "JsonlSink",
     "JsonlWriter",

@@ -10,6 +10,7 @@
         metrics.jsonl        metrics over time                        events.jsonl     the event log
         metrics.csv          the same as a table, with the sink "csv"
         evaluations.jsonl    one line per evaluation
+        episodes.jsonl       one line per training episode, with the sink "episodes"
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
         best/<update>/         the best policy
         videos/                                                       not-finite/<name>/
@@ -81,6 +82,7 @@ class RunDirectory:
     csv_file = _Below("metrics.csv")  # metrics as a table, with the sink "csv" only
     events_file = _Below("events.jsonl")
     evaluations_file = _Below("evaluations.jsonl")
+    episodes_file = _Below("episodes.jsonl")  # with the sink "episodes" only
     logs = _Below("log")
     crashes = _Below("crash")
     checkpoints = _Below("checkpoints")

@@ -10,7 +10,7 @@ Lines are not synced to the disk, so a power cut may lose the last seconds.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,19 +57,25 @@ class JsonlWriter:
 
     def write(self, value: Mapping[str, Any]) -> None:
         """Append one line. Errors of the disk are counted in `lost`, not raised. NaN and infinities become null."""
-        line = f"{json_text(value)}\n".encode()
-        if len(line) > self.line_bytes:
-            self.lost += 1
+        self.write_all([value])
+
+    def write_all(self, values: Iterable[Mapping[str, Any]]) -> None:
+        """Append a line for each value, in one write; see `write`. If it fails, all of them are lost."""
+        lines = [f"{json_text(value)}\n".encode() for value in values]
+        fit = [line for line in lines if len(line) <= self.line_bytes]
+        self.lost += len(lines) - len(fit)
+        if not fit:
             return
         self._reopen()
+        text = b"".join(fit)
         try:
-            written = os.write(self._descriptor, b"\n" + line if self._torn else line)
+            written = os.write(self._descriptor, b"\n" + text if self._torn else text)
         except OSError:
-            self.lost += 1
+            self.lost += len(fit)
             return
-        whole = written == len(line) + self._torn
-        self.lost += not whole
-        self._torn = not whole
+        missing = len(text) + self._torn - written
+        self.lost += text[len(text) - missing - 1 :].count(b"\n") if missing else 0
+        self._torn = missing > 0
 
     def close(self) -> None:
         """Close the file; a second call has no effect."""

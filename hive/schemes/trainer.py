@@ -167,6 +167,8 @@ def _add_policy(
         _connect_replay(t, blueprint, worker, learner, recorder, number)
     t.connect(learner.metrics, recorder.metrics, name=of_policy("metrics", number))
     t.connect(learner.checkpoints, recorder.checkpoints, name=of_policy("checkpoints", number))
+    if blueprint.records_episodes:
+        t.connect(learner.episodes, recorder.episodes, name=of_policy("episodes", number))
     best = best_by(blueprint)
     if best == "evaluation":
         _evaluate(t, blueprint, learner, recorder, directory)

@@ -18,7 +18,7 @@ from hive.algorithms.algorithm import Algorithm
 from hive.algorithms.batches.novelty import SeeksNovelty
 from hive.algorithms.making import heads_of_algorithm, make_algorithm
 from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
-from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig
+from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig, is_reference
 from hive.envs import (
     EnvironmentSpec,
     VectorEnvironment,
@@ -333,6 +333,16 @@ class Blueprint:
         return Wanted.of(self.config)
 
     @property
+    def lists_episodes(self) -> bool:
+        """Whether the learner collects the episodes that end, because something takes them."""
+        return self.records_episodes or self.wanted.episodes
+
+    @property
+    def records_episodes(self) -> bool:
+        """Whether a sink takes the episodes that end."""
+        return any(sink == "episodes" or is_reference(sink) for sink in self.config.record.sinks)
+
+    @property
     def normalized(self) -> dict[str, int]:
         """The moments that the normalizers need, with their lengths.
 
@@ -360,6 +370,7 @@ class Blueprint:
             len(self.config.env.info),
             {} if self.replays else self.normalized,
             self.replay.size.batch if self.replays else 0,
+            self.lists_episodes and not self.replays,
         )
 
 

@@ -60,6 +60,19 @@ class Metrics(Message):
     values: dict[str, float]
 
 
+class EpisodesEnded(Message):
+    """learner -> recorder. The n training episodes that were counted since the last EpisodesEnded, in that order."""
+
+    first: int  # number of the first among those that the run has counted, from 1; the others follow
+    returns: Annotated[NDArray[np.float32], Shape("n")]
+    lengths: Annotated[NDArray[np.int32], Shape("n")]  # in steps
+    columns: Annotated[NDArray[np.int32], Shape("n")]  # (collector * envs + environment) * agents + agent
+    infos: Annotated[NDArray[np.float32], Shape("n", "k")]  # their values of `info`; NaN where missing
+    updates: Annotated[NDArray[np.int64], Shape("n")]  # of the run, when each was counted, as the next two
+    env_steps: Annotated[NDArray[np.int64], Shape("n")]
+    seconds: Annotated[NDArray[np.float64], Shape("n")]  # training time, as in Metrics
+
+
 class CheckpointDue(Message):
     """learner -> recorder. The blocks of this turn are pinned for the recorder, which writes and then unpins them."""
 

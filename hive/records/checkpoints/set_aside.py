@@ -153,7 +153,7 @@ def _cut(run: RunDirectory, folder: Path, origin: Origin, files: Files) -> None:
 
 
 def _line_files(run: RunDirectory) -> list[Path]:
-    return [path for path in (run.metrics_file, run.evaluations_file) if path.exists()]
+    return [path for path in (run.metrics_file, run.evaluations_file, run.episodes_file) if path.exists()]
 
 
 def _newer(root: Path, origin: Origin) -> list[Path]:

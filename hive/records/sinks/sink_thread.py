@@ -1,6 +1,6 @@
 """Runs a sink in a thread of its own, so that a slow one delays neither metrics nor checkpoints.
 
-    recorder ── write, write_config, write_video ──> queue of at most MOST_QUEUED ──> thread: makes the sink, calls it
+    recorder ── write, write_config, ... ──> queue of at most MOST_QUEUED ──> thread: makes the sink, calls it
 
 The sink is made and called in its thread only. If it raises anything, also while it is made, it is closed and dropped
 with one warning. Records that do not fit in the queue are left out and counted.
@@ -11,12 +11,32 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
-from hive.records.sinks.sinks import ConfigSink, ConfigTables, MetricsRecord, Sink, Video, VideoSink, cause
+from hive.records.sinks.sinks import (
+    ConfigSink,
+    ConfigTables,
+    Episode,
+    EpisodeSink,
+    MetricsRecord,
+    Sink,
+    Video,
+    VideoSink,
+    cause,
+)
 
 MOST_QUEUED = 1000  # records: a quarter of an hour at one a second, and a few MB
 CLOSE_S = 5.0  # limit for writing the queue at the end: two stuck sinks fit into the recorder's default of 15 s
+
+
+class Episodes(NamedTuple):
+    """Those that were counted together."""
+
+    all: tuple[Episode, ...]
+
+
+Item: TypeAlias = MetricsRecord | ConfigTables | Video | Episodes
 
 
 class SinkThread:
@@ -36,7 +56,7 @@ class SinkThread:
     ) -> None:
         self.left_out = 0
         self._name, self._factory, self._warn, self._close_s = name, make, warn, close_s
-        self._queue: queue.Queue[MetricsRecord | ConfigTables | Video | None] = queue.Queue(most_queued)
+        self._queue: queue.Queue[Item | None] = queue.Queue(most_queued)
         self._thread = threading.Thread(target=self._run, name=f"sink {name}", daemon=True)
         self._thread.start()
 
@@ -48,6 +68,9 @@ class SinkThread:
 
     def write_video(self, video: Video) -> None:
         self._put(video)
+
+    def write_episodes(self, episodes: Sequence[Episode]) -> None:
+        self._put(Episodes(tuple(episodes)))
 
     def close(self) -> None:
         """Wait until the queue is written and the sink is closed, for at most `close_s`; warn if it takes longer."""
@@ -62,7 +85,7 @@ class SinkThread:
         if self._thread.is_alive():
             self._warn(f"{self._name} did not close within {self._close_s:g} s: its last records may be missing")
 
-    def _put(self, item: MetricsRecord | ConfigTables | Video) -> None:
+    def _put(self, item: Item) -> None:
         if not self._thread.is_alive():
             return  # dropped, which has been reported
         try:
@@ -95,12 +118,16 @@ class SinkThread:
                 return
 
 
-def _pass(sink: Sink, item: MetricsRecord | ConfigTables | Video) -> None:
+def _pass(sink: Sink, item: Item) -> None:
     if isinstance(item, MetricsRecord):
         sink.write(item)
     elif isinstance(item, Video):
         if isinstance(sink, VideoSink):
             sink.write_video(item)
+    elif isinstance(item, Episodes):
+        if isinstance(sink, EpisodeSink):
+            for episode in item.all:
+                sink.write_episode(episode)
     elif isinstance(sink, ConfigSink):
         sink.write_config(item)
 

@@ -2,17 +2,18 @@
 
 Every record has all three axes (updates, environment steps, seconds), so that each line is sufficient for any plot. A
 sink that raises an error is dropped with one warning, because metrics must never end a run. A sink may also have the
-methods of `ConfigSink` and `VideoSink`; one without them does not receive the config or the videos.
+methods of `ConfigSink`, `VideoSink` and `EpisodeSink`; one without them does not receive the config, videos or
+episodes.
 
     records.sinks.sinks          the interface of a sink; JsonlSink; SinkSet, which combines the sinks of a run
     records.sinks.sink_thread    a thread of its own for each sink that may be slow
-    records.sinks.csv_sink, records.sinks.tensorboard_sink, records.sinks.wandb_sink
+    records.sinks.csv_sink, records.sinks.episodes_sink, records.sinks.tensorboard_sink, records.sinks.wandb_sink
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -46,11 +47,30 @@ class Video:
     env_steps: int
 
 
+@dataclass(frozen=True)
+class Episode:
+    """One training episode of one environment, or of one of its agents.
+
+    number: among those that the run has counted, from 1. environment: from 0, collector by collector. info: the values
+    of `env.info` that it has.
+    """
+
+    number: int
+    steps: int  # environment steps of the run when it was counted, at the end of its round
+    updates: int  # of the run, as are seconds of training time
+    seconds: float
+    environment: int
+    agent: str | None  # None: the only one
+    returned: float  # sum of its rewards
+    length: int  # in steps
+    info: dict[str, float]
+
+
 class Sink(Protocol):
     """A destination of metrics. `record.sinks` names it; it is called with the folder of the run.
 
-    It may also have `write_config(tables)`, which receives the config as table -> key -> value, and
-    `write_video(video)`. If a method raises, the sink is dropped with a warning, and the run continues.
+    It may also have `write_config(tables)`, which receives the config as table -> key -> value, `write_video(video)`
+    and `write_episode(episode)`. If a method raises, the sink is dropped with a warning, and the run continues.
     """
 
     def write(self, record: MetricsRecord) -> None:
@@ -72,6 +92,20 @@ class VideoSink(Protocol):
     """A sink that receives each video of the run once."""
 
     def write_video(self, video: Video) -> None: ...
+
+
+@runtime_checkable
+class EpisodeSink(Protocol):
+    """A sink that receives each training episode once, in the order in which the run counts them."""
+
+    def write_episode(self, episode: Episode) -> None: ...
+
+
+@runtime_checkable
+class EpisodeListSink(Protocol):
+    """A sink of hive, which receives the episodes that were counted since the last call."""
+
+    def write_episodes(self, episodes: Sequence[Episode]) -> None: ...
 
 
 class JsonlSink:
@@ -118,6 +152,10 @@ class SinkSet:
     def write_video(self, video: Video) -> None:
         """Pass a video to each sink that has a method for it."""
         self._call(lambda sink: sink.write_video(video) if isinstance(sink, VideoSink) else None)
+
+    def write_episodes(self, episodes: Sequence[Episode]) -> None:
+        """Pass episodes to each sink that has a method for them."""
+        self._call(lambda sink: sink.write_episodes(episodes) if isinstance(sink, EpisodeListSink) else None)
 
     def close(self) -> None:
         for sink in list(self._sinks):

@@ -58,7 +58,7 @@ def episodes_of(
     if not columns:
         return []
     returns, lengths = columns["returns"].tolist(), columns["lengths"].tolist()
-    environments, infos = columns["environments"].tolist(), columns["infos"].tolist()
+    environments, infos = columns["columns"].tolist(), columns["infos"].tolist()
     return [
         EpisodeEvent(
             **counts,

@@ -99,6 +99,7 @@ class CallbackEvent:
     updates: int
     seconds: float  # training time, as in metrics; it differs between runs
     mean_return_100: float  # mean of the last 100 training returns, of fewer if there are fewer; NaN before the first
+    number_of_episodes: int = 0  # training episodes so far
     _actions: Actions = field(default_factory=Actions, repr=False, compare=False)
 
     @property
@@ -145,7 +146,6 @@ class RoundEvent(CallbackEvent):
     """The end of a round."""
 
     number: int  # rounds so far
-    number_of_episodes: int = 0  # training episodes so far
     episodes: list[EpisodeEvent] = field(
         default_factory=list
     )  # those that ended in it; [] unless a callback has `on_episode`

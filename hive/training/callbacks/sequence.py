@@ -23,7 +23,7 @@ from hive.training.callbacks.changes import Changes, first_round, read_content, 
 from hive.training.callbacks.events import Actions
 from hive.training.callbacks.messages import CallbacksState, Wanted
 from hive.training.callbacks.rules import rules_of
-from hive.training.messages import Evaluation
+from hive.training.messages import EpisodesEnded, Evaluation
 from hive.training.record.best_policy import value_of
 from hive.training.resume_barriers import ResumeBarriers
 
@@ -94,11 +94,11 @@ class CallbackSequence:
                 self.keys[name] = value
                 update_parameter(self.learner, name, value)
 
-    async def follow_round(self, turn: int, rounds: int, episodes: Mapping[str, Any] | None) -> None:
-        """Follow the end of a round. rounds: so far. episodes: columns of those that ended in it."""
+    async def follow_round(self, turn: int, rounds: int, episodes: EpisodesEnded | None) -> None:
+        """Follow the end of a round. rounds: so far. episodes: those that ended in it."""
         if turn > self.state.turn:
             if self.wanted.rounds and self.state.stop is None:
-                data = {**self.counts(), "number": rounds, "episodes": episodes}
+                data = {**self.counts(), "number": rounds, "episodes": _columns(episodes)}
                 await self._follow("round", data, turn, rounds)
             self.state.turn = turn
         self.begin_round(rounds)
@@ -196,3 +196,10 @@ class CallbackSequence:
         if board.latest < self.state.number:
             write_content(self.state.packed(), board.begin())
             board.publish(self.state.number)
+
+
+def _columns(episodes: EpisodesEnded | None) -> dict[str, Any] | None:
+    """Return the columns of episodes that an event has."""
+    if episodes is None:
+        return None
+    return {name: getattr(episodes, name) for name in ("returns", "lengths", "columns", "infos")}

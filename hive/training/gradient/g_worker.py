@@ -142,7 +142,8 @@ class GWorker:
     def _begin(self, number: int, rollouts: Sequence[Arrays], out: Arrays) -> None:
         """Begin a round: count its steps and episodes in its first gradient, and let the algorithm make gradients."""
         views = [Rollout(arrays, self.blueprint.rounds, self.schedule_start) for arrays in rollouts]
-        put_episodes(out, [view.episodes() for view in views], [view.episode_infos() for view in views])
+        columns = [view.episode_columns() for view in views] if "episode_columns" in out else ()
+        put_episodes(out, [view.episodes() for view in views], [view.episode_infos() for view in views], columns)
         samples = sum(view.samples for view in views)
         out["header"][ENV_STEPS] = sum(view.env_steps for view in views)
         out["header"][POLICY] = min((view.version for view in views), default=-1)

@@ -14,7 +14,7 @@ import asyncio
 import queue
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,10 @@ from hive.records.run_warnings import (
 )
 from hive.records.runs import POLICIES
 from hive.records.sinks.csv_sink import CsvSink
+from hive.records.sinks.episodes_sink import EpisodesSink
 from hive.records.sinks.new_videos import NewVideos
 from hive.records.sinks.sink_thread import SinkThread
-from hive.records.sinks.sinks import cause
+from hive.records.sinks.sinks import Episode, cause
 from hive.records.sinks.tensorboard_sink import TensorBoardSink
 from hive.records.sinks.wandb_sink import WandbSink
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
@@ -64,6 +65,7 @@ from hive.training.callbacks.messages import PART as CALLBACKS
 from hive.training.callbacks.messages import CallbackState
 from hive.training.messages import (
     CheckpointDue,
+    EpisodesEnded,
     Evaluation,
     Improved,
     Metrics,
@@ -74,6 +76,7 @@ from hive.training.messages import (
     Weights,
 )
 from hive.training.record.best_policy import BestPolicy, best_by
+from hive.training.record.episode_list import EpisodeList
 from hive.training.record.health import Health, HealthFacts
 from hive.training.record.pinned_blocks import held_block, next_due
 from hive.training.run_start import round_shape, rounds_at, schedule_start
@@ -83,8 +86,9 @@ KEPT_TOGETHER = 3  # a recorder that is still writing skips a checkpoint which t
 
 
 class Recorder(Actor):
-    """Writes metrics to the sinks of [record], `checkpoints/<turn>/`, `evaluations.jsonl` and, if `improved` is
-    connected, `best/<turn>/`.
+    """Writes metrics and episodes to the sinks of [record], `checkpoints/<turn>/` and `evaluations.jsonl`.
+
+    If `improved` is connected, it also writes `best/<turn>/`.
 
     directory: that of the run. A sink that fails is dropped with a warning (RunSinks).
     """
@@ -95,6 +99,7 @@ class Recorder(Actor):
     checkpoints = Inlet(CheckpointDue)
     evaluations = Inlet(Evaluation, optional=True)
     improved = Inlet(Improved, optional=True)
+    episodes = Inlet(EpisodesEnded, optional=True)
     weights = Subscription(Weights)
     optimizer_state = Subscription(OptimizerState)
     memory = SharedIn(ReplayRows, optional=True)
@@ -115,6 +120,7 @@ class Recorder(Actor):
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
         self.evaluated_turns = {line.get("turn") for line in read_jsonl(self.directory.evaluations_file)}
+        self.episode_list = EpisodeList.of(blueprint)
         self.judged_steps = 0  # environment steps of the last line of metrics
         self.health = Health(HealthFacts.of(blueprint.config, blueprint.environment, blueprint.collectors))
         self.unsaved = False  # whether the last checkpoint could not be written
@@ -143,7 +149,11 @@ class Recorder(Actor):
 
     async def run(self) -> None:
         await asyncio.gather(
-            self._record(), self._save_what_is_due(), self._record_evaluations(), self._compare_improved()
+            self._record(),
+            self._save_what_is_due(),
+            self._record_evaluations(),
+            self._record_episodes(),
+            self._compare_improved(),
         )
 
     async def _record(self) -> None:
@@ -153,6 +163,10 @@ class Recorder(Actor):
     async def _record_evaluations(self) -> None:
         while self.evaluated is not None:
             self._write_evaluation(await self.evaluations.receive(), self.evaluated)
+
+    async def _record_episodes(self) -> None:
+        while self.episodes.connected:
+            self._write_episodes(await self.episodes.receive())
 
     async def _save_what_is_due(self) -> None:
         while True:
@@ -249,12 +263,19 @@ class Recorder(Actor):
         values = {f"evaluation/{name}": value for name, value in {**result, **infos}.items()}
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
 
+    def _write_episodes(self, *messages: EpisodesEnded) -> None:
+        """Write these episodes, and those of all further messages that are here."""
+        more = iter(self.episodes.receive_nowait, None) if self.episodes.connected else ()
+        for message in (*messages, *more):
+            self.sinks.write_episodes(self.episode_list.episodes(message))
+
     async def drain(self) -> None:
         """Write the remaining messages and the last checkpoint, then exit. All other actors have stopped before."""
         while (message := self.metrics.receive_nowait()) is not None:
             self._write(message)
         while self.evaluated is not None and (evaluation := self.evaluations.receive_nowait()) is not None:
             self._write_evaluation(evaluation, self.evaluated)
+        self._write_episodes()
         while (due := self.checkpoints.receive_nowait()) is not None:
             await self._checkpoint(due)
         if self.best is not None:
@@ -317,6 +338,7 @@ class Recorder(Actor):
         ended: whether the learner has stopped, which then does not hold the leaves.
         """
         async with self.writing:
+            self._write_episodes()  # those before the checkpoint: a run that is resumed goes on after them
             try:
                 return await self._write_checkpoint(due, ended)
             finally:
@@ -428,6 +450,8 @@ class RunSinks:
             if name == "csv":
                 earlier = read_jsonl(directory.metrics_file)
                 self.sinks.add("the CSV sink", lambda earlier=earlier: CsvSink(directory.csv_file, earlier))  # type: ignore[misc]
+            elif name == "episodes":
+                self.sinks.add("the sink of episodes", lambda: EpisodesSink(directory.episodes_file))
             elif make := _maker(name, directory):
                 shown = f"the sink `{name}`"
                 self.sinks.add(shown, lambda shown=shown, make=make: SinkThread(shown, make, warn))  # type: ignore[misc]
@@ -438,6 +462,10 @@ class RunSinks:
         self.sinks.write(record)
         self.last = record
         self._pass_videos()
+
+    def write_episodes(self, episodes: Sequence[Episode]) -> None:
+        """Pass on training episodes."""
+        self.sinks.write_episodes(episodes)
 
     def _pass_videos(self) -> None:
         if self.videos is None:
@@ -465,7 +493,7 @@ def config_tables(config: Config) -> dict[str, Mapping[str, Any]]:
 
 
 def _maker(name: str, directory: RunDirectory) -> Callable[[], Sink] | None:
-    """Return the function that makes a sink other than "jsonl" and "csv"; None for these."""
+    """Return the function that makes a sink that has a thread; None for the others."""
     if name == "tensorboard":
         return lambda: TensorBoardSink(directory.path / "tensorboard")
     if name == "wandb":

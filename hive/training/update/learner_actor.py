@@ -31,6 +31,7 @@ from hive.training.callbacks.messages import CallbackAnswer, CallbackEvents, Cal
 from hive.training.callbacks.sequence import CallbackPorts, CallbackSequence
 from hive.training.messages import (
     CheckpointDue,
+    EpisodesEnded,
     Evaluation,
     EvaluationDue,
     Gradient,
@@ -42,6 +43,7 @@ from hive.training.messages import (
 from hive.training.record.best_policy import BestSchedule
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
+from hive.training.update.ended_episodes import EndedEpisodes
 from hive.training.update.evaluation_schedule import EvaluationSchedule
 from hive.training.update.goal import SharedGoal, shared_goal
 from hive.training.update.learner import PASSED, RETURNS_KEPT, Count, LearnerStep, mean_return
@@ -61,6 +63,7 @@ SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes 
 EVALUATION_POLL_S = 0.005
 EVALUATION_PHASE = "wait evaluation"
 RESULT_S = 1.0  # seconds in which a result arrives once its evaluator has released the weights; it takes milliseconds
+MOST_UNSENT = 1000  # episodes in one message: a few tens of kilobytes, and what a killed learner loses at most
 MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
 
 
@@ -79,6 +82,7 @@ class LearnerActor(Actor):
     metrics = Outlet(Metrics, pattern="broadcast")
     checkpoints = Outlet(CheckpointDue, pattern="broadcast")
     improved = Outlet(Improved, pattern="broadcast", optional=True)
+    episodes = Outlet(EpisodesEnded, pattern="broadcast", optional=True)
     evaluations_due = Outlet(EvaluationDue, pattern="broadcast", optional=True)
     evaluations = Inlet(Evaluation, optional=True)
     callback_events = Publication(CallbackEvents, optional=True)
@@ -105,6 +109,11 @@ class LearnerActor(Actor):
         self.evaluation_wait = config.evaluation.wait and self.evaluates
         self.callbacks = self._callbacks()
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
+        # Those since the last report, if a sink takes them, and those of the round, if a callback does.
+        infos = len(config.env.info)
+        self.ended = EndedEpisodes(infos) if blueprint.records_episodes else None
+        self.ended_in_round = EndedEpisodes(infos) if self.callbacks and blueprint.wanted.episodes else None
+        self.lists = [one for one in (self.ended, self.ended_in_round) if one is not None]
         self.goal: SharedGoal | None = None  # the end of a run with several policies
         self.judged = False  # whether there are enough episodes for a mean return
         self.rounds: NativeRounds | None = None  # with a gradient worker of this process
@@ -249,6 +258,12 @@ class LearnerActor(Actor):
         if self.schedule.gradients.may_end(self.turn):
             await self._offer_best()
         await self._report(force=force)
+        if self.ended is not None and self.ended.held >= MOST_UNSENT:
+            await self._send_episodes(self.ended)
+
+    async def _send_episodes(self, ended: EndedEpisodes | None) -> None:
+        if ended is not None and self.episodes.connected and (message := ended.take()) is not None:
+            await self.episodes.send(message)
 
     async def _turns_natively(self, claimed: list[Slot]) -> int:
         """Make turns of the gradients that a worker of this process offers, in one native call; return how many."""
@@ -330,6 +345,8 @@ class LearnerActor(Actor):
         record = self._step_record(step, claimed, headers, lags)  # copies, as the slots are retired next
         self.report.window.append(record)
         self._update_totals()
+        for listed in self.lists:
+            listed.of_gradients(gradients, self.totals)
         if self.hook is not None and step.applied:
             self._call_hook(self.hook, record)
         self.skipped = self.skipped + 1 if step.cause else 0
@@ -429,6 +446,7 @@ class LearnerActor(Actor):
 
     async def _hold(self, *, scheduled: bool, by_hand: bool = False) -> bool:
         """Hold this turn's blocks for the recorder and notify it. Return False while it still writes another turn."""
+        await self._send_episodes(self.ended)  # before the checkpoint, after which a resumed run goes on
         reader = len(self.gradients.producers)  # the recorder is the first reader after the workers
         # The weights first: their pin is the one that the recorder releases last, so it covers both blocks.
         if not self.weights.board.hold(reader, self.turn):
@@ -554,7 +572,8 @@ class LearnerActor(Actor):
         if self.evaluations.connected and self.evaluates and self.evaluated.is_due(self.turn):
             await self._evaluate_and_follow()  # a predecessor may have been killed before
         if self.schedule.barriers.ends_round(self.turn):
-            await self.callbacks.follow_round(self.turn, self._rounds_ended(), None)
+            episodes = None if self.ended_in_round is None else self.ended_in_round.take()
+            await self.callbacks.follow_round(self.turn, self._rounds_ended(), episodes)
 
     def _callback_counts(self) -> dict[str, Any]:
         """Return the numbers that all events of callbacks have."""
@@ -676,6 +695,7 @@ class LearnerActor(Actor):
         judged, self.judged = self.judged, totals["episodes"] >= RETURNS_KEPT
         if not force and judged == self.judged and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
+        await self._send_episodes(self.ended)
         if values := report.take(totals, self._optimizer_state()["returns"], self._info_means()):
             values |= self._more_values()
             await self.metrics.send(

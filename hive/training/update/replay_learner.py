@@ -109,11 +109,10 @@ class ReplayLearnerActor(LearnerActor):
             self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready and not self.normalizes
         )
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
-        followed = self.callbacks is not None and self.blueprint.wanted.rounds
-        several = (
-            followed or self.goal is not None or self.blueprint.environment.agents
-        )  # whose steps native code does not count
-        if not steady or ended or self.saves.late or several:
+        several = self.goal is not None or self.blueprint.environment.agents  # whose steps native code does not count
+        # Native code lists no episodes, and calls no callbacks.
+        followed = bool(self.lists) or (self.callbacks is not None and self.blueprint.wanted.rounds)
+        if not steady or ended or self.saves.late or several or followed:
             return None
         if self.exchange is None:
             ports = (
@@ -152,9 +151,19 @@ class ReplayLearnerActor(LearnerActor):
             before, after = self._ledger(), self.ledger_views(board.begin())
             self.replay.admit(rollouts, before, after, self._largest_leaf())
             board.publish(admitted + len(slots))
+            if self.lists:
+                self._list(rollouts)
             for slot in slots:
                 self.rollouts.retire(slot)
             self.status.enter(self.status.runtime)
+
+    def _list(self, rollouts: Sequence[Rollout]) -> None:
+        """Add the episodes of rollouts that were just appended. The next turn counts them."""
+        counters = self._ledger()["counters"]
+        first_ns, now_ns = self._times(self._optimizer_state()["counters"])
+        counted = {"episodes": counters.item(Count.episodes), "env_steps": counters.item(Count.env_steps)}
+        for listed in self.lists:
+            listed.of_rollouts(rollouts, {**self.totals, **counted, "train_s": (now_ns - first_ns) / 1e9})
 
     async def _claim_rollouts(self, admitted: int, needed: int, most: int) -> list[Slot]:
         """Claim the next round; or, of asynchronous collectors, what has arrived, and wait only for what is needed."""
