@@ -14,9 +14,11 @@ from typing import Any
 
 import msgpack
 import numpy as np
+from numpy.typing import NDArray
 
 MOST_ITEMS = 1 << 20  # of one container, and bytes of one text: what a damaged file may make a reader allocate
 ARRAY, TUPLE, SET, INTEGER, MAP, DEQUE, GENERATOR, RANDOM, SCALAR, FROZEN = range(1, 11)  # codes of extension types
+LENGTH_BYTES = 8  # before the content of a block of memory
 WORD = 1 << 63  # msgpack's integers are smaller than this, in both directions
 NUMBERS = "biufc"  # kinds of dtypes that an array may have
 BIT_GENERATORS = {
@@ -56,6 +58,21 @@ def unpack(data: bytes | memoryview) -> Any:
         )
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise ValueError(f"these bytes are no plain data: {error}") from None
+
+
+def write_content(content: bytes, block: NDArray[np.uint8]) -> None:
+    """Write bytes and their number to a block. Raises ValueError if it is too small."""
+    size = len(content)
+    if size + LENGTH_BYTES > len(block):
+        raise ValueError(f"{size} bytes do not fit in a block of {len(block)}")
+    block[:LENGTH_BYTES].view(np.int64)[0] = size
+    block[LENGTH_BYTES : LENGTH_BYTES + size] = np.frombuffer(content, np.uint8)
+
+
+def read_content(block: NDArray[np.uint8]) -> bytes:
+    """Return the bytes that were written."""
+    size = int(block[:LENGTH_BYTES].view(np.int64)[0])
+    return block[LENGTH_BYTES : LENGTH_BYTES + size].tobytes()
 
 
 def _simple(value: Any) -> Any:

@@ -21,9 +21,12 @@ KEYS = ("callbacks", "run.callbacks")
 class OwnCallbacks:
     """The objects among the callbacks of a call. keys: those of the run, with what stands for each object."""
 
-    def __init__(self, keys: Mapping[str, Any]) -> None:
-        """Raises UsageError for an object that has no method of a callback."""
-        self.keys = dict(keys)
+    def __init__(self, keys: Mapping[str, Any], config: object = None) -> None:
+        """config: of the call, which may be a mapping of tables. Raises UsageError for an object that is no callback."""
+        self.keys = keys = dict(keys)
+        tables = config.get("run") if isinstance(config, Mapping) else None
+        if isinstance(tables, Mapping) and "callbacks" in tables and not any(name in keys for name in KEYS):
+            keys[KEYS[1]] = tables["callbacks"]
         self._name = next((name for name in KEYS if name in keys), None)
         given = self._given()
         self._objects = [one for one in given if _is_object(one)]

@@ -62,7 +62,7 @@ def train(
     """
     refuse_while_imported()
     with brief_errors(inline):
-        own = OwnCallbacks(keys)
+        own = OwnCallbacks(keys, config)
         with own.serving() as keys:
             result = finish(_deferred(config, keys, sets, name, inline=inline, quiet=quiet)(), inline, quiet)
         return own.returned(result)
@@ -81,7 +81,7 @@ def run(
     """Run the topology that the function `topology` returns for the config; the other parameters are as in `train`."""
     refuse_while_imported()
     with brief_errors(inline):
-        own = OwnCallbacks(keys)
+        own = OwnCallbacks(keys, config)
         with own.serving() as keys:
             prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
             result = finish(prepare(), inline, quiet, topology)
@@ -99,7 +99,7 @@ async def train_async(
 ) -> Result:
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     refuse_while_imported()
-    own = OwnCallbacks(keys)
+    own = OwnCallbacks(keys, config)
     with own.serving() as keys:
         prepare = _deferred(config, keys, sets, name, inline=inline, quiet=quiet)
         result = await _in_thread(prepare, inline, quiet)
@@ -118,7 +118,7 @@ async def run_async(
 ) -> Result:
     """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     refuse_while_imported()
-    own = OwnCallbacks(keys)
+    own = OwnCallbacks(keys, config)
     with own.serving() as keys:
         prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
         result = await _in_thread(prepare, inline, quiet, topology)

@@ -36,7 +36,7 @@ def configured_vector(env: EnvConfig, count: int, first: int = 0) -> VectorEnvir
     return vector_of(recipe_of(env), count, first)
 
 
-def changed_env(env: EnvConfig, options: Mapping[str, Any], *, single: bool) -> EnvConfig:
+def changed_env(env: EnvConfig, options: Mapping[str, Any], *, single: bool = False) -> EnvConfig:
     """Return [env] with further options. single: as environments that are stepped in Python, where both exist."""
     if single and env.vector == "auto":
         env = replace(env, vector="python")

@@ -210,7 +210,8 @@ class Rollout:
     def episode_columns(self) -> NDArray[np.int32]:
         """Return the columns of these episodes, [N] int32, counted over the whole run: source * B + column."""
         column = np.nonzero(self.episode_lengths > 0)[1]
-        return (self.source * self.episode_lengths.shape[1] + column).astype(np.int32)
+        numbered: NDArray[np.int32] = (self.source * self.episode_lengths.shape[1] + column).astype(np.int32)
+        return numbered
 
     def episode_infos(self) -> NDArray[np.float32]:
         """Return the chosen values of `info` of these episodes, [N, K] float32; NaN where an episode had none."""

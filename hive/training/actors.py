@@ -116,11 +116,12 @@ class CollectorActor(Actor):
         if not (self.forked and self.may_help):
             return configured_vector(self._env(), self.blueprint.config.collection.envs)
         if self.helped is not None:
+            self.helped.helping.use(self.values.options)
             self.helped.make_environments()
             return self.helped
         config, environment = self.blueprint.config, self.blueprint.environment
         helping = Helping(
-            lambda first, count: configured_vector(self._env(), count, first),
+            lambda first, count, options: configured_vector(changed_env(config.env, options), count, first),
             self._seed_building,
             helpers_of(config) if can_be_helped(config.env) else 0,
             chosen=config.collection.helpers is None,
@@ -128,6 +129,7 @@ class CollectorActor(Actor):
             action=environment.action,
             infos=len(config.env.info),
             rows=environment.rows,
+            options=dict(self.values.options),
         )
         vector = helped_vector(helping, config.collection.envs)
         self.helped = vector if isinstance(vector, HelpedVector) else None

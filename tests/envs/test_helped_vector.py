@@ -153,7 +153,15 @@ def helping(make: Make, helpers: int, info: tuple[str, ...] = (), chosen: bool =
     one = make()
     one.close()
     observation = observation_spec("test", one.observation_space)
-    return Helping(vector, lambda: None, helpers, chosen, observation, action_spec("test", one.action_space), len(info))
+    return Helping(
+        lambda first, count, options: vector(first, count),
+        lambda: None,
+        helpers,
+        chosen,
+        observation,
+        action_spec("test", one.action_space),
+        len(info),
+    )
 
 
 def played(vector: VectorEnvironment, given: Helping, steps: int = STEPS) -> dict[str, NDArray[Any]]:

@@ -40,6 +40,27 @@ class Killing(CartPoleEnv):
         return super().step(action)
 
 
+class Changes:
+    """A callback that draws a force and a learning rate, and remembers what it has seen."""
+
+    def __init__(self) -> None:
+        self.seen = {"episodes": 0, "steps": 0}
+        self.generator = np.random.default_rng(5)
+
+    def on_episode(self, event: Any) -> None:
+        self.seen["episodes"] += 1
+        self.seen["steps"] += event.length
+
+    def on_round(self, event: Any) -> None:
+        if event.number % 4 == 0:
+            event.env.set("force_mag", 8.0 + self.seen["episodes"] % 5 + self.generator.random())
+        if event.number % 7 == 0:
+            event.set("learning_rate", float(1e-4 + 1e-3 * random.random()))
+
+    def on_evaluation(self, event: Any) -> None:
+        event.env.set("length", 0.4 + 0.001 * (event.mean_return % 100))
+
+
 def kill(home: Path) -> None:
     """Kills the supervisor of the only run in `home`, which takes this process with it."""
     directory = RunDirectory(home / "part-1")

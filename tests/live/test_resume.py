@@ -35,8 +35,9 @@ MODES = {
         *("network.novelty_weight=0.5", "collection.workers=2", "gradients.workers=2"),
         *("collection.communication=pipelined", "gradients.communication=synchronous"),
     ],
-    "ppo pipelined, 2 x 2, normalised, decentralized, global generators": [
+    "ppo pipelined, 2 x 2, normalised, decentralized, global generators, a callback": [
         'env.wrappers=["killing_environment:Drawing"]',
+        *('run.callbacks=["killing_environment:Changes"]', "evaluation.every={steps=1000}", "evaluation.episodes=1"),
         *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2", "gradients.decentralized=true"),
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
         *("collection.workers=2", "gradients.workers=2"),
@@ -63,7 +64,8 @@ MODES = {
         *("algorithm.batch_size=32", 'algorithm.updates_per_step="1/128"', "algorithm.priority_exponent=0.6"),
         *("network.normalize_observations=true", "network.normalize_rewards=true"),
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
-        *("collection.workers=2", "gradients.workers=2"),
+        *("collection.workers=2", "gradients.workers=2", 'run.callbacks=["killing_environment:Changes"]'),
+        *("evaluation.every={steps=1000}", "evaluation.episodes=1"),
     ],
     "ppo pipelined, 2 x 2, with a memory": [
         *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2", "run.carrier=zmq"),
@@ -83,7 +85,7 @@ STEPS_OF_A_ROUND = 64  # of one collector
 KILLS = 2
 KILLED_AFTER = 35  # rounds, at least, before the first kill: there must be a checkpoint to resume from
 KILLED_BEFORE = 80  # rounds, all incarnations together
-EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralized, global generators"
+EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralized, global generators, a callback"
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100", "exact")
 SAME_LINES = ("steps", "episodes", "return/mean_100", "learner/learning_rate", "learner/skipped")
 LEAST_LINES = 10  # a run writes at least so many lines of metrics

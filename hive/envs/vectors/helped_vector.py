@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -39,7 +39,7 @@ from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.envs.vectors.seeding import globals_state, runs_python
 from hive.envs.vectors.vector import VectorEnvironment
 from hive.errors import EnvironmentFailed
-from hive.plain_data import pack, unpack
+from hive.plain_data import pack, read_content, unpack, write_content
 from hive.runtime.memory.segments import Layout, Segment
 from hive.runtime.process.stop_signals import do_nothing
 from hive.runtime.process.user_code.companion import Companion
@@ -51,7 +51,7 @@ CLOSE_S = 10.0  # time for all helpers to close their environments, side by side
 
 MEASURED_STEPS = 32  # of one environment, whose median is its cost
 MEASURED_S = 0.02  # time limit of these steps
-ATTRIBUTES_BYTES = 1 << 17  # for the values that environments are given, twice as much as callbacks may send
+CHANGES_BYTES = 1 << 17  # for what callbacks have changed, twice as much as they may send
 SLOW_S = 0.5  # if measuring one environment takes this long, two are not measured, which would be more exact
 # What a vector step must save to be worth helpers: twice what it costs to wake one and to wait for it in turn.
 WORTH_S = 50e-6
@@ -82,12 +82,14 @@ class HelperAnswer(enum.IntEnum):
 class Helping:
     """How many helpers a collector has, and what they need to know.
 
-    make: builds environments `first` to `first + count` of the collector. seed: seeds the global generators as before
+    make: builds environments `first` to `first + count` of the collector, with `options`. seed: seeds the global
+    generators as before
     the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
-    are cheap or draw from global generators. rows: of one environment, one for each of several agents.
+    are cheap or draw from global generators. rows: of one environment, one for each of several agents. options: further
+    keyword arguments of the constructor, which callbacks have set.
     """
 
-    make: Callable[[int, int], VectorEnvironment]
+    make: Callable[[int, int, Mapping[str, Any]], VectorEnvironment]
     seed: Callable[[], None]
     number: int
     chosen: bool
@@ -95,6 +97,16 @@ class Helping:
     action: ActionSpec
     infos: int = 0
     rows: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def build(self, first: int, count: int) -> VectorEnvironment:
+        """Build environments `first` to `first + count`."""
+        return self.make(first, count, self.options)
+
+    def use(self, options: Mapping[str, Any]) -> None:
+        """Build environments with these further options from now on."""
+        self.options.clear()
+        self.options.update(options)
 
 
 def helped_vector(helping: Helping, count: int) -> VectorEnvironment:
@@ -103,11 +115,11 @@ def helped_vector(helping: Helping, count: int) -> VectorEnvironment:
     Raises what `make` raises, and EnvironmentFailed for a helper that ends.
     """
     if helping.number == 0 or count < 2:
-        return helping.make(0, count)
+        return helping.build(0, count)
     vector = HelpedVector(helping, count)
     if helping.chosen and not vector.is_worth_it():
         vector.close()
-        return helping.make(0, count)
+        return helping.build(0, count)
     try:
         vector.make_environments()
     except Exception:
@@ -115,7 +127,7 @@ def helped_vector(helping: Helping, count: int) -> VectorEnvironment:
         if not helping.chosen:
             raise
         helping.seed()
-        return helping.make(0, count)  # environments that number themselves, for ports, need one process
+        return helping.build(0, count)  # environments that number themselves, for ports, need one process
     return vector
 
 
@@ -141,13 +153,23 @@ class RowBlock:
                 "episode_lengths": ("int32", (count,)),
                 "final_index": ("int32", (count,)),
                 "infos": ("float32", (count, infos)),
-                "attributes": ("uint8", (ATTRIBUTES_BYTES,)),
+                "changes": ("uint8", (CHANGES_BYTES,)),
             }
         )
         segment = Segment.create("helpers", layout.bytes)
         segment.close()  # forks have the mapping
         self.arrays = layout.views(segment.memory)
+        self.write_changes({}, {})
         self.words = [_native.RowWord(segment.memory, number) for number in range(helpers)]
+
+    def write_changes(self, options: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
+        """Write what callbacks have changed, for helpers to read."""
+        write_content(pack([dict(options), dict(attributes)]), self.arrays["changes"])
+
+    def read_changes(self) -> list[dict[str, Any]]:
+        """Return the options and the attributes."""
+        found: list[dict[str, Any]] = unpack(read_content(self.arrays["changes"]))
+        return found
 
     def row(self, first: int, end: int) -> StepRow:
         """Return the row of columns `first` to `end`, which has its own finals."""
@@ -174,6 +196,7 @@ class HelpedVector:
         block = RowBlock(helping.observation, helping.action, self.count, helping.infos, helpers)
         self.drew = False
         self.own: VectorEnvironment | None = None
+        self._attributes: Mapping[str, Any] = {}
         self._block = block
         self._envs, self._own_envs, self._own_end = count, shares[1], shares[1] * rows
         starts = rows * np.array(shares)
@@ -208,10 +231,11 @@ class HelpedVector:
 
         At a resume barrier, too: a process that has computed with threads must not be forked again.
         """
+        self._block.write_changes(self.helping.options, {})
         self._order(Order.make)
         if self.own is not None:
             self.own.close()
-        self.own = self.helping.make(0, self._own_envs)
+        self.own = self.helping.build(0, self._own_envs)
         self._own_row = self._block.row(0, self._own_end)
         self._finish()
 
@@ -256,11 +280,9 @@ class HelpedVector:
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
         """Give every environment these values before its next reset."""
+        self._attributes = values
         if not self.alone:
-            content = np.frombuffer(pack(dict(values)), np.uint8)
-            block = self._block.arrays["attributes"]
-            block[:8].view(np.int64)[0] = len(content)
-            block[8 : 8 + len(content)] = content
+            self._block.write_changes(self.helping.options, values)
             self._order(Order.change)
         set_attributes(self._own(), values)
         self._finish()
@@ -279,7 +301,8 @@ class HelpedVector:
         """Make all environments anew in this process, which must be reset then."""
         self.close()
         self.alone = True
-        self.own = self.helping.make(0, self._envs)
+        self.own = self.helping.build(0, self._envs)
+        set_attributes(self.own, self._attributes)
 
     def close(self) -> None:
         """Close the environments in all processes."""
@@ -359,7 +382,7 @@ class _Share:
         self._others = len(block.arrays["rewards"]) // rows - self._count
         first, end = first * rows, end * rows
         self._row = block.row(first, end)
-        self._attributes = block.arrays["attributes"]
+        self._block = block
         self._actions, self._seeds = block.arrays["actions"][first:end], block.arrays["seeds"][first:end]
         self._vector: VectorEnvironment | None = None
         self._state = globals_state()
@@ -377,11 +400,11 @@ class _Share:
             answer = HelperAnswer.cheap if _cost_of_step(self._helping) * self._others < WORTH_S else answer
         elif order == Order.make:
             self.close()
-            self._vector = self._helping.make(self._first, self._count)
+            self._helping.use(self._block.read_changes()[0])
+            self._vector = self._helping.build(self._first, self._count)
             do_nothing()  # again: environments may have set handlers, and the collector alone ends its helpers
         elif order == Order.change:
-            size = int(self._attributes[:8].view(np.int64)[0])
-            set_attributes(self._vector, unpack(self._attributes[8 : 8 + size].tobytes()))
+            set_attributes(self._vector, self._block.read_changes()[1])
         elif order == Order.reset:
             assert self._vector is not None
             self._vector.reset([int(seed) for seed in self._seeds], self._row.observations)
@@ -430,7 +453,7 @@ def _cost_of_step(helping: Helping) -> float:
 
 def _time_of_step(helping: Helping, count: int) -> float:
     """Return the median time of a step of new environments, in seconds."""
-    vector = helping.make(0, count)
+    vector = helping.build(0, count)
     row = StepRow.allocate(helping.observation, vector.count, helping.infos)
     vector.reset(range(vector.count), row.observations)
     act, times = RandomActions(helping.action, helping.observation.mask, 0), list[float]()

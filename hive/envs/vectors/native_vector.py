@@ -16,7 +16,7 @@ The class may use one random generator for all copies (as CartPole's does), so i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +105,7 @@ class NativeVector:
         """
         for name, value in values.items():
             try:
-                self._vector.set_attr(name, value)
+                cast(Any, self._vector).set_attr(name, value)
             except (AttributeError, NotImplementedError, TypeError):
                 set_attribute(self._vector, name, value)
 

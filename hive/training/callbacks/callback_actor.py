@@ -16,14 +16,13 @@ from typing import Any
 from hive.config import calls_user_code, load_reference
 from hive.errors import HiveError, TopologyError
 from hive.experience import Purpose
-from hive.plain_data import unpack
+from hive.plain_data import read_content, unpack, write_content
 from hive.records.run_warnings import CALLBACK_FAILED, WARNING
 from hive.runtime import START, Actor, SlotOutlet, Subscription
 from hive.runtime.actor.error_location import named
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, ForwardingCallback, call, checked, restore, state_of
-from hive.training.callbacks.changes import read_content, write_content
 from hive.training.callbacks.messages import ANSWER_BYTES, CallbackAnswer, CallbackEvents, Entry, entries_of
 from hive.training.collect.collector import seed_all_globals
 

@@ -63,7 +63,7 @@ class Caller(ForwardingCallback):
     def _exists(self) -> bool:
         pid, created = self._process
         try:
-            return abs(psutil.Process(pid).create_time() - created) < CREATED_S
+            return bool(abs(psutil.Process(pid).create_time() - created) < CREATED_S)
         except psutil.NoSuchProcess:
             return False
 

@@ -15,18 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hive.algorithms.parameters import Configured, update_parameter
 from hive.errors import UsageError
-from hive.plain_data import pack, unpack
+from hive.plain_data import LENGTH_BYTES, pack, read_content, unpack
 from hive.runtime import Subscription
 from hive.training.callbacks.events import ATTRIBUTE, KEY, OPTION
 from hive.training.resume_barriers import NoBarriers, ResumeBarriers
 
 CHANGES_BYTES = 1 << 16  # of a board's block: attributes are levels and ranges, not data sets
-LENGTH_BYTES = 8  # before the content of a block or slot
 
 
 class Change(NamedTuple):
@@ -100,21 +96,6 @@ def first_round(barriers: ResumeBarriers, rounds: int, gradient_lag: int = 0) ->
     ahead = -(-gradient_lag * barriers.per_turn // barriers.per_round)
     version = barriers.version(rounds - 1) + 1 + barriers.lag
     return max(barriers.warmup + version * barriers.interval, rounds + ahead)
-
-
-def write_content(content: bytes, block: NDArray[np.uint8]) -> None:
-    """Write bytes and their number to a block. Raises ValueError if it is too small."""
-    size = len(content)
-    if size + LENGTH_BYTES > len(block):
-        raise ValueError(f"{size} bytes do not fit in a block of {len(block)}")
-    block[:LENGTH_BYTES].view(np.int64)[0] = size
-    block[LENGTH_BYTES : LENGTH_BYTES + size] = np.frombuffer(content, np.uint8)
-
-
-def read_content(block: NDArray[np.uint8]) -> bytes:
-    """Return the bytes that were written."""
-    size = int(block[:LENGTH_BYTES].view(np.int64)[0])
-    return block[LENGTH_BYTES : LENGTH_BYTES + size].tobytes()
 
 
 class ChangesReader:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hive.config import Config, load_reference
-from hive.plain_data import pack, unpack
+from hive.plain_data import LENGTH_BYTES, pack, unpack
 from hive.records import Checkpoint
 from hive.runtime import Layout, Message
-from hive.training.callbacks.changes import CHANGES_BYTES, LENGTH_BYTES, Changes
+from hive.training.callbacks.changes import CHANGES_BYTES, Changes
 from hive.training.callbacks.events import handlers_of
 from hive.training.callbacks.rules import rules_of
 

@@ -15,11 +15,11 @@ from typing import Any
 from hive.algorithms.parameters import Configured, update_parameter
 from hive.config import Config
 from hive.errors import TopologyError
-from hive.plain_data import pack
+from hive.plain_data import pack, read_content, write_content
 from hive.runtime import Publication, Slot, SlotInlet
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, call, checked, restore, state_of
-from hive.training.callbacks.changes import Changes, first_round, read_content, write_content
+from hive.training.callbacks.changes import Changes, first_round
 from hive.training.callbacks.events import Actions
 from hive.training.callbacks.messages import CallbacksState, Wanted
 from hive.training.callbacks.rules import rules_of

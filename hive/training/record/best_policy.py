@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.errors import RecordError
-from hive.records import RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
+from hive.records import JSON, RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
 from hive.records.return_text import return_text
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.training.blueprint import Blueprint
@@ -114,7 +114,7 @@ class BestPolicy:
         value = mean_return if value is None else value
         if not (math.isfinite(mean_return) and self._is_better(value, turn)):
             return
-        state = {
+        state: dict[str, JSON] = {
             "mean_return": mean_return,
             "value": value,
             "best_by": self.best_by,

@@ -22,6 +22,7 @@ import numpy as np
 
 from hive.config import Config, is_reference, load_reference
 from hive.errors import RecordError, VersionGone
+from hive.plain_data import read_content
 from hive.records import (
     JSON,
     JsonlSink,
@@ -60,7 +61,6 @@ from hive.records.sinks.tensorboard_sink import TensorBoardSink
 from hive.records.sinks.wandb_sink import WandbSink
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
 from hive.training.blueprint import Blueprint, blueprint_in
-from hive.training.callbacks.changes import read_content
 from hive.training.callbacks.messages import PART as CALLBACKS
 from hive.training.callbacks.messages import CallbackState
 from hive.training.messages import (

@@ -1,0 +1,287 @@
+"""Callbacks: what they are called with, what they change and from when, what a failure costs, and rules of configs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hive
+from hive.errors import ActorFailed, ConfigError, UsageError
+from hive.records import list_checkpoints, read_jsonl
+from hive.training.callbacks.changes import Changes, first_round
+from hive.training.callbacks.events import Actions, Callback, EvaluationEvent, RoundEvent, handlers_of
+from hive.training.callbacks.messages import CallbacksState
+from hive.training.callbacks.rules import Curriculum, StopAtEvaluation, StopWhenNoBetter
+from hive.training.resume_barriers import NoBarriers, ResumeBarriers
+from hive.training.update.evaluation_schedule import EvaluationSchedule
+
+COUNTS: dict[str, Any] = {"env_steps": 0, "updates": 0, "seconds": 0.0, "mean_return_100": math.nan}
+ROUND_STEPS = 16  # of the runs below: 2 environments, 8 steps
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path))
+
+
+def trained(*callbacks: Any, steps: int = 6 * ROUND_STEPS, **more: Any) -> hive.Result:
+    """A run in this process, of rounds with one update."""
+    tables: dict[str, Any] = {
+        "env": {"id": "own_callbacks:Leveled", "info": ["level"], "options": {"length": 4}},
+        "collection": {"envs": 2, "rollout": 8, "workers": 0, "communication": "synchronous"},
+        "gradients": {"workers": 0},
+        "record": {"every_s": 1e-6},
+        "checkpoint": {"every": {"steps": 3 * ROUND_STEPS}},
+        "evaluation": {"every": {"steps": 2 * ROUND_STEPS}, "episodes": 2},
+        "run": {"scheme": "a2c", "steps": steps, "callbacks": list(callbacks), **more.pop("run", {})},
+    }
+    tables["env"] |= more.pop("env", {})
+    return hive.train({**tables, **more}, inline=True, quiet=True)
+
+
+def metrics(result: hive.Result, name: str) -> list[float]:
+    return [line[name] for line in read_jsonl(Path(result.directory) / "metrics.jsonl") if name in line]
+
+
+def state_of(result: hive.Result) -> CallbacksState:
+    return CallbacksState.of(list_checkpoints(Path(result.directory) / "checkpoints")[-1].part("callbacks"))
+
+
+# --- a run
+
+
+def test_a_callback_follows_rounds_episodes_and_evaluations(capfd: pytest.CaptureFixture[str]) -> None:
+    result = trained("own_callbacks:Follows")
+    assert metrics(result, "rounds")[-1] == 6
+    assert "mine/best" in {name for line in read_jsonl(Path(result.directory) / "metrics.jsonl") for name in line}
+    assert [line["steps"] for line in read_jsonl(Path(result.directory) / "evaluations.jsonl")] == [32, 64, 96]
+    assert f"ended: {6 * ROUND_STEPS} steps, True, 3 evaluations" in capfd.readouterr().out
+    assert result.exact
+
+
+def test_the_level_holds_from_the_next_round_and_the_next_episode_on() -> None:
+    """Level n makes episodes of 4 + n steps. Round 3 has ended with a reset, and set it: round 4 begins with 4 steps."""
+    result = trained("own_callbacks:Follows", steps=5 * ROUND_STEPS)
+    longest = dict(zip(metrics(result, "rounds"), metrics(result, "longest"), strict=True))
+    (level, weight) = (one for one in Changes(state_of(result).changes).changes)
+    assert (level.first, weight.first, weight.value) == (3, 4, 0.5)
+    assert [longest[n] for n in (2, 3, 4, 5)] == [4, 4, 4, 4 + level.value]
+
+
+def test_two_runs_are_the_same() -> None:
+    first, second = (trained("own_callbacks:Follows", steps=8 * ROUND_STEPS) for _ in range(2))
+    assert first.weights_sha256 == second.weights_sha256
+    assert state_of(first).states == state_of(second).states
+
+
+def test_a_stop_ends_the_run_with_its_reason() -> None:
+    result = trained({"name": "own_callbacks:Follows", "stop_after": 2})
+    assert (result.stop_reason, result.env_steps, result.state) == ("enough rounds", 32, "finished")
+
+
+def test_one_that_raises_is_dropped_and_said() -> None:
+    result = trained("own_callbacks:Raises", "own_callbacks:Follows")
+    (warning,) = [one for one in result.warnings if one["kind"] == "callback failed"]
+    assert "`own_callbacks:Raises` failed: ValueError: my mistake (" in warning["text"]
+    assert "a callback failed" in result.inexact
+    assert metrics(result, "rounds")[-1] == 6, "the other one goes on"
+
+
+def test_one_that_takes_too_long_is_dropped() -> None:
+    result = trained("own_callbacks:Sleeps", run={"callback_limit_s": 0.05})
+    (warning,) = [one for one in result.warnings if one["kind"] == "callback failed"]
+    assert "took more than 0.05 s (run.callback_limit_s) (round at 32 steps)" in warning["text"]
+    assert result.state == "finished"
+
+
+def test_with_strict_supervision_the_run_fails() -> None:
+    with pytest.raises(ActorFailed, match="my mistake"):
+        trained("own_callbacks:Raises", supervision={"strict": True})
+
+
+@pytest.mark.parametrize(
+    ("callback", "text"),
+    [
+        ("own_callbacks:Empty", "has none of the methods of a callback"),
+        ({"name": "own_callbacks:Follows", "stop": 2}, "unexpected keyword argument 'stop'"),
+        (None, "the run has no evaluations"),
+    ],
+)
+def test_a_callback_that_cannot_be_is_refused_before_the_run(callback: Any, text: str) -> None:
+    more = {} if callback else {"evaluation": {"every": {}}}
+    with pytest.raises(hive.errors.HiveError, match=text):
+        trained(callback or "own_callbacks:Follows", **more)
+
+
+def test_an_object_is_called_in_this_process_and_gets_the_result() -> None:
+    class Mine:
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def on_round(self, event: Any) -> None:
+            self.seen.append(event.number)
+            if event.number == 2:
+                event.stop("two are enough")
+
+        def on_result(self, result: Any) -> None:
+            self.seen.append(result.stop_reason)
+
+    mine = Mine()
+    result = trained(mine)
+    assert mine.seen == [1, 2, "two are enough"]
+    assert result.exact
+
+
+def test_an_object_without_a_method_is_refused() -> None:
+    with pytest.raises(UsageError, match="an object of type Empty is no callback"):
+        hive.train("ppo", env="CartPole-v1", callbacks=[__import__("own_callbacks").Empty()])
+
+
+# --- events
+
+
+def test_handlers_are_the_methods_that_a_class_overrides() -> None:
+    class One(Callback):
+        def on_end(self, event: Any) -> None:
+            pass
+
+    assert handlers_of(One) == ("on_end",)
+    assert handlers_of(One()) == ("on_end",)
+    assert len(handlers_of(lambda: One())) == 4, "what a function makes is not known"
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda event: event.env.set("level", object()),
+        lambda event: event.env.set("", 1),
+        lambda event: event.log(a="text"),
+        lambda event: event.log({f"a{n}": 1.0 for n in range(300)}),
+    ],
+)
+def test_an_action_that_cannot_be_carried_out_is_refused_where_it_is_asked_for(act: Any) -> None:
+    with pytest.raises(UsageError):
+        act(RoundEvent(number=1, **COUNTS))
+
+
+# --- changes
+
+
+def test_changes_hold_from_their_round_on_and_are_forgotten_once_replaced() -> None:
+    changes = Changes()
+    changes.add(3, "attribute", "level", 1)
+    changes.add(5, "attribute", "level", 2)
+    changes.add(5, "option", "length", 9)
+    assert [changes.at(n).attributes for n in (2, 3, 5)] == [{}, {"level": 1}, {"level": 2}]
+    changes.forget_before(4)
+    assert len(changes.changes) == 3
+    changes.forget_before(5)
+    assert [list(one) for one in changes.changes] == [[5, "attribute", "level", 2], [5, "option", "length", 9]]
+
+
+@pytest.mark.parametrize(
+    ("interval", "lag", "warmup", "rounds", "first"),
+    [(1, 0, 0, 1, 1), (1, 0, 0, 7, 7), (1, 2, 0, 7, 9), (4, 0, 0, 7, 8), (4, 1, 0, 8, 12), (1, 0, 5, 6, 6)],
+)
+def test_no_rollout_of_the_first_round_of_a_change_can_have_begun(
+    interval: int, lag: int, warmup: int, rounds: int, first: int
+) -> None:
+    barriers = ResumeBarriers(0, per_round=4, per_turn=1, interval=interval, lag=lag, warmup=warmup)
+    found = first_round(barriers, rounds)
+    assert found == first
+    published = barriers.version(rounds - 1)  # before the end of this round
+    assert barriers.version(found) - lag > published
+    assert barriers.version(found - 1) - lag <= published, "and no later than needed"
+
+
+def test_without_order_a_change_holds_at_once() -> None:
+    assert first_round(NoBarriers(0, 1, 1, 1, 4), 9) == 0
+
+
+# --- rules
+
+
+def evaluated(value: float, *, is_best: bool = False) -> tuple[EvaluationEvent, Actions]:
+    event = EvaluationEvent(
+        episodes=1, mean_return=value, deviation=0, min=0, max=0, mean_length=1, value=value, is_best=is_best, **COUNTS
+    )
+    return event, event._actions
+
+
+def test_successive_evaluations_end_a_run() -> None:
+    rule = StopAtEvaluation(10.0, 3, "mean return")
+    stops = []
+    for value in (10, 11, 9, 10, 12, 13):
+        event, actions = evaluated(value)
+        rule.on_evaluation(event)
+        stops.append(actions.stop)
+    assert stops[:5] == [None] * 5
+    assert stops[5] == "evaluation: mean return 13.0 >= 10 in 3 successive evaluations"
+
+
+def test_evaluations_that_are_no_better_end_a_run() -> None:
+    rule = StopWhenNoBetter(2, "is_success")
+    stops = []
+    for is_best in (True, False, True, False, False):
+        event, actions = evaluated(1.0, is_best=is_best)
+        rule.on_evaluation(event)
+        stops.append(actions.stop)
+    assert stops == [None, None, None, None, "no better is_success in 2 successive evaluations"]
+
+
+@dataclass
+class Progress:
+    env_steps: int
+    episodes: int
+    mean: float
+
+
+def test_stages_of_a_curriculum_begin_by_steps_and_by_returns_of_the_stage_before() -> None:
+    rule = Curriculum([{"steps": 100, "options": {"a": 1}}, {"return": 5, "options": {"b": 2}}])
+    found = []
+    for steps, episodes, mean in ((90, 500, 9.0), (100, 550, 9.0), (200, 649, 9.0), (300, 650, 9.0), (400, 900, 9.0)):
+        counts = {**COUNTS, "env_steps": steps, "number_of_episodes": episodes, "mean_return_100": mean}
+        event = RoundEvent(number=1, **counts)
+        rule.on_round(event)
+        found.append([change[1:] for change in event._actions.changes])
+    assert found == [[], [("a", 1)], [], [("b", 2)], []]
+
+
+def test_a_curriculum_makes_environments_with_its_options() -> None:
+    stages = [{"steps": 2 * ROUND_STEPS, "options": {"length": 8}}]
+    result = trained(env={"curriculum": stages}, steps=8 * ROUND_STEPS)
+    assert metrics(result, "curriculum/stage")[-1] == 1
+    assert result.episodes == 2 * (2 * 2 + 6), "2 environments: 2 rounds of 2 episodes, 6 rounds of one"
+
+
+@pytest.mark.parametrize(
+    ("sets", "text"),
+    [
+        (["run.stop_at_evaluation=3"], "there are no evaluations"),
+        (["run.stop_after_evaluations=3"], "run.stop_at_evaluation"),
+        (['evaluation.best_by="info/success"'], "success"),
+        (["env.curriculum=[{steps = 3}]"], "an array of"),
+        (["env.curriculum=[{steps = 3, options = {a = 1}}, {steps = 2, options = {a = 1}}]"], "increasing steps"),
+        (['run.callbacks=["no reference"]'], "an array of"),
+    ],
+)
+def test_keys_that_do_not_fit_are_refused(sets: list[str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        hive.load_config("x.toml", sets, text='[env]\nid = "CartPole-v1"\n')
+
+
+# --- when
+
+
+@pytest.mark.parametrize(("steps", "turns"), [(100, [4, 8, 10]), (50, [2, 4, 6, 8, 10]), (30, [2, 4, 6, 8, 10])])
+def test_evaluations_by_steps_are_at_ends_of_rounds(steps: int, turns: list[int]) -> None:
+    """Rounds of 60 steps and two turns: 100 steps are reached at 120, 200 at 240, 300 at 300."""
+    barriers = ResumeBarriers(0, per_round=2, per_turn=1, interval=1, lag=0)
+    schedule = EvaluationSchedule(barriers, steps=steps, round_steps=60)
+    assert [turn for turn in range(11) if schedule.is_due(turn)] == turns
+    for turn in range(10):
+        assert turn + schedule.until_next(turn) == next(due for due in [*turns, 99] if due > turn)
