@@ -22,7 +22,7 @@ class OwnCallbacks:
     """The objects among the callbacks of a call. keys: those of the run, with what stands for each object."""
 
     def __init__(self, keys: Mapping[str, Any], config: object = None) -> None:
-        """config: of the call, which may be a mapping of tables. Raises UsageError for an object that is no callback."""
+        """config: of the call, possibly a mapping of tables. Raises UsageError for an object that is no callback."""
         self.keys = keys = dict(keys)
         tables = config.get("run") if isinstance(config, Mapping) else None
         if isinstance(tables, Mapping) and "callbacks" in tables and not any(name in keys for name in KEYS):

@@ -311,7 +311,9 @@ class GradientWorkerActor(Actor):
         if blueprint.device is not None:
             begin_device(self, config, blueprint.device)
         self.worker = self.g_worker()
-        self.changed = ChangedKeys(self.changes, changes_at_start(blueprint.resume))
+        self.changed, self.changed_replica = (
+            ChangedKeys(self.changes, changes_at_start(blueprint.resume)) for _ in range(2)
+        )
         self.replica = Replica(blueprint.learner(), blueprint.state.bytes) if config.gradients.decentralized else None
 
     @classmethod
@@ -392,6 +394,9 @@ class GradientWorkerActor(Actor):
         if self.replica.turn < 0:
             await self._copy_state(self.replica)
         while self.replica.turn < wanted:
+            # Its optimizer has the keys of the learner's, from the same turn on.
+            number = self.schedule.barriers.round_of(self.replica.turn * self.bootstrap_rounds)
+            self.changed_replica.apply(number, self.replica.learner)
             first = self.replica.turn * self.bootstrap_rounds
             which = [(w, first + n) for w in self.workers for n in range(self.bootstrap_rounds)]
             if not self.replica.advance(await self.gradients.peek(which), [number for _, number in which]):

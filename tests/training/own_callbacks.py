@@ -74,11 +74,5 @@ class Raises:
             raise ValueError("my mistake")
 
 
-class Sleeps:
-    def on_round(self, event: Any) -> None:
-        while event.number == 2:
-            pass
-
-
 class Empty:
     """Has no method of a callback."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import hive
 from hive.errors import ActorFailed, ConfigError, UsageError
 from hive.records import list_checkpoints, read_jsonl
+from hive.training.callbacks.callback_actor import UserThread
 from hive.training.callbacks.changes import Changes, first_round
 from hive.training.callbacks.events import Actions, Callback, EvaluationEvent, RoundEvent, handlers_of
 from hive.training.callbacks.messages import CallbacksState
@@ -35,7 +38,7 @@ def trained(*callbacks: Any, steps: int = 6 * ROUND_STEPS, **more: Any) -> hive.
         "collection": {"envs": 2, "rollout": 8, "workers": 0, "communication": "synchronous"},
         "gradients": {"workers": 0},
         "record": {"every_s": 1e-6},
-        "checkpoint": {"every": {"steps": 3 * ROUND_STEPS}},
+        "checkpoint": {"every": {"steps": 100 * ROUND_STEPS}},
         "evaluation": {"every": {"steps": 2 * ROUND_STEPS}, "episodes": 2},
         "run": {"scheme": "a2c", "steps": steps, "callbacks": list(callbacks), **more.pop("run", {})},
     }
@@ -64,7 +67,7 @@ def test_a_callback_follows_rounds_episodes_and_evaluations(capfd: pytest.Captur
 
 
 def test_the_level_holds_from_the_next_round_and_the_next_episode_on() -> None:
-    """Level n makes episodes of 4 + n steps. Round 3 has ended with a reset, and set it: round 4 begins with 4 steps."""
+    """Level n makes episodes of 4 + n steps. Round 3 ends with a reset, and sets it: round 4 begins with 4 steps."""
     result = trained("own_callbacks:Follows", steps=5 * ROUND_STEPS)
     longest = dict(zip(metrics(result, "rounds"), metrics(result, "longest"), strict=True))
     (level, weight) = (one for one in Changes(state_of(result).changes).changes)
@@ -91,11 +94,17 @@ def test_one_that_raises_is_dropped_and_said() -> None:
     assert metrics(result, "rounds")[-1] == 6, "the other one goes on"
 
 
-def test_one_that_takes_too_long_is_dropped() -> None:
-    result = trained("own_callbacks:Sleeps", run={"callback_limit_s": 0.05})
-    (warning,) = [one for one in result.warnings if one["kind"] == "callback failed"]
-    assert "took more than 0.05 s (run.callback_limit_s) (round at 32 steps)" in warning["text"]
-    assert result.state == "finished"
+async def test_a_thread_returns_raises_and_can_be_left_behind() -> None:
+    thread = UserThread("test")
+    assert await thread.run(lambda: 3, 10.0) == 3
+    with pytest.raises(ZeroDivisionError):
+        await thread.run(lambda: 1 // 0, 10.0)
+    with pytest.raises(RuntimeError, match="SystemExit"):
+        await thread.run(sys.exit, 10.0)
+    released = threading.Event()
+    with pytest.raises(TimeoutError):
+        await thread.run(released.wait, 0.01)
+    released.set()
 
 
 def test_with_strict_supervision_the_run_fails() -> None:

@@ -1,8 +1,9 @@
 """The actor of one callback: gets one event after another, calls the user's methods, and answers.
 
 The methods run in a thread of their own, so that the process can still be stopped, asked for its stack, and take the
-limit of `run.callback_limit_s`. A callback that raises, takes longer or asks for what cannot be is not called again:
-the run goes on without it, says so once, and is not exact. With `supervision.strict` the run fails instead.
+limit of `run.callback_limit_s`. In a run `inline` they run in its only thread, where breakpoints work. A callback that
+raises, takes longer or asks for what cannot be is not called again: the run goes on without it, says so once, and is
+not exact. With `supervision.strict` the run fails instead.
 """
 
 from __future__ import annotations
@@ -85,12 +86,13 @@ class CallbackActor(Actor):
         self.last: Mapping[str, Any] = {}  # counts of the last event
         self.has_ended = False
         self.lost: list[str] = []  # names of attributes that are no plain data
-        self.thread = UserThread(self.name)
+        self.thread: UserThread | None = None
 
     async def setup(self) -> None:
         """Make the callback, so that one whose constructor raises ends the run before it begins."""
         with self.status(START):
-            self.callback = await self.thread.run(self._make, self.config.start_limit_s)
+            self.thread = UserThread(self.name) if self.forked else None
+            self.callback = await self._run(self._make, self.config.start_limit_s)
 
     @calls_user_code("run.callbacks")
     def _make(self) -> Any:
@@ -137,13 +139,12 @@ class CallbackActor(Actor):
         self.has_ended = event["kind"] == "end"
         if self.failed:
             return Answer()
-        alone = self.forked and not self.actor_context.neighbors()
-        if alone:  # so that a callback that draws from them repeats
-            seed_all_globals(self.config.run.seed, Purpose.callback, self.index, number)
+        # So that a callback that draws from them repeats. Others of this process seed them before they draw.
+        seed_all_globals(self.config.run.seed, Purpose.callback, self.index, number)
         limit_s = self.config.run.callback_limit_s
         try:
-            with self.status("call back", WAIT_IN):  # the thread has a limit of its own
-                answer: Answer = await self.thread.run(lambda: self._call(event["kind"], event["data"]), limit_s)
+            with self.status("call back", WAIT_IN):  # with a limit of its own
+                answer: Answer = await self._run(lambda: self._call(event["kind"], event["data"]), limit_s)
         except TimeoutError:
             return self._drop(event, f"took more than {limit_s:g} s (run.callback_limit_s)")
         except Exception as error:
@@ -152,6 +153,10 @@ class CallbackActor(Actor):
         if len(packed := answer.packed()) > ANSWER_BYTES:
             return self._drop(event, f"answered with {len(packed) >> 10} KiB")
         return answer
+
+    async def _run(self, function: Callable[[], Any], limit_s: float) -> Any:
+        """Return what the function returns: in the thread, or in a shared process at once, where breakpoints work."""
+        return function() if self.thread is None else await self.thread.run(function, limit_s)
 
     def _call(self, kind: str, data: Mapping[str, Any]) -> Answer:
         actions = call(self.callback, self.entry.handlers, kind, data, list(self.config.env.info))
@@ -186,7 +191,7 @@ class CallbackActor(Actor):
             return
         data = {**self.last, "reason": "", "finished": False}
         try:
-            await self.thread.run(lambda: self._call("end", data), END_LIMIT_S)
+            await self._run(lambda: self._call("end", data), END_LIMIT_S)
         except Exception as error:
             self.log.warning("on_end of `%s`: %s", self.entry.name, _text(error))
 
