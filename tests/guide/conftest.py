@@ -1,4 +1,4 @@
-"""The tests of the guide share `pages`; one thread, as in the processes of a run."""
+"""The tests of the guide share `pages` and import modules of scripts/; one thread, as in the processes of a run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 torch.set_num_threads(1)
