@@ -31,6 +31,7 @@ SETTINGS = {
     "html_css_files": ["site.css"],
     "html_copy_source": False,
     "html_show_sphinx": False,
+    "smartquotes": False,  # they would make one dash of the two of an option
     "pygments_style": "a11y-light",
     "pygments_dark_style": "github-dark",
     "myst_heading_anchors": 4,  # as GitHub's

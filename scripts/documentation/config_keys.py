@@ -13,7 +13,7 @@ from hive.config.keys import REQUIRED, Key, keys_of
 from hive.config.schemes import ALGORITHM_DEFAULTS, SCHEMES
 from hive.config.values import toml_text
 
-HEAD = "| key | default | values | meaning |\n|---|---|---|---|"
+HEAD = "| key | default | meaning | values |\n|---|---|---|---|"
 
 
 def value_text(value: object) -> str:
@@ -28,7 +28,7 @@ def row(table: str, key: Key, defaults: str = "") -> str:
     if key.limits.resolve is not None:
         default += ", computed"
     values = "`true`, `false`" if key.kind is bool and not key.is_array else escaped(key.expected())
-    return f"| `{table}.{key.name}` | {escaped(default)} | {values} | {escaped(key.limits.doc)} |"
+    return f"| `{table}.{key.name}` | {escaped(default)} | {escaped(key.limits.doc)} | {values} |"
 
 
 def table_of(table: str, section: type) -> str:
@@ -91,8 +91,8 @@ def keys_page() -> str:
         "# Config keys",
         "<!-- Made by `scripts/docs --write` from hive/config. -->",
         "Every key with its default, the values that it takes and its meaning. *Computed* defaults follow from other "
-        "keys; `hive config FILE` shows their numbers, and where each value comes from. [Configs](configs.md) shows how "
-        "to write a file.",
+        "keys; `hive config FILE` shows their numbers, and where each value comes from. [Configs](configs.md) shows "
+        "how to write a file.",
     ]
     for item in dataclasses.fields(Config):
         section = hints[item.name]

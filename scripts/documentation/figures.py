@@ -138,7 +138,7 @@ def gpu() -> str:
 SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "Returns beside other trainers": (
         "`parity.csv`, by `scripts/parity`: equal budgets, networks and hyper-parameters. "
-        "[What agents learn](learning.md) explains the comparison.",
+        "`hive:NAME` is hive with other settings. [What agents learn](learning.md) explains the comparison.",
         parity,
     ),
     "Returns without further keys": ("`bare.csv`: the defaults of each scheme, newest commit.", bare),

@@ -42,7 +42,7 @@ def section_of(place: str, name: str, signature: str) -> str:
         parts.append(paragraphs(docstring))
     for member in MEMBER.findall(signature):
         if text := inspect.getdoc(getattr(value, member, None)):
-            parts.append(f"**{member}**: {paragraphs(text)}")
+            parts.append(f"**`{member}()`** {paragraphs(text)}")
     return "\n\n".join(parts)
 
 

@@ -22,7 +22,7 @@ def test_a_generated_page_is_current(name: str) -> None:
 
 
 def test_the_page_on_keys_has_every_key() -> None:
-    listed = set(re.findall(r"^\\| `([\\w.]+)` \\|", keys_page(), re.MULTILINE))
+    listed = set(re.findall(r"^\| `([\w.]+)` \|", keys_page(), re.MULTILINE))
     config: Config = load_config("x.toml", text='[env]\nid = "CartPole-v1"')
     assert {entry.name for entry in config.entries()} - listed == set()
 
