@@ -11,7 +11,7 @@ import pytest
 import hive
 from hive.records import RunDirectory
 
-PAGE = (Path(__file__).parents[1] / "examples" / "guide" / "agents.md").read_text()
+PAGE = (Path(__file__).parents[2] / "examples" / "guide" / "agents.md").read_text()
 SHARED, TWO, FIXED = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 BOTS, _ = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
 MOST_LINES = 20

@@ -1,4 +1,4 @@
-"""The environments page of the guide: every config trains as written, and the script that loads the policies runs."""
+"""The pages of the guide on environments: every config trains, and the script that loads the policies runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import re
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,22 @@ import pytest
 import hive
 from hive.records import RunDirectory
 
-PAGE = (Path(__file__).parents[1] / "examples" / "guide" / "environments.md").read_text()
+GUIDE = Path(__file__).parents[2] / "examples" / "guide"
+PAGE = (GUIDE / "masks-and-memory.md").read_text()
 PROGRAM = re.findall(r"^```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)[0]
 SCRIPT = re.findall(r"`play.py`[^`]*```py\n(.*?)```", PAGE, re.DOTALL)[0]
-CONFIGS = dict(re.findall(r"`(\w+)\.toml`[^`]*(?:`[^`]+`[^`]*)*?```toml\n(.*?)```", PAGE, re.DOTALL))
+BOTH = PAGE + (GUIDE / "packages.md").read_text()
+CONFIGS = dict(re.findall(r"`(\w+)\.toml`[^`]*(?:`[^`]+`[^`]*)*?```toml\n(.*?)```", BOTH, re.DOTALL))
 PACKAGES = {"snake": "gymnasium_snake_game", "minigrid": "minigrid"}
 """Config -> the module that it needs, which hive does not install."""
 
 OWN = [name for name in CONFIGS if name not in PACKAGES]
 MOST_LINES = 20
+FEW = ["run.steps=1", "collection.rollout=4", "algorithm.epochs=1"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Write the files of the page into an empty folder, and start there."""
     (tmp_path / "doors.py").write_text(PROGRAM)
     for name, text in CONFIGS.items():
@@ -34,11 +38,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delitem(sys.modules, "doors", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("HIVE_HOME", str(tmp_path / "runs"))
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("doors", None)
 
 
 def train(name: str) -> None:
-    summary = hive.train(f"{name}.toml", sets=["run.steps=1"], inline=True, quiet=True)
+    summary = hive.train(f"{name}.toml", sets=FEW, inline=True, quiet=True)
     assert (summary.state, RunDirectory.open(summary.directory).config_file.read_text()) == (
         "finished",
         CONFIGS[name],

@@ -25,7 +25,7 @@ from hive.training import messages
 from hive.training.update.learner import Count, optimizer_state_layout
 from hive.training.update.replay_memory import ReplaySize, ledger_layout, memory_layout, plan_layout
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "examples" / "guide" / "messages.md").read_text()
 SECTIONS = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 REPLAY = ReplaySize(sources=2, envs=2, steps=4, kept=16, rounds_ahead=1, stack=3, n_step=1, workers=2, batch=8)
