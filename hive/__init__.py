@@ -12,6 +12,7 @@ These are all public names; the other modules of hive may change at any time.
     export, Exported                              a policy as a file for other programs
     Config, load_config                           the keys of a run
     algorithms, networks                          parts of a run that can be replaced by custom ones
+    integrations                                  callbacks for other packages: Optuna
     testing                                       tests of actors and topologies
     errors                                        everything that hive raises
     compat                                        classes of four public documents, for scripts
@@ -36,6 +37,8 @@ The built-in trainer, for topologies that change it:
     RolloutReady, Gradient, Weights, OptimizerState, Metrics, CheckpointDue, Improved, EvaluationDue, Evaluation,
     ReplayRows, ReplayLedger, ReplayFloor, ReplayPlan             its messages
     Rollout, Replay                               views of the arrays of a rollout, and of a replay memory
+    Callback                                      the methods of a callback (`run.callbacks`), and what they receive:
+    RoundEvent, EpisodeEvent, EvaluationEvent, EndEvent
     Update                                        what `run.update_hook` receives
     Sink, MetricsRecord, Video, JsonlSink         what a custom sink has and receives, and the one for metrics.jsonl
     VectorEnvironment, make_vector, StepRow, FinalObservations    environments that are stepped together

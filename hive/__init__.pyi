@@ -1,6 +1,7 @@
 from hive import algorithms as algorithms
 from hive import compat as compat
 from hive import errors as errors
+from hive import integrations as integrations
 from hive import networks as networks
 from hive import schemes as schemes
 from hive import testing as testing
@@ -62,10 +63,14 @@ from hive.runtime import Topology as Topology
 from hive.runtime import Zmq as Zmq
 from hive.runtime import endpoint as endpoint
 from hive.training import Blueprint as Blueprint
+from hive.training import Callback as Callback
 from hive.training import CheckpointDue as CheckpointDue
 from hive.training import CollectorActor as CollectorActor
+from hive.training import EndEvent as EndEvent
+from hive.training import EpisodeEvent as EpisodeEvent
 from hive.training import Evaluation as Evaluation
 from hive.training import EvaluationDue as EvaluationDue
+from hive.training import EvaluationEvent as EvaluationEvent
 from hive.training import Gradient as Gradient
 from hive.training import GWorker as GWorker
 from hive.training import Improved as Improved
@@ -76,6 +81,7 @@ from hive.training import ReplayLedger as ReplayLedger
 from hive.training import ReplayPlan as ReplayPlan
 from hive.training import ReplayRows as ReplayRows
 from hive.training import RolloutReady as RolloutReady
+from hive.training import RoundEvent as RoundEvent
 from hive.training import Trainer as Trainer
 from hive.training import Update as Update
 from hive.training import Weights as Weights

@@ -47,6 +47,9 @@ class Trainer:
             self._begin(config, number, incarnation, status)
 
     def _begin(self, config: Config, number: int, incarnation: int, status: Status | None) -> None:
+        if config.run.callbacks or config.env.curriculum:
+            key = "run.callbacks" if config.run.callbacks else "env.curriculum"
+            raise ConfigError(f"hive.Trainer calls no callbacks, and the config has {key}", hint="use hive.train")
         self.blueprint = blueprint = Blueprint(_without_lag(config))
         _check_memory(blueprint)
         self.collector = blueprint.collector(number, incarnation, status)

@@ -161,7 +161,7 @@ class CallbackActor(Actor):
     def _call(self, kind: str, data: Mapping[str, Any]) -> Answer:
         actions = call(self.callback, self.entry.handlers, kind, data, list(self.config.env.info))
         state, self.lost = state_of(self.callback)
-        return Answer(actions.stop, actions.log, checked(actions, self.config.algorithm), state)
+        return Answer(actions.stop, actions.log, checked(actions, self.config), state)
 
     def _drop(self, event: Mapping[str, Any], what: str, error: Exception | None = None) -> Answer:
         """Call this callback no more, and say so."""

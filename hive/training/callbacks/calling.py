@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hive.config import AlgorithmConfig, with_parameter
+from hive.config import Config, with_parameter
 from hive.errors import UsageError
 from hive.plain_data import is_plain, pack, unpack
 from hive.training.callbacks.events import KEY, Actions, EpisodeEvent, RoundEvent, event_of
@@ -93,11 +93,17 @@ def call(callback: Any, handlers: tuple[str, ...], kind: str, data: Mapping[str,
     return actions
 
 
-def checked(actions: Actions, config: AlgorithmConfig) -> list[list[Any]]:
-    """Return the changes that were asked for. Raises ConfigError for a key of [algorithm] that cannot be changed so."""
+def checked(actions: Actions, config: Config) -> list[list[Any]]:
+    """Return the changes that were asked for.
+
+    Raises ConfigError for a key of [algorithm] that cannot be changed so, and UsageError for environments elsewhere.
+    """
+    algorithm = config.algorithm
     for kind, name, value in actions.changes:
         if kind == KEY:
-            config = with_parameter(config, name, _number(value))
+            algorithm = with_parameter(algorithm, name, _number(value))
+        elif config.collection.hosts:
+            raise UsageError(f"`{name}` of environments on other hosts cannot be changed (collection.hosts)")
     return [[kind, name, _number(value) if kind == KEY else value] for kind, name, value in actions.changes]
 
 

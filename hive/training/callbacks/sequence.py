@@ -159,7 +159,7 @@ class CallbackSequence:
         answers = []
         for name, rule in self.rules.items():
             actions: Actions = call(rule, ("on_round", "on_evaluation"), kind, data, []) if kind != "end" else Actions()
-            changes = checked(actions, self.config.algorithm)
+            changes = checked(actions, self.config)
             answers.append((name, Answer(actions.stop, actions.log, changes, state_of(rule)[0])))
         return answers
 
