@@ -92,7 +92,12 @@ class ReplayLearnerActor(LearnerActor):
         if self.rounds is None or claimed or self.rounds.produced > self.turn:
             return 0
         await self._admit()
-        return await super()._turns_natively(claimed)
+        made = await super()._turns_natively(claimed)
+        if self.ended is not None and self.exchange is not None and (found := self.exchange.take_ended()) is not None:
+            returns, lengths, columns, infos, updates, env_steps = found
+            counted = {"episodes": self._ledger()["counters"].item(Count.episodes), "env_steps": env_steps}
+            self.ended.of_arrays(returns, lengths, columns, infos, {**self.totals, **counted, "updates": updates})
+        return made
 
     def _replay_memory(self) -> dict[str, Any]:
         return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout, self.per_batch)
@@ -111,8 +116,7 @@ class ReplayLearnerActor(LearnerActor):
         )
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
         several = self.goal is not None or self.blueprint.environment.agents  # whose steps native code does not count
-        lists = self.ended is not None  # episodes, which native code does not
-        if not steady or ended or self.saves.late or several or lists:
+        if not steady or ended or self.saves.late or several:
             return None
         if self.exchange is None:
             ports = (
