@@ -849,6 +849,12 @@ class Program:
 
 class Exchange:
     def __init__(self, memory: Mapping[str, Any]) -> None: ...
+    def take_ended(
+        self,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], int, int] | None:
+        """Return the episodes of the last round in which some ended, once: (returns [n], lengths [n], columns [n],
+        infos [n K], updates before the round, env_steps with it); None if there are none.
+        """
 
 class Round:
     """Consecutive updates in one call. memory: what hive.training.update.native_rounds describes."""

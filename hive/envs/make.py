@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
 from hive.envs.loading import close, construct, import_module, top_level
+from hive.envs.raw_returns import sum_raw_returns
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.declared import OLD_PACKAGE, is_old, spaces_of
@@ -94,8 +95,9 @@ def make_any(recipe: Recipe, render_mode: str | None = None) -> Any:
     if recipe.preset == "atari":
         from hive.envs.vectors.atari import AtariGame, AtariOptions
 
-        environment = AtariGame(id, target, AtariOptions.of(options), render_mode)
-        return wrapped(id, environment, wrappers)
+        environment = wrapped(id, AtariGame(id, target, AtariOptions.of(options), render_mode), wrappers)
+        sum_raw_returns(environment)
+        return environment
     if render_mode is not None:
         options = {**options, "render_mode": render_mode}
     if isinstance(target, gymnasium.envs.registration.EnvSpec):
@@ -114,10 +116,12 @@ def make_any(recipe: Recipe, render_mode: str | None = None) -> Any:
             return wrapped_agents(id, environment, wrappers)
         raise _no_environment(id, environment)
     try:
-        return wrapped(id, environment, wrappers)
+        environment = wrapped(id, environment, wrappers)
     except EnvironmentFailed:
         spaces_of(id, environment)  # a space that is missing inside explains more
         raise
+    sum_raw_returns(environment)
+    return environment
 
 
 def _no_environment(id: str, built: Any) -> EnvironmentFailed:
@@ -216,7 +220,7 @@ def describe(recipe: Recipe) -> EnvironmentSpec:
     id = recipe.id
     if takes_native(recipe) and recipe.preset == "none":
         environment: Any = make_native(recipe, 1)
-        prefix, limit, skip = "single_", limit_of_class(environment.spec), 1
+        prefix, limit, skip, raw = "single_", limit_of_class(environment.spec), 1, False
     else:
         if not recipe.wrappers and recipe.preset == "none":
             _compiled_form(recipe)  # compares bits now: processes that are forked inherit the result
@@ -227,10 +231,11 @@ def describe(recipe: Recipe) -> EnvironmentSpec:
             finally:
                 close(environment)
         prefix, limit, skip = "", step_limit_of(environment), skip_of(environment)
+        raw = sum_raw_returns(environment)
     try:
         observations, actions = spaces_of(id, environment, prefix)
         return EnvironmentSpec(
-            id, observation_spec(id, observations, recipe.rules), action_spec(id, actions), limit, skip
+            id, observation_spec(id, observations, recipe.rules), action_spec(id, actions), limit, skip, raw_return=raw
         )
     finally:
         close(environment)

@@ -27,6 +27,7 @@ from hive.envs import (
     configured_vector,
     seed_globals,
 )
+from hive.envs.raw_returns import RAW_RETURN
 from hive.envs.spaces.meaning import kept_meaning, kept_scale
 from hive.errors import TopologyError
 from hive.experience import Purpose, expected_finals, rollout_layout, stream_seed
@@ -108,6 +109,9 @@ class Blueprint:
                 agents_in_all, config, environment = len(environment.agents), first.config, first.seat.spec
             else:
                 check_has_agents(config)
+        if environment.raw_return and RAW_RETURN not in config.env.info:
+            env = dataclasses.replace(config.env, info=(*config.env.info, RAW_RETURN))
+            config = dataclasses.replace(config, env=env)
         self.config = config
         self.resume = resume
         self.environment = self._as_trained(environment)

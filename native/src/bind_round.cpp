@@ -199,7 +199,10 @@ class BoundRound : KeptObjects {
 
 void bind_round(py::module_& m) {
   py::class_<BoundExchange>(m, "Exchange", "What a learner does between two rounds; see include/hive/exchange.hpp.")
-      .def(py::init<const py::dict&>(), "memory"_a);
+      .def(py::init<const py::dict&>(), "memory"_a)
+      .def("take_ended", &BoundExchange::take_ended,
+           "Return the episodes of the last round in which some ended, once: (returns, lengths, columns, infos [n K], updates\n"
+           "before the round, env_steps with it); None if there are none.");
   py::class_<BoundRound>(m, "Round", "Consecutive updates in one call; see include/hive/round.hpp.")
       .def(py::init<const py::dict&>(), "memory"_a)
       .def("run", &BoundRound::run, "call"_a,

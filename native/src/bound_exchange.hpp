@@ -1,7 +1,11 @@
 // What an exchange of weights for rollouts is in Python: it keeps alive whatever it refers to.
 #pragma once
 
+#include <pybind11/numpy.h>
+
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "bound_memory.hpp"
 #include "bound_replay.hpp"
@@ -19,7 +23,20 @@ class BoundExchange : KeptObjects {
 
   Exchange& exchange() { return exchange_; }
 
+  // (returns [n], lengths [n], columns [n], infos [n * K], updates, env_steps), or None.
+  py::object take_ended() {
+    const std::optional<EndedEpisodes> ended = exchange_.take_ended();
+    if (!ended) return py::none();
+    return py::make_tuple(array(ended->returns), array(ended->lengths), array(ended->columns), array(ended->infos),
+                          ended->updates, ended->env_steps);
+  }
+
  private:
+  template <typename T>
+  static py::array_t<T> array(const std::vector<T>& values) {
+    return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+  }
+
   static LedgerPlaces counts_of(const py::dict& given) {
     return {field<std::size_t>(given, "rollouts"), field<std::size_t>(given, "env_steps"),
             field<std::size_t>(given, "episodes")};

@@ -26,7 +26,8 @@ T* at(std::byte* block, std::size_t offset) {
 
 }  // namespace
 
-Exchange::Result Exchange::next(const std::byte* weights, std::int64_t version, std::uint32_t leaf, std::uint64_t until_ns) {
+Exchange::Result Exchange::next(const std::byte* weights, std::int64_t version, std::int64_t updates, std::uint32_t leaf,
+                                std::uint64_t until_ns) {
   publish(weights, version);
   const std::int64_t admitted = memory_.ledger->latest();
   const std::int64_t sequence = admitted / static_cast<std::int64_t>(memory_.lines.size());
@@ -57,6 +58,11 @@ Exchange::Result Exchange::next(const std::byte* weights, std::int64_t version, 
   for (std::size_t each = 0; each < slots.size(); ++each) {
     memory_.writer->admit(rollout_of(memory_.lines[each].slots.at(slots[each])), views, leaf);
   }
+  ended_episodes_ = counters(before)[memory_.counts.episodes] != counters(after)[memory_.counts.episodes];
+  if (ended_episodes_) {
+    ended_ = EndedEpisodes{{}, {}, {}, {}, updates, counters(after)[memory_.counts.env_steps]};
+    for (std::size_t each = 0; each < slots.size(); ++each) list_ended(rollout_of(memory_.lines[each].slots.at(slots[each])));
+  }
   const std::int64_t now = admitted + static_cast<std::int64_t>(slots.size());
   memory_.ledger->seal(block, now);
   memory_.ledger->publish(now);
@@ -64,9 +70,19 @@ Exchange::Result Exchange::next(const std::byte* weights, std::int64_t version, 
     memory_.lines[each].slab->retire(slots[each], memory_.learner, kConsumed);
     notify_all(*memory_.lines[each].page);  // after the slot is free: the collector may be waiting for it
   }
-  ended_episodes_ = counters(before)[memory_.counts.episodes] != counters(after)[memory_.counts.episodes];
   enter(*memory_.page, memory_.runtime);
   return Result::admitted;
+}
+
+void Exchange::list_ended(const StoredRollout& rollout) {
+  const std::size_t columns = memory_.writer->columns(), infos = memory_.fields.info_count;
+  for (std::size_t at = 0; at < rollout.length * columns; ++at) {
+    if (rollout.episode_lengths[at] <= 0) continue;
+    ended_->returns.push_back(rollout.episode_returns[at]);
+    ended_->lengths.push_back(rollout.episode_lengths[at]);
+    ended_->columns.push_back(static_cast<std::int32_t>(rollout.source * columns + at % columns));
+    ended_->infos.insert(ended_->infos.end(), rollout.infos + at * infos, rollout.infos + (at + 1) * infos);
+  }
 }
 
 void Exchange::publish(const std::byte* weights, std::int64_t version) const {

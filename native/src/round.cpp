@@ -68,10 +68,11 @@ bool Round::next_round(const RoundCall& call, std::int64_t turn, std::size_t& up
   if (exchange.env_steps() >= following.last_env_steps) return false;
   const std::int64_t per_version = following.updates * following.rounds;
   const std::byte* const state = memory_.optimizer_blocks.at(memory_.optimizer->find(turn));
-  const auto leaf = static_cast<std::uint32_t>(at<std::int64_t>(state, memory_.state.counters)[memory_.counts.largest_leaf]);
+  const auto* const counters = at<std::int64_t>(state, memory_.state.counters);
+  const auto leaf = static_cast<std::uint32_t>(counters[memory_.counts.largest_leaf]);
   const std::byte* const before = exchange.ledger();
   const auto found = exchange.next(memory_.weight_blocks.at(memory_.weights->find(turn)), turn / per_version,
-                                   leaf ? leaf : memory_.replay->first_leaf, began_ns_ + call.limit_ns);
+                                   counters[memory_.counts.updates], leaf ? leaf : memory_.replay->first_leaf, began_ns_ + call.limit_ns);
   if (found != Exchange::Result::admitted) return false;
   const std::byte* const now = exchange.ledger();
   for (const std::byte*& part : ledger_) part = now + (part - before);

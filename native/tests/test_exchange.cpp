@@ -122,17 +122,21 @@ class World {
 void rollouts_are_appended() {
   World world;
   world.commit(0, 10, true, false);
-  CHECK(world.exchange->next(world.weights.data(), 1, 9, 0) == Exchange::Result::late);  // one collector has not come
+  CHECK(world.exchange->next(world.weights.data(), 1, 5, 9, 0) == Exchange::Result::late);  // one collector has not come
   CHECK(world.behaviour->latest() == 1 && world.ledger->latest() == 0);
   CHECK(std::memcmp(world.behaviours.data() + world.behaviour->find(1) * 64, world.weights.data(), 64) == 0);
   world.commit(1, 50, true, true);
-  CHECK(world.exchange->next(world.weights.data(), 1, 9, kForever) == Exchange::Result::admitted);
+  CHECK(world.exchange->next(world.weights.data(), 1, 5, 9, kForever) == Exchange::Result::admitted);
   CHECK(world.ledger->latest() == 2 && world.exchange->env_steps() == 4 && world.exchange->ended_episodes());
   CHECK(world.counters()[kCounts.rollouts] == 2 && world.counters()[kCounts.episodes] == 1);
   CHECK(reinterpret_cast<const float*>(world.exchange->ledger() + kLedger.returns)[0] == 3.0F);
   CHECK(world.observations[0] == 10 && world.observations[2] == 12 && world.observations[kRing + 2] == 52);
   CHECK(world.finals[kRing + 1] == 150 && world.actions[1] == -11);
   CHECK(world.leaves[0] == 9 && world.leaves[1] == 9 && world.leaves[2] == 0 && world.valid[2] == 0);
+  const auto ended = world.exchange->take_ended();
+  CHECK(ended && ended->returns == std::vector<float>{3} && ended->lengths == std::vector<std::int32_t>{2});
+  CHECK(ended->columns == std::vector<std::int32_t>{1} && ended->updates == 5 && ended->env_steps == 4);
+  CHECK(!world.exchange->take_ended());
   for (const auto& slab : world.slabs) CHECK(slab->counts().retired[0] == 1 && slab->counts().in_flight == 0);
 }
 
@@ -140,7 +144,7 @@ void a_seam_lies_between_rollouts_that_do_not_continue() {
   World world;
   for (int round = 0; round < 2; ++round) {
     for (std::uint32_t each = 0; each < kCollectors; ++each) world.commit(each, 10.0F * round, each == 1 || round == 0, false);
-    CHECK(world.exchange->next(world.weights.data(), 0, 9, kForever) == Exchange::Result::admitted);
+    CHECK(world.exchange->next(world.weights.data(), 0, 5, 9, kForever) == Exchange::Result::admitted);
   }
   const auto* const written = reinterpret_cast<const std::int64_t*>(world.exchange->ledger() + kLedger.written);
   CHECK(written[0] == 4 && written[1] == 5);
@@ -153,14 +157,14 @@ void nothing_is_overwritten_that_is_being_saved() {
   World world;
   world.ledger->pin(0, 0);
   for (std::uint32_t each = 0; each < kCollectors; ++each) world.commit(each, 1, true, false);
-  CHECK(world.exchange->next(world.weights.data(), 0, 9, kForever) == Exchange::Result::saving);
+  CHECK(world.exchange->next(world.weights.data(), 0, 5, 9, kForever) == Exchange::Result::saving);
   CHECK(world.ledger->latest() == 0 && world.slabs[0]->state(0) == SlotState::full);
 }
 
 void a_rollout_that_does_not_fit_is_left() {
   World world;
   for (std::uint32_t each = 0; each < kCollectors; ++each) world.commit(each, 1, true, false, kRing - 1);
-  CHECK(world.exchange->next(world.weights.data(), 0, 9, kForever) == Exchange::Result::refused);
+  CHECK(world.exchange->next(world.weights.data(), 0, 5, 9, kForever) == Exchange::Result::refused);
   CHECK(world.slabs[0]->state(0) == SlotState::full);
 }
 

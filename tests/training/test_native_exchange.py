@@ -15,7 +15,9 @@ import pytest
 from test_native_rounds import AGENT, DQN, both
 
 from hive.runtime.process.channel_ends import ChannelEnds
+from hive.training import Blueprint
 from hive.training.update import native_rounds
+from hive.training.update.ended_episodes import EndedEpisodes
 from hive.training.update.replay_learner import ReplayLearnerActor
 from hive.training.update.replay_memory import ReplayMemory
 
@@ -62,6 +64,40 @@ def admitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(ReplayMemory, "admit", counted)
     monkeypatch.setattr(ReplayLearnerActor, "_admit", late)
     return found
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[float, ...]]]:
+    """The episodes that the learner of each run lists: number, return, length, column, updates, steps and a value."""
+    monkeypatch.setattr(Blueprint, "lists_episodes", True)
+    found: list[list[tuple[float, ...]]] = []
+    make, add = EndedEpisodes.__init__, EndedEpisodes.of_arrays
+
+    def made(self: EndedEpisodes, infos: int) -> None:
+        make(self, infos)
+        found.append([])
+
+    def added(self: EndedEpisodes, *arrays: Any) -> None:
+        add(self, *arrays)
+        of = self._parts[-1]
+        columns: list[Any] = [of.returns, of.lengths, of.columns, of.updates, of.env_steps, of.infos.sum(axis=1)]
+        found[-1] += [(of.first + n, *map(float, row)) for n, row in enumerate(zip(*columns, strict=True))]
+
+    monkeypatch.setattr(EndedEpisodes, "__init__", made)
+    monkeypatch.setattr(EndedEpisodes, "of_arrays", added)
+    return found
+
+
+@pytest.mark.parametrize("case", ["several collectors", "info"])
+def test_episodes_that_end_within_a_call_are_listed_as_by_python(
+    tmp_path: Path, case: str, admitted: list[int], listed: list[list[tuple[float, ...]]]
+) -> None:
+    env, values = CASES[case]
+    both(tmp_path, env, **{**AHEAD, **values})
+    one, native = listed
+    assert one == native
+    assert [episode[0] for episode in one] == [*range(1, len(one) + 1)]
+    assert len(one) > 3
 
 
 @pytest.mark.parametrize("case", CASES)

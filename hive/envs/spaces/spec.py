@@ -28,6 +28,7 @@ class EnvironmentSpec:
     frame_skip: frames of the game per step, for environments that declare it; 1 for all others.
     agents: those of an environment of several agents, of which `observation` and `action` are the first one's; () for
     all other environments. takes_turns: whether they act one after the other instead of all at once.
+    raw_return: whether wrappers may change rewards, and `info` has the return without them (hive.envs.raw_returns).
     """
 
     id: str
@@ -37,6 +38,7 @@ class EnvironmentSpec:
     frame_skip: int = 1
     agents: tuple[AgentSpec, ...] = ()
     takes_turns: bool = False
+    raw_return: bool = False
 
     @property
     def rows(self) -> int:

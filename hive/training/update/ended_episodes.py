@@ -18,6 +18,8 @@ from hive.gradients import EPISODES
 from hive.runtime.memory.segments import Arrays
 from hive.training.messages import EpisodesEnded
 
+NO_INFOS = [np.zeros(0, np.float32)]
+
 
 class EndedEpisodes:
     """Collects episodes: `of_gradients` or `of_rollouts`, and `take`. infos: the number K of their values of `info`."""
@@ -40,8 +42,8 @@ class EndedEpisodes:
             np.concatenate([gradient[name][:count] for gradient, count in own])
             for name in ("episode_returns", "episode_lengths", "episode_columns")
         )
-        infos = [gradient["episode_infos"][:count] for gradient, count in own] if self._infos else []
-        self._add(returns, lengths, columns, infos, totals)
+        infos = [gradient["episode_infos"][:count] for gradient, count in own] if self._infos else NO_INFOS
+        self.of_arrays(returns, lengths, columns, np.concatenate(infos), totals)
 
     def of_rollouts(self, rollouts: Sequence[Rollout], totals: Mapping[str, float]) -> None:
         """Add the episodes that ended in the rollouts that a replay memory has taken together; as `of_gradients`."""
@@ -51,7 +53,7 @@ class EndedEpisodes:
         columns = np.concatenate([rollout.episode_columns() for rollout in rollouts])
         infos = [rollout.episode_infos() for rollout in rollouts]
         returns, lengths = (np.concatenate(parts) for parts in zip(*ends, strict=True))
-        self._add(returns, lengths, columns, infos, totals)
+        self.of_arrays(returns, lengths, columns, np.concatenate(infos), totals)
 
     def take(self) -> EpisodesEnded | None:
         """Return the episodes since the last call in one message, and forget them; None if there are none."""
@@ -66,14 +68,15 @@ class EndedEpisodes:
             ),
         )
 
-    def _add(
+    def of_arrays(
         self,
         returns: NDArray[np.float32],
         lengths: NDArray[np.int32],
         columns: NDArray[np.int32],
-        infos: Sequence[NDArray[np.float32]],
+        infos: NDArray[np.float32],
         totals: Mapping[str, float],
     ) -> None:
+        """Add these [n] episodes; infos: [n K] in rows."""
         count = len(returns)
         self.held += count
         self._parts.append(
@@ -82,7 +85,7 @@ class EndedEpisodes:
                 returns,
                 lengths,
                 columns,
-                np.concatenate(infos) if self._infos else np.zeros((count, 0), np.float32),
+                infos.reshape(count, self._infos),
                 np.full(count, totals["updates"], np.int64),
                 np.full(count, totals["env_steps"], np.int64),
                 np.full(count, totals["train_s"]),

@@ -55,6 +55,7 @@ from hive.training.update.native_rounds import (
     native_obstacle,
     round_memory,
 )
+from hive.training.update.schedule_values import schedule_values
 from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
@@ -697,6 +698,8 @@ class LearnerActor(Actor):
             return
         await self._send_episodes(self.ended)
         if values := report.take(totals, self._optimizer_state()["returns"], self._info_means()):
+            rollouts = int(self._optimizer_state()["counters"][Count.rollouts])
+            values |= schedule_values(self.blueprint, self.learner.config, rollouts, int(totals["env_steps"]))
             values |= self._more_values()
             await self.metrics.send(
                 Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values)

@@ -91,7 +91,13 @@ class ReplayLearnerActor(LearnerActor):
         if self.rounds is None or claimed or self.rounds.produced > self.turn:
             return 0
         await self._admit()
-        return await super()._turns_natively(claimed)
+        made = await super()._turns_natively(claimed)
+        if self.lists and self.exchange is not None and (found := self.exchange.take_ended()) is not None:
+            returns, lengths, columns, infos, updates, env_steps = found
+            counted = {"episodes": self._ledger()["counters"].item(Count.episodes), "env_steps": env_steps}
+            for listed in self.lists:
+                listed.of_arrays(returns, lengths, columns, infos, {**self.totals, **counted, "updates": updates})
+        return made
 
     def _replay_memory(self) -> dict[str, Any]:
         return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout, self.per_batch)
@@ -110,8 +116,7 @@ class ReplayLearnerActor(LearnerActor):
         )
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
         several = self.goal is not None or self.blueprint.environment.agents  # whose steps native code does not count
-        # Native code lists no episodes, and calls no callbacks.
-        followed = bool(self.lists) or (self.callbacks is not None and self.blueprint.wanted.rounds)
+        followed = self.callbacks is not None and self.blueprint.wanted.rounds  # native code calls no callbacks
         if not steady or ended or self.saves.late or several or followed:
             return None
         if self.exchange is None:

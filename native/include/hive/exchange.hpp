@@ -10,6 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "hive/blocks.hpp"
@@ -54,6 +56,14 @@ struct ExchangeMemory {
   int wait_phase, replay_phase, runtime;
 };
 
+// The episodes that ended in the rollouts of a round, by collector, step and environment. columns: collector * environments
+// + environment. infos: [returns.size()][info_count]. updates: of the run before the round. env_steps: with the round.
+struct EndedEpisodes {
+  std::vector<float> returns, infos;
+  std::vector<std::int32_t> lengths, columns;
+  std::int64_t updates, env_steps;
+};
+
 class Exchange {
  public:
   explicit Exchange(ExchangeMemory memory) : memory_(std::move(memory)) {}
@@ -63,12 +73,14 @@ class Exchange {
   enum class Result : std::uint8_t { admitted, late, saving, refused };
 
   // Publishes `weights` as `version`, if it is newer than the last, and appends the next rollout of every collector.
-  // leaf: of their rows.
-  Result next(const std::byte* weights, std::int64_t version, std::uint32_t leaf, std::uint64_t until_ns);
+  // updates: of the run so far. leaf: of their rows.
+  Result next(const std::byte* weights, std::int64_t version, std::int64_t updates, std::uint32_t leaf, std::uint64_t until_ns);
 
   // The last ledger, and whether the rollouts that were appended last have ended an episode.
   const std::byte* ledger() const { return memory_.ledger_blocks.at(memory_.ledger->find(memory_.ledger->latest())); }
   bool ended_episodes() const { return ended_episodes_; }
+  // Those of the last round in which an episode ended, once.
+  std::optional<EndedEpisodes> take_ended() { return std::exchange(ended_, std::nullopt); }
   std::int64_t env_steps() const { return counters(ledger())[memory_.counts.env_steps]; }
 
  private:
@@ -76,12 +88,14 @@ class Exchange {
   bool await(std::int64_t sequence, std::uint64_t until_ns) const;
   int full_slot(const RolloutLine& line, std::int64_t sequence) const;
   StoredRollout rollout_of(const std::byte* slot) const;
+  void list_ended(const StoredRollout& rollout);
   const std::int64_t* counters(const std::byte* ledger) const {
     return reinterpret_cast<const std::int64_t*>(ledger + memory_.fields.counters);
   }
 
   ExchangeMemory memory_;
   bool ended_episodes_ = false;
+  std::optional<EndedEpisodes> ended_;
 };
 
 }  // namespace hive

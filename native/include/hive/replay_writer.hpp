@@ -49,6 +49,8 @@ class ReplayWriter {
   // Whether a rollout of so many steps fits into a ring.
   bool fits(std::size_t length) const { return length + 2 <= rows_.rows; }
 
+  std::size_t columns() const { return rows_.columns; }
+
   // `ledger` becomes that after the rollout. leaf: of rows that can be drawn now.
   void admit(const StoredRollout& rollout, const Ledger& ledger, std::uint32_t leaf);
 
