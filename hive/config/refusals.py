@@ -112,7 +112,20 @@ KEYS = (
         "less than 1",
     ),
 )
-"""The rows about keys."""
+"""The rows about keys that every algorithm has."""
+
+OWN_KEYS = (
+    Refusal(
+        "algorithm.n_step",
+        ("bc",),
+        "learns the action of each step",
+        "leave it out",
+        lambda value: value > 1,
+        "2 or more",
+    ),
+    Refusal("algorithm.priority_exponent", ("bc",), "has no TD errors", "leave it out", shown="more than 0"),
+)
+"""The rows about keys of some algorithms, which no rule can name."""
 
 ONE_DISCRETE = Refusal(
     "actions other than one discrete action",
@@ -147,7 +160,7 @@ def refused_keys(config: Config) -> Iterator[tuple[Refusal, str]]:
     """
     table: type = type(config.algorithm)
     algorithm = str(keys_of(table)["name"].default)
-    for row in KEYS:
+    for row in (*KEYS, *OWN_KEYS):
         if algorithm in row.algorithms and row.is_refused(config.value(row.what)):
             yield row, config.algorithm.name
 
@@ -155,9 +168,9 @@ def refused_keys(config: Config) -> Iterator[tuple[Refusal, str]]:
 def guide_table() -> str:
     """Return the rows that concern algorithms with a replay memory, as a Markdown table."""
     lines = ["| refused | by | because it | instead |", "|---|---|---|---|"]
-    for row in (*KEYS, ONE_DISCRETE, BOUNDED_OR_DISCRETE, BOUNDED_BOX, IN_SCRIPTS):
+    for row in (*KEYS, *OWN_KEYS, ONE_DISCRETE, BOUNDED_OR_DISCRETE, BOUNDED_BOX, IN_SCRIPTS):
         if names := [name for name in row.algorithms if name in REPLAYING]:
-            what = f"`{row.what}`" if row in KEYS else row.what
+            what = f"`{row.what}`" if row in (*KEYS, *OWN_KEYS) else row.what
             shown = f" = {row.shown}" if row.shown else ""
             by = "all" if tuple(names) == REPLAYING else ", ".join(names)
             lines.append(f"| {what}{shown} | {by} | {row.reason} | {row.instead} |")

@@ -52,7 +52,7 @@ DISTURBING_EVENTS = {
 # Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
 HARMLESS_KEYS = (
     *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
-    *("run.name", "run.stop_at_return", "run.init_from", "network.weights"),
+    *("run.name", "run.stop_at_return", "run.init_from", "network.weights", "algorithm.replay_from"),
 )
 GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # a finished run needs a new value of one of these
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.

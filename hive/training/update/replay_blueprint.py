@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.algorithms.replaying import warmup_rounds
-from hive.config import Config, ReplayConfig
+from hive.config import BCConfig, Config, ReplayConfig
 from hive.config.refusals import refused_keys
 from hive.envs import EnvironmentSpec
 from hive.errors import TopologyError
 from hive.runtime.memory.segments import PAGE
-from hive.training.update.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
+from hive.training.update.given_rows import Given, GivenRows, read_given
+from hive.training.update.replay_memory import ReplayMemory, ledger_layout, memory_layout, plan_layout
+from hive.training.update.replay_size import ReplaySize
 
 
 class ReplayBlueprint:
@@ -73,7 +75,15 @@ class ReplayBlueprint:
             seed=self.run.run.seed,
             alpha=self.config.priority_exponent,
             least_steps=self.config.learning_starts,
+            keeps_steps=not isinstance(self.config, BCConfig),
         )
+
+    def given(self) -> tuple[Given, GivenRows] | None:
+        """Read the transitions of `algorithm.replay_from`; None if it is not set. Raises RecordError and UsageError."""
+        if self.config.replay_from is None:
+            return None
+        given = read_given(self.config.replay_from, self.environment)
+        return given, GivenRows(given.transitions, self.size)
 
     @property
     def saved_bytes(self) -> int:
@@ -115,6 +125,11 @@ class ReplayBlueprint:
                 f"algorithm.replay_capacity = {config.replay_capacity} has no room for algorithm.n_step = "
                 f"{config.n_step} steps of every environment",
                 hint=f"set it to {least} or more",
+            )
+        if isinstance(config, BCConfig) and config.replay_from is None:
+            raise TopologyError(
+                f"{config.name} learns from given transitions, and algorithm.replay_from is not set",
+                hint="set it to a run with a replay memory, or to a file of `hive record` or `hive save --replay`",
             )
         if warmup_rounds(config, self.round_steps) * self.round_steps >= self.run.run.steps:
             raise TopologyError(
