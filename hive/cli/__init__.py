@@ -46,7 +46,7 @@ GROUPS = {
         "pause": ("pause", "pause a run and keep its state in memory"),
         "set": ("set", "change hyperparameters of a running run"),
         "scale": ("scale", "change the number of workers of a running run"),
-        "save": ("save", "write a checkpoint of a running run now, or a replay memory to a file"),
+        "save": ("save", "write a checkpoint of a running run, or its replay memory"),
         "down": ("down", "end a run: drain it, save its state and stop it"),
     },
     "results": {
@@ -67,7 +67,21 @@ GROUPS = {
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 # Commands that start processes, or whose arguments are files; the others only need the folder of runs.
-IN_A_FOLDER = ("init", "check", "config", "up", "join", "resume", "eval", "export", "play", "record", "save", "compare", "plot")
+IN_A_FOLDER = (
+    "init",
+    "check",
+    "config",
+    "up",
+    "join",
+    "resume",
+    "eval",
+    "export",
+    "play",
+    "record",
+    "save",
+    "compare",
+    "plot",
+)
 
 EXAMPLES = """examples:
   hive init CartPole-v1                   write a config: cartpole-ppo.toml

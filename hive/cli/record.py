@@ -40,7 +40,7 @@ def add_record(commands: Any) -> None:
     record.add_argument(
         "env",
         nargs="?",
-        help="a Gymnasium environment id, or package.module:Class (default: that of the run of --policy, and its [env])",
+        help="a Gymnasium environment id, or package.module:Class (default: that of the run of --policy)",
     )
     record.add_argument(
         "--policy", metavar="RUN", help="the run whose policy plays, with its [env] (default: uniform random actions)"
@@ -50,6 +50,7 @@ def add_record(commands: Any) -> None:
         "-n",
         "--steps",
         type=whole_number("number of steps", 1),
+        metavar="N",
         default=STEPS,
         help=f"number of transitions (default {STEPS:,})",
     )
@@ -57,6 +58,7 @@ def add_record(commands: Any) -> None:
     record.add_argument(
         "--envs",
         type=whole_number("number of environments", 1),
+        metavar="N",
         default=1,
         help="environments that are stepped together (default 1)",
     )

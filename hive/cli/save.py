@@ -35,8 +35,7 @@ def add_save(commands: Any) -> None:
         "save",
         description="Write a checkpoint of a running run now, and print its path. The run continues. With --replay, "
         "write the transitions in the replay memory of a run, live or ended, to a file.",
-        epilog="examples: hive save cartpole-ppo-1\n          hive save cartpole-dqn-1 --replay memory.npz",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example: hive save cartpole-dqn-1 --replay memory.npz",
     )
     add_run(save, WHICH)
     save.add_argument(

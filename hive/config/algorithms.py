@@ -138,9 +138,9 @@ class TargetConfig(AlgorithmConfig):
 class ReplayConfig(AlgorithmConfig):
     """[algorithm]: the keys of algorithms that learn from a replay memory."""
 
-    replay_from: str | None = key(
-        None,
-        "run, checkpoint or .npz file whose transitions enter the replay memory of a new run before its first step",
+    replay_from: str = key(
+        "",
+        'run, checkpoint or .npz file whose transitions a new run has in its memory at the start; "": none',
         accepts=str.isprintable,
         fixed="they entered the replay memory at the start",
     )

@@ -95,13 +95,13 @@ def stored_transitions(
         continues[continues] &= _equal_rows(following[continues], observations[then[continues]])
     # Where the next row is left out, this one is the last of its sequence.
     continues[continues] &= known[then[continues]]
-    truncated = np.where(terminated == 0, ~continues, 0).astype(np.uint8)
-    rows = observations, following, actions, fields[REWARDS], terminated, truncated, environments
+    truncated = ((terminated == 0) & ~continues).astype(np.uint8)
+    rows: tuple[Any, ...] = observations, following, actions, fields[REWARDS], terminated, truncated, environments
     if known.all():
         return StoredTransitions(*rows), 0
     if not known.any():
         raise transitions_refused(place, [f"no next observation is known: `{NEXT}` is missing"])
-    return StoredTransitions(*[array[known] for array in rows]), count - int(known.sum())
+    return StoredTransitions(*(array[known] for array in rows)), count - int(known.sum())
 
 
 def successors(environments: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -258,13 +258,14 @@ def _stored_action(array: NDArray[Any], action: Any, called: str, faults: list[s
         if outside.any():
             share, at = outside.any(1).mean(), np.argwhere(outside)[0]
             faults.append(
-                f"`{called}` has {array[tuple(at)]:g} in row {at[0]:,} ({share:.0%} of the rows have such), expected the "
-                f"environment's units, {low[at[1]]:g} to {high[at[1]]:g}: clip or scale them"
+                f"`{called}` has {array[tuple(at)]:g} in row {at[0]:,} ({share:.0%} of the rows have such), expected "
+                f"the environment's units, {low[at[1]]:g} to {high[at[1]]:g}: clip or scale them"
             )
-        return np.clip(array, low, high).astype(np.float32)
+        clipped: NDArray[np.float32] = np.clip(array, low, high).astype(np.float32)
+        return clipped
     counts = np.array((action.n,) if isinstance(action, Discrete) else action.nvec)
     start = np.array(action.start or 0)
-    values = array - start
+    values: NDArray[Any] = array - start
     wrong = (values < 0) | (values >= counts) | (array != np.rint(array))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]

@@ -156,8 +156,8 @@ def _completed(fields: Fields) -> list[str]:
         else:
             faults.append(f"`{DONES}` has the shape {list(dones.shape)}, `{TRUNCATED}` has {list(truncated.shape)}")
     elif TERMINATED not in fields:
-        also = f": `{DONES}` does not say which episodes were only interrupted, `timeouts` would" if dones is not None else ""
-        faults.append(f"`{TERMINATED}` is missing{also}")
+        also = f": `{DONES}` does not say which episodes were only interrupted, `timeouts` would"
+        faults.append(f"`{TERMINATED}` is missing{also if dones is not None else ''}")
     if not parts_of(fields, NEXT) and TRUNCATED not in fields and EPISODES not in fields:
         faults.append(f"`{NEXT}` is missing; without it, `{TRUNCATED}` or `{EPISODES}` must say where sequences end")
     return faults
@@ -216,8 +216,10 @@ def _is_finite(array: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _is_flag(array: NDArray[Any]) -> NDArray[np.bool_]:
-    return (array == 0) | (array == 1)
+    return np.isin(array, (0, 1))
 
 
 def _is_whole(array: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.isfinite(array) & (array == np.rint(array))
+    with np.errstate(invalid="ignore"):
+        whole: NDArray[np.bool_] = np.equal(array, np.rint(array)) & np.isfinite(array)
+    return whole

@@ -225,7 +225,7 @@ class Blueprint:
 
     @property
     def gives_rows(self) -> bool:
-        """Whether `algorithm.replay_from` is read: not by a run that is resumed with its memory, which has these rows."""
+        """Whether `algorithm.replay_from` is read: not by a run that is resumed with the memory that has these rows."""
         return self.replays and (self.resume is None or not self.resume.has_replay)
 
     @property

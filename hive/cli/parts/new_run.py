@@ -42,7 +42,7 @@ def random_beginning(config: Config) -> str:
     It is the policy of run.init_from, which then does not act, or the transitions of algorithm.replay_from, which no
     update uses.
     """
-    given = isinstance(config.algorithm, ReplayConfig) and config.algorithm.replay_from is not None
+    given = isinstance(config.algorithm, ReplayConfig) and bool(config.algorithm.replay_from)
     if config.run.init_from is None:
         return _late_transitions(config) if given else ""
     instead: dict[str, float] = {}  # key -> the value that leaves random actions out
@@ -171,7 +171,7 @@ def _independent_of_folder(config: Config) -> list[str]:
         more.append(f"run.name={json.dumps(trained_name(config.env.id, '', program))}")
     for key in ("run.init_from", "algorithm.replay_from"):
         place = config.value(key) if key == "run.init_from" else getattr(config.algorithm, "replay_from", None)
-        if place is not None:  # looked up while the new run does not exist, which is no answer
+        if place:  # looked up while the new run does not exist, which is no answer
             path = user_path(place)
             is_file = path.exists() or is_transitions_file(place)
             found = path if is_file else resolve_run(home_folder(), place).path

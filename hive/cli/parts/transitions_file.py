@@ -1,4 +1,4 @@
-"""What `hive save --replay` and `hive record` have in common: the name of the file that they write, and a line on it."""
+"""The file that `hive save --replay` and `hive record` write: a check of its name, and a line on it."""
 
 from __future__ import annotations
 

@@ -114,13 +114,10 @@ def transitions_in_rings(arrays: Mapping[str, NDArray[Any]], spans: Sequence[ran
     observation of a step that terminated is not in a memory, and is that of the step itself.
     """
     ring, envs = arrays["rewards"].shape[1:]
-    sources, places, ages = [], [], []
-    for source, span in enumerate(spans):
-        rows = np.arange(span.start, span.stop)
-        sources.append(np.full(len(rows), source))
-        places.append(rows % ring)
-        ages.append(span.stop - rows)
-    source, place, age = (np.concatenate(one)[:, None] for one in (sources, places, ages))
+    rows = [np.arange(span.start, span.stop) for span in spans]
+    source = np.concatenate([np.full(len(one), number) for number, one in enumerate(rows)])[:, None]
+    place = np.concatenate([one % ring for one in rows])[:, None]
+    age = np.concatenate([span.stop - one for span, one in zip(spans, rows, strict=True)])[:, None]
     env, after = np.arange(envs)[None], (place + 1) % ring
     terminated = arrays["terminated"][source, place, env]
     interrupted = (arrays["truncated"][source, place, env] != 0) & (terminated == 0)
@@ -133,7 +130,7 @@ def transitions_in_rings(arrays: Mapping[str, NDArray[Any]], spans: Sequence[ran
     order = np.lexsort((column.ravel(), -np.broadcast_to(age, column.shape).ravel()))
     order = order[arrays["valid"][source, place, env].ravel()[order] != 0]
 
-    def listed(array: NDArray[Any]) -> NDArray[Any]:
+    def listed(array: NDArray[Any]) -> Any:
         return array.reshape(-1, *array.shape[2:])[order]
 
     return StoredTransitions(
@@ -209,9 +206,15 @@ class GivenRows:
         header[[LENGTH, SOURCE, FINALS]] = steps, source, np.count_nonzero(truncated)
         nothing = np.zeros(taken.shape, np.float32)
         arrays = {
-            **{"header": header, "observations": observations, "rewards": rewards, "discounted": discounted},
-            **{"actions": given.actions[taken], "terminated": terminated, "truncated": truncated},
-            **{"valid": valid.astype(np.uint8), "final_index": final_index},
+            "header": header,
+            "observations": observations,
+            "actions": given.actions[taken],
+            "rewards": rewards,
+            "discounted": discounted,
+            "terminated": terminated,
+            "truncated": truncated,
+            "valid": valid.astype(np.uint8),
+            "final_index": final_index,
             "final_observations": given.next_observations[taken[truncated != 0]],
             **dict.fromkeys(("log_probs", "episode_returns", "episode_lengths"), nothing),
         }

@@ -79,8 +79,8 @@ class ReplayBlueprint:
         )
 
     def given(self) -> tuple[Given, GivenRows] | None:
-        """Read the transitions of `algorithm.replay_from`; None if it is not set. Raises RecordError and UsageError."""
-        if self.config.replay_from is None:
+        """Read the transitions of `algorithm.replay_from`; None if it names none. Raises RecordError and UsageError."""
+        if not self.config.replay_from:
             return None
         given = read_given(self.config.replay_from, self.environment)
         return given, GivenRows(given.transitions, self.size)
@@ -126,7 +126,7 @@ class ReplayBlueprint:
                 f"{config.n_step} steps of every environment",
                 hint=f"set it to {least} or more",
             )
-        if isinstance(config, BCConfig) and config.replay_from is None:
+        if isinstance(config, BCConfig) and not config.replay_from:
             raise TopologyError(
                 f"{config.name} learns from given transitions, and algorithm.replay_from is not set",
                 hint="set it to a run with a replay memory, or to a file of `hive record` or `hive save --replay`",
