@@ -164,7 +164,7 @@ def test_a_run_of_another_algorithm_can_begin_with_the_weights(tmp_path: Path, n
 
 
 def test_what_it_refuses(tmp_path: Path) -> None:
-    with pytest.raises(TopologyError, match='algorithm.network_of = "sac" needs a box action with bounds'):
+    with pytest.raises(TopologyError, match=r'algorithm\.network_of = "sac" needs a box action with bounds'):
         make_algorithm(BCConfig(network_of="sac"), DiagonalGaussian((2,)), 1, 1)
     values: dict[str, Any] = {
         "network.memory": '"gru"',

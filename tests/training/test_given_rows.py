@@ -12,6 +12,7 @@ from hive.envs import ObservationSpec
 from hive.errors import RecordError, TopologyError
 from hive.networks import aligned_block
 from hive.policy.transitions import StoredTransitions, successors
+from hive.schemes import build
 from hive.training import Blueprint
 from hive.training.run_start import write_first_ledger
 from hive.training.update.given_rows import GivenRows, transitions_in_rings
@@ -195,4 +196,4 @@ def test_errors_come_before_any_process(tmp_path: Any) -> None:
     with pytest.raises(RecordError, match="`terminated` is missing; `next_observations` is missing"):
         Blueprint(config_of("CartPole-v1", **given))
     with pytest.raises(TopologyError, match=r"bc learns from given transitions, and algorithm.replay_from is not set"):
-        Blueprint(config_of("CartPole-v1", run__scheme='"bc"'))
+        build(config_of("CartPole-v1", run__scheme='"bc"'), tmp_path)

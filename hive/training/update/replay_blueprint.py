@@ -126,14 +126,18 @@ class ReplayBlueprint:
                 f"{config.n_step} steps of every environment",
                 hint=f"set it to {least} or more",
             )
-        if isinstance(config, BCConfig) and not config.replay_from:
-            raise TopologyError(
-                f"{config.name} learns from given transitions, and algorithm.replay_from is not set",
-                hint="set it to a run with a replay memory, or to a file of `hive record` or `hive save --replay`",
-            )
         if warmup_rounds(config, self.round_steps) * self.round_steps >= self.run.run.steps:
             raise TopologyError(
                 f"algorithm.learning_starts = {config.learning_starts} leaves no updates in run.steps = "
                 f"{self.run.run.steps}",
                 hint="raise run.steps, or lower algorithm.learning_starts",
             )
+
+
+def check_has_transitions(config: Config) -> None:
+    """Raise TopologyError for an algorithm that learns from given transitions alone, without any."""
+    if isinstance(config.algorithm, BCConfig) and not config.algorithm.replay_from:
+        raise TopologyError(
+            f"{config.algorithm.name} learns from given transitions, and algorithm.replay_from is not set",
+            hint="set it to a run with a replay memory, or to a file of `hive record` or `hive save --replay`",
+        )
